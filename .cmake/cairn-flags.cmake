@@ -1,0 +1,64 @@
+# Flags of this repository's own programs and tests, never exported: warnings, the instruction set of this machine,
+# sanitizers, and the libraries that only programs use.
+
+include(CheckCXXCompilerFlag)
+include(CheckCXXSourceCompiles)
+
+add_library(cairn_flags INTERFACE)
+target_compile_features(cairn_flags INTERFACE cxx_std_20)
+# Aggregates with defaults are named by designators in part (config{.rate = 0.1}): no warning about the rest.
+target_compile_options(cairn_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-missing-field-initializers
+    $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)  # no remark where an omp simd loop is not vectorised at -O1
+
+if(CAIRN_NATIVE)
+    check_cxx_compiler_flag(-march=native CAIRN_ACCEPTS_MARCH_NATIVE)
+    if(CAIRN_ACCEPTS_MARCH_NATIVE)
+        target_compile_options(cairn_flags INTERFACE -march=native)
+        # Compilers stop at 256-bit vectors on AVX-512 machines unless told; kernels here gain from 512.
+        set(CMAKE_REQUIRED_FLAGS -march=native)
+        check_cxx_source_compiles("#ifndef __AVX512F__\n#error\n#endif\nint main() {}" CAIRN_MACHINE_HAS_AVX512)
+        unset(CMAKE_REQUIRED_FLAGS)
+        if(CAIRN_MACHINE_HAS_AVX512)
+            target_compile_options(cairn_flags INTERFACE -mprefer-vector-width=512)
+        endif()
+    else()
+        message(STATUS "Cairn: the compiler has no -march=native: programs run with the baseline instruction set")
+    endif()
+endif()
+
+add_library(cairn_sanitizers INTERFACE)
+if(CAIRN_SANITIZE)
+    list(JOIN CAIRN_SANITIZE "," sanitizers)
+    target_compile_options(cairn_sanitizers INTERFACE
+        -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(cairn_sanitizers INTERFACE -fsanitize=${sanitizers})
+endif()
+
+# Programs and tests see everything, and CLI11 besides. Without one of these libraries the programs are left out.
+add_library(cairn_programs INTERFACE)
+target_link_libraries(cairn_programs INTERFACE cairn::train cairn_flags cairn_sanitizers)
+find_package(CLI11 CONFIG QUIET)
+set(CAIRN_PROGRAM_LIBRARIES_FOUND FALSE)
+if(NOT CLI11_FOUND)
+    message(STATUS "Cairn: CLI11 not found (Debian: apt-get install libcli11-dev): programs are left out")
+else()
+    target_link_libraries(cairn_programs INTERFACE CLI11::CLI11)
+    if(CAIRN_HAS_TOMLPLUSPLUS AND CAIRN_HAS_JSON AND CAIRN_HAS_FMT)
+        set(CAIRN_PROGRAM_LIBRARIES_FOUND TRUE)
+    else()
+        message(STATUS "Cairn: programs are left out, they need toml++, nlohmann-json and fmt")
+    endif()
+endif()
+
+# Git revision for the record of a run: asked at configure time, "unknown" outside a checkout.
+find_package(Git QUIET)
+set(CAIRN_REVISION unknown)
+if(GIT_FOUND)
+    execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE CAIRN_REVISION
+        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT CAIRN_REVISION)
+        set(CAIRN_REVISION unknown)
+    endif()
+endif()

@@ -1,0 +1,84 @@
+// train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
+
+#include <cairn/train/session.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <iostream>
+
+namespace {
+
+// Kernel choices of this machine, shared by all runs; CAIRN_CACHE names another folder.
+std::filesystem::path choices_file() {
+    if (const char* folder = std::getenv("CAIRN_CACHE")) return std::filesystem::path(folder) / "choices.tsv";
+    if (const char* folder = std::getenv("XDG_CACHE_HOME")) return std::filesystem::path(folder) / "cairn" / "choices.tsv";
+    if (const char* home = std::getenv("HOME")) return std::filesystem::path(home) / ".cache" / "cairn" / "choices.tsv";
+    return {};
+}
+
+// A cache that cannot be read or written costs time, not the run.
+template <class Action>
+void try_cache(const char* what, Action&& action) {
+    try {
+        action();
+    } catch (const std::exception& e) {
+        std::cerr << "warning: " << what << ": " << e.what() << '\n';
+    }
+}
+
+int run(int argc, char** argv) {
+    CLI::App app{"Trains the network of a workload file and leaves a directory with its record."};
+    std::string workload, data;
+    std::vector<std::string> sets;
+    cairn::session_options options;
+    int threads = 0;
+    bool throughput = false, profile = false;
+    app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
+    app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
+    app.add_option("--data", data, "folder or archive of the data");
+    app.add_option("--out", options.out, "run directory (default: a fresh one under runs/)");
+    app.add_option("--steps", options.max_steps, "stop after this many updates in all");
+    app.add_option("--threads", threads, "threads of the kernels (default: all cores)");
+    app.add_option("--resume", options.resume, "go on with the run in this directory");
+    app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
+    app.add_flag("--profile", profile, "the same, with a table of the layers");
+    CLI11_PARSE(app, argc, argv);
+
+    cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
+    cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps, ": at least 1 is needed");
+    if (threads) cairn::set_threads(threads);
+    cairn::require(workload.empty() != options.resume.empty(), "give either a workload file or --resume RUN; see train --help");
+    const std::filesystem::path source = options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
+    cairn::configuration settings = cairn::configuration::from_file(source);
+    for (const std::string& assignment : sets) settings.set(assignment);
+    if (!data.empty()) settings.set_text("data.path", data);
+    options.generated = throughput || profile;
+
+    const std::filesystem::path cache = choices_file();
+    const std::string machine = cairn::perf::fingerprint();
+    if (!cache.empty()) try_cache("kernel choices", [&] { cairn::choices::global().load(cache.string(), machine); });
+    if (!options.resume.empty()) cairn::choices::global().load((options.resume / "choices.tsv").string(), machine);
+
+    const cairn::interrupt_guard guard;
+    cairn::session session(std::move(settings), options);
+    const auto result = options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    if (!cache.empty())
+        try_cache("kernel choices", [&] {
+            std::filesystem::create_directories(cache.parent_path());
+            cairn::choices::global().save(cache.string(), machine);
+        });
+    std::cout << result.dump() << std::endl;
+    return cairn::interrupt_guard::requested() ? 130 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& e) {
+        std::cerr << "train: " << e.what() << '\n';
+        return 1;
+    }
+}

@@ -1,0 +1,65 @@
+#pragma once
+// One contiguous block for all parameters of a model and one for all gradients; a parameter's tensors are slices of them.
+// Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
+//   [ p0 | p1 | p2 | … ]   every slice starts on a multiple of 64 bytes, the gaps hold zeros
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/parameter.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cairn {
+
+/// Owns the memory of a model's parameters and gradients. The model must outlive it or never be used after it.
+template <class T, Device D = cpu>
+class arena {
+public:
+    /// Allocates, initialises from `seed` and binds every parameter of `list`, and numbers them in order.
+    /// Throws on a parameter that is bound already.
+    arena(parameter_list<T, D> list, std::uint64_t seed) : list_(std::move(list)) {
+        constexpr index step = memory_pool::alignment / static_cast<index>(sizeof(T));
+        index total = 0;
+        for (const auto& [name, p] : list_) total += (p->shape.size() + step - 1) / step * step;
+        values_ = tensor<T, D>::zeros({total}, category::parameters);
+        grads_ = tensor<T, D>::zeros({total}, category::gradients);
+        index at = 0;
+        int id = 0;
+        for (auto& [name, p] : list_) {
+            require(p->value.empty(), "arena: parameter ", name, " has memory already (is it listed twice?)");
+            p->name = name;
+            p->id = id;
+            p->value = values_.slice(at, p->shape);
+            p->grad = grads_.slice(at, p->shape);
+            fill(p->value.span(), p->init, random_stream{seed, static_cast<std::uint32_t>(id), 0});
+            at += (p->shape.size() + step - 1) / step * step;
+            ++id;
+        }
+    }
+
+    const parameter_list<T, D>& parameters() const { return list_; }
+    tensor<T, D>& values() { return values_; }
+    tensor<T, D>& grads() { return grads_; }
+
+    /// Number of trained values, without the gaps.
+    index count() const {
+        index n = 0;
+        for (const auto& [name, p] : list_) n += p->shape.size();
+        return n;
+    }
+
+    /// Sets all gradients to zero. 1 write per value.
+    void zero_grad() {
+        for_each([](T& g) { g = T{}; }, grads_);
+    }
+
+private:
+    parameter_list<T, D> list_;
+    tensor<T, D> values_;
+    tensor<T, D> grads_;
+};
+
+template <class T, Device D>
+arena(parameter_list<T, D>, std::uint64_t) -> arena<T, D>;
+
+}  // namespace cairn

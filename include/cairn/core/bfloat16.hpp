@@ -1,0 +1,24 @@
+#pragma once
+// bfloat16: the upper half of an IEEE float. Storage type; arithmetic happens in float.
+
+#include <bit>
+#include <cstdint>
+
+namespace cairn {
+
+/// 8 exponent bits, 7 fraction bits; conversion from float rounds to nearest, ties to even, and keeps NaN a NaN.
+struct bfloat16 {
+    std::uint16_t bits = 0;
+
+    bfloat16() = default;
+    constexpr bfloat16(float value) {
+        const auto wide = std::bit_cast<std::uint32_t>(value);
+        const bool is_nan = (wide & 0x7fffffffu) > 0x7f800000u;
+        bits = static_cast<std::uint16_t>(is_nan ? (wide >> 16) | 0x40u : (wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16);
+    }
+    constexpr operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+};
+
+static_assert(sizeof(bfloat16) == 2);
+
+}  // namespace cairn

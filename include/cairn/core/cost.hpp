@@ -1,0 +1,47 @@
+#pragma once
+// What a layer costs, computed from shapes alone: the input of profiles, stash plans, schedules and the performance model.
+
+#include <cairn/core/memory.hpp>
+#include <cairn/core/shape.hpp>
+
+namespace cairn {
+
+/// Arithmetic and memory traffic of one phase. A multiply-add is 2 flops; bytes are the compulsory ones: each operand read once, each
+/// result written once.
+struct phase_cost {
+    double flops = 0;
+    double bytes = 0;
+    phase_cost& operator+=(const phase_cost& other) {
+        flops += other.flops;
+        bytes += other.bytes;
+        return *this;
+    }
+};
+
+/// What a block of `bytes` bytes takes from the pool.
+inline constexpr index block_bytes(index bytes) {
+    return std::max((bytes + memory_pool::alignment - 1) / memory_pool::alignment, index{1}) * memory_pool::alignment;
+}
+
+/// What a tensor of T takes from the pool.
+template <class T>
+index block_bytes(const shape& s) {
+    return block_bytes(s.size() * static_cast<index>(sizeof(T)));
+}
+
+/// Cost of a layer for one input shape.
+struct layer_cost {
+    phase_cost forward, backward_input, backward_weight;
+    index parameters = 0;       // trained values
+    index saved_bytes = 0;      // what forward leaves on the tape beside input and output, in blocks of the pool
+    bool saves_input = false;   // the tape also holds the layer's input …
+    bool saves_output = false;  // … or its output: blocks that the neighbours may hold as well
+
+    // How its tensors share memory, for those who predict it (stash/plan.hpp):
+    bool passes_through = false;         // the output is the input's own block under another shape
+    bool in_place_forward = false;       // y overwrites x if nobody else holds x
+    bool in_place_backward = false;      // dx overwrites dy if nobody else holds dy
+    bool weight_gradient_first = false;  // backward lets the saved input go before it makes dx
+};
+
+}  // namespace cairn

@@ -1,0 +1,50 @@
+#pragma once
+// Finding the first number that is infinite or not a number, and saying in whose tensor it is.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/parameter.hpp>
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace cairn {
+
+/// Position of the first element that is not finite, or nothing. 1 read per element.
+template <class T>
+std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
+    constexpr index grain = 1 << 16;
+    const index none = t.size();
+    struct first {
+        index at = -1;
+        first& operator+=(const first& later) {
+            if (at < 0) at = later.at;
+            return *this;
+        }
+    };
+    const T* data = t.data();
+    const first found = parallel_sum<first>(none, grain, [&](index begin, index end) {
+        for (index i = begin; i < end; ++i)
+            if (!std::isfinite(static_cast<double>(data[i]))) return first{i};
+        return first{};
+    });
+    if (found.at < 0) return std::nullopt;
+    return found.at;
+}
+
+/// "value of conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite value or gradient in a model's parameters, else "".
+template <class T>
+std::string first_non_finite(const parameter_list<T, cpu>& parameters) {
+    const auto found_in = [](const char* what, const std::string& name, const tensor<T, cpu>& t) -> std::string {
+        const auto at = first_non_finite(t);
+        if (!at) return {};
+        return concat(what, " of ", name, ' ', t.shape(), ": element ", *at, " is ", static_cast<double>(t[*at]));
+    };
+    for (const auto& [name, p] : parameters) {
+        if (auto found = found_in("value", name, p->value); !found.empty()) return found;
+        if (auto found = found_in("gradient", name, p->grad); !found.empty()) return found;
+    }
+    return {};
+}
+
+}  // namespace cairn

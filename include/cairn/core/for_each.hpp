@@ -1,0 +1,31 @@
+#pragma once
+// Fused elementwise passes: one functor over any number of equally long arrays, threaded and vectorised.
+//   for_each(cpu{}, n, [](float& theta, float g) { theta -= lr * g; }, theta, g);
+// Bytes moved: each array once. A device is chosen by its tag; the functor is the same text on all of them.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
+
+namespace cairn {
+
+/// Items a thread takes at a time: two or three arrays of it fit the first-level cache.
+inline constexpr index elementwise_grain = 4096;
+
+/// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise. f must not throw: no
+/// exception leaves a simd loop, the program ends.
+template <class F, class... Elements>
+void for_each(cpu, index n, F f, Elements*... arrays) {
+    parallel_for(n, elementwise_grain * 4, [&](index begin, index end) {
+#pragma omp simd
+        for (index i = begin; i < end; ++i) f(arrays[i]...);
+    });
+}
+
+/// Calls f on the elements of tensors of equal size. Throws if the sizes differ.
+template <class F, class T, class D, class... Others>
+void for_each(F f, tensor<T, D>& first, Others&... others) {
+    require(((others.size() == first.size()) && ...), "for_each: tensors of different size, the first has ", first.shape());
+    for_each(D{}, first.size(), f, first.data(), others.data()...);
+}
+
+}  // namespace cairn

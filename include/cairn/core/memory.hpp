@@ -1,0 +1,205 @@
+#pragma once
+// The pool that every tensor's memory comes from. It counts live and peak bytes by category, so that a claim about memory
+// is read from counters, and it hands blocks out again without returning to the system in between.
+//
+//   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays free
+//   release:  the range merges with its free neighbours
+// Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cairn {
+
+/// What a block of memory is for.
+enum class category { parameters, gradients, optimizer, activations, workspace, communication, data };
+
+inline constexpr std::array<const char*, 7> category_names{"parameters", "gradients",     "optimizer", "activations",
+                                                           "workspace",  "communication", "data"};
+
+/// Live and highest bytes so far, of one category or of all.
+struct memory_use {
+    index live = 0;
+    index peak = 0;
+    void grow(index bytes) { peak = std::max(peak, live += bytes); }
+    void shrink(index bytes) { live -= bytes; }
+};
+
+/// Host memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
+class memory_pool {
+public:
+    static constexpr index alignment = 64;
+
+    /// The pool of this process. Never destroyed, so that tensors of static storage outlive nothing.
+    static memory_pool& host() {
+        static memory_pool* pool = new memory_pool;
+        return *pool;
+    }
+
+    /// A block of at least `bytes` bytes. Throws error naming what was asked, held and allowed when memory is out.
+    void* allocate(index bytes, category use) {
+        const std::scoped_lock lock(mutex_);
+        if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
+        const index size = rounded(bytes);
+        if (total_.live + size > limit_) throw_out_of_memory(size, use);
+        void* block = system_ ? ::operator new(static_cast<std::size_t>(size), std::align_val_t{alignment}, std::nothrow)
+                              : take(size);
+        if (!block) throw_out_of_memory(size, use);
+        total_.grow(size);
+        by_category_[static_cast<std::size_t>(use)].grow(size);
+        return block;
+    }
+
+    /// Gives a block back; `bytes` and `use` as at allocation.
+    void release(void* block, index bytes, category use) noexcept {
+        const index size = rounded(bytes);
+        const std::scoped_lock lock(mutex_);
+        total_.shrink(size);
+        by_category_[static_cast<std::size_t>(use)].shrink(size);
+        if (system_)
+            ::operator delete(block, std::align_val_t{alignment});
+        else
+            give(static_cast<char*>(block), size);
+    }
+
+    memory_use use_of(category use) const {
+        const std::scoped_lock lock(mutex_);
+        return by_category_[static_cast<std::size_t>(use)];
+    }
+    memory_use total() const {
+        const std::scoped_lock lock(mutex_);
+        return total_;
+    }
+
+    /// Starts new peaks from what is live now.
+    void reset_peaks() {
+        const std::scoped_lock lock(mutex_);
+        total_.peak = total_.live;
+        for (memory_use& use : by_category_) use.peak = use.live;
+    }
+
+    /// Highest total of live bytes allowed. Default: the memory of the machine, or CAIRN_MEMORY_LIMIT (bytes).
+    void set_limit(index bytes) {
+        const std::scoped_lock lock(mutex_);
+        limit_ = bytes;
+    }
+    index limit() const { return limit_; }
+
+    /// Returns the pages of all free ranges to the system.
+    void trim() {
+        const std::scoped_lock lock(mutex_);
+        for (const auto& [start, size] : free_) {
+            const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+            const auto first = (reinterpret_cast<std::uintptr_t>(start) + page - 1) / page * page;
+            const auto last = (reinterpret_cast<std::uintptr_t>(start) + static_cast<std::uintptr_t>(size)) / page * page;
+            if (last > first && start < touched_) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+        }
+    }
+
+    memory_pool(const memory_pool&) = delete;
+    memory_pool& operator=(const memory_pool&) = delete;
+
+private:
+    memory_pool() {
+        const index physical = index{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+        limit_ = physical;
+        if (const char* text = std::getenv("CAIRN_MEMORY_LIMIT")) limit_ = std::strtoll(text, nullptr, 10);
+#if defined(__SANITIZE_ADDRESS__)
+        system_ = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+        system_ = true;
+#endif
+#endif
+        if (const char* text = std::getenv("CAIRN_POOL")) system_ = std::string(text) == "system";
+        if (!system_) reserve(4 * physical);
+    }
+
+    static index rounded(index bytes) { return std::max<index>((bytes + alignment - 1) / alignment * alignment, alignment); }
+
+    // Address space only; no page is used before it is written. Halved until the system agrees, else plain allocation.
+    void reserve(index bytes) {
+        for (; bytes >= index{1} << 28; bytes /= 2) {
+            void* range = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (range == MAP_FAILED) continue;
+            madvise(range, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+            touched_ = static_cast<char*>(range);
+            insert_free(touched_, bytes);
+            return;
+        }
+        system_ = true;
+    }
+
+    char* take(index size) {
+        const auto fit = by_size_.lower_bound({size, nullptr});
+        if (fit == by_size_.end()) return nullptr;
+        auto [free_size, start] = *fit;
+        erase_free(start, free_size);
+        if (free_size > size) insert_free(start + size, free_size - size);
+        touched_ = std::max(touched_, start + size);
+        return start;
+    }
+
+    void give(char* start, index size) {
+        auto next = free_.lower_bound(start);
+        if (next != free_.end() && next->first == start + size) {
+            const auto [next_start, next_size] = *next;
+            erase_free(next_start, next_size);
+            size += next_size;
+        }
+        next = free_.lower_bound(start);
+        if (next != free_.begin()) {
+            const auto [previous_start, previous_size] = *std::prev(next);
+            if (previous_start + previous_size == start) {
+                erase_free(previous_start, previous_size);
+                start = previous_start;
+                size += previous_size;
+            }
+        }
+        insert_free(start, size);
+    }
+
+    void insert_free(char* start, index size) {
+        free_.emplace(start, size);
+        by_size_.emplace(size, start);
+    }
+    void erase_free(char* start, index size) {
+        free_.erase(start);
+        by_size_.erase({size, start});
+    }
+
+    [[noreturn]] void throw_out_of_memory(index size, category use) const {
+        std::string held;
+        for (std::size_t i = 0; i < by_category_.size(); ++i)
+            if (by_category_[i].live) held += concat(held.empty() ? "" : ", ", category_names[i], ' ', by_category_[i].live);
+        fail("out of memory: ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ", total_.live,
+             " held (", held.empty() ? "nothing" : held, "), ", limit_,
+             " allowed; use a smaller batch, recomputation, or raise CAIRN_MEMORY_LIMIT");
+    }
+
+    mutable std::mutex mutex_;
+    std::map<char*, index> free_;
+    std::set<std::pair<index, char*>> by_size_;
+    std::array<memory_use, category_names.size()> by_category_{};
+    memory_use total_;
+    index limit_ = 0;
+    char* touched_ = nullptr;
+    bool system_ = false;
+};
+
+}  // namespace cairn

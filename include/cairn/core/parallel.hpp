@@ -1,0 +1,90 @@
+#pragma once
+// Threads: OpenMP where the compiler has it, one thread otherwise. Two rules keep results the same on any thread count:
+// work is cut by the size of the data, never by the number of threads, and partial results are added in chunk order.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace cairn {
+
+/// Threads that kernels use. Defaults to OMP_NUM_THREADS or the number of cores.
+inline int threads() {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+/// Sets the number of threads that kernels use. Throws on n < 1.
+inline void set_threads(int n) {
+    require(n >= 1, "threads: ", n, " asked for; at least 1 is needed");
+#ifdef _OPENMP
+    omp_set_num_threads(n);
+#endif
+}
+
+/// Number of this thread in a parallel region, 0 … threads()-1.
+inline int thread_number() {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+/// Calls body(chunk, begin, end) for consecutive pieces of [0, n) of `grain` items, spread over the threads in order.
+/// An exception in a body is carried to the caller (the first one wins).
+template <class Body>
+void parallel_chunks(index n, index grain, Body&& body) {
+    if (n <= 0) return;
+    grain = std::max<index>(grain, 1);
+    const index chunks = (n + grain - 1) / grain;
+    if (chunks == 1 || threads() == 1) {
+        for (index chunk = 0; chunk < chunks; ++chunk) body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
+        return;
+    }
+    std::exception_ptr failure;
+    std::atomic<bool> failed{false};
+#pragma omp parallel for schedule(static)
+    for (index chunk = 0; chunk < chunks; ++chunk) {
+        if (failed.load(std::memory_order_relaxed)) continue;
+        try {
+            body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
+        } catch (...) {
+            if (!failed.exchange(true)) failure = std::current_exception();
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
+}
+
+/// Calls body(begin, end) for consecutive pieces of [0, n), see parallel_chunks.
+template <class Body>
+void parallel_for(index n, index grain, Body&& body) {
+    parallel_chunks(n, grain, [&](index, index begin, index end) { body(begin, end); });
+}
+
+/// Sum over [0, n) of partial(begin, end), the partial sums added in order: the same bits on any thread count.
+template <class Sum, class Partial>
+Sum parallel_sum(index n, index grain, Partial&& partial) {
+    grain = std::max<index>(grain, 1);
+    std::vector<Sum> parts(static_cast<std::size_t>(n > 0 ? (n + grain - 1) / grain : 0));
+    parallel_chunks(n, grain, [&](index chunk, index begin, index end) {
+        parts[static_cast<std::size_t>(chunk)] = partial(begin, end);
+    });
+    Sum total{};
+    for (const Sum& part : parts) total += part;
+    return total;
+}
+
+}  // namespace cairn

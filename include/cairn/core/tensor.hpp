@@ -1,0 +1,162 @@
+#pragma once
+// A tensor: a shape, a pointer, and a share in the block of memory that the pointer lies in. Row-major, contiguous,
+// aligned to 64 bytes, channels last. Moving is cheap; copying is always spelled out:
+//   t.share()  another handle to the same elements (the tape keeps an activation this way: one block, two owners)
+//   t.clone()  new elements
+// A device is a tag type with `static pool& memory()`; the elements of a cpu tensor can be read here and now.
+
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/memory.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace cairn {
+
+/// The host processor.
+struct cpu {
+    static constexpr const char* name = "cpu";
+    static memory_pool& memory() { return memory_pool::host(); }
+};
+
+template <class D>
+concept Device = requires { D::memory().allocate(index{}, category::activations); };
+
+/// Owning, row-major array of T on device D.
+template <class T, Device D = cpu>
+class tensor {
+public:
+    using value_type = T;
+    using device = D;
+
+    tensor() = default;
+
+    /// Uninitialised elements. Throws when memory is out.
+    explicit tensor(cairn::shape s, category use = category::activations) : shape_(s) {
+        const index bytes = std::max<index>(s.size(), 1) * static_cast<index>(sizeof(T));
+        data_ = static_cast<T*>(D::memory().allocate(bytes, use));
+        block_ = std::shared_ptr<void>(data_, [bytes, use](void* p) { D::memory().release(p, bytes, use); });
+    }
+
+    /// Elements all equal to `value` (host only).
+    static tensor filled(cairn::shape s, T value, category use = category::activations)
+        requires std::same_as<D, cpu>
+    {
+        tensor t(s, use);
+        std::fill_n(t.data(), t.size(), value);
+        return t;
+    }
+    static tensor zeros(cairn::shape s, category use = category::activations)
+        requires std::same_as<D, cpu>
+    {
+        return filled(s, T{}, use);
+    }
+
+    /// A tensor over memory that somebody else keeps alive.
+    static tensor view(T* data, cairn::shape s) {
+        tensor t;
+        t.data_ = data;
+        t.shape_ = s;
+        return t;
+    }
+
+    tensor(tensor&& other) noexcept { *this = std::move(other); }
+    tensor& operator=(tensor&& other) noexcept {
+        block_ = std::exchange(other.block_, nullptr);
+        data_ = std::exchange(other.data_, nullptr);
+        shape_ = std::exchange(other.shape_, cairn::shape{0});
+        return *this;
+    }
+    tensor(const tensor&) = delete;
+    tensor& operator=(const tensor&) = delete;
+
+    /// Another handle to the same elements.
+    tensor share() const {
+        tensor t;
+        t.block_ = block_;
+        t.data_ = data_;
+        t.shape_ = shape_;
+        return t;
+    }
+
+    /// New elements with the same values (host only).
+    tensor clone(category use = category::activations) const
+        requires std::same_as<D, cpu>
+    {
+        tensor t(shape_, use);
+        std::copy_n(data_, size(), t.data_);
+        return t;
+    }
+
+    /// The same elements under another shape of equal size. Throws otherwise.
+    tensor reshaped(cairn::shape s) const {
+        require(s.size() == size(), "reshape: ", shape_, " has ", size(), " elements, ", s, " has ", s.size());
+        tensor t = share();
+        t.shape_ = s;
+        return t;
+    }
+
+    /// Elements [begin, begin + s.size()) of this tensor in memory order, as a tensor of cairn::shape s that shares the block.
+    tensor slice(index begin, cairn::shape s) const {
+        require(begin >= 0 && begin + s.size() <= size(), "slice: elements ", begin, " to ", begin + s.size(), " of ", size());
+        tensor t = share();
+        t.data_ += begin;
+        t.shape_ = s;
+        return t;
+    }
+
+    /// Drops this handle; the block goes back to the pool with its last owner.
+    void reset() { *this = tensor{}; }
+
+    /// Whether this is the only handle to its block, so that its elements may be overwritten.
+    bool unique() const { return block_.use_count() == 1; }
+
+    bool empty() const { return data_ == nullptr; }
+    const cairn::shape& shape() const { return shape_; }
+    int rank() const { return shape_.rank(); }
+    index extent(int axis) const { return shape_[axis]; }
+    index size() const { return data_ ? shape_.size() : 0; }
+    index bytes() const { return size() * static_cast<index>(sizeof(T)); }
+
+    T* data() { return data_; }
+    const T* data() const { return data_; }
+    std::span<T> span() { return {data_, static_cast<std::size_t>(size())}; }
+    std::span<const T> span() const { return {data_, static_cast<std::size_t>(size())}; }
+    T& operator[](index i) { return data_[i]; }
+    const T& operator[](index i) const { return data_[i]; }
+
+    /// Element at a full position, t(n, h, w, c). No bounds check: hot loops use data().
+    template <std::convertible_to<index>... Position>
+    T& operator()(Position... position) {
+        return data_[offset({static_cast<index>(position)...})];
+    }
+    template <std::convertible_to<index>... Position>
+    const T& operator()(Position... position) const {
+        return data_[offset({static_cast<index>(position)...})];
+    }
+
+private:
+    index offset(std::initializer_list<index> position) const {
+        index at = 0;
+        int axis = 0;
+        for (index p : position) at = at * shape_[axis++] + p;
+        return at;
+    }
+
+    std::shared_ptr<void> block_;
+    T* data_ = nullptr;
+    cairn::shape shape_{0};
+};
+
+/// Throws unless t has the shape `expected`; `what` names the tensor in the message.
+template <class T, class D>
+void require_shape(const tensor<T, D>& t, const shape& expected, const char* what) {
+    require(t.shape() == expected, what, " has shape ", t.shape(), ", expected ", expected);
+}
+
+}  // namespace cairn

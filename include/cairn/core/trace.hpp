@@ -1,0 +1,129 @@
+#pragma once
+// Records what ran when, for Perfetto or chrome://tracing: complete events ("X") of the trace-event format. Off by default: a scope then
+// costs one load. Scopes nest: the name of an event is the path of the scopes around it, "layer2/0/conv1".
+
+#include <cairn/core/clock.hpp>
+#include <cairn/core/cost.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace cairn {
+
+/// One finished interval.
+struct trace_event {
+    std::string path;
+    const char* phase;  // "forward", "backward", … or ""
+    const char* kind;   // "compute", "data", "optimizer", …
+    double begin, end;  // seconds of now()
+    std::size_t thread;
+    layer_cost cost;  // of the layer, where one was given
+};
+
+/// All events of this process.
+class trace {
+public:
+    static trace& global() {
+        static trace t;
+        return t;
+    }
+
+    void enable(bool on) { on_.store(on, std::memory_order_relaxed); }
+    bool enabled() const { return on_.load(std::memory_order_relaxed); }
+
+    void add(trace_event event) {
+        const std::scoped_lock lock(mutex_);
+        if (events_.size() < max_events) events_.push_back(std::move(event));
+    }
+
+    std::vector<trace_event> events() const {
+        const std::scoped_lock lock(mutex_);
+        return events_;
+    }
+    void clear() {
+        const std::scoped_lock lock(mutex_);
+        events_.clear();
+    }
+
+    /// Writes the events as a JSON object that Perfetto opens.
+    void write(std::ostream& out) const {
+        const std::scoped_lock lock(mutex_);
+        std::vector<std::size_t> threads;  // numbered in order of appearance
+        out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+        const char* separator = "\n";
+        for (const trace_event& e : events_) {
+            auto at = std::find(threads.begin(), threads.end(), e.thread);
+            if (at == threads.end()) at = threads.insert(at, e.thread);
+            out << separator << "{\"ph\": \"X\", \"pid\": 0, \"tid\": " << at - threads.begin() << ", \"name\": \"" << escaped(e.path)
+                << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \"" << e.kind << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": "
+                << (e.end - e.begin) * 1e6 << std::defaultfloat << '}';
+            separator = ",\n";
+        }
+        out << "\n]}\n";
+    }
+
+private:
+    // A path as the inside of a JSON string: layers may be named by a user.
+    static std::string escaped(const std::string& text) {
+        std::string safe;
+        for (const char c : text) {
+            constexpr const char* digits = "0123456789abcdef";
+            const auto code = static_cast<unsigned char>(c);
+            if (code < 0x20)
+                safe += {'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]};
+            else
+                safe += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+        }
+        return safe;
+    }
+
+    static constexpr std::size_t max_events = 400'000;
+    std::atomic<bool> on_{false};
+    mutable std::mutex mutex_;
+    std::vector<trace_event> events_;
+};
+
+/// Records the interval from its construction to its destruction.
+class trace_scope {
+public:
+    trace_scope(std::string_view name, const char* phase, const char* kind) : phase_(phase), kind_(kind) {
+        if (!trace::global().enabled()) return;
+        outer_length_ = path().size();
+        if (outer_length_ && !name.empty()) path() += '/';
+        path() += name;
+        begin_ = now();
+    }
+    ~trace_scope() {
+        if (!active()) return;
+        trace::global().add(
+            {path(), phase_, kind_, begin_, now(), std::hash<std::thread::id>{}(std::this_thread::get_id()), cost_});
+        path().resize(outer_length_);
+    }
+    bool active() const { return begin_ >= 0; }
+    void set_cost(const layer_cost& cost) { cost_ = cost; }
+
+    trace_scope(const trace_scope&) = delete;
+    trace_scope& operator=(const trace_scope&) = delete;
+
+private:
+    // The scopes open on this thread, joined.
+    static std::string& path() {
+        thread_local std::string joined;
+        return joined;
+    }
+
+    const char* phase_;
+    const char* kind_;
+    layer_cost cost_;
+    std::size_t outer_length_ = 0;
+    double begin_ = -1;
+};
+
+}  // namespace cairn

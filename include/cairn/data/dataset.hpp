@@ -1,0 +1,136 @@
+#pragma once
+// What a training loop may ask of a data set. A data set is immutable and safe to read from many threads; it writes sample i, decoded,
+// augmented and normalised, straight into a slot of the batch:
+//   d.read(i, key, {x, label, values})
+// Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Which augmentation of a sample is asked for.
+struct augment_key {
+    std::uint64_t seed = 0;
+    std::uint32_t epoch = 0;
+};
+
+/// The random numbers of one reading of one sample, in sequence. Up to 256 of them; further ones belong to the next sample.
+class sample_random {
+public:
+    sample_random(augment_key key, index sample)
+        : stream_{key.seed, stream_of("augment"), key.epoch}, next_(static_cast<std::uint64_t>(sample) * 256) {}
+
+    /// Uniform in [0, 1).
+    float uniform() { return random_stream::to_unit(bits()); }
+    /// Uniform in [low, high).
+    float uniform(float low, float high) { return low + (high - low) * uniform(); }
+    /// Uniform integer in [0, n).
+    index below(index n) {
+        return static_cast<index>((static_cast<std::uint64_t>(bits()) * static_cast<std::uint64_t>(n)) >> 32);
+    }
+    bool coin(float probability = 0.5f) { return uniform() < probability; }
+
+private:
+    std::uint32_t bits() {
+        if (next_ % 4 == 0) block_ = stream_.bits4(next_ / 4);
+        return block_[next_++ % 4];
+    }
+
+    random_stream stream_;
+    std::uint64_t next_;
+    std::array<std::uint32_t, 4> block_{};
+};
+
+/// Which part of a data set that comes in two.
+enum class part { train, test };
+
+/// A class number, or a vector of real values.
+enum class target_kind { classes, values };
+
+/// What is to be predicted: the names of the classes, or the names of the values with the mean and the scale that were taken out of
+/// them (physical value = mean + scale × target).
+struct target_info {
+    target_kind kind = target_kind::classes;
+    std::vector<std::string> names;
+    std::vector<float> mean, scale;  // of values only
+
+    /// Number of classes, or of values a sample.
+    index count() const { return static_cast<index>(names.size()); }
+};
+
+/// Where a sample goes. Of `label` and `values` the one that target_info::kind names is set.
+struct sample_slot {
+    float* x = nullptr;             // sample_shape().size() elements, channels last
+    std::int32_t* label = nullptr;  // 1
+    float* values = nullptr;        // target_info::count()
+};
+
+/// A set of samples of equal shape. `read` returns false for a sample that is to be left out of its batch (a corrupt image that the
+/// policy says to skip); it throws cairn::error on what must stop the run. `sample_name` says where sample i came from.
+template <class D>
+concept Dataset = requires(const D& d, index i, augment_key key, sample_slot slot) {
+    { d.size() } -> std::same_as<index>;
+    { d.sample_shape() } -> std::convertible_to<shape>;
+    { d.targets() } -> std::convertible_to<target_info>;
+    { d.sample_name(i) } -> std::convertible_to<std::string>;
+    { d.read(i, key, slot) } -> std::same_as<bool>;
+};
+
+/// Any data set behind one type; copies share it.
+class any_dataset {
+public:
+    any_dataset() = default;
+
+    template <class D>
+        requires(Dataset<std::remove_cvref_t<D>> && !std::same_as<std::remove_cvref_t<D>, any_dataset>)
+    any_dataset(D&& d) : held_(std::make_shared<model<std::remove_cvref_t<D>>>(std::forward<D>(d))) {}
+
+    index size() const { return held().size(); }
+    shape sample_shape() const { return held().sample_shape(); }
+    target_info targets() const { return held().targets(); }
+    std::string sample_name(index i) const { return held().sample_name(i); }
+    bool read(index i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
+
+    explicit operator bool() const { return held_ != nullptr; }
+
+private:
+    struct interface {
+        virtual ~interface() = default;
+        virtual index size() const = 0;
+        virtual shape sample_shape() const = 0;
+        virtual target_info targets() const = 0;
+        virtual std::string sample_name(index i) const = 0;
+        virtual bool read(index i, augment_key key, sample_slot slot) const = 0;
+    };
+    template <class D>
+    struct model final : interface {
+        explicit model(D data) : d(std::move(data)) {}
+        index size() const override { return d.size(); }
+        shape sample_shape() const override { return d.sample_shape(); }
+        target_info targets() const override { return d.targets(); }
+        std::string sample_name(index i) const override { return d.sample_name(i); }
+        bool read(index i, augment_key key, sample_slot slot) const override { return d.read(i, key, slot); }
+        D d;
+    };
+
+    const interface& held() const {
+        require(held_ != nullptr, "any_dataset: empty; give it a data set first");
+        return *held_;
+    }
+
+    std::shared_ptr<const interface> held_;
+};
+
+static_assert(Dataset<any_dataset>);
+
+}  // namespace cairn

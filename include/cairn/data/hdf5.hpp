@@ -1,0 +1,246 @@
+#pragma once
+// Arrays in HDF5 files, by the C library. The only file that includes it.
+// Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole, or a range of
+// the first axis. The serial library is not thread safe, so calls take turns.
+
+#include <cairn/core/tensor.hpp>
+#include <cairn/data/bytes.hpp>
+
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#if !defined(CAIRN_HAS_HDF5) && __has_include(<hdf5.h>)
+#define CAIRN_HAS_HDF5 1
+#endif
+#if CAIRN_HAS_HDF5
+#include <hdf5.h>
+#endif
+
+namespace cairn {
+
+#if CAIRN_HAS_HDF5
+
+class hdf5_file {
+public:
+    /// Opens a file for reading. Throws when it does not exist or is no HDF5 file.
+    explicit hdf5_file(const std::filesystem::path& path) : name_(path.string()) {
+        const session s;
+        std::error_code ignored;
+        require(std::filesystem::is_regular_file(path, ignored), name_, ": no such file");
+        file_ = handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose);
+        require(file_.valid(), name_, ": not an HDF5 file, or a damaged one: ", reason());
+    }
+    ~hdf5_file() {
+        const session s;
+        file_ = handle();
+    }
+    hdf5_file(const hdf5_file&) = delete;
+    hdf5_file& operator=(const hdf5_file&) = delete;
+
+    /// Paths of all data sets, in alphabetical order.
+    std::vector<std::string> datasets() const {
+        const session s;
+        return dataset_names();
+    }
+
+    /// Extents of a data set.
+    cairn::shape shape(const std::string& dataset) const {
+        const session s;
+        return open(dataset).extents;
+    }
+
+    /// A whole data set. T: float, double, or an integer type that all elements must fit.
+    template <class T>
+    tensor<T> read(const std::string& dataset, category use = category::data) const {
+        const session s;
+        const opened d = open(dataset);
+        tensor<T> t(d.extents, use);
+        read_into(d, dataset, t, -1);
+        return t;
+    }
+
+    /// Positions [begin, begin + count) of the first axis.
+    template <class T>
+    tensor<T> read_rows(const std::string& dataset, index begin, index count, category use = category::data) const {
+        const session s;
+        const opened d = open(dataset);
+        require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset), "rows ", begin, " to ",
+                begin + count, " of shape ", d.extents);
+        tensor<T> t(d.extents.with(0, count), use);
+        read_into(d, dataset, t, begin);
+        return t;
+    }
+
+private:
+    // An identifier of the library and how to close it.
+    class handle {
+    public:
+        handle() = default;
+        handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+        handle(handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+        handle& operator=(handle&& other) noexcept {
+            if (id_ >= 0) close_(id_);
+            id_ = std::exchange(other.id_, -1);
+            close_ = other.close_;
+            return *this;
+        }
+        ~handle() {
+            if (id_ >= 0) close_(id_);
+        }
+        hid_t get() const { return id_; }
+        bool valid() const { return id_ >= 0; }
+
+    private:
+        hid_t id_ = -1;
+        herr_t (*close_)(hid_t) = nullptr;
+    };
+
+    // Holds the library, and keeps it from printing its error stack, which we report ourselves.
+    class session {
+    public:
+        session() : lock_(mutex()) {
+            H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
+            H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+        }
+        ~session() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
+        session(const session&) = delete;
+        session& operator=(const session&) = delete;
+
+    private:
+        static std::recursive_mutex& mutex() {
+            static std::recursive_mutex m;
+            return m;
+        }
+        std::scoped_lock<std::recursive_mutex> lock_;
+        H5E_auto2_t print_ = nullptr;
+        void* data_ = nullptr;
+    };
+
+    struct opened {
+        handle dataset, type;
+        cairn::shape extents;
+    };
+
+    // The innermost description on the library's error stack: what really went wrong.
+    static std::string reason() {
+        std::string text = "no reason given";
+        H5Ewalk2(
+            H5E_DEFAULT, H5E_WALK_UPWARD,
+            [](unsigned depth, const H5E_error2_t* e, void* out) -> herr_t {
+                if (depth == 0 && e->desc) *static_cast<std::string*>(out) = e->desc;
+                return 0;
+            },
+            &text);
+        return text;
+    }
+
+    std::vector<std::string> dataset_names() const {
+        std::vector<std::string> names;
+        H5Ovisit2(
+            file_.get(), H5_INDEX_NAME, H5_ITER_INC,
+            [](hid_t, const char* name, const H5O_info_t* info, void* out) -> herr_t {
+                if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+                return 0;
+            },
+            &names, H5O_INFO_BASIC);
+        return names;
+    }
+
+    std::string where(const std::string& dataset) const { return concat(name_, ": data set '", dataset, "': "); }
+
+    opened open(const std::string& dataset) const {
+        opened d;
+        d.dataset = handle(H5Dopen2(file_.get(), dataset.c_str(), H5P_DEFAULT), &H5Dclose);
+        if (!d.dataset.valid()) {
+            std::string there;
+            for (const std::string& n : dataset_names()) there += (there.empty() ? "" : ", ") + n;
+            fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
+        }
+        d.type = handle(H5Dget_type(d.dataset.get()), &H5Tclose);
+        const H5T_class_t kind = H5Tget_class(d.type.get());
+        require(kind == H5T_INTEGER || kind == H5T_FLOAT, where(dataset), "its elements are neither integers nor floating-point numbers (class ",
+                static_cast<int>(kind), ")");
+        const handle space(H5Dget_space(d.dataset.get()), &H5Sclose);
+        const int rank = H5Sget_simple_extent_ndims(space.get());
+        require(rank >= 0, where(dataset), "unreadable extents: ", reason());
+        require(rank <= cairn::shape::max_rank, where(dataset), rank, " axes; up to ", cairn::shape::max_rank, " are read");
+        std::array<hsize_t, cairn::shape::max_rank> extents{};
+        H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
+        // Compression makes data small, but not without end: an extent far beyond what is stored is damage (or a set never written).
+        const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()), limit = stored > (std::uint64_t{1} << 50) ? 0 : stored * 4096;
+        checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), limit,
+                        concat(where(dataset), stored, " bytes are stored"));
+        for (int axis = 0; axis < rank; ++axis) d.extents.push_back(static_cast<index>(extents[static_cast<std::size_t>(axis)]));
+        return d;
+    }
+
+    template <class T>
+    void read_into(const opened& d, const std::string& dataset, tensor<T>& t, index begin) const {
+        if (t.size() == 0) return;
+        if constexpr (std::is_integral_v<T>) {
+            require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset), "holds floating-point numbers, integers are asked for");
+            if constexpr (sizeof(T) < sizeof(std::int64_t)) {
+                // The library would clip silently.
+                tensor<std::int64_t> wide(t.shape(), category::workspace);
+                read_into(d, dataset, wide, begin);
+                for (index i = 0; i < t.size(); ++i) {
+                    require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i], ", too large for the ", sizeof(T),
+                            "-byte integers asked for");
+                    t[i] = static_cast<T>(wide[i]);
+                }
+                return;
+            }
+        }
+        handle memory, file;
+        if (begin >= 0) {
+            std::array<hsize_t, cairn::shape::max_rank> start{}, count{};
+            start[0] = static_cast<hsize_t>(begin);
+            for (int axis = 0; axis < t.rank(); ++axis) count[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(t.extent(axis));
+            file = handle(H5Dget_space(d.dataset.get()), &H5Sclose);
+            memory = handle(H5Screate_simple(t.rank(), count.data(), nullptr), &H5Sclose);
+            require(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0, where(dataset), reason());
+        }
+        const herr_t result = H5Dread(d.dataset.get(), native<T>(), memory.valid() ? memory.get() : H5S_ALL,
+                                      file.valid() ? file.get() : H5S_ALL, H5P_DEFAULT, t.data());
+        require(result >= 0, where(dataset), "read error: ", reason(), ": truncated or damaged file?");
+    }
+
+    template <class T>
+    static hid_t native() {
+        if constexpr (std::is_same_v<T, float>)
+            return H5T_NATIVE_FLOAT;
+        else if constexpr (std::is_same_v<T, double>)
+            return H5T_NATIVE_DOUBLE;
+        else {
+            static_assert(std::is_same_v<T, std::int64_t>, "hdf5: float, double and integers up to 64 bits with sign can be read");
+            return H5T_NATIVE_INT64;
+        }
+    }
+
+    std::string name_;
+    handle file_;
+};
+
+#else
+
+class hdf5_file {
+public:
+    explicit hdf5_file(const std::filesystem::path& path) {
+        fail(path.string(), ": Cairn was built without HDF5; install libhdf5-dev and build again, or convert the file to .npy");
+    }
+    std::vector<std::string> datasets() const { return {}; }
+    cairn::shape shape(const std::string&) const { return {}; }
+    template <class T>
+    tensor<T> read(const std::string&, category = category::data) const {
+        return {};
+    }
+    template <class T>
+    tensor<T> read_rows(const std::string&, index, index, category = category::data) const {
+        return {};
+    }
+};
+
+#endif
+
+}  // namespace cairn

@@ -1,0 +1,36 @@
+#pragma once
+// A decoded 8-bit image, (height, width, channels) row-major, and rectangles in it.
+
+#include <cairn/core/shape.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace cairn {
+
+struct image {
+    index height = 0, width = 0, channels = 3;
+    std::vector<std::uint8_t> pixels;
+
+    std::uint8_t* row(index y) { return pixels.data() + y * width * channels; }
+    const std::uint8_t* row(index y) const { return pixels.data() + y * width * channels; }
+
+    /// Gives the image another size; the pixels are undefined.
+    void resize(index h, index w, index c) {
+        height = h;
+        width = w;
+        channels = c;
+        pixels.resize(static_cast<std::size_t>(h * w * c));
+    }
+};
+
+/// A rectangle, in whole or in fractional pixels.
+struct pixel_box {
+    double top = 0, left = 0, height = 0, width = 0;
+    bool operator==(const pixel_box&) const = default;
+};
+
+/// No decoder makes an image of more pixels than this: a header of a few bytes must not be able to ask for all memory.
+inline constexpr index max_image_pixels = index{1} << 27;
+
+}  // namespace cairn

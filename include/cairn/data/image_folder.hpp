@@ -1,0 +1,331 @@
+#pragma once
+// Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an archive.
+//   the class is the folder that an image lies in; a folder above it called train, test, val or validation is the part it belongs to
+//   classes are numbered in alphabetical order, over all parts
+// An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
+// decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/data/archive.hpp>
+#include <cairn/data/augment.hpp>
+#include <cairn/data/image_jpeg.hpp>
+#include <cairn/data/image_png.hpp>
+#include <cairn/data/memory_images.hpp>
+#include <cairn/data/resize.hpp>
+#include <cairn/data/split.hpp>
+
+#include <atomic>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include <unistd.h>
+
+namespace cairn {
+
+/// What to do about a class folder without images.
+enum class empty_class { stop, leave_out };
+
+/// All images of a folder or an archive, not decoded.
+class image_collection {
+public:
+    struct entry {
+        std::string name;  // path below the root
+        std::int32_t label = 0;
+        std::string part;                 // train, test, or "" where the layout has no parts
+        std::vector<std::uint8_t> bytes;  // of archives only
+    };
+
+    /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left out), or when the
+    /// archive is damaged or larger than half of the machine's memory.
+    explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop) : root_(root) {
+        std::set<std::string> folders;
+        if (std::filesystem::is_directory(root))
+            list_folder(folders);
+        else if (is_archive_name(root))
+            list_archive(folders);
+        else
+            fail(root.string(), ": neither a folder nor an archive (.tar, .tar.gz, .tar.zst)");
+        std::sort(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) { return a.name < b.name; });
+        require(!entries_.empty(), root.string(), ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
+                others_ ? concat("; ", others_, " other file(s)") : "");
+        refuse_empty(folders, policy);
+        number_classes();
+    }
+
+    index size() const { return static_cast<index>(entries_.size()); }
+    const std::vector<entry>& entries() const { return entries_; }
+    const std::vector<std::string>& classes() const { return classes_; }
+    const std::vector<std::string>& left_out() const { return left_out_; }  // empty class folders
+    std::string name(index i) const { return concat(root_.string(), '/', at(i).name); }
+    std::int32_t label(index i) const { return at(i).label; }
+
+    /// Compressed bytes of image i, through `buffer` where they must be read from disk.
+    byte_span bytes(index i, std::vector<std::uint8_t>& buffer) const {
+        const entry& e = at(i);
+        if (!e.bytes.empty() || in_memory_) return e.bytes;
+        buffer = read_bytes(root_ / e.name);
+        return buffer;
+    }
+
+    /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest for testing.
+    std::vector<index> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
+        const char* wanted = which == part::train ? "train" : "test";
+        std::vector<index> chosen;
+        std::vector<std::int32_t> labels;
+        bool parts = false;
+        for (index i = 0; i < size(); ++i) {
+            parts |= !at(i).part.empty();
+            labels.push_back(at(i).label);
+            if (at(i).part == wanted) chosen.push_back(i);
+        }
+        if (!parts) {
+            split_indices s = stratified_split(labels, fraction, seed);
+            return which == part::train ? std::move(s.first) : std::move(s.second);
+        }
+        require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted, which == part::test ? ", val or validation" : "");
+        return chosen;
+    }
+
+private:
+    const entry& at(index i) const { return entries_[static_cast<std::size_t>(i)]; }
+
+    static bool is_image_name(const std::string& name) {
+        std::string lower;
+        for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        const auto slash = lower.rfind('/');
+        if (lower.compare(slash == std::string::npos ? 0 : slash + 1, 1, ".") == 0) return false;  // "._x.jpg" of macOS archives
+        return lower.ends_with(".jpg") || lower.ends_with(".jpeg") || lower.ends_with(".png");
+    }
+
+    void list_folder(std::set<std::string>& folders) {
+        const auto options = std::filesystem::directory_options::follow_directory_symlink;
+        try {
+            for (const auto& file : std::filesystem::recursive_directory_iterator(root_, options)) {
+                const std::string name = file.path().lexically_relative(root_).generic_string();
+                if (file.is_directory())
+                    folders.insert(name);
+                else if (is_image_name(name))
+                    entries_.push_back({name, 0, "", {}});
+                else
+                    ++others_;
+            }
+        } catch (const std::filesystem::filesystem_error& e) {
+            fail(root_.string(), ": ", e.what());
+        }
+    }
+
+    void list_archive(std::set<std::string>& folders) {
+        const auto memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+        in_memory_ = true;
+        const auto wanted = [&](const std::string& name) {
+            others_ += !is_image_name(name);
+            return is_image_name(name);
+        };
+        for (archive_member& member : read_archive(root_, wanted, memory / 2)) {
+            if (member.folder)
+                folders.insert(member.name);
+            else
+                entries_.push_back({std::move(member.name), 0, "", std::move(member.bytes)});
+        }
+    }
+
+    // Empty are folders below which there is no image, and above which there is no such folder either.
+    void refuse_empty(const std::set<std::string>& folders, empty_class policy) {
+        std::set<std::string> filled;
+        for (const entry& e : entries_)
+            for (auto slash = e.name.rfind('/'); slash != std::string::npos; slash = slash ? e.name.rfind('/', slash - 1) : std::string::npos)
+                filled.insert(e.name.substr(0, slash));
+        for (const std::string& folder : folders)
+            if (!filled.contains(folder)) left_out_.push_back(folder);
+        if (left_out_.empty() || policy == empty_class::leave_out) return;
+        fail(root_.string(), ": class folder '", left_out_.front(), "' holds no image (.jpg, .jpeg, .png)",
+             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "", "; remove or fill it, or allow empty classes");
+    }
+
+    void number_classes() {
+        std::map<std::string, std::int32_t> numbers;
+        std::vector<std::string> names;
+        for (entry& e : entries_) {
+            const std::filesystem::path path(e.name);
+            require(path.has_parent_path(), root_.string(), ": image '", e.name, "' lies in no class folder (ROOT/CLASS/NAME.jpg is expected)");
+            const auto folder = path.parent_path();
+            names.push_back(folder.filename().string());
+            numbers[names.back()] = 0;
+            for (const auto& above : folder.parent_path()) {
+                const std::string name = above.string();
+                if (name == "train") e.part = "train";
+                if (name == "test" || name == "val" || name == "validation") e.part = "test";
+            }
+        }
+        for (auto& [name, number] : numbers) {
+            number = static_cast<std::int32_t>(classes_.size());
+            classes_.push_back(name);
+        }
+        for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].label = numbers[names[i]];
+    }
+
+    std::filesystem::path root_;
+    bool in_memory_ = false;
+    index others_ = 0;
+    std::vector<entry> entries_;
+    std::vector<std::string> classes_, left_out_;
+};
+
+/// What to do about an image that cannot be decoded: stop the run, or leave it out of its batch, named there.
+enum class corrupt_image { stop, skip };
+
+struct image_folder_config {
+    index size = 224;                       // images become size × size × 3
+    bool augmented = true;                  // random resized crop and flip, otherwise the centre
+    random_resized_crop crop{};
+    float flip = 0.5f;                      // probability of left-right
+    colour_jitter jitter{};
+    index resize = 256;                     // short side before the centre crop, scaled to `size` as 256 : 224
+    std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
+    corrupt_image corrupt = corrupt_image::stop;
+    index cache_bytes = 0;                  // decoded images are kept in memory if they all take at most this much
+};
+
+namespace detail {
+// Decodes at least `box` of a JPEG or PNG image, given its full size, and says where the box lies in what was decoded.
+template <class Choose>
+pixel_box decode_box(byte_span bytes, const std::string& name, index height, index width, Choose&& choose, image& out) {
+    if (is_png(bytes)) {
+        decode_png(bytes, name, out);
+        return choose(out.height, out.width);
+    }
+    jpeg_decoder jpeg(bytes, name);
+    return jpeg.decode(choose(jpeg.height(), jpeg.width()), height, width, out);
+}
+inline void decode_image(byte_span bytes, const std::string& name, image& out) {
+    if (is_png(bytes)) return decode_png(bytes, name, out);
+    jpeg_decoder(bytes, name).decode(out);
+}
+}  // namespace detail
+
+/// Images of a collection as a data set of (size, size, 3).
+class image_folder {
+public:
+    image_folder(std::shared_ptr<const image_collection> images, std::vector<index> chosen, image_folder_config config)
+        : images_(std::move(images)), chosen_(std::move(chosen)), config_(config) {
+        require(config_.size >= 1 && config_.resize >= config_.size, "image_folder: size ", config_.size, " and resize ", config_.resize,
+                "; 1 ≤ size ≤ resize is needed");
+        for (index i : chosen_) require(i >= 0 && i < images_->size(), "image_folder: image ", i, " of ", images_->size());
+        for (std::size_t c = 0; c < 3; ++c) {
+            require(config_.std[c] > 0, "image_folder: standard deviation ", config_.std[c], " of channel ", c);
+            scale_[c] = 1 / (255 * config_.std[c]);
+            shift_[c] = -config_.mean[c] / config_.std[c];
+        }
+        if (config_.cache_bytes > 0) fill_cache();
+    }
+
+    index size() const { return static_cast<index>(chosen_.size()); }
+    shape sample_shape() const { return {config_.size, config_.size, 3}; }
+    target_info targets() const { return {target_kind::classes, images_->classes(), {}, {}}; }
+    std::string sample_name(index i) const { return images_->name(at(i)); }
+    const image_folder_config& config() const { return config_; }
+    const std::vector<index>& chosen() const { return chosen_; }
+    bool cached() const { return !cache_->empty(); }
+
+    bool read(index i, augment_key key, sample_slot slot) const {
+        *slot.label = images_->label(at(i));
+        sample_random random(key, at(i));
+        const auto box_of = [&](index height, index width) {
+            return config_.augmented ? config_.crop(height, width, random) : centre_crop{config_.resize, config_.size}(height, width);
+        };
+        thread_local image decoded;
+        thread_local std::vector<std::uint8_t> bytes;
+        thread_local resize_scratch scratch;
+        pixel_box box;
+        const image* source = &decoded;
+        if (cached()) {
+            source = &(*cache_)[static_cast<std::size_t>(i)];
+            if (source->pixels.empty()) return false;
+            box = box_of(source->height, source->width);
+        } else {
+            try {
+                box = detail::decode_box(images_->bytes(at(i), bytes), sample_name(i), config_.size, config_.size, box_of, decoded);
+            } catch (const error&) {
+                if (config_.corrupt == corrupt_image::skip) return false;
+                throw;
+            }
+        }
+        const bool mirrored = config_.augmented && random.coin(config_.flip);
+        if (config_.augmented && config_.jitter.active()) {
+            constexpr std::array<float, 3> one{1, 1, 1}, zero{};
+            resize_to_float(*source, box, mirrored, config_.size, config_.size, one.data(), zero.data(), slot.x, scratch);
+            const index pixels = config_.size * config_.size;
+            config_.jitter(slot.x, pixels, random);
+            for (index p = 0; p < pixels; ++p)
+                for (index c = 0; c < 3; ++c)
+                    slot.x[3 * p + c] = slot.x[3 * p + c] * scale_[static_cast<std::size_t>(c)] + shift_[static_cast<std::size_t>(c)];
+        } else
+            resize_to_float(*source, box, mirrored, config_.size, config_.size, scale_.data(), shift_.data(), slot.x, scratch);
+        return true;
+    }
+
+private:
+    index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
+
+    // All or nothing: as soon as the limit is passed the cache is given up.
+    void fill_cache() {
+        auto cache = std::make_shared<std::vector<image>>(chosen_.size());
+        std::atomic<index> bytes{0};
+        parallel_for(size(), 16, [&](index begin, index end) {
+            std::vector<std::uint8_t> buffer;
+            for (index i = begin; i < end && bytes <= config_.cache_bytes; ++i) {
+                image& out = (*cache)[static_cast<std::size_t>(i)];
+                try {
+                    detail::decode_image(images_->bytes(at(i), buffer), sample_name(i), out);
+                } catch (const error&) {
+                    if (config_.corrupt == corrupt_image::stop) throw;
+                    out = {};
+                }
+                bytes += static_cast<index>(out.pixels.size());
+            }
+        });
+        if (bytes <= config_.cache_bytes) cache_ = std::move(cache);
+    }
+
+    std::shared_ptr<const image_collection> images_;
+    std::vector<index> chosen_;
+    image_folder_config config_;
+    std::array<float, 3> scale_{}, shift_{};
+    std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
+};
+
+static_assert(Dataset<image_folder>);
+
+/// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the first that differs,
+/// or that is corrupt.
+inline std::shared_ptr<const labelled_images> decode_all(const image_collection& images, const std::vector<index>& chosen, std::string name) {
+    require(!chosen.empty(), name, ": no image chosen");
+    image first;
+    std::vector<std::uint8_t> buffer;
+    detail::decode_image(images.bytes(chosen.front(), buffer), images.name(chosen.front()), first);
+    auto out = std::make_shared<labelled_images>();
+    out->count = static_cast<index>(chosen.size());
+    out->height = first.height;
+    out->width = first.width;
+    out->channels = 3;
+    out->classes = images.classes();
+    out->name = std::move(name);
+    const index bytes = first.height * first.width * 3;
+    out->pixels.resize(static_cast<std::size_t>(out->count * bytes));
+    for (index i : chosen) out->labels.push_back(images.label(i));
+    parallel_for(out->count, 64, [&](index begin, index end) {
+        image decoded;
+        std::vector<std::uint8_t> local;
+        for (index k = begin; k < end; ++k) {
+            const index i = chosen[static_cast<std::size_t>(k)];
+            detail::decode_image(images.bytes(i, local), images.name(i), decoded);
+            require(decoded.height == first.height && decoded.width == first.width, images.name(i), ": ", decoded.height, " × ",
+                    decoded.width, " pixels, the first image has ", first.height, " × ", first.width, ": images of equal size are expected");
+            std::copy(decoded.pixels.begin(), decoded.pixels.end(), out->pixels.begin() + k * bytes);
+        }
+    });
+    return out;
+}
+
+}  // namespace cairn

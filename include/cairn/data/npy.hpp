@@ -1,0 +1,349 @@
+#pragma once
+// NumPy's .npy (format versions 1 to 3) and .npz (a zip of them, stored or deflated).
+//   npy: "\x93NUMPY" major minor, header length (2 bytes, from version 2 on 4, little-endian), header, elements
+//   header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+//   zip: found from its end: end record → central directory → local header → data; zip64 where NumPy writes it
+// Read: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 and bool, either byte order, C and Fortran order. Object arrays, which run code, are refused.
+// Specification: numpy/lib/format.py; PKWARE APPNOTE 6.3.
+
+#include <cairn/core/tensor.hpp>
+#include <cairn/data/gzip.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// An array as it lies in the file.
+struct npy_array {
+    char kind = 'f';  // f float, i signed, u unsigned, b bool
+    int width = 4;    // bytes an element
+    std::endian order = std::endian::little;
+    bool fortran = false;  // first axis fastest
+    cairn::shape shape;
+    std::vector<std::uint8_t> bytes;
+    std::string name;  // of the file, for errors
+
+    /// All elements as T, row-major. Throws when T is an integer type and an element does not fit.
+    template <class T>
+    tensor<T> to_tensor(category use = category::data) const {
+        tensor<T> t(shape, use);
+        visit_elements([&](auto example) {
+            using Stored = decltype(example);
+            std::array<index, cairn::shape::max_rank> at{};
+            for (index i = 0; i < t.size(); ++i) {
+                index from = i;
+                if (fortran) {
+                    from = 0;
+                    for (int axis = shape.rank(); axis-- > 0;) from = from * shape[axis] + at[static_cast<std::size_t>(axis)];
+                    for (int axis = shape.rank(); axis-- > 0;) {
+                        if (++at[static_cast<std::size_t>(axis)] < shape[axis]) break;
+                        at[static_cast<std::size_t>(axis)] = 0;
+                    }
+                }
+                t[i] = converted<T>(element<Stored>(from), from);
+            }
+        });
+        return t;
+    }
+
+private:
+    template <class Visitor>
+    void visit_elements(Visitor&& visit) const {
+        if (kind == 'f') return width == 4 ? visit(float{}) : visit(double{});
+        const bool is_signed = kind == 'i';
+        switch (width) {
+            case 1: return is_signed ? visit(std::int8_t{}) : visit(std::uint8_t{});
+            case 2: return is_signed ? visit(std::int16_t{}) : visit(std::uint16_t{});
+            case 4: return is_signed ? visit(std::int32_t{}) : visit(std::uint32_t{});
+            default: return is_signed ? visit(std::int64_t{}) : visit(std::uint64_t{});
+        }
+    }
+
+    template <class Stored>
+    Stored element(index i) const {
+        std::array<std::uint8_t, sizeof(Stored)> raw;
+        std::memcpy(raw.data(), bytes.data() + static_cast<std::size_t>(i) * sizeof(Stored), sizeof(Stored));
+        if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
+        return std::bit_cast<Stored>(raw);
+    }
+
+    template <class T, class Stored>
+    T converted(Stored value, index i) const {
+        if constexpr (std::is_integral_v<T> && std::is_integral_v<Stored>)
+            require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T), "-byte integers asked for");
+        else if constexpr (std::is_integral_v<T>)
+            require(value >= static_cast<Stored>(std::numeric_limits<T>::min()) && value < std::ldexp(Stored{1}, std::numeric_limits<T>::digits) &&
+                        value == std::trunc(value),
+                    name, ": element ", i, " is ", value, ", which is no ", sizeof(T), "-byte integer");
+        return static_cast<T>(value);
+    }
+};
+
+namespace detail {
+
+// The header is a Python dictionary of three known keys.
+class npy_header {
+public:
+    npy_header(std::string_view text, byte_reader& in) : text_(text), in_(in) {}
+
+    void parse(npy_array& a) {
+        expect('{');
+        bool descr = false, fortran = false, extents = false;
+        while (!accept('}')) {
+            const std::string key = quoted();
+            expect(':');
+            if (key == "descr") {
+                parse_descr(a);
+                descr = true;
+            } else if (key == "fortran_order") {
+                fortran = true;
+                a.fortran = word("True");
+                if (!a.fortran && !word("False")) bad("True or False expected after 'fortran_order'");
+            } else if (key == "shape") {
+                extents = true;
+                parse_shape(a);
+            } else
+                bad(concat("unknown key '", key, "'"));
+            if (!accept(',')) {
+                expect('}');
+                break;
+            }
+        }
+        if (!descr || !fortran || !extents) bad("'descr', 'fortran_order' and 'shape' expected");
+    }
+
+private:
+    void parse_descr(npy_array& a) {
+        skip_space();
+        if (at_ < text_.size() && text_[at_] == '[') bad("structured arrays are not read: save each field as its own array");
+        const std::string descr = quoted();
+        if (descr.size() < 3 || std::string_view("<>|=").find(descr[0]) == std::string_view::npos) bad(concat("element type '", descr, "'"));
+        a.kind = descr[1];
+        if (a.kind == 'O') bad("object arrays are not read (they may run code): save numbers");
+        const auto [end, failure] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), a.width);
+        const int w = a.width;
+        const bool known = failure == std::errc{} && end == descr.data() + descr.size() &&
+                           ((a.kind == 'f' && (w == 4 || w == 8)) || (a.kind == 'b' && w == 1) ||
+                            ((a.kind == 'i' || a.kind == 'u') && (w == 1 || w == 2 || w == 4 || w == 8)));
+        if (!known) bad(concat("element type '", descr, "'; f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read"));
+        a.order = descr[0] == '>' ? std::endian::big : descr[0] == '<' ? std::endian::little : std::endian::native;
+    }
+
+    void parse_shape(npy_array& a) {
+        expect('(');
+        while (!accept(')')) {
+            skip_space();
+            std::int64_t extent = 0;
+            const char* first = text_.data() + at_;
+            const auto [end, failure] = std::from_chars(first, text_.data() + text_.size(), extent);
+            if (failure != std::errc{} || extent < 0) bad("an extent expected in 'shape'");
+            at_ += static_cast<std::size_t>(end - first);
+            if (a.shape.rank() == shape::max_rank) bad(concat("more than ", shape::max_rank, " axes"));
+            a.shape.push_back(extent);
+            if (!accept(',')) {
+                expect(')');
+                break;
+            }
+        }
+    }
+
+    [[noreturn]] void bad(const std::string& what) const { in_.fail_here("in the npy header: ", what); }
+    void skip_space() {
+        while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+    }
+    bool accept(char c) {
+        skip_space();
+        if (at_ >= text_.size() || text_[at_] != c) return false;
+        ++at_;
+        return true;
+    }
+    void expect(char c) {
+        if (!accept(c)) bad(concat('\'', c, "' expected at character ", at_));
+    }
+    bool word(std::string_view w) {
+        skip_space();
+        if (text_.substr(at_, w.size()) != w) return false;
+        at_ += w.size();
+        return true;
+    }
+    std::string quoted() {
+        skip_space();
+        if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) bad(concat("a quoted string expected at character ", at_));
+        const auto end = text_.find(text_[at_], at_ + 1);
+        if (end == std::string_view::npos) bad("a string without end");
+        const std::string s(text_.substr(at_ + 1, end - at_ - 1));
+        at_ = end + 1;
+        return s;
+    }
+
+    std::string_view text_;
+    byte_reader& in_;
+    std::size_t at_ = 0;
+};
+
+}  // namespace detail
+
+/// Takes an .npy file apart that is already in memory. Throws on anything that is not one, or whose size is not what its header says.
+inline npy_array parse_npy(byte_span bytes, const std::string& name) {
+    byte_reader in(bytes, name);
+    const byte_span magic = in.take(6, "the npy magic string");
+    require(std::memcmp(magic.data(), "\x93NUMPY", 6) == 0, name, ": byte 0: not an npy file (\\x93NUMPY expected)");
+    const int version = in.number<std::uint8_t>("the version", std::endian::little);
+    in.take(1, "the version");
+    require(version >= 1 && version <= 3, name, ": byte 6: npy version ", version, ", 1 to 3 are read");
+    const std::uint64_t length = version == 1 ? in.number<std::uint16_t>("the header length", std::endian::little)
+                                              : in.number<std::uint32_t>("the header length", std::endian::little);
+    npy_array a;
+    a.name = name;
+    const byte_span header = in.take(length, "the header");
+    detail::npy_header(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()), in).parse(a);
+    const auto width = static_cast<std::uint64_t>(a.width);
+    const std::uint64_t expected = checked_product(a.shape, most_elements, name) * width;
+    require(in.left() == expected, name, ": an array of shape ", a.shape, " takes ", expected, " bytes from byte ", in.position(), ", ",
+            in.left(), " are there");
+    const byte_span elements = in.take(expected, "the elements");
+    a.bytes.assign(elements.begin(), elements.end());
+    return a;
+}
+
+/// Reads an .npy file.
+inline npy_array read_npy(const std::filesystem::path& path) { return parse_npy(read_bytes(path), path.string()); }
+
+/// The arrays of an .npz file.
+class npz_file {
+public:
+    /// Reads the file and its directory. Throws when it is no zip file or its directory lies.
+    explicit npz_file(const std::filesystem::path& path) : npz_file(read_bytes(path), path.string()) {}
+    npz_file(std::vector<std::uint8_t> bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) { read_directory(); }
+
+    /// Names of the arrays, without ".npy", in the order of the file.
+    std::vector<std::string> names() const {
+        std::vector<std::string> out;
+        for (const member& m : members_) out.push_back(m.name);
+        return out;
+    }
+
+    /// One array. Throws naming the arrays that are there when it is missing, and on corrupt data.
+    npy_array read(const std::string& array) const {
+        for (const member& m : members_)
+            if (m.name == array) return parse_npy(unpack(m), concat(name_, '[', array, ']'));
+        std::string there;
+        for (const member& m : members_) there += (there.empty() ? "" : ", ") + m.name;
+        fail(name_, ": no array '", array, "'; there are: ", there.empty() ? "none" : there);
+    }
+
+private:
+    struct member {
+        std::string name;
+        int method = 0;  // 0 stored, 8 deflated
+        std::uint32_t crc = 0;
+        std::uint64_t packed = 0, size = 0, header = 0;
+    };
+    static constexpr auto little = std::endian::little;
+
+    void read_directory() {
+        // The end record is the last 22 bytes plus a comment of at most 65,535.
+        constexpr std::size_t end_size = 22;
+        require(bytes_.size() >= end_size, name_, ": ", bytes_.size(), " bytes are no npz (zip) file: truncated?");
+        std::size_t at = bytes_.size() - end_size;
+        const std::size_t lowest = at > 0xffff ? at - 0xffff : 0;
+        while (!has(at, 0x06054b50)) {
+            require(at > lowest, name_, ": not an npz (zip) file, or truncated: no end record in the last ", bytes_.size() - lowest, " bytes");
+            --at;
+        }
+        byte_reader end = reader(at + 10);
+        std::uint64_t count = end.number<std::uint16_t>("the number of members", little);
+        end.take(4, "the end record");
+        std::uint64_t start = end.number<std::uint32_t>("the start of the directory", little);
+        if (at >= 20 && has(at - 20, 0x07064b50)) {  // zip64: a locator, then a record with the wide numbers
+            const auto wide = reader(at - 12).number<std::uint64_t>("the zip64 end record", little);
+            require(wide < bytes_.size() && has(static_cast<std::size_t>(wide), 0x06064b50), name_, ": byte ", at - 12,
+                    ": the zip64 end record is not where it should be");
+            byte_reader r = reader(static_cast<std::size_t>(wide) + 32);
+            count = r.number<std::uint64_t>("the number of members", little);
+            r.take(8, "the zip64 end record");
+            start = r.number<std::uint64_t>("the start of the directory", little);
+        }
+        require(start <= bytes_.size(), name_, ": directory at byte ", start, " of ", bytes_.size());
+        byte_reader directory = reader(static_cast<std::size_t>(start));
+        for (std::uint64_t i = 0; i < count; ++i) members_.push_back(read_entry(directory));
+    }
+
+    member read_entry(byte_reader& in) const {
+        in.require_here(in.number<std::uint32_t>("a directory entry", little) == 0x02014b50, "no zip directory entry");
+        in.take(4, "a directory entry");
+        const int flags = in.number<std::uint16_t>("a directory entry", little);
+        member m;
+        m.method = in.number<std::uint16_t>("a directory entry", little);
+        in.take(4, "a directory entry");
+        m.crc = in.number<std::uint32_t>("a directory entry", little);
+        m.packed = in.number<std::uint32_t>("a directory entry", little);
+        m.size = in.number<std::uint32_t>("a directory entry", little);
+        const auto name_length = in.number<std::uint16_t>("a directory entry", little);
+        const auto extra_length = in.number<std::uint16_t>("a directory entry", little);
+        const auto comment_length = in.number<std::uint16_t>("a directory entry", little);
+        in.take(8, "a directory entry");
+        m.header = in.number<std::uint32_t>("a directory entry", little);
+        const byte_span name = in.take(name_length, "a member's name");
+        m.name.assign(name.begin(), name.end());
+        byte_reader extra(in.take(extra_length, "an extra field"), name_);
+        while (extra.left() >= 4) {
+            const auto id = extra.number<std::uint16_t>("an extra field", little);
+            const auto length = extra.number<std::uint16_t>("an extra field", little);
+            byte_reader field(extra.take(length, "an extra field"), name_);
+            if (id != 1) continue;
+            for (std::uint64_t* wide : {&m.size, &m.packed, &m.header})
+                if (*wide == 0xffffffff) *wide = field.number<std::uint64_t>("a zip64 field", little);
+        }
+        in.take(comment_length, "a comment");
+        in.require_here((flags & 1) == 0, "member '", m.name, "' is encrypted");
+        in.require_here(m.method == 0 || m.method == 8, "member '", m.name, "' is packed by method ", m.method,
+                        "; stored (0) and deflated (8) are read");
+        if (m.name.ends_with(".npy")) m.name.resize(m.name.size() - 4);
+        return m;
+    }
+
+    std::vector<std::uint8_t> unpack(const member& m) const {
+        const std::string where = concat(name_, '[', m.name, ']');
+        require(m.header < bytes_.size() && has(static_cast<std::size_t>(m.header), 0x04034b50), where, ": byte ", m.header,
+                ": no local zip header");
+        byte_reader in = reader(static_cast<std::size_t>(m.header) + 26);
+        const auto name_length = in.number<std::uint16_t>("a local header", little);
+        const auto extra_length = in.number<std::uint16_t>("a local header", little);
+        in.take(std::uint64_t{name_length} + extra_length, "a local header");
+        const byte_span packed = in.take(m.packed, "packed data");
+        // Deflate packs at most about 1,032 : 1, so a size beyond that is a lie.
+        require(m.size <= m.packed * 1100 + 64, where, ": claims to unpack ", m.packed, " bytes to ", m.size, ": corrupt directory");
+        std::vector<std::uint8_t> out;
+        if (m.method == 8)
+            out = inflate_raw(packed, static_cast<std::size_t>(m.size), where);
+        else {
+            require(m.packed == m.size, where, ": stored, but ", m.packed, " and ", m.size, " bytes");
+            out.assign(packed.begin(), packed.end());
+        }
+        const std::uint32_t crc = crc32_of(out);
+        require(crc == m.crc, where, ": checksum ", crc, ", expected ", m.crc, ": corrupt data");
+        return out;
+    }
+
+    bool has(std::size_t at, std::uint32_t signature) const {
+        return at + 4 <= bytes_.size() && reader(at).number<std::uint32_t>("a signature", little) == signature;
+    }
+    byte_reader reader(std::size_t at) const {
+        byte_reader in(bytes_, name_);
+        in.take(at, "a zip record");
+        return in;
+    }
+
+    std::vector<std::uint8_t> bytes_;
+    std::string name_;
+    std::vector<member> members_;
+};
+
+}  // namespace cairn

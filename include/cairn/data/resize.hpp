@@ -1,0 +1,175 @@
+#pragma once
+// Bilinear resampling with antialiasing: the triangle filter, widened by the factor of reduction, as in Pillow.
+//   scale = box / n,  s = max(scale, 1),  centre of output i: c = begin + (i + ½)·scale
+//   weight of source j: max(0, 1 − |j + ½ − c| / s), the weights of an output normalised to sum 1
+// Separable: rows first, into floats, then columns. Source pixels outside the box, inside the image, take part, as in Pillow.
+// Bytes moved: source once, a float row a source row, the result once.
+
+#include <cairn/core/error.hpp>
+#include <cairn/data/image.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+namespace cairn {
+
+/// For each output position of one axis: the first source position and `taps` weights.
+struct resize_axis {
+    index taps = 1;
+    std::vector<index> first;
+    std::vector<float> weights;  // (n, taps)
+
+    /// From [begin, begin + extent) of a source of `in` pixels to n pixels; mirrored: from last to first.
+    resize_axis(index in, double begin, double extent, index n, bool mirrored = false) {
+        require(in >= 1 && n >= 1 && extent > 0 && begin >= -1e-6 && begin + extent <= static_cast<double>(in) + 1e-6,
+                "resize: pixels ", begin, " to ", begin + extent, " of ", in, " to ", n, " pixels");
+        const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
+        taps = std::min(in, static_cast<index>(std::ceil(support * 2)));  // the most source centres that the triangle can cover
+        first.resize(static_cast<std::size_t>(n));
+        weights.assign(static_cast<std::size_t>(n * taps), 0.0f);
+        for (index i = 0; i < n; ++i) {
+            const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
+            const auto from = std::clamp(static_cast<index>(std::floor(centre - support - 0.5)) + 1, index{0}, in - taps);
+            const index at = mirrored ? n - 1 - i : i;
+            float* w = weights.data() + at * taps;
+            double sum = 0;
+            for (index t = 0; t < taps; ++t) sum += weight(from + t, centre, support);
+            for (index t = 0; t < taps; ++t) w[t] = static_cast<float>(weight(from + t, centre, support) / sum);
+            first[static_cast<std::size_t>(at)] = from;
+        }
+    }
+
+private:
+    static double weight(index j, double centre, double support) {
+        return std::max(0.0, 1 - std::abs(static_cast<double>(j) + 0.5 - centre) / support);
+    }
+};
+
+/// Memory that a thread uses again for every image.
+struct resize_scratch {
+    std::vector<float> source_row, rows;
+};
+
+namespace detail {
+
+// Four floats in one register, on any machine that g++ or clang knows.
+using four = float __attribute__((vector_size(16)));
+inline four load_four(const float* p) {
+    four v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+// One row of the source to one row of the result, Taps being 0 for any number. An RGB pixel is handled as four floats: the fourth is
+// overwritten by the next pixel, so both rows have room for one more.
+template <int Taps>
+inline void resample_row(const float* in, const resize_axis& axis, index channels, float* out) {
+    const index n = static_cast<index>(axis.first.size()), taps = Taps ? Taps : axis.taps;
+    const index* first = axis.first.data();
+    const float* w = axis.weights.data();
+    if (channels == 1) {
+        for (index x = 0; x < n; ++x, w += taps) {
+            float sum = 0;
+            for (index t = 0; t < taps; ++t) sum += w[t] * in[first[x] + t];
+            out[x] = sum;
+        }
+        return;
+    }
+    for (index x = 0; x < n; ++x, w += taps) {
+        const float* from = in + first[x] * 3;
+        four sum = w[0] * load_four(from);
+        for (index t = 1; t < taps; ++t) sum += w[t] * load_four(from + t * 3);
+        std::memcpy(out + x * 3, &sum, sizeof sum);
+    }
+}
+
+// A piece of an output row from rows `line` floats apart: out = factor · Σ_t w_t row_t + offset.
+template <int Taps>
+inline void mix_rows(const float* rows, index line, const float* w, index taps, const float* factor, const float* offset, index n, float* out) {
+    if constexpr (Taps > 0) {
+#pragma omp simd
+        for (index i = 0; i < n; ++i) {
+            float sum = w[0] * rows[i];
+            for (index t = 1; t < Taps; ++t) sum += w[t] * rows[t * line + i];
+            out[i] = sum * factor[i] + offset[i];
+        }
+    } else {
+        float sum[3 * 64] = {};
+        for (index t = 0; t < taps; ++t) {
+#pragma omp simd
+            for (index i = 0; i < n; ++i) sum[i] += w[t] * rows[t * line + i];
+        }
+#pragma omp simd
+        for (index i = 0; i < n; ++i) out[i] = sum[i] * factor[i] + offset[i];
+    }
+}
+
+// Calls f with the number of taps as a constant where that pays, 0 for any other.
+template <class F>
+inline void with_taps(index taps, F&& f) {
+    switch (taps) {
+        case 2: return f(std::integral_constant<int, 2>{});
+        case 3: return f(std::integral_constant<int, 3>{});
+        case 4: return f(std::integral_constant<int, 4>{});
+        default: return f(std::integral_constant<int, 0>{});
+    }
+}
+
+}  // namespace detail
+
+/// The part `box` of `in` as height × width × channels floats at `out`: scale[i mod channels] · value + shift[i mod channels], values
+/// being 0 … 255. `scale` and `shift` have one entry a channel. mirrored: left and right exchanged. 1 or 3 channels.
+inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index height, index width, const float* scale, const float* shift,
+                            float* out, resize_scratch& scratch) {
+    const index channels = in.channels, line = width * channels;
+    require(channels == 1 || channels == 3, "resize: an image of ", channels, " channels; 1 or 3 are possible");
+    const resize_axis across(in.width, box.left, box.width, width, mirrored), down(in.height, box.top, box.height, height);
+    const index first = *std::min_element(down.first.begin(), down.first.end());
+    const index rows = *std::max_element(down.first.begin(), down.first.end()) + down.taps - first;
+    const auto pad = static_cast<std::size_t>(4);
+    scratch.source_row.resize(static_cast<std::size_t>(in.width * channels) + pad);
+    scratch.rows.resize(static_cast<std::size_t>(rows * line) + pad);
+    detail::with_taps(across.taps, [&](auto taps) {
+        for (index y = 0; y < rows; ++y) {
+            const std::uint8_t* from = in.row(first + y);
+            float* row = scratch.source_row.data();
+            const index n = in.width * channels;
+#pragma omp simd
+            for (index i = 0; i < n; ++i) row[i] = static_cast<float>(from[i]);
+            detail::resample_row<taps>(row, across, channels, scratch.rows.data() + y * line);
+        }
+    });
+    // Pieces of whole pixels, so that one short table of factors serves all of them.
+    float factor[3 * 64], offset[3 * 64];
+    const index piece = channels * 64;
+    for (index i = 0; i < piece; ++i) {
+        factor[i] = scale[i % channels];
+        offset[i] = shift[i % channels];
+    }
+    detail::with_taps(down.taps, [&](auto taps) {
+        for (index y = 0; y < height; ++y) {
+            const float* w = down.weights.data() + y * down.taps;
+            const float* from = scratch.rows.data() + (down.first[static_cast<std::size_t>(y)] - first) * line;
+            for (index begin = 0; begin < line; begin += piece)
+                detail::mix_rows<taps>(from + begin, line, w, down.taps, factor, offset, std::min(piece, line - begin), out + y * line + begin);
+        }
+    });
+}
+
+/// The whole of an image at another size, rounded to 8 bits.
+inline image resized(const image& in, index height, index width) {
+    constexpr std::array<float, 3> one{1, 1, 1}, zero{};
+    std::vector<float> values(static_cast<std::size_t>(height * width * in.channels));
+    resize_scratch scratch;
+    resize_to_float(in, {0, 0, static_cast<double>(in.height), static_cast<double>(in.width)}, false, height, width, one.data(), zero.data(),
+                    values.data(), scratch);
+    image out;
+    out.resize(height, width, in.channels);
+    for (std::size_t i = 0; i < values.size(); ++i) out.pixels[i] = static_cast<std::uint8_t>(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
+    return out;
+}
+
+}  // namespace cairn

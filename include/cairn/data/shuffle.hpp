@@ -1,0 +1,28 @@
+#pragma once
+// A random order of n samples, by Fisher and Yates with counter-based random numbers: the same (seed, epoch) gives the same order
+// everywhere. 8 bytes a sample; a million samples take about 20 ms.
+//   for i = n-1 … 1:  swap(order[i], order[uniform integer in 0 … i])
+
+#include <cairn/core/random.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A permutation of 0 … n-1, uniform among all of them (to within 2^-64 n).
+inline std::vector<index> random_order(index n, random_stream random) {
+    std::vector<index> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), index{0});
+    for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[random.below(i + 1, i)]);
+    return order;
+}
+
+/// The order of the samples in one epoch of training.
+inline std::vector<index> epoch_order(index n, std::uint64_t seed, std::uint32_t epoch) {
+    return random_order(n, {seed, stream_of("shuffle"), epoch});
+}
+
+}  // namespace cairn

@@ -1,0 +1,71 @@
+#pragma once
+// The shape of one convolution, shared by every device and every algorithm.
+//
+//   y[n, o, k] = b[k] + sum_{t, c} x[n, o * stride + t * dilation - pad, c] * w[k, t, c]
+//
+// x is (n, in..., c_in), y is (n, out..., c_out), w is (c_out, kernel..., c_in / groups), all row-major, channels last.
+// As in every deep-learning library this is a correlation: the kernel is not flipped.
+
+#include <cairn/core/shape.hpp>
+
+#include <array>
+#include <string>
+
+namespace cairn {
+
+/// The three computations that a convolution layer needs.
+enum class conv_phase { forward, backward_input, backward_weight };
+
+/// Shape of one convolution, channels last. Spatial axes are (depth, height, width); a 2-D convolution has depth 1, a
+/// 1-D one depth = height = 1.
+struct conv_geometry {
+    index n = 1;                        ///< images
+    std::array<index, 3> in{1, 1, 1};   ///< input size (depth, height, width)
+    index c_in = 1;                     ///< input channels
+    std::array<index, 3> out{1, 1, 1};  ///< output size, see with_output()
+    index c_out = 1;                    ///< output channels
+    std::array<index, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
+    index groups = 1;
+
+    bool operator==(const conv_geometry&) const = default;
+
+    /// Output size along one axis: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1; 0 if the kernel does not fit.
+    [[nodiscard]] constexpr index output_size(std::size_t axis) const {
+        const index room = in[axis] + 2 * pad[axis] - dilation[axis] * (kernel[axis] - 1) - 1;
+        return room < 0 ? 0 : room / stride[axis] + 1;
+    }
+
+    /// The same geometry with `out` computed from the rest.
+    [[nodiscard]] constexpr conv_geometry with_output() const {
+        conv_geometry g = *this;
+        for (std::size_t axis = 0; axis < 3; ++axis) g.out[axis] = output_size(axis);
+        return g;
+    }
+
+    [[nodiscard]] constexpr index in_points() const { return in[0] * in[1] * in[2]; }
+    [[nodiscard]] constexpr index out_points() const { return out[0] * out[1] * out[2]; }
+    [[nodiscard]] constexpr index kernel_points() const { return kernel[0] * kernel[1] * kernel[2]; }
+
+    [[nodiscard]] constexpr index x_elements() const { return n * in_points() * c_in; }
+    [[nodiscard]] constexpr index y_elements() const { return n * out_points() * c_out; }
+    [[nodiscard]] constexpr index w_elements() const { return c_out * kernel_points() * (c_in / groups); }
+
+    /// Operations of the direct algorithm in one phase (forward, input gradient or weight gradient), a multiply-add
+    /// being two. Border points that meet padding are counted in full, as is customary.
+    [[nodiscard]] constexpr double flops() const {
+        return 2.0 * static_cast<double>(y_elements()) * static_cast<double>(kernel_points() * (c_in / groups));
+    }
+
+    /// One line that names this shape in messages and in the record of chosen algorithms, for example
+    /// "n8 in1x32x32x64 out1x32x32x128 k1x3x3 s1x1x1 p0x1x1 d1x1x1 g1".
+    [[nodiscard]] std::string to_string() const {
+        const auto sizes = [](const std::array<index, 3>& a) {
+            return std::to_string(a[0]) + 'x' + std::to_string(a[1]) + 'x' + std::to_string(a[2]);
+        };
+        return 'n' + std::to_string(n) + " in" + sizes(in) + 'x' + std::to_string(c_in) + " out" + sizes(out) + 'x' +
+               std::to_string(c_out) + " k" + sizes(kernel) + " s" + sizes(stride) + " p" + sizes(pad) + " d" +
+               sizes(dilation) + " g" + std::to_string(groups);
+    }
+};
+
+}  // namespace cairn

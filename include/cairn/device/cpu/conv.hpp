@@ -1,0 +1,208 @@
+#pragma once
+// Convolution on the host, channels last, 1D to 3D: the front that chooses an algorithm for each shape and phase.
+//
+//   direct     oneDNN's kernels on channels-last activations              (float)
+//   winograd4  F(4×4, 3×3) and winograd2 F(2×2, 3×3), winograd.hpp        (kernels 3×3 and k×3×3, stride 1)
+//   im2col     blocks of patches and GEMM, im2col.hpp                     (everything)
+//   plain      loops, conv_plain.hpp                                      (everything; only on demand)
+//
+// The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's record.
+// CAIRN_CONV=direct, winograd4, winograd2, im2col or plain forces one wherever it applies. Workspace is from the pool, for
+// the time of the call. Bytes: each tensor once, by design.
+
+#include <cairn/core/work.hpp>
+#include <cairn/device/choices.hpp>
+#include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cpu/conv_plain.hpp>
+#include <cairn/device/cpu/im2col.hpp>
+#include <cairn/device/cpu/onednn.hpp>
+#include <cairn/device/cpu/winograd.hpp>
+
+#include <cstdlib>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+namespace cairn {
+
+/// Throws unless the geometry is one of a convolution: positive sizes, groups that divide the channels, and the output size
+/// that follows from the rest.
+inline void check(const conv_geometry& g) {
+    const auto bad = [&](const auto&... why) { fail("convolution ", g.to_string(), ": ", why...); };
+    if (g.n < 0 || g.c_in < 1 || g.c_out < 1) bad("images and channels must be positive");
+    if (g.groups < 1 || g.c_in % g.groups != 0 || g.c_out % g.groups != 0)
+        bad("groups must divide the input and the output channels");
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        if (g.in[axis] < 1 || g.kernel[axis] < 1 || g.stride[axis] < 1 || g.dilation[axis] < 1 || g.pad[axis] < 0)
+            bad("axis ", axis, ": sizes, kernel, stride and dilation must be at least 1, padding at least 0");
+        if (g.out[axis] < 1 || g.out[axis] != g.output_size(axis))
+            bad("axis ", axis, ": the output size is ", g.out[axis], ", the rest gives ", g.output_size(axis),
+                g.output_size(axis) < 1 ? "; the kernel is larger than the padded input" : "");
+    }
+}
+
+namespace conv_detail {
+
+enum class algorithm : std::uint8_t { direct, winograd4, winograd2, im2col, plain };
+inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winograd2", "im2col", "plain"};
+
+/// The algorithms for this shape, best guess first. Plain loops are for the asking only.
+template <class T>
+std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
+    std::vector<algorithm> list;
+    const auto winograd = [&](int tile) {
+        // Transforms do not pay with few channels, and tiles larger than the image compute borders for nothing.
+        return winograd_applies(g, tile) && std::min(g.c_in, g.c_out) >= 8 && 2 * std::min(g.out[1], g.out[2]) >= tile;
+    };
+    if (winograd(4)) list.push_back(algorithm::winograd4);
+    if (winograd(2)) list.push_back(algorithm::winograd2);
+    if constexpr (std::is_same_v<T, float>)
+        if (onednn::convolution_applies(g, phase)) list.insert(list.begin(), algorithm::direct);
+    list.push_back(algorithm::im2col);
+    if (list.size() > 2 && list[1] == algorithm::winograd4) std::swap(list[0], list[1]);
+    return list;
+}
+
+template <class T>
+bool applies(algorithm a, const conv_geometry& g, conv_phase phase) {
+    switch (a) {
+        case algorithm::direct: return std::is_same_v<T, float> && onednn::convolution_applies(g, phase);
+        case algorithm::winograd4: return winograd_applies(g, 4);
+        case algorithm::winograd2: return winograd_applies(g, 2);
+        default: return true;
+    }
+}
+
+/// The operands of a phase: forward (x, w, bias → y), backward_input (dy, w → dx), backward_weight (x, dy → dw).
+template <class T>
+struct operands {
+    const T *x, *w, *bias;
+    T* y;
+};
+
+template <class T>
+void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
+    if (a == algorithm::winograd4 || a == algorithm::winograd2) {
+        const int tile = a == algorithm::winograd4 ? 4 : 2;
+        tensor<char> workspace({winograd_workspace_bytes<T>(g, phase, tile)}, category::workspace);
+        if (phase == conv_phase::forward)
+            winograd_forward(g, o.x, o.w, o.bias, o.y, tile, workspace.data());
+        else if (phase == conv_phase::backward_input)
+            winograd_backward_input(g, o.x, o.w, o.y, tile, workspace.data());
+        else
+            winograd_backward_weight(g, o.x, o.w, o.y, true, tile, workspace.data());
+        return;
+    }
+    if constexpr (std::is_same_v<T, float>)
+        if (a == algorithm::direct) {
+            if (phase == conv_phase::forward)
+                onednn::convolution_forward(g, o.x, o.w, o.bias, o.y);
+            else if (phase == conv_phase::backward_input)
+                onednn::convolution_backward_input(g, o.x, o.w, o.y);
+            else
+                onednn::convolution_backward_weight(g, o.x, o.w, o.y);
+            return;
+        }
+    if (phase == conv_phase::forward)
+        a == algorithm::plain ? plain::forward(g, o.x, o.w, o.bias, o.y) : im2col::forward(g, o.x, o.w, o.bias, o.y);
+    else if (phase == conv_phase::backward_input)
+        a == algorithm::plain ? plain::backward_input(g, o.x, o.w, o.y) : im2col::backward_input(g, o.x, o.w, o.y);
+    else
+        a == algorithm::plain ? plain::backward_weight(g, o.x, o.w, o.y) : im2col::backward_weight(g, o.x, o.w, o.y);
+}
+
+/// The algorithm in use for this shape, measured with these operands if it is not known yet.
+template <class T>
+algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o) {
+    static const bool forced = [] {
+        if (const char* name = std::getenv("CAIRN_CONV")) choices::global().force("conv", name);
+        return true;
+    }();
+    (void)forced;
+    const std::string key = concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
+    struct answer {
+        std::uint64_t epoch = 0;
+        algorithm a{};
+    };
+    thread_local std::unordered_map<std::string, answer> answers;  // of this thread, so that no lock is taken
+    choices& registry = choices::global();
+    const std::uint64_t epoch = registry.epoch();
+    answer& known = answers[key];
+    if (known.epoch == epoch) return known.a;
+
+    std::vector<algorithm> list = candidates<T>(g, phase);
+    for (const algorithm a : {algorithm::winograd4, algorithm::winograd2, algorithm::plain}) {
+        const bool asked = registry.is_forced("conv", algorithm_names[static_cast<std::size_t>(a)]);
+        if (asked && applies<T>(a, g, phase) && std::find(list.begin(), list.end(), a) == list.end()) list.push_back(a);
+    }
+    std::vector<const char*> names;
+    for (algorithm a : list) names.push_back(algorithm_names[static_cast<std::size_t>(a)]);
+    const std::size_t choice = registry.get_or_measure(key, names, [&] {
+        // y and dx are overwritten anyway, so candidates may write there; dw is added to, and so has a stand-in.
+        auto stand_in = std::make_shared<tensor<T>>();
+        if (phase == conv_phase::backward_weight) *stand_in = tensor<T>::zeros({g.w_elements()}, category::workspace);
+        return [stand_in, list, phase, &g, o](std::size_t i) {
+            operands<T> scratch = o;
+            if (!stand_in->empty()) scratch.y = stand_in->data();
+            run(list[i], phase, g, scratch);
+        };
+    });
+    known = {epoch, list[choice]};
+    return list[choice];
+}
+
+template <class T>
+void count(const conv_geometry& g, index extra) {
+    work::count(g.flops() + static_cast<double>(extra),
+                static_cast<double>(sizeof(T)) * static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()));
+}
+
+/// sum[c] += Σ rows of a (rows × columns), in an order that depends on the sizes alone.
+template <class T>
+void add_column_sums(index rows, index columns, const T* a, T* sum) {
+    const index grain = std::max<index>(64, 16384 / columns), chunks = (rows + grain - 1) / grain;
+    auto parts = tensor<T>::zeros({chunks, columns}, category::workspace);
+    parallel_chunks(rows, grain, [&](index chunk, index begin, index end) {
+        T* part = parts.data() + chunk * columns;
+        for (index r = begin; r < end; ++r)
+            for (index c = 0; c < columns; ++c) part[c] += a[r * columns + c];
+    });
+    for (index chunk = 0; chunk < chunks; ++chunk)
+        for (index c = 0; c < columns; ++c) sum[c] += parts[chunk * columns + c];
+}
+
+}  // namespace conv_detail
+
+/// y (n, out…, c_out) = x (n, in…, c_in) * w (c_out, kernel…, c_in / groups) + bias (c_out, or null).
+template <class T>
+void conv_forward(cpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
+    check(g);
+    if (g.n == 0) return;
+    const conv_detail::operands<T> o{x, w, bias, y};
+    conv_detail::run(conv_detail::choose(conv_phase::forward, g, o), conv_phase::forward, g, o);
+    conv_detail::count<T>(g, bias ? g.y_elements() : 0);
+}
+
+/// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
+template <class T>
+void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    check(g);
+    if (g.n == 0) return;
+    const conv_detail::operands<T> o{dy, w, nullptr, dx};
+    conv_detail::run(conv_detail::choose(conv_phase::backward_input, g, o), conv_phase::backward_input, g, o);
+    conv_detail::count<T>(g, 0);
+}
+
+/// dw (c_out, kernel…, c_in / groups) += gradient of <dy, x * w + bias> with respect to w, db (c_out, or null) += that with
+/// respect to bias.
+template <class T>
+void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
+    check(g);
+    if (g.n == 0) return;
+    const conv_detail::operands<T> o{x, dy, nullptr, dw};
+    conv_detail::run(conv_detail::choose(conv_phase::backward_weight, g, o), conv_phase::backward_weight, g, o);
+    if (db) conv_detail::add_column_sums(g.n * g.out_points(), g.c_out, dy, db);
+    conv_detail::count<T>(g, db ? g.y_elements() : 0);
+}
+
+}  // namespace cairn

@@ -1,0 +1,69 @@
+#pragma once
+// Lookup in a table (entries, width):  y[r] = table[ids[r]],   backward: dtable[e] += Σ of dy[r] over the rows r with
+// ids[r] = e. Backward sorts the rows by entry (counting sort, stable) and gives each entry to one thread: no atomics,
+// one order of summation on any number of threads. Memory traffic: forward y written and as much of the table read;
+// backward dy read, the touched entries read and written, and 4 bytes an entry. Tested against plain loops.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
+#include <cairn/core/work.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace cairn {
+
+namespace detail {
+
+inline index checked_id(const std::int32_t* ids, index row, index entries) {
+    const index id = ids[row];
+    require(id >= 0 && id < entries, "embedding: id ", id, " of row ", row, " is not in [0, ", entries, ')');
+    return id;
+}
+
+inline index embedding_grain(index width) { return std::max<index>(1, 8192 / std::max<index>(width, 1)); }
+
+}  // namespace detail
+
+/// y (rows, width) from ids (rows). Throws on an id out of range, naming row and id.
+template <class T>
+void embedding_forward(cpu, index rows, index entries, index width, const std::int32_t* ids, const T* table, T* y) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    work::count(0, 2 * n * sizeof(T));
+    parallel_for(rows, detail::embedding_grain(width), [=](index begin, index end) {
+        for (index r = begin; r < end; ++r)
+            std::copy_n(table + detail::checked_id(ids, r, entries) * width, width, y + r * width);
+    });
+}
+
+/// dtable (entries, width) += dy (rows, width) by ids (rows). 1 flop per element of dy.
+template <class T>
+void embedding_backward(cpu, index rows, index entries, index width, const std::int32_t* ids, const T* dy, T* dtable) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    work::count(n, 3 * n * sizeof(T));
+    require(rows < (index{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
+    // first[e] … first[e + 1]: the places in `order` of the rows of entry e.
+    auto first = tensor<std::int32_t>::zeros({entries + 1}, category::workspace);
+    tensor<std::int32_t> order({rows}, category::workspace);
+    for (index r = 0; r < rows; ++r) ++first[detail::checked_id(ids, r, entries) + 1];
+    for (index e = 0; e < entries; ++e) first[e + 1] += first[e];
+    for (index r = 0; r < rows; ++r) order[first[ids[r]]++] = static_cast<std::int32_t>(r);
+    // Now first[e] is the end of entry e. Chunks of places; a chunk works on the entries that begin in it.
+    const std::int32_t* const place = order.data();
+    parallel_for(rows, detail::embedding_grain(width), [=](index begin, index end) {
+        index at = begin;
+        while (at < end && at > 0 && ids[place[at]] == ids[place[at - 1]]) ++at;  // belongs to the chunk before
+        while (at < end) {
+            const index entry = ids[place[at]];
+            T* const sum = dtable + entry * width;
+            for (; at < rows && ids[place[at]] == entry; ++at) {
+                const T* const row = dy + place[at] * width;
+#pragma omp simd
+                for (index c = 0; c < width; ++c) sum[c] += row[c];
+            }
+        }
+    });
+}
+
+}  // namespace cairn

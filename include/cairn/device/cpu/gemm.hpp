@@ -1,0 +1,211 @@
+#pragma once
+// GEMM on the host: c = alpha op(a) op(b) + beta c, row-major. Three kernels: oneDNN's, the installed BLAS's, and the portable
+// one of gemm_builtin.hpp. Which of them is used is measured at first use, for each class of sizes (powers of two of m, n and
+// k, transposes, threads), and entered in the registry of choices as "gemm/…". No installed library is best on every
+// processor: Debian's OpenBLAS 0.3.21, for one, takes the newest AMD cores for Haswell and gives half their peak.
+// CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the build says.
+
+#include <cairn/core/work.hpp>
+#include <cairn/device/choices.hpp>
+#include <cairn/device/cpu/gemm_builtin.hpp>
+#include <cairn/device/cpu/onednn.hpp>
+
+#include <bit>
+#include <cstdlib>
+#include <type_traits>
+
+#ifndef CAIRN_HAS_CBLAS
+#if __has_include(<cblas.h>)
+#define CAIRN_HAS_CBLAS 1
+#else
+#define CAIRN_HAS_CBLAS 0
+#endif
+#endif
+
+#if CAIRN_HAS_CBLAS
+#include <cblas.h>
+// OpenBLAS over pthreads does not know OpenMP's number of threads; another BLAS does not have these.
+extern "C" void openblas_set_num_threads(int) __attribute__((weak));
+extern "C" int openblas_get_num_threads(void) __attribute__((weak));
+extern "C" char* openblas_get_config(void) __attribute__((weak));
+#endif
+
+namespace cairn {
+
+/// Sizes of one matrix product.
+struct gemm_size {
+    bool trans_a = false, trans_b = false;
+    index m = 0, n = 0, k = 0;
+    index lda = 0, ldb = 0, ldc = 0;
+};
+
+namespace gemm_detail {
+
+#if CAIRN_HAS_CBLAS
+/// "OpenBLAS 0.3.21 …", or "CBLAS" where the installed one does not say.
+inline std::string blas_version() {
+    std::string text = openblas_get_config ? openblas_get_config() : "CBLAS";
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return text;
+}
+
+template <class T>
+void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
+    if (openblas_set_num_threads && openblas_get_num_threads() != threads()) openblas_set_num_threads(threads());
+    const auto op = [](bool trans) { return trans ? CblasTrans : CblasNoTrans; };
+    const auto i = [](index v) { return static_cast<int>(v); };
+    const auto call = [&](auto f) {
+        f(CblasRowMajor, op(s.trans_a), op(s.trans_b), i(s.m), i(s.n), i(s.k), alpha, a, i(s.lda), b, i(s.ldb), beta, c,
+          i(s.ldc));
+    };
+    if constexpr (std::is_same_v<T, float>)
+        call(cblas_sgemm);
+    else
+        call(cblas_dgemm);
+}
+#endif
+
+enum kernel : std::uint8_t { use_onednn, use_builtin, use_cblas };
+inline constexpr const char* kernel_names[] = {"onednn", "builtin", "cblas"};
+
+template <class T>
+void run(kernel which, bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
+    if constexpr (std::is_same_v<T, float>)
+        if (which == use_onednn)
+            return onednn::sgemm(s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
+#if CAIRN_HAS_CBLAS
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+        if (which == use_cblas) return cblas(s, alpha, a, b, beta, c);
+#endif
+    builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
+}
+
+/// The kernels that can be used; BLAS has threads of its own and so stays out of parallel regions.
+template <class T>
+std::vector<kernel> candidates(bool threaded) {
+    std::vector<kernel> list;
+    if (std::is_same_v<T, float> && onednn::available) list.push_back(use_onednn);
+    list.push_back(use_builtin);
+    if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>)) list.push_back(use_cblas);
+    return list;
+}
+
+inline unsigned size_class(index v) { return static_cast<unsigned>(std::bit_width(static_cast<std::size_t>(v - 1))); }
+
+template <class T>
+kernel choose(bool threaded, const gemm_size& s, T* c) {
+    static const bool forced = [] {
+        if (const char* name = std::getenv("CAIRN_GEMM")) choices::global().force("gemm", name);
+        return true;
+    }();
+    (void)forced;
+    // This thread's answers so far, by size class.
+    struct answer {
+        std::uint64_t code = 0, epoch = 0;
+        kernel which{};
+    };
+    thread_local answer answers[256];
+    const unsigned cm = size_class(s.m), cn = size_class(s.n), ck = size_class(s.k);
+    const std::uint64_t code = std::uint64_t{cm} | std::uint64_t{cn} << 8 | std::uint64_t{ck} << 16 |
+                               std::uint64_t{s.trans_a} << 24 | std::uint64_t{s.trans_b} << 25 | std::uint64_t{threaded} << 26 |
+                               std::uint64_t{sizeof(T) == 8} << 27 | static_cast<std::uint64_t>(threads()) << 32;
+    answer& known = answers[code * 0x9E3779B97F4A7C15u >> 56];
+    choices& registry = choices::global();
+    if (known.code == code && known.epoch == registry.epoch()) return known.which;
+
+    const std::vector<kernel> list = candidates<T>(threaded);
+    std::vector<const char*> names;
+    for (kernel k : list) names.push_back(kernel_names[k]);
+    const std::string key = concat("gemm/", sizeof(T) == 8 ? "f64 " : "f32 ", s.trans_a ? 'T' : 'N', s.trans_b ? 'T' : 'N', " m2^", cm, " n2^",
+                                   cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
+    const std::uint64_t epoch = registry.epoch();
+    const std::size_t choice = registry.get_or_measure(key, names, [&] {
+        // Zeros stand for the operands: time does not depend on values, and the caller's result must stay.
+        struct operands {
+            tensor<T> a, b, c;
+        };
+        const auto data = std::make_shared<operands>();
+        const auto zeros = [](index rows, index ld) {
+            return tensor<T>::zeros({std::max<index>(rows * ld, 1)}, category::workspace);
+        };
+        data->c = zeros(s.m, s.ldc);
+        data->a = zeros(s.trans_a ? s.k : s.m, s.lda);
+        data->b = zeros(s.trans_b ? s.n : s.k, s.ldb);
+        return [data, list, s, threaded](std::size_t i) {
+            run<T>(list[i], threaded, s, T{1}, data->a.data(), data->b.data(), T{}, data->c.data());
+        };
+    });
+    (void)c;
+    known = {code, epoch, list[choice]};
+    return list[choice];
+}
+
+/// Product without the count of work; `threaded` is false when the caller is in a parallel region.
+template <class T>
+void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
+    if (s.m == 0 || s.n == 0) return;
+    if (s.k == 0) {
+        for (index i = 0; i < s.m; ++i)
+            for (index j = 0; j < s.n; ++j) {
+                T& v = c[i * s.ldc + j];
+                v = beta == T{} ? T{} : beta * v;
+            }
+        return;
+    }
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+        run(choose<T>(threaded, s, c), threaded, s, alpha, a, b, beta, c);
+    else
+        builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
+}
+
+inline void check(const gemm_size& s) {
+    const auto shown = [&] { return concat("gemm of ", s.m, " x ", s.n, " x ", s.k); };
+    if (s.m < 0 || s.n < 0 || s.k < 0) fail(shown(), ": negative size");
+    const index a = s.trans_a ? s.m : s.k, b = s.trans_b ? s.k : s.n;
+    if (s.lda < a) fail(shown(), ": lda is ", s.lda, ", a row of a has ", a);
+    if (s.ldb < b) fail(shown(), ": ldb is ", s.ldb, ", a row of b has ", b);
+    if (s.ldc < s.n) fail(shown(), ": ldc is ", s.ldc, ", a row of c has ", s.n);
+}
+
+}  // namespace gemm_detail
+
+/// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With beta 0,
+/// c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
+template <class T>
+void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b, index ldb,
+          T beta, T* c, index ldc) {
+    const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+    gemm_detail::check(s);
+    gemm_detail::product(true, s, alpha, a, b, beta, c);
+    const double mn = static_cast<double>(m) * static_cast<double>(n);
+    work::count(2 * mn * static_cast<double>(k),
+                static_cast<double>(sizeof(T)) * (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+}
+
+/// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread over
+/// the threads whole, so that the result does not depend on the number of threads.
+template <class T>
+void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, index stride_a,
+                  const T* b, index ldb, index stride_b, T beta, T* c, index ldc, index stride_c, index batch) {
+    const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+    gemm_detail::check(s);
+    require(batch >= 0, "gemm_batched: batch of ", batch);
+    const bool across = batch >= 8;
+    const auto one = [&](index i) {
+        gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);
+    };
+    if (across) {
+        if (m > 0 && n > 0 && k > 0) gemm_detail::choose<T>(false, s, c);  // measured here, not by all threads at once
+        parallel_for(batch, 1, [&](index begin, index end) {
+            for (index i = begin; i < end; ++i) one(i);
+        });
+    } else {
+        for (index i = 0; i < batch; ++i) one(i);
+    }
+    const double mn = static_cast<double>(m) * static_cast<double>(n);
+    work::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
+                static_cast<double>(batch) * static_cast<double>(sizeof(T)) *
+                    (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+}
+
+}  // namespace cairn

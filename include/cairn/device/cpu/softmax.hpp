@@ -1,0 +1,178 @@
+#pragma once
+// Softmax over the last axis and its fusion with cross-entropy, for rows of `classes` logits:
+//   m = max x,  s = Σ exp(x - m),  p = exp(x - m) / s,  log-sum-exp = m + log s
+//   target of a row with label y and smoothing ε:   t_k = (1 - ε) [k = y] + ε / classes
+//   loss = Σ_k w_k t_k (m + log s - x_k),   d loss / d x_j = p_j Σ_k w_k t_k - w_j t_j      (w = 1 without class
+//   weights)
+// (Szegedy et al. 2016, "Rethinking the Inception architecture", section 7, for the smoothing.)
+// Bytes: logits read once, gradient written once; a row stays in the first-level cache between its passes.
+// Tested against tests/oracle/softmax.hpp. A non-finite logit makes its row's results NaN: nothing is hidden.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
+#include <cairn/core/work.hpp>
+#include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/vector_math.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace cairn {
+
+namespace detail {
+
+/// Rows that a thread takes at a time.
+inline index softmax_grain(index classes) { return std::max<index>(1, 8192 / std::max<index>(classes, 1)); }
+
+/// Largest element, NaN elements left out.
+template <class T>
+T row_max(index n, const T* x) {
+    constexpr index lanes = simd::lanes<T>;
+    T lane[lanes];
+    std::fill_n(lane, lanes, -std::numeric_limits<T>::infinity());
+    simd::pack<T> top = simd::load(lane);
+    index i = 0;
+    for (; i + lanes <= n; i += lanes) top = simd::max(simd::load(x + i), top);
+    simd::store(lane, top);
+    for (; i < n; ++i) lane[0] = std::max(lane[0], x[i]);
+    return *std::max_element(lane, lane + lanes);
+}
+
+/// e[i] = exp(x[i] - m); returns their sum.
+template <class T>
+T row_exp(index n, const T* x, T m, T* e) {
+    T s = 0;
+#pragma omp simd reduction(+ : s)
+    for (index i = 0; i < n; ++i) {
+        const T v = vector_math::exp(x[i] - m);
+        e[i] = v;
+        s += v;
+    }
+    return s;
+}
+
+}  // namespace detail
+
+/// y = softmax of each row. y may be x.
+template <class T>
+void softmax_forward(cpu, index rows, index classes, const T* x, T* y) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
+        for (index r = begin; r < end; ++r) {
+            T* const out = y + r * classes;
+            const T m = detail::row_max(classes, x + r * classes);
+            const T inverse = T(1) / detail::row_exp(classes, x + r * classes, m, out);
+#pragma omp simd
+            for (index k = 0; k < classes; ++k) out[k] *= inverse;
+        }
+    });
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(5 * n, 2 * n * double{sizeof(T)});
+}
+
+/// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
+template <class T>
+void softmax_backward(cpu, index rows, index classes, const T* y, const T* dy, T* dx) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
+        for (index r = begin; r < end; ++r) {
+            const T *const p = y + r * classes, *const g = dy + r * classes;
+            T* const out = dx + r * classes;
+            T dot = 0;
+#pragma omp simd reduction(+ : dot)
+            for (index k = 0; k < classes; ++k) dot += p[k] * g[k];
+#pragma omp simd
+            for (index k = 0; k < classes; ++k) out[k] = p[k] * (g[k] - dot);
+        }
+    });
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(4 * n, 3 * n * sizeof(T));
+}
+
+/// out[r] = log Σ_k exp(x[r, k]), without overflow.
+template <class T>
+void log_sum_exp(cpu, index rows, index classes, const T* x, T* out) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
+        for (index r = begin; r < end; ++r) {
+            const T* const row = x + r * classes;
+            const T m = detail::row_max(classes, row);
+            if (std::isinf(m)) {  // all -∞, or a +∞ among them: the limit itself, unless a NaN forbids it
+                T s = m;
+                for (index k = 0; k < classes; ++k) s = std::isnan(row[k]) ? row[k] : s;
+                out[r] = s;
+                continue;
+            }
+            T s = 0;
+#pragma omp simd reduction(+ : s)
+            for (index k = 0; k < classes; ++k) s += vector_math::exp(row[k] - m);
+            out[r] = m + std::log(s);
+        }
+    });
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(4 * n, n * sizeof(T));
+}
+
+namespace detail {
+
+/// One row of softmax_cross_entropy. weight(k) is the weight of class k, weights their sum.
+template <class T, class Weight>
+T cross_entropy_row(index classes, const T* x, index label, T smoothing, T scale, T* dlogits, T weights,
+                    Weight weight) {
+    const T share = smoothing / static_cast<T>(classes);
+    const T m = row_max(classes, x);
+    const T hit = (T(1) - smoothing) * weight(label);
+    T loss = -hit * (x[label] - m), total = hit;  // total = Σ w t
+    if (smoothing > 0) {
+        T spread = 0;
+#pragma omp simd reduction(+ : spread)
+        for (index k = 0; k < classes; ++k) spread += weight(k) * (x[k] - m);
+        loss -= share * spread;
+        total += share * weights;
+    }
+    T s = 0;
+    if (dlogits) {
+        s = row_exp(classes, x, m, dlogits);
+        const T factor = scale * total / s, spread = scale * share;
+#pragma omp simd
+        for (index k = 0; k < classes; ++k) dlogits[k] = dlogits[k] * factor - spread * weight(k);
+        dlogits[label] -= scale * hit;
+    } else {
+#pragma omp simd reduction(+ : s)
+        for (index k = 0; k < classes; ++k) s += vector_math::exp(x[k] - m);
+    }
+    return loss + total * std::log(s);
+}
+
+}  // namespace detail
+
+/// Cross-entropy of softmax(logits) with integer labels, and its gradient.
+/// logits (rows, classes); labels (rows) in [0, classes); loss_per_row (rows), not scaled;
+/// dlogits (rows, classes) = scale × d loss_per_row / d logits, may be logits itself, or null where only the loss is
+/// wanted. smoothing in [0, 1]; class_weights (classes) or null. Throws on a label out of range, naming row and label.
+template <class T>
+void softmax_cross_entropy(cpu, index rows, index classes, const T* logits, const std::int32_t* labels, T smoothing,
+                           T* loss_per_row, T* dlogits, T scale, const T* class_weights = nullptr) {
+    require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
+    T weights = static_cast<T>(classes);
+    if (class_weights) {
+        weights = 0;
+        for (index k = 0; k < classes; ++k) weights += class_weights[k];
+    }
+    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
+        for (index r = begin; r < end; ++r) {
+            const index label = labels[r];
+            require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", r, " is not in [0, ",
+                    classes, ')');
+            const T* const x = logits + r * classes;
+            T* const g = dlogits ? dlogits + r * classes : nullptr;
+            const auto row = [&](auto weight) {
+                return detail::cross_entropy_row(classes, x, label, smoothing, scale, g, weights, weight);
+            };
+            loss_per_row[r] =
+                class_weights ? row([=](index k) { return class_weights[k]; }) : row([](index) { return T(1); });
+        }
+    });
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
+}
+
+}  // namespace cairn

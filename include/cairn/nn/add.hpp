@@ -1,0 +1,29 @@
+#pragma once
+// The sum of two gradients or two branches, in the memory of one of them where that is allowed.
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/work.hpp>
+
+#include <utility>
+
+namespace cairn {
+
+/// a + b, written over whichever of them nobody else holds, else into new memory; the bits are the same in each case. An empty
+/// tensor (a gradient that nobody asked for) makes the sum empty. Throws if the shapes differ.
+template <class T, class D>
+tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
+    if (a.empty() || b.empty()) return {};
+    require(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ");
+    const double n = static_cast<double>(a.size());
+    work::count(n, 3 * n * sizeof(T));
+    if (!a.unique()) std::swap(a, b);
+    if (a.unique()) {
+        for_each([](T& sum, T other) { sum += other; }, a, b);
+        return a;
+    }
+    tensor<T, D> sum(a.shape());
+    for_each([](T& s, T u, T v) { s = u + v; }, sum, a, b);
+    return sum;
+}
+
+}  // namespace cairn

@@ -1,0 +1,202 @@
+#pragma once
+// Batch normalisation over all axes but the last, with "+ skip" and an activation in the same pass
+// (device/cpu/batch_norm.hpp):
+//   training   y = act(gamma (x - mean) / sqrt(var + eps) + beta [+ skip]),   mean and var of this batch
+//              running_mean, running_var ← (1 - momentum) running + momentum batch,   the variance divided by n - 1
+//              there
+//   evaluate   the same with the running values, over x where nobody else holds it
+// Tape: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
+// Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
+
+#include <cairn/device/cpu/batch_norm.hpp>
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// Normalises each channel of a channels-last tensor.
+template <class T = float, Device D = cpu>
+class batch_norm {
+public:
+    using value_type = T;
+    using device = D;
+
+    struct config {
+        index channels = 0;
+        activation act = activation::none;  // or relu, leaky_relu
+        double eps = 1e-5;
+        double momentum = 0.1;
+        double slope = 0.01;       // of leaky_relu
+        double initial_scale = 1;  // gamma; 0 makes a residual block start as its shortcut
+    };
+
+    explicit batch_norm(config c) : config_(c) {
+        require(c.channels > 0, "batch_norm: ", c.channels, " channels; at least 1 is needed");
+        require(c.act == activation::none || c.act == activation::relu || c.act == activation::leaky_relu,
+                "batch_norm: activation ", name_of(c.act),
+                " cannot be fused; use none, relu or leaky_relu and a layer of its own");
+        require(c.eps > 0 && c.momentum >= 0 && c.momentum <= 1, "batch_norm: eps ", c.eps,
+                " must be positive, momentum ", c.momentum, " in [0, 1]");
+        gamma_.shape = beta_.shape = {c.channels};
+        gamma_.init.offset = c.initial_scale;
+        gamma_.decay = beta_.decay = false;
+        running_mean_ = tensor<T, D>::zeros({c.channels}, category::parameters);
+        running_var_ = tensor<T, D>::filled({c.channels}, T{1}, category::parameters);
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        return forward_add(std::move(x), {}, saved, p);
+    }
+
+    /// y = act(batch norm of x + skip); an empty skip adds nothing.
+    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+        require(!gamma_.value.empty(), describe(),
+                ": parameters have no memory; make an arena of the model's params() first");
+        const shape s = out_shape(x.shape());
+        if (!skip.empty())
+            require(skip.shape() == s, describe(), ": cannot add a skip of shape ", skip.shape(), " to ", s);
+        return p.training() ? train(std::move(x), std::move(skip), saved, p) : evaluate(std::move(x), std::move(skip));
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return gradients(std::move(dy), saved, p, false).first;
+    }
+
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return gradients(std::move(dy), saved, p, true);
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass&) {
+        const tensor<T, D> sums = saved.take(sums_slot);
+        add(sums.data(), gamma_.grad);
+        add(sums.data() + config_.channels, beta_.grad);
+    }
+
+    bool accepts_add() const { return true; }
+
+    parameter_list<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+    buffer_list<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
+
+    shape out_shape(const shape& in) const {
+        require(in.rank() >= 2 && in.back() == config_.channels, describe(), " takes (N, ..., ", config_.channels,
+                "), got ", in);
+        return in;
+    }
+
+    layer_cost cost(const shape& in) const {
+        const double n = double(in.size()), c = double(config_.channels), size = sizeof(T);
+        const double sign = has_sign() ? 1 : 0, bits = sign * n / 8;
+        layer_cost cost;
+        cost.forward = {(7 + sign) * n, 3 * size * n + bits};
+        cost.backward_input = {(9 + sign) * n, 5 * size * n + 2 * bits};
+        cost.backward_weight = {2 * c, 6 * size * c};
+        cost.parameters = 2 * config_.channels;
+        cost.saved_bytes = block_bytes(2 * config_.channels * index(sizeof(T))) +
+                           (has_sign() ? block_bytes(simd::mask_bytes<T>(in.size())) : 0);
+        cost.saves_input = true;
+        cost.in_place_backward = true;
+        return cost;
+    }
+
+    layer_cost cost_add(const shape& in) const {
+        const double n = double(in.size()), size = sizeof(T);
+        layer_cost c = cost(in);
+        c.forward += {n, size * n};
+        if (has_sign()) c.backward_input += {0, size * n};  // else dskip is dy itself
+        return c;
+    }
+
+    std::string describe() const {
+        return concat("batch_norm ", config_.channels, has_sign() ? concat(" + ", name_of(config_.act)) : "");
+    }
+
+private:
+    enum slot { input_slot, statistics_slot, bits_slot, sums_slot };
+
+    bool has_sign() const { return config_.act != activation::none; }
+
+    tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+        const index channels = config_.channels, rows = x.size() / channels;
+        require(rows > 1, describe(), ": ", x.shape(), " has ", rows,
+                " value per channel; the variance of a batch needs at least two");
+        tensor<T, D> statistics({2, channels});  // mean, 1/std
+        T *const mean = statistics.data(), *const invstd = mean + channels;
+        batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
+        if (!p.repeated) update_running(rows, mean, invstd);
+        for (index c = 0; c < channels; ++c) invstd[c] = inverse_root(invstd[c]);
+
+        tensor<std::uint8_t, D> bits;
+        if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<T>(x.size())});
+        const shape s = x.shape();
+        const T* const added = skip.data();
+        tensor<T, D> y = skip.unique() ? std::move(skip) : tensor<T, D>(s);
+        batch_norm_apply(D{}, rows, channels, x.data(), added, mean, invstd, gamma_.value.data(), beta_.value.data(),
+                         config_.act, static_cast<T>(config_.slope), y.data(), bits.data());
+        saved.put(input_slot, std::move(x));
+        saved.put(statistics_slot, std::move(statistics));
+        if (has_sign()) saved.put(bits_slot, std::move(bits));
+        return y;
+    }
+
+    tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {
+        const index channels = config_.channels, rows = x.size() / channels;
+        tensor<T, D> invstd({channels}, category::workspace);
+        for (index c = 0; c < channels; ++c) invstd[c] = inverse_root(running_var_[c]);
+        const T *const in = x.data(), *const added = skip.data();
+        const shape s = x.shape();
+        tensor<T, D> y = x.unique() ? std::move(x) : skip.unique() ? std::move(skip) : tensor<T, D>(s);
+        batch_norm_apply(D{}, rows, channels, in, added, running_mean_.data(), invstd.data(), gamma_.value.data(),
+                         beta_.value.data(), config_.act, static_cast<T>(config_.slope), y.data(), nullptr);
+        return y;
+    }
+
+    /// {dx, dskip}, the latter only `with_skip`.
+    std::pair<tensor<T, D>, tensor<T, D>> gradients(tensor<T, D> dy, slots<T, D>& saved, const pass& p,
+                                                    bool with_skip) {
+        tensor<T, D> x = saved.take(input_slot);
+        const tensor<T, D> statistics = saved.take(statistics_slot);
+        const tensor<std::uint8_t, D> bits =
+            has_sign() ? saved.template take<std::uint8_t>(bits_slot) : tensor<std::uint8_t, D>{};
+        require_shape(dy, x.shape(), "batch_norm: dy");
+        const index channels = config_.channels, rows = x.size() / channels;
+        const T *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<T>(config_.slope);
+        tensor<T, D> sums({2, channels});  // dgamma, dbeta
+        T *const dgamma = sums.data(), *const dbeta = dgamma + channels;
+        batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
+                        dbeta);
+
+        tensor<T, D> dx, dskip;
+        if (p.input_gradient || with_skip) {
+            const shape s = x.shape();
+            const T *const values = x.data(), *const gradient = dy.data();
+            const bool masks = with_skip && has_sign();  // without an activation, dskip is dy itself
+            if (with_skip) dskip = !masks || dy.unique() ? std::move(dy) : tensor<T, D>(s);
+            dx = dy.unique() ? std::move(dy) : x.unique() ? std::move(x) : tensor<T, D>(s);
+            batch_norm_gradient(D{}, rows, channels, gradient, bits.data(), config_.act, slope, values, mean, invstd,
+                                gamma_.value.data(), dgamma, dbeta, dx.data(), masks ? dskip.data() : nullptr);
+        }
+        saved.put(sums_slot, std::move(sums));
+        return {std::move(dx), std::move(dskip)};
+    }
+
+    // var: of this batch, divided by rows.
+    void update_running(index rows, const T* mean, const T* var) {
+        const T m = static_cast<T>(config_.momentum), unbiased = static_cast<T>(double(rows) / double(rows - 1));
+        for (index c = 0; c < config_.channels; ++c) {
+            running_mean_[c] += m * (mean[c] - running_mean_[c]);
+            running_var_[c] += m * (var[c] * unbiased - running_var_[c]);
+        }
+    }
+
+    T inverse_root(T var) const { return static_cast<T>(1 / std::sqrt(static_cast<double>(var) + config_.eps)); }
+
+    void add(const T* sums, tensor<T, D>& grad) {
+        work::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(T));
+        for (index c = 0; c < config_.channels; ++c) grad[c] += sums[c];
+    }
+
+    config config_;
+    parameter<T, D> gamma_, beta_;
+    tensor<T, D> running_mean_, running_var_;
+};
+
+}  // namespace cairn

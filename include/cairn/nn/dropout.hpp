@@ -1,0 +1,56 @@
+#pragma once
+// Dropout: in training each element is zero with probability `rate`, else divided by 1 - rate; in evaluation nothing
+// happens. Tape: nothing. The mask is drawn again in backward from (seed, step, the layer's stream), see
+// device/cpu/dropout.hpp.
+
+#include <cairn/device/cpu/dropout.hpp>
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// Any shape; in place where nobody else holds the input.
+template <class T = float, Device D = cpu>
+class dropout {
+public:
+    using value_type = T;
+    using device = D;
+
+    explicit dropout(double rate = 0.5) : rate_(rate) {
+        require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        return p.training() ? apply(std::move(x), saved, p) : std::move(x);
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return p.input_gradient ? apply(std::move(dy), saved, p) : tensor<T, D>{};
+    }
+
+    void backward_weight(slots<T, D>&, const pass&) {}
+    parameter_list<T, D> params() { return {}; }
+    shape out_shape(const shape& in) const { return in; }
+
+    layer_cost cost(const shape& in) const {
+        const double n = double(in.size()), size = sizeof(T);
+        layer_cost c;
+        c.forward = c.backward_input = {n, 2 * size * n};
+        c.in_place_forward = c.in_place_backward = true;
+        return c;
+    }
+
+    std::string describe() const { return concat("dropout ", rate_); }
+
+private:
+    tensor<T, D> apply(tensor<T, D> x, const slots<T, D>& saved, const pass& p) const {
+        const T* const in = x.data();
+        const shape s = x.shape();
+        tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
+        dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data());
+        return y;
+    }
+
+    double rate_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,86 @@
+#pragma once
+// Lookup of trained vectors:  y[…] = table[x[…]],   x (…) holds whole numbers in [0, entries), y (…, width).
+// Ids travel as numbers of type T, which float holds exactly up to 2^24. They have no gradient: backward_input returns
+// an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
+
+#include <cairn/device/cpu/embedding.hpp>
+#include <cairn/nn/layer.hpp>
+
+#include <cmath>
+
+namespace cairn {
+
+/// Table of `entries` vectors of length `width`; starts standard normal.
+template <class T = float, Device D = cpu>
+class embedding {
+public:
+    using value_type = T;
+    using device = D;
+
+    struct config {
+        index entries = 0, width = 0;
+        double deviation = 1;  // of the normal distribution that the table starts from
+    };
+
+    explicit embedding(config c) : config_(c) {
+        require(c.entries > 0 && c.width > 0, "embedding ", c.entries, " x ", c.width, ": both sizes must be positive");
+        constexpr index most = index{1} << (sizeof(T) == 4 ? 24 : 31);
+        require(c.entries <= most, "embedding: ", c.entries, " entries; ids of this element type are exact up to ",
+                most);
+        table_.shape = {c.entries, c.width};
+        table_.init = {initializer::distribution::normal, c.deviation, 0};
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        require(!table_.value.empty(), describe(),
+                ": parameters have no memory; make an arena of the model's params() first");
+        tensor<T, D> y(out_shape(x.shape()));  // (…, width)
+        tensor<std::int32_t, D> ids(x.shape());
+        for (index i = 0; i < x.size(); ++i) {
+            require(x[i] >= T(0) && x[i] < static_cast<T>(config_.entries) && x[i] == std::floor(x[i]), describe(),
+                    ": id ", x[i], " of row ", i, " is not a whole number in [0, ", config_.entries, ')');
+            ids[i] = static_cast<std::int32_t>(x[i]);
+        }
+        embedding_forward(D{}, ids.size(), config_.entries, config_.width, ids.data(), table_.value.data(), y.data());
+        if (p.training()) saved.put(0, std::move(ids));
+        return y;
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass&) {
+        require_shape(dy, out_shape(saved.template get<std::int32_t>(0).shape()), "embedding: dy");
+        saved.put(1, std::move(dy));
+        return {};
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass&) {
+        const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
+        const tensor<T, D> dy = saved.take(1);
+        embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), dy.data(), table_.grad.data());
+    }
+
+    parameter_list<T, D> params() { return {{"weight", &table_}}; }
+
+    shape out_shape(const shape& in) const {
+        shape out = in;
+        out.push_back(config_.width);
+        return out;
+    }
+
+    layer_cost cost(const shape& in) const {
+        const double n = double(in.size()) * double(config_.width), size = sizeof(T);
+        layer_cost c;
+        c.forward = {0, 2 * size * n};
+        c.backward_weight = {n, 3 * size * n};
+        c.parameters = config_.entries * config_.width;
+        c.saved_bytes = block_bytes(in.size() * 4);
+        return c;
+    }
+
+    std::string describe() const { return concat("embedding ", config_.entries, " x ", config_.width); }
+
+private:
+    config config_;
+    parameter<T, D> table_;
+};
+
+}  // namespace cairn

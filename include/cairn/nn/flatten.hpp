@@ -1,0 +1,45 @@
+#pragma once
+// (N, …) → (N, product of the rest). No element moves: the result is the input's block under another shape.
+
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// Makes rows of images, between the convolutions and the linear layers.
+template <class T = float, Device D = cpu>
+class flatten {
+public:
+    using value_type = T;
+    using device = D;
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        const shape out = out_shape(x.shape());
+        if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
+        return x.reshaped(out);
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass&) {
+        return dy.reshaped(saved.take(0).shape());
+    }
+
+    void backward_weight(slots<T, D>&, const pass&) {}
+
+    parameter_list<T, D> params() { return {}; }
+
+    shape out_shape(const shape& in) const {
+        require(in.rank() >= 1, "flatten takes (N, ...), got ", in);
+        index features = 1;
+        for (int axis = 1; axis < in.rank(); ++axis) features *= in[axis];
+        return {in[0], features};
+    }
+
+    layer_cost cost(const shape&) const {
+        layer_cost c;
+        c.passes_through = true;
+        return c;
+    }
+
+    std::string describe() const { return "flatten"; }
+};
+
+}  // namespace cairn

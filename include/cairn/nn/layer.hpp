@@ -1,0 +1,214 @@
+#pragma once
+// The seam that every layer satisfies.
+//   y  = forward(x, saved, pass)            may be repeated with the same pass and gives the same bits
+//   dx = backward_input(dy, saved, pass)    needs no weight gradient; keeps what backward_weight will need
+//        backward_weight(saved, pass)       parameter gradients += …, then nothing of this layer is left on the tape
+// The two halves of backward are apart so that zero-bubble schedules, K-FAC and overlapped reduction are plain clients.
+// Tensors are handed over by value: a layer that is given the only handle to a block may reuse it for its result.
+
+#include <cairn/core/cost.hpp>
+#include <cairn/core/parameter.hpp>
+#include <cairn/nn/tape.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace cairn {
+
+enum class mode { train, evaluate };
+
+/// What is the same for all layers during one forward and backward of one micro-batch.
+struct pass {
+    cairn::mode mode = cairn::mode::train;
+    std::uint64_t seed = 0;       // with step and the layer's stream: the key of dropout and its like
+    std::uint32_t step = 0;       // different for every micro-batch of a run
+    bool repeated = false;        // forward runs again for recomputation: leave running statistics alone
+    bool input_gradient = true;   // false: nobody reads dx of this layer, backward_input may return an empty tensor
+
+    bool training() const { return mode == cairn::mode::train; }
+    random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
+};
+
+template <class L, class T, class D>
+concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<T, D>& saved, const pass& p, const shape& in) {
+    { layer.forward(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
+    { layer.backward_input(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
+    { layer.backward_weight(saved, p) };
+    { layer.params() } -> std::same_as<parameter_list<T, D>>;
+    { constant.out_shape(in) } -> std::same_as<shape>;
+    { constant.cost(in) } -> std::same_as<layer_cost>;
+    { constant.describe() } -> std::convertible_to<std::string>;
+};
+
+/// A layer over its own value_type and device. Optional members, used where present:
+///   buffers()                                     tensors of its state that are not trained
+///   backward(dy, saved, pass)                     both halves at once, if that is cheaper or frees memory sooner
+///   forward_add(x, skip, saved, pass), backward_input_add(dy, saved, pass) → {dx, dskip}
+///                                                 y = activation(f(x) + skip) in one pass; see nn/residual.hpp
+///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
+///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
+///   accepts_add()                                 with these two: whether this very object can do it
+template <class L>
+concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
+
+/// Whether the layer can fuse "+ skip" into its own result.
+template <class L>
+bool accepts_add(const L& layer) {
+    if constexpr (requires { layer.accepts_add(); })
+        return layer.accepts_add();
+    else
+        return false;
+}
+
+/// The layer's state that is not trained, empty for most.
+template <Layer L>
+buffer_list<typename L::value_type, typename L::device> buffers_of(L& layer) {
+    if constexpr (requires { layer.buffers(); })
+        return layer.buffers();
+    else
+        return {};
+}
+
+/// Both halves of backward; afterwards the layer's slots are empty.
+template <Layer L>
+auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,
+              slots<typename L::value_type, typename L::device>& saved, const pass& p) {
+    if constexpr (requires { layer.backward(std::move(dy), saved, p); }) {
+        return layer.backward(std::move(dy), saved, p);
+    } else {
+        auto dx = layer.backward_input(std::move(dy), saved, p);
+        layer.backward_weight(saved, p);
+        saved.clear();
+        return dx;
+    }
+}
+
+/// Any layer over T and D: what containers hold.
+template <class T, Device D = cpu>
+class any_layer {
+public:
+    using value_type = T;
+    using device = D;
+    using add_gradients = std::pair<tensor<T, D>, tensor<T, D>>;  // {dx, dskip}
+
+    template <Layer L>
+        requires(!std::same_as<L, any_layer>)
+    any_layer(L layer) : self_(std::make_unique<model<L>>(std::move(layer))) {}
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) { return self_->forward(std::move(x), saved, p); }
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return self_->backward_input(std::move(dy), saved, p);
+    }
+    void backward_weight(slots<T, D>& saved, const pass& p) { self_->backward_weight(saved, p); }
+    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return self_->backward(std::move(dy), saved, p);
+    }
+    bool accepts_add() const { return self_->accepts_add(); }
+    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+        return self_->forward_add(std::move(x), std::move(skip), saved, p);
+    }
+    add_gradients backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return self_->backward_input_add(std::move(dy), saved, p);
+    }
+    add_gradients backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return self_->backward_add(std::move(dy), saved, p);
+    }
+    parameter_list<T, D> params() { return self_->params(); }
+    buffer_list<T, D> buffers() { return self_->buffers(); }
+    shape out_shape(const shape& in) const { return self_->out_shape(in); }
+    layer_cost cost(const shape& in) const { return self_->cost(in); }
+    layer_cost cost_add(const shape& in) const { return self_->cost_add(in); }
+    std::string describe() const { return self_->describe(); }
+
+    /// The layer itself if it is an L, else null: for code that treats one kind specially (profiles, plans).
+    template <class L>
+    L* as() {
+        auto* held = dynamic_cast<model<L>*>(self_.get());
+        return held ? &held->layer : nullptr;
+    }
+    template <class L>
+    const L* as() const {
+        const auto* held = dynamic_cast<const model<L>*>(self_.get());
+        return held ? &held->layer : nullptr;
+    }
+
+private:
+    struct interface {
+        virtual ~interface() = default;
+        virtual tensor<T, D> forward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward_input(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual void backward_weight(slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual bool accepts_add() const = 0;
+        virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual parameter_list<T, D> params() = 0;
+        virtual buffer_list<T, D> buffers() = 0;
+        virtual shape out_shape(const shape&) const = 0;
+        virtual layer_cost cost(const shape&) const = 0;
+        virtual layer_cost cost_add(const shape&) const = 0;
+        virtual std::string describe() const = 0;
+    };
+
+    template <class L>
+    struct model final : interface {
+        explicit model(L l) : layer(std::move(l)) {}
+        tensor<T, D> forward(tensor<T, D> x, slots<T, D>& s, const pass& p) override { return layer.forward(std::move(x), s, p); }
+        tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+            return layer.backward_input(std::move(dy), s, p);
+        }
+        void backward_weight(slots<T, D>& s, const pass& p) override { layer.backward_weight(s, p); }
+        tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+            return cairn::backward(layer, std::move(dy), s, p);
+        }
+        bool accepts_add() const override { return cairn::accepts_add(layer); }
+        tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& s, const pass& p) override {
+            if constexpr (requires { layer.forward_add(std::move(x), std::move(skip), s, p); })
+                return layer.forward_add(std::move(x), std::move(skip), s, p);
+            else
+                fail(layer.describe(), ": cannot add a skip connection");
+        }
+        add_gradients backward_input_add(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+            if constexpr (requires { layer.backward_input_add(std::move(dy), s, p); })
+                return layer.backward_input_add(std::move(dy), s, p);
+            else
+                fail(layer.describe(), ": cannot add a skip connection");
+        }
+        add_gradients backward_add(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+            if constexpr (requires { layer.backward_add(std::move(dy), s, p); }) {
+                return layer.backward_add(std::move(dy), s, p);
+            } else {
+                add_gradients grads = backward_input_add(std::move(dy), s, p);
+                layer.backward_weight(s, p);
+                s.clear();
+                return grads;
+            }
+        }
+        parameter_list<T, D> params() override { return layer.params(); }
+        buffer_list<T, D> buffers() override { return buffers_of(layer); }
+        shape out_shape(const shape& in) const override { return layer.out_shape(in); }
+        layer_cost cost(const shape& in) const override { return layer.cost(in); }
+        layer_cost cost_add(const shape& in) const override {
+            if constexpr (requires { layer.cost_add(in); }) {
+                return layer.cost_add(in);
+            } else {
+                layer_cost c = layer.cost(in);
+                const double n = static_cast<double>(layer.out_shape(in).size()), size = sizeof(T);
+                c.forward += {n, size * n};
+                c.backward_input += {0, size * n};
+                return c;
+            }
+        }
+        std::string describe() const override { return layer.describe(); }
+
+        L layer;
+    };
+
+    std::unique_ptr<interface> self_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,105 @@
+#pragma once
+// Layer normalisation over the last axis:  y = gamma (x - mean) / sqrt(var + eps) + beta,   mean and var of each row
+// Tape: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy.
+// Kernels and formulas: device/cpu/layer_norm.hpp.
+
+#include <cairn/device/cpu/layer_norm.hpp>
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// Normalises each row of a tensor (…, features).
+template <class T = float, Device D = cpu>
+class layer_norm {
+public:
+    using value_type = T;
+    using device = D;
+
+    struct config {
+        index features = 0;
+        double eps = 1e-5;
+    };
+
+    explicit layer_norm(config c) : config_(c) {
+        require(c.features > 0 && c.eps > 0, "layer_norm: ", c.features, " features and eps ", c.eps,
+                " must be positive");
+        gamma_.shape = beta_.shape = {c.features};
+        gamma_.init.offset = 1;
+        gamma_.decay = beta_.decay = false;
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        require(!gamma_.value.empty(), describe(),
+                ": parameters have no memory; make an arena of the model's params() first");
+        const shape s = out_shape(x.shape());
+        const index rows = x.size() / config_.features;
+        const T *const in = x.data(), *const gamma = gamma_.value.data(), *const beta = beta_.value.data();
+        const T eps = static_cast<T>(config_.eps);
+        if (!p.training()) {
+            tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
+            layer_norm_forward<T>(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), nullptr, nullptr);
+            return y;
+        }
+        tensor<T, D> y(s), statistics({2, rows});  // mean, 1/std
+        layer_norm_forward(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), statistics.data(),
+                           statistics.data() + rows);
+        saved.put(input_slot, std::move(x));
+        saved.put(statistics_slot, std::move(statistics));
+        return y;
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const tensor<T, D> x = saved.take(input_slot), statistics = saved.take(statistics_slot);
+        require_shape(dy, x.shape(), "layer_norm: dy");
+        const shape s = x.shape();
+        const index rows = x.size() / config_.features;
+        const T* const gradient = dy.data();
+        tensor<T, D> sums({2, config_.features});  // dgamma, dbeta
+        tensor<T, D> dx;
+        if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
+        layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
+                            statistics.data() + rows, gamma_.value.data(), dx.data(), sums.data(),
+                            sums.data() + config_.features);
+        saved.put(sums_slot, std::move(sums));
+        return dx;
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass&) {
+        const tensor<T, D> sums = saved.take(sums_slot);
+        work::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(T));
+        for (index c = 0; c < config_.features; ++c) gamma_.grad[c] += sums[c];
+        for (index c = 0; c < config_.features; ++c) beta_.grad[c] += sums[config_.features + c];
+    }
+
+    parameter_list<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+
+    shape out_shape(const shape& in) const {
+        require(in.rank() >= 1 && in.back() == config_.features, describe(), " takes (..., ", config_.features,
+                "), got ", in);
+        return in;
+    }
+
+    layer_cost cost(const shape& in) const {
+        const double n = double(in.size()), f = double(config_.features), size = sizeof(T);
+        layer_cost c;
+        c.forward = {7 * n, 2 * size * n};
+        c.backward_input = {13 * n, 3 * size * n};
+        c.backward_weight = {2 * f, 6 * size * f};
+        c.parameters = 2 * config_.features;
+        const index bytes = 2 * (in.size() / config_.features) * index(sizeof(T));
+        c.saved_bytes = block_bytes(bytes);
+        c.saves_input = true;
+        c.in_place_backward = true;
+        return c;
+    }
+
+    std::string describe() const { return concat("layer_norm ", config_.features); }
+
+private:
+    enum slot { input_slot, statistics_slot, sums_slot };
+
+    config config_;
+    parameter<T, D> gamma_, beta_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,118 @@
+#pragma once
+// Affine map of the last axis:  y = x Wᵀ + b,   x (…, in), W (out, in), b (out), y (…, out)
+//   dx = dy W      dW += dyᵀ x      db += column sums of dy
+// Each is one GEMM. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
+
+#include <cairn/core/work.hpp>
+#include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/rows.hpp>
+#include <cairn/nn/init.hpp>
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// Fully connected layer; all axes but the last count as batch.
+template <class T = float, Device D = cpu>
+class linear {
+public:
+    using value_type = T;
+    using device = D;
+
+    struct config {
+        index in = 0, out = 0;
+        bool bias = true;
+        init_rule init = cairn::init::pytorch;
+        init_rule bias_init = cairn::init::pytorch;
+    };
+
+    explicit linear(config c) : config_(c) {
+        require(c.in > 0 && c.out > 0, "linear ", c.in, " -> ", c.out, ": both sizes must be positive");
+        weight_.shape = {c.out, c.in};
+        weight_.init = c.init(c.in, c.out);
+        bias_.shape = {c.out};
+        bias_.init = c.bias_init(c.in, c.out);
+        bias_.decay = false;
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        require(!weight_.value.empty(), describe(), ": parameters have no memory; make an arena of the model's params() first");
+        tensor<T, D> y(out_shape(x.shape()));  // (…, out)
+        const index rows = y.size() / config_.out;
+        gemm(D{}, false, true, rows, config_.out, config_.in, T{1}, x.data(), config_.in,
+             weight_.value.data(), config_.in, T{0}, y.data(), config_.out);
+        if (config_.bias) add_to_rows(D{}, rows, config_.out, bias_.value.data(), y.data());
+        if (p.training()) saved.put(0, std::move(x));
+        return y;
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
+        saved.put(1, std::move(dy));
+        return dx;
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass&) {
+        const tensor<T, D> x = saved.take(0), dy = saved.take(1);
+        weight_gradient(x, dy);
+    }
+
+    /// Both halves; x is let go before dx is made.
+    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> x = saved.take(0);
+        const shape in = x.shape();
+        weight_gradient(x, dy);
+        x.reset();
+        return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
+    }
+
+    parameter_list<T, D> params() {
+        parameter_list<T, D> list{{"weight", &weight_}};
+        if (config_.bias) list.push_back({"bias", &bias_});
+        return list;
+    }
+
+    shape out_shape(const shape& in) const {
+        require(in.rank() >= 1 && in.back() == config_.in, describe(), " takes (..., ", config_.in, "), got ", in);
+        return in.with(-1, config_.out);
+    }
+
+    layer_cost cost(const shape& in) const {
+        const double size = sizeof(T), x = double(in.size()), y = double(out_shape(in).size());
+        const double w = double(weight_.shape.size()), b = config_.bias ? double(config_.out) : 0, product = 2 * y * double(config_.in);
+        layer_cost c;
+        c.forward = {product, size * (x + w + y)};
+        c.backward_input = {product, size * (y + w + x)};
+        c.backward_weight = {product, size * (y + x + 2 * w)};
+        if (config_.bias) {
+            c.forward += {y, size * (2 * y + b)};
+            c.backward_weight += {y, size * y};
+        }
+        c.parameters = index(w + b);
+        c.saves_input = true;
+        c.weight_gradient_first = true;
+        return c;
+    }
+
+    std::string describe() const { return concat("linear ", config_.in, " -> ", config_.out); }
+
+private:
+    tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
+        tensor<T, D> dx(in);
+        gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, T{1}, dy.data(), config_.out,
+             weight_.value.data(), config_.in, T{0}, dx.data(), config_.in);
+        return dx;
+    }
+
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy) {
+        const index rows = dy.size() / config_.out;
+        gemm(D{}, true, false, config_.out, config_.in, rows, T{1}, dy.data(), config_.out, x.data(), config_.in, T{1},
+             weight_.grad.data(), config_.in);
+        if (config_.bias) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
+    }
+
+    config config_;
+    parameter<T, D> weight_, bias_;
+};
+
+}  // namespace cairn

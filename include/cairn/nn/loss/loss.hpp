@@ -1,0 +1,31 @@
+#pragma once
+// The seam that every loss satisfies.
+//   {value, gradient} = loss(prediction, target)      value = mean over the batch,  gradient = d value / d prediction
+// The prediction is handed over by value: given the only handle to its block, a loss writes the gradient over it.
+
+#include <cairn/core/tensor.hpp>
+
+#include <concepts>
+
+namespace cairn {
+
+/// What a loss returns.
+template <class T, Device D = cpu>
+struct loss_result {
+    double value = 0;       // mean over the batch
+    tensor<T, D> gradient;  // of the value with respect to the prediction, same shape
+};
+
+/// A loss over predictions of T and targets of Target.
+template <class L, class T, class Target, class D = cpu>
+concept Loss = requires(const L& loss, tensor<T, D> prediction, const tensor<Target, D>& target) {
+    { loss(std::move(prediction), target) } -> std::same_as<loss_result<T, D>>;
+};
+
+/// Memory for the gradient: the prediction's own block if nobody else reads it.
+template <class T, Device D>
+tensor<T, D> gradient_over(const tensor<T, D>& prediction) {
+    return prediction.unique() ? prediction.share() : tensor<T, D>(prediction.shape());
+}
+
+}  // namespace cairn

@@ -1,0 +1,113 @@
+#pragma once
+// Residual block (He et al. 2016):  y = body(x) + shortcut(x).  An empty shortcut is the identity.
+// Where the body ends in a layer that adds by itself (batch_norm), sum and activation are one pass with it:
+//   y = activation(batch_norm(… x …) + shortcut(x))
+// Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the body's own: that
+// of the sum until the body is done, then the result, to which the other half is added in place.
+
+#include <cairn/nn/add.hpp>
+#include <cairn/nn/sequential.hpp>
+
+namespace cairn {
+
+/// Two chains side by side, added.
+template <class T = float, Device D = cpu>
+class residual {
+public:
+    using value_type = T;
+    using device = D;
+
+    explicit residual(sequential<T, D> body, sequential<T, D> shortcut = {})
+        : body_(std::move(body)), shortcut_(std::move(shortcut)) {
+        require(body_.size() > 0, "residual: the body has no layers");
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        out_shape(x.shape());
+        tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p);
+        if (body_.accepts_add()) return body_.forward_add(std::move(x), std::move(skip), saved.child(0), p);
+        tensor<T, D> y = body_.forward(std::move(x), saved.child(0), p);
+        return add(std::move(y), std::move(skip));
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        auto [dx, dskip] = body_.accepts_add() ? body_.backward_input_add(std::move(dy), saved.child(0), p)
+                                               : both(std::move(dy), [&](tensor<T, D> d) {
+                                                     return body_.backward_input(std::move(d), saved.child(0), p);
+                                                 });
+        dskip = shortcut_.backward_input(std::move(dskip), saved.child(1), p);
+        return add(std::move(dx), std::move(dskip));
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass& p) {
+        body_.backward_weight(saved.child(0), p);
+        shortcut_.backward_weight(saved.child(1), p);
+    }
+
+    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        auto [dx, dskip] = body_.accepts_add() ? body_.backward_add(std::move(dy), saved.child(0), p)
+                                               : both(std::move(dy), [&](tensor<T, D> d) {
+                                                     return body_.backward(std::move(d), saved.child(0), p);
+                                                 });
+        dskip = shortcut_.backward(std::move(dskip), saved.child(1), p);
+        return add(std::move(dx), std::move(dskip));
+    }
+
+    parameter_list<T, D> params() {
+        parameter_list<T, D> all = body_.params();
+        append_prefixed(all, "shortcut", shortcut_.params());
+        return all;
+    }
+
+    buffer_list<T, D> buffers() {
+        buffer_list<T, D> all = body_.buffers();
+        append_prefixed(all, "shortcut", shortcut_.buffers());
+        return all;
+    }
+
+    shape out_shape(const shape& in) const {
+        const shape out = body_.out_shape(in), skip = shortcut_.out_shape(in);
+        require(out == skip, "residual: from ", in, " the body makes ", out, ", the shortcut ", skip, "; they must agree");
+        return out;
+    }
+
+    layer_cost cost(const shape& in) const {
+        const layer_cost skip = shortcut_.cost(in);
+        const double size = sizeof(T), x = double(in.size()), y = double(out_shape(in).size());
+        layer_cost c = body_.accepts_add() ? body_.cost_add(in) : body_.cost(in);
+        c.forward += skip.forward;
+        c.backward_input += skip.backward_input;
+        c.backward_weight += skip.backward_weight;
+        c.backward_input += {x, 3 * size * x};
+        c.parameters += skip.parameters;
+        c.saved_bytes += skip.saved_bytes;
+        c.saves_input = c.saves_input || skip.saves_input;
+        const index out_block = block_bytes<T>(out_shape(in));
+        if (!body_.accepts_add()) {  // the sum is a block of its own, which nobody keeps
+            c.forward += {y, 3 * size * y};
+            if (std::exchange(c.saves_output, false)) c.saved_bytes += out_block;
+        }
+        if (skip.saves_output) c.saved_bytes += out_block;
+        c.passes_through = false;
+        return c;
+    }
+
+    std::string describe() const {
+        return concat("residual of ", body_.size(), shortcut_.size() ? " with projection" : "");
+    }
+
+    const sequential<T, D>& body() const { return body_; }
+    const sequential<T, D>& shortcut() const { return shortcut_; }
+
+private:
+    // {dx, dskip} of a body that adds nothing itself: dy goes both ways.
+    template <class Backward>
+    static std::pair<tensor<T, D>, tensor<T, D>> both(tensor<T, D> dy, Backward&& backward) {
+        tensor<T, D> dskip = dy.share();
+        return {backward(std::move(dy)), std::move(dskip)};
+    }
+
+    sequential<T, D> body_, shortcut_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,240 @@
+#pragma once
+// Layers one after another. Forward drops each activation as soon as the next layer has read it and nobody saved it; backward drops the
+// gradients and slots of each layer as soon as the layer before has what it needs.
+// Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward again first.
+// Which segments is a stash policy's business (stash/recompute.hpp); results have the same bits whatever it says.
+
+#include <cairn/core/trace.hpp>
+#include <cairn/nn/layer.hpp>
+
+namespace cairn {
+
+/// A chain of named layers.
+template <class T = float, Device D = cpu>
+class sequential {
+public:
+    using value_type = T;
+    using device = D;
+
+    sequential() = default;
+
+    /// Appends a layer; without a name it is called by its number.
+    sequential& add(std::string name, any_layer<T, D> layer) {
+        names_.push_back(std::move(name));
+        layers_.push_back(std::move(layer));
+        return *this;
+    }
+    sequential& add(any_layer<T, D> layer) { return add(std::to_string(layers_.size()), std::move(layer)); }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        return forward_until(size(), std::move(x), saved, p);
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 0;) dy = backward_input_of(i, std::move(dy), saved, p);
+        return dy;
+    }
+
+    void backward_weight(slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 0;)
+            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), p); });
+    }
+
+    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 0;) dy = backward_of(i, std::move(dy), saved, p);
+        return dy;
+    }
+
+    // Fusing "+ skip" is the business of the last layer.
+    bool accepts_add() const { return size() > 0 && layers_.back().accepts_add(); }
+
+    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        require(segments_.empty() || segments_.back().end <= last, "sequential: the last layer adds a skip, it cannot be recomputed");
+        x = forward_until(last, std::move(x), saved, p);
+        const shape in = x.shape();
+        const auto add = [&](auto& layer) { return layer.forward_add(std::move(x), std::move(skip), saved.child(last), p); };
+        return visit(last, "forward", add, &in);
+    }
+
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        auto grads = visit(last, "backward_input", [&](auto& layer) {
+            return layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
+        });
+        for (int i = last; i-- > 0;) grads.first = backward_input_of(i, std::move(grads.first), saved, p);
+        return grads;
+    }
+
+    std::pair<tensor<T, D>, tensor<T, D>> backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        auto grads = visit(last, "backward", [&](auto& layer) {
+            return layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p));
+        });
+        for (int i = last; i-- > 0;) grads.first = backward_of(i, std::move(grads.first), saved, p);
+        return grads;
+    }
+
+    parameter_list<T, D> params() {
+        parameter_list<T, D> all;
+        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].params());
+        return all;
+    }
+
+    buffer_list<T, D> buffers() {
+        buffer_list<T, D> all;
+        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].buffers());
+        return all;
+    }
+
+    /// Shape after all layers. Throws with the name of the first layer that does not take what the one before it gives.
+    shape out_shape(const shape& in) const {
+        shape s = in;
+        for (int i = 0; i < size(); ++i) s = with_context(context(i), [&] { return (*this)[i].out_shape(s); });
+        return s;
+    }
+
+    layer_cost cost(const shape& in) const { return total_cost(in, false); }
+    layer_cost cost_add(const shape& in) const { return total_cost(in, true); }
+
+    std::string describe() const { return concat("sequential of ", size()); }
+
+    int size() const { return static_cast<int>(layers_.size()); }
+    any_layer<T, D>& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+    const any_layer<T, D>& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+    const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
+
+    /// Layers [begin, end), recomputed together.
+    struct segment {
+        int begin, end;
+    };
+
+    /// Recomputes these segments from now on, none if the list is empty. Throws unless they are in order, apart and inside the chain.
+    void recompute(std::vector<segment> segments) {
+        int free = 0;
+        for (const auto& [begin, end] : segments) {
+            require(free <= begin && begin < end && end <= size(), "sequential: cannot recompute layers ", begin, " to ", end, " of ",
+                    size(), " after those up to ", free);
+            free = end;
+        }
+        segments_ = std::move(segments);
+    }
+    const std::vector<segment>& recomputed() const { return segments_; }
+
+    /// Both halves of backward of layer i; its slots are empty afterwards.
+    tensor<T, D> backward_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        restore(i, saved, p);
+        return visit(i, "backward", [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), pass_of(i, p)); });
+    }
+
+private:
+    layer_cost total_cost(const shape& in, bool add) const {
+        layer_cost total;
+        shape s = in;
+        bool is_input = true;   // the block that travels from layer to layer: is it the chain's input still,
+        bool on_tape = false;   // and is it on the tape already?
+        const auto save_block = [&] {
+            if (!std::exchange(on_tape, true)) (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
+        };
+        for (int i = 0; i < size(); ++i) {
+            const layer_cost c = add && i == size() - 1 ? (*this)[i].cost_add(s) : (*this)[i].cost(s);
+            const segment* const again = segment_of(i);
+            total.forward += c.forward;
+            total.backward_input += c.backward_input;
+            total.backward_weight += c.backward_weight;
+            total.parameters += c.parameters;
+            if (again) total.backward_input += c.forward;
+            if (again ? again->begin == i : c.saves_input) save_block();
+            if (!again) total.saved_bytes += c.saved_bytes;
+            s = (*this)[i].out_shape(s);
+            if (!c.passes_through) is_input = on_tape = false;
+            if (c.saves_output && !again) save_block();
+        }
+        total.passes_through = is_input;
+        total.saves_output = on_tape && !is_input;
+        if (total.saves_output) total.saved_bytes -= block_bytes<T>(s);  // counted by whoever counts outputs
+        return total;
+    }
+
+    tensor<T, D> forward_until(int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        for (int i = 0; i < end;) {
+            const segment* const again = p.training() ? segment_of(i) : nullptr;
+            if (again) {
+                saved.put(i, x.share());
+                const discarding drop(saved);
+                x = forward_range(i, again->end, std::move(x), saved, p);
+                i = again->end;
+            } else {
+                x = forward_range(i, i + 1, std::move(x), saved, p);
+                ++i;
+            }
+        }
+        return x;
+    }
+
+    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        for (int i = begin; i < end; ++i) {
+            const shape in = x.shape();
+            x = visit(i, "forward", [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), p); }, &in);
+        }
+        return x;
+    }
+
+    tensor<T, D> backward_input_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        restore(i, saved, p);
+        return visit(i, "backward_input", [&](auto& layer) {
+            return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p));
+        });
+    }
+
+    // Where a segment ends at layer i, fills its slots by running it again.
+    void restore(int i, slots<T, D>& saved, pass p) {
+        const segment* const again = segment_of(i);
+        if (!again || again->end != i + 1) return;
+        p.repeated = true;
+        forward_range(again->begin, again->end, saved.take(again->begin), saved, p);
+    }
+
+    // The segment that layer i belongs to, or null.
+    const segment* segment_of(int i) const {
+        for (const segment& s : segments_)
+            if (s.begin <= i && i < s.end) return &s;
+        return nullptr;
+    }
+
+    // Until its end, the tape drops what it is given.
+    struct discarding {
+        explicit discarding(slots<T, D>& s) : saved(s), before(s.discard(true)) {}
+        ~discarding() { saved.discard(before); }
+        discarding(const discarding&) = delete;
+        discarding& operator=(const discarding&) = delete;
+        slots<T, D>& saved;
+        bool before;
+    };
+
+    // All layers but the first must hand a gradient on.
+    static pass pass_of(int i, pass p) {
+        p.input_gradient = p.input_gradient || i > 0;
+        return p;
+    }
+
+    std::string context(int i) const { return "layer " + name(i); }
+
+    template <class Action>
+    decltype(auto) visit(int i, const char* phase, Action&& action, const shape* in = nullptr) {
+        trace_scope scope(name(i), phase, "compute");
+        if (scope.active() && in) scope.set_cost((*this)[i].cost(*in));
+        try {
+            return action((*this)[i]);
+        } catch (error& e) {
+            e.add_context(context(i));
+            throw;
+        }
+    }
+
+    std::vector<std::string> names_;
+    std::vector<any_layer<T, D>> layers_;
+    std::vector<segment> segments_;
+};
+
+}  // namespace cairn

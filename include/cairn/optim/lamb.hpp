@@ -1,0 +1,61 @@
+#pragma once
+// LAMB: You et al., ICLR 2020, "Large batch optimization for deep learning", algorithm 2: Adam's direction, each layer moving by a share
+// of its own size.
+//
+//   m ← β1 m + (1 − β1) g,   m̂ = m / (1 − β1^t)
+//   v ← β2 v + (1 − β2) g²,  v̂ = v / (1 − β2^t)
+//   u = m̂ / (√v̂ + ε) + λ θ
+//   r = ‖θ‖ / ‖u‖                    trust ratio of one parameter; 1 when either norm is 0
+//   θ ← θ − η r u
+//
+// Biases, scales and shifts (decay = false) take r = 1 and λ = 0. No bound on ‖θ‖ (φ is the identity).
+// State: m, v. Two passes, u computed in both. Bytes per float: read θ, g, m, v, write m, v; read θ, m, v, write θ: 40.
+// Tested against a plain loop in double.
+
+#include <cairn/optim/adam.hpp>
+
+namespace cairn {
+
+/// The formula for one scalar: the moments, and the direction that follows from them.
+template <class T>
+struct lamb_rule {
+    T beta1, beta2, rest1, rest2, unbias1, unbias2, eps, decay;
+
+    void gather(T g, T& m, T& v) const {
+        m = beta1 * m + rest1 * g;
+        v = beta2 * v + rest2 * g * g;
+    }
+    T direction(T theta, T m, T v) const { return unbias1 * m / (std::sqrt(unbias2 * v) + eps) + decay * theta; }
+};
+
+/// Adam with layer-wise trust ratios.
+struct lamb {
+    static constexpr const char* name = "lamb";
+    struct config {
+        double beta1 = 0.9, beta2 = 0.999;
+        double eps = 1e-6;
+        double weight_decay = 0.01;
+    } c;
+    template <class T, Device D>
+    using state = adam::state<T, D>;
+
+    template <class T, Device D>
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+        const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
+        const lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
+                                unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
+        const auto gather = [rule](double& theta2, double& u2, T value, T g, T& m, T& v) {
+            rule.gather(g, m, v);
+            const auto u = static_cast<double>(rule.direction(value, m, v));
+            theta2 += static_cast<double>(value) * static_cast<double>(value);
+            u2 += u * u;
+        };
+        const auto [theta2, u2] = sum_each(D{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
+        const double r = at.decay && theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
+        for_each([rule, rate = T(at.lr * r)](T& value, T m, T v) { value -= rate * rule.direction(value, m, v); }, theta, s.m, s.v);
+    }
+
+    void check() const { adam{{c.beta1, c.beta2, c.eps, c.weight_decay}}.check(); }
+};
+
+}  // namespace cairn

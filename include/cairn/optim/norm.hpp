@@ -1,0 +1,41 @@
+#pragma once
+// Euclidean norms of tensors, and a fused pass that changes arrays and sums at once, for layer-wise optimizers. Sums are taken in double
+// over fixed pieces in fixed order: the same bits on any number of threads.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
+#include <cairn/device/cpu/reduce.hpp>
+
+#include <cmath>
+
+namespace cairn {
+
+/// ‖x‖₂. Not finite exactly when an element is not, for float; squares of doubles above 1e154 overflow as well. 1 read per element.
+template <class T, class D>
+double norm(const tensor<T, D>& x) {
+    return std::sqrt(sum_of_squares(D{}, x.size(), x.data()));
+}
+
+/// Two sums taken in one pass.
+struct sum_pair {
+    double first = 0, second = 0;
+    sum_pair& operator+=(const sum_pair& other) {
+        first += other.first;
+        second += other.second;
+        return *this;
+    }
+};
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. Each array moves once.
+template <class F, class... Elements>
+sum_pair sum_each(cpu, index n, F f, Elements*... arrays) {
+    constexpr index grain = 1 << 14;
+    return parallel_sum<sum_pair>(n, grain, [&](index begin, index end) {
+        double first = 0, second = 0;
+#pragma omp simd reduction(+ : first, second)
+        for (index i = begin; i < end; ++i) f(first, second, arrays[i]...);
+        return sum_pair{first, second};
+    });
+}
+
+}  // namespace cairn

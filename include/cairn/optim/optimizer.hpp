@@ -1,0 +1,193 @@
+#pragma once
+// The seam that every optimizer satisfies, and the driver that applies one to all parameters of an arena.
+//
+//   optimizer_over opt(sgd{{.momentum = 0.9, .weight_decay = 5e-4}}, parameters);    // parameters: an arena
+//   opt.step(lr);
+//
+// An optimizer is a `config`, a `state<T, D>` (tensors that start at zero, shaped like the parameter) and one of
+//   rule<T>(at) → f      elementwise: f(theta, g, state…) changes one scalar. Adjacent parameters share a launch.
+//   update(theta, grad, state, at)   layer-wise: sees one parameter at a time and may take norms of it.
+// Memory traffic of step(): the gradient once for its norm, then theta, gradient and each state tensor once (update).
+// The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
+
+#include <cairn/core/arena.hpp>
+#include <cairn/core/finite.hpp>
+#include <cairn/core/trace.hpp>
+#include <cairn/optim/norm.hpp>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace cairn {
+
+/// What an optimizer is told beside the tensors.
+struct update_step {
+    std::int64_t number = 1;   // 1 for the first update
+    double lr = 0;             // learning rate of this update
+    double gradient_norm = 0;  // ‖all gradients of the model‖₂
+    bool decay = true;         // weight decay and trust ratios apply to this parameter
+};
+
+template <class O, class T>
+concept ElementwiseOptimizer = requires(const O& o, const update_step& at) { o.template rule<T>(at); };
+
+template <class O, class T, class D>
+concept LayerwiseOptimizer = requires(const O& o, tensor<T, D>& t, typename O::template state<T, D>& s, const update_step& at) {
+    o.update(t, t, s, at);
+};
+
+/// An optimizer for parameters of T on D.
+template <class O, class T = float, class D = cpu>
+concept Optimizer = requires(const O& o) {
+    typename O::config;
+    O::template state<T, D>::names;  // what each tensor of the state is called
+    { O::name } -> std::convertible_to<std::string>;
+    o.check();  // throws on hyperparameters that make no sense
+} && (ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
+
+/// References to the tensors of a state, in order.
+template <class State>
+auto fields(State& s) {
+    constexpr std::size_t count = std::remove_const_t<State>::names.size();
+    static_assert(count <= 4, "fields: a state of more than 4 tensors needs one more line here");
+    if constexpr (count == 0) {
+        return std::tuple<>{};
+    } else if constexpr (count == 1) {
+        auto& [a] = s;
+        return std::tie(a);
+    } else if constexpr (count == 2) {
+        auto& [a, b] = s;
+        return std::tie(a, b);
+    } else if constexpr (count == 3) {
+        auto& [a, b, c] = s;
+        return std::tie(a, b, c);
+    } else {
+        auto& [a, b, c, d] = s;
+        return std::tie(a, b, c, d);
+    }
+}
+
+/// One update of one tensor. An optimizer may overwrite `grad`.
+template <class T, Device D, Optimizer<T, D> O>
+void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s, const update_step& at) {
+    if constexpr (ElementwiseOptimizer<O, T>)
+        std::apply([&](auto&... field) { for_each(o.template rule<T>(at), theta, grad, field...); }, fields(s));
+    else
+        o.update(theta, grad, s, at);
+}
+
+/// A named handle to a tensor of an optimizer's state.
+template <class T, Device D = cpu>
+struct named_tensor {
+    std::string name;
+    tensor<T, D> t;
+};
+
+/// Optimizer O over all parameters of an arena. It shares the arena's memory, so the arena object may move or go.
+template <class O, class T, Device D = cpu>
+    requires Optimizer<O, T, D>
+class optimizer_over {
+public:
+    using state = typename O::template state<T, D>;
+
+    /// Allocates state for every parameter, all zero. Throws on bad hyperparameters.
+    optimizer_over(O o, arena<T, D>& parameters) : o_(std::move(o)), grads_(parameters.grads().share()) {
+        o_.check();
+        tensor<T, D>& values = parameters.values();
+        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros(values.shape(), category::optimizer)), ...); },
+                   fields(state_));
+        for (const auto& [name, p] : parameters.parameters())
+            slices_.push_back({name, p->shape, p->value.data() - values.data(), p->decay});
+        for (std::size_t i = 0; i < slices_.size(); ++i) {
+            const slice& first = slices_[i];
+            index end = first.begin + first.shape.size();
+            shape extent = first.shape;
+            if constexpr (ElementwiseOptimizer<O, T>) {  // one launch up to the next change of the decay flag
+                while (i + 1 < slices_.size() && slices_[i + 1].decay == first.decay) {
+                    ++i;
+                    end = slices_[i].begin + slices_[i].shape.size();
+                }
+                extent = {end - first.begin};
+            }
+            launches_.push_back({values.slice(first.begin, extent), grads_.slice(first.begin, extent),
+                                 slice_of_state(first.begin, extent), first.decay});
+        }
+    }
+
+    /// One update of all parameters with the gradients in the arena. Returns the norm of all gradients before clipping.
+    /// Throws when a gradient is not finite, naming parameter and step; parameters and state are then as they were.
+    double step(double lr) {
+        const trace_scope scope(o_.name, "step", "optimizer");
+        require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr, "; it must be finite and >= 0");
+        update_step at{.number = steps_ + 1, .lr = lr, .gradient_norm = norm(grads_)};
+        if (!std::isfinite(at.gradient_norm)) throw_non_finite();
+        for (launch& l : launches_) {
+            at.decay = l.decay;
+            update(o_, l.theta, l.grad, l.s, at);
+        }
+        ++steps_;
+        return at.gradient_norm;
+    }
+
+    /// Updates done so far. A reference, so that a saved state can set it.
+    std::int64_t& steps() { return steps_; }
+    std::int64_t steps() const { return steps_; }
+    const O& rule() const { return o_; }
+
+    /// Handles to the state of every parameter, named "velocity/conv1/weight", for snapshots; steps() belongs to it.
+    std::vector<named_tensor<T, D>> tensors() {
+        std::vector<named_tensor<T, D>> all;
+        for (std::size_t k = 0; k < state::names.size(); ++k)
+            for (const slice& p : slices_) {
+                const state part = slice_of_state(p.begin, p.shape);
+                std::apply([&, i = std::size_t{0}](const auto&... field) mutable {
+                    ((i++ == k ? all.push_back({concat(state::names[k], '/', p.name), field.share()}) : void()), ...);
+                }, fields(part));
+            }
+        return all;
+    }
+
+    /// Passes over memory that one step() starts: spans for elementwise optimizers, parameters for layer-wise ones.
+    std::size_t launches() const { return launches_.size(); }
+
+private:
+    struct slice {
+        std::string name;
+        cairn::shape shape;
+        index begin;
+        bool decay;
+    };
+    struct launch {
+        tensor<T, D> theta, grad;
+        state s;
+        bool decay;
+    };
+
+    state slice_of_state(index begin, const shape& extent) {
+        return std::apply([&](auto&... field) { return state{field.slice(begin, extent)...}; }, fields(state_));
+    }
+
+    [[noreturn]] void throw_non_finite() const {
+        for (const slice& p : slices_) {
+            const tensor<T, D> g = grads_.slice(p.begin, p.shape);
+            if (const auto at = first_non_finite(g))
+                fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ", *at, " is ",
+                     static_cast<double>(g[*at]), "; nothing was updated. Lower the learning rate, warm up, or clip");
+        }
+        fail(O::name, " step ", steps_ + 1, ": the norm of the gradients overflows; nothing was updated");
+    }
+
+    O o_;
+    state state_;
+    tensor<T, D> grads_;
+    std::vector<slice> slices_;
+    std::vector<launch> launches_;
+    std::int64_t steps_ = 0;
+};
+
+template <class O, class T, Device D>
+optimizer_over(O, arena<T, D>&) -> optimizer_over<O, T, D>;
+
+}  // namespace cairn

@@ -1,0 +1,260 @@
+#pragma once
+// Predicts the activation memory of a training step from shapes alone, by playing the step: who allocates, shares and lets go, in the
+// order of the code, but a block is only its number of bytes. A layer is played from its cost(): what it saves, what it overwrites, what
+// it lets go first; containers are played layer by layer. Tested to be exact for every layer of the library (tests/stash).
+
+#include <cairn/core/cost.hpp>
+#include <cairn/nn/branches.hpp>
+#include <cairn/nn/residual.hpp>
+#include <cairn/nn/sequential.hpp>
+#include <cairn/nn/skip.hpp>
+
+#include <deque>
+
+namespace cairn {
+
+/// Plays training steps of layers over T; live() and peak() are bytes of category::activations.
+template <class T = float, Device D = cpu>
+class memory_model {
+public:
+    /// A share in a block, as a tensor holds it; null for no block.
+    using block = std::shared_ptr<const index>;
+
+    /// What a layer leaves for backward, as slots hold it.
+    struct node {
+        block input, output, beside;
+        shape in;
+        std::deque<node> children;
+        bool discards = false;
+
+        node& child(int i) {
+            while (children.size() <= static_cast<std::size_t>(i)) children.emplace_back();
+            children[static_cast<std::size_t>(i)].discards = discards;
+            return children[static_cast<std::size_t>(i)];
+        }
+    };
+
+    index live() const { return live_; }
+    index peak() const { return peak_; }
+
+    /// A new block of the pool. The model must outlive it.
+    block make(index bytes) {
+        if (bytes == 0) return nullptr;
+        live_ += bytes;
+        peak_ = std::max(peak_, live_);
+        return block(new index(bytes), [this](const index* b) {
+            live_ -= *b;
+            delete b;
+        });
+    }
+    block make(const shape& s) { return make(block_bytes<T>(s)); }
+
+    /// The result's block. `in` is the shape of x.
+    block forward(const any_layer<T, D>& layer, block x, const shape& in, node& saved) {
+        saved.in = in;
+        if (const auto* chain = layer.template as<sequential<T, D>>()) return forward(*chain, std::move(x), in, saved);
+        if (const auto* r = layer.template as<residual<T, D>>()) {
+            block skip = forward(r->shortcut(), x, in, saved.child(1));
+            if (r->body().accepts_add()) return forward_add(r->body(), std::move(x), std::move(skip), in, saved.child(0));
+            block y = forward(r->body(), std::move(x), in, saved.child(0));
+            return add(std::move(y), std::move(skip), r->out_shape(in));
+        }
+        if (const auto* b = layer.template as<branches<T, D>>()) {
+            std::vector<block> results;
+            for (int i = 0; i < b->size(); ++i) results.push_back(forward((*b)[i], x, in, saved.child(i)));
+            return make(b->out_shape(in));
+        }
+        if (const auto* b = layer.template as<summed<T, D>>()) {
+            block y = forward((*b)[0], x, in, saved.child(0));
+            for (int i = 1; i < b->size(); ++i) y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->out_shape(in));
+            return y;
+        }
+        if (const auto* s = layer.template as<skip<T, D>>()) {
+            const block first = x, second = forward(s->inner(), std::move(x), in, saved.child(0));
+            return make(s->out_shape(in));
+        }
+        return leaf_forward(layer, std::move(x), nullptr, in, saved);
+    }
+
+    block forward(const sequential<T, D>& chain, block x, const shape& in, node& saved) {
+        shape s = in;
+        return forward_until(chain, chain.size(), std::move(x), s, saved);
+    }
+
+    /// The block of the input's gradient after joint backward; null without `input_gradient`.
+    block backward(const any_layer<T, D>& layer, block dy, node& saved, bool input_gradient) {
+        const shape in = saved.in;
+        if (const auto* chain = layer.template as<sequential<T, D>>()) return backward(*chain, std::move(dy), saved, input_gradient);
+        if (const auto* r = layer.template as<residual<T, D>>()) {
+            block dx, dskip;
+            if (r->body().accepts_add()) {
+                std::tie(dx, dskip) = backward_add(r->body(), std::move(dy), saved.child(0), input_gradient);
+            } else {
+                dskip = dy;
+                dx = backward(r->body(), std::move(dy), saved.child(0), input_gradient);
+            }
+            dskip = backward(r->shortcut(), std::move(dskip), saved.child(1), input_gradient);
+            return add(std::move(dx), std::move(dskip), in);
+        }
+        if (const auto* b = layer.template as<branches<T, D>>()) {
+            block dx;
+            for (int i = 0; i < b->size(); ++i) {
+                block part = backward((*b)[i], make((*b)[i].out_shape(in)), saved.child(i), input_gradient);
+                dx = i ? add(std::move(dx), std::move(part), in) : std::move(part);
+            }
+            return dx;
+        }
+        if (const auto* b = layer.template as<summed<T, D>>()) {
+            block dx;
+            for (int i = 0; i < b->size(); ++i) {
+                block part = backward((*b)[i], dy, saved.child(i), input_gradient);
+                dx = i ? add(std::move(dx), std::move(part), in) : std::move(part);
+            }
+            return dx;
+        }
+        if (const auto* s = layer.template as<skip<T, D>>()) {
+            block dinner = make(s->inner().out_shape(in)), dskip = make(in);
+            dy.reset();
+            return add(backward(s->inner(), std::move(dinner), saved.child(0), input_gradient), std::move(dskip), in);
+        }
+        return leaf_backward(layer, std::move(dy), saved, input_gradient);
+    }
+
+    block backward(const sequential<T, D>& chain, block dy, node& saved, bool input_gradient) {
+        for (int i = chain.size(); i-- > 0;) {
+            restore(chain, i, saved);
+            dy = backward(chain[i], std::move(dy), saved.child(i), input_gradient || i > 0);
+        }
+        return dy;
+    }
+
+private:
+    using segment = typename sequential<T, D>::segment;
+
+    static const segment* segment_of(const sequential<T, D>& chain, int i) {
+        for (const segment& s : chain.recomputed())
+            if (s.begin <= i && i < s.end) return &s;
+        return nullptr;
+    }
+
+    // s: shape of x, of the result afterwards.
+    block forward_until(const sequential<T, D>& chain, int end, block x, shape& s, node& saved) {
+        for (int i = 0; i < end;) {
+            const segment* const again = segment_of(chain, i);
+            const int next = again ? again->end : i + 1;
+            const bool before = saved.discards;
+            if (again) {
+                saved.child(i).in = s;
+                if (!before) saved.child(i).input = x;  // the chain's own slot i
+                saved.discards = true;
+            }
+            x = forward_range(chain, i, next, std::move(x), s, saved);
+            saved.discards = before;
+            i = next;
+        }
+        return x;
+    }
+
+    block forward_range(const sequential<T, D>& chain, int begin, int end, block x, shape& s, node& saved) {
+        for (int i = begin; i < end; ++i) {
+            x = forward(chain[i], std::move(x), s, saved.child(i));
+            s = chain[i].out_shape(s);
+        }
+        return x;
+    }
+
+    void restore(const sequential<T, D>& chain, int i, node& saved) {
+        const segment* const again = segment_of(chain, i);
+        if (!again || again->end != i + 1) return;
+        node& first = saved.child(again->begin);
+        shape s = first.in;
+        forward_range(chain, again->begin, again->end, std::move(first.input), s, saved);
+    }
+
+    block forward_add(const sequential<T, D>& chain, block x, block skip, const shape& in, node& saved) {
+        shape s = in;
+        const int last = chain.size() - 1;
+        x = forward_until(chain, last, std::move(x), s, saved);
+        node& end = saved.child(last);
+        end.in = s;
+        if (const auto* inner = chain[last].template as<sequential<T, D>>())
+            return forward_add(*inner, std::move(x), std::move(skip), s, end);
+        return leaf_forward(chain[last], std::move(x), std::move(skip), s, end);
+    }
+
+    std::pair<block, block> backward_add(const sequential<T, D>& chain, block dy, node& saved, bool input_gradient) {
+        const int last = chain.size() - 1;
+        std::pair<block, block> grads;
+        node& end = saved.child(last);
+        if (const auto* inner = chain[last].template as<sequential<T, D>>()) {
+            grads = backward_add(*inner, std::move(dy), end, input_gradient || last > 0);
+        } else {
+            // As batch_norm does it: dskip over dy, or dy itself if there is no activation; dx over the saved input.
+            const layer_cost c = chain[last].cost(end.in);
+            const block beside = std::move(end.beside), sums = sums_of(c);
+            block x = std::move(end.input);
+            const bool acts = c.saved_bytes > block_bytes(c.parameters * index(sizeof(T)));
+            grads.second = dy.use_count() == 1 || !acts ? std::move(dy) : make(end.in);
+            grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
+        }
+        for (int i = last; i-- > 0;) {
+            restore(chain, i, saved);
+            grads.first = backward(chain[i], std::move(grads.first), saved.child(i), input_gradient || i > 0);
+        }
+        return grads;
+    }
+
+    block leaf_forward(const any_layer<T, D>& layer, block x, block skip, const shape& in, node& saved) {
+        const layer_cost c = layer.cost(in);
+        block beside = make(c.saved_bytes);
+        const block input = x;
+        block y = skip.use_count() == 1 ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
+        if (!y && c.in_place_forward && input.use_count() == 2) y = std::move(x);  // `input` and x
+        if (!y) y = make(layer.out_shape(in));
+        if (!saved.discards) {
+            saved.beside = std::move(beside);
+            if (c.saves_input) saved.input = input;
+            if (c.saves_output) saved.output = y;
+        }
+        return y;
+    }
+
+    block leaf_backward(const any_layer<T, D>& layer, block dy, node& saved, bool input_gradient) {
+        const layer_cost c = layer.cost(saved.in);
+        if (c.passes_through) return dy;
+        block input = std::move(saved.input);
+        const block output = std::move(saved.output), beside = std::move(saved.beside);
+        block sums;
+        if (c.weight_gradient_first)
+            input.reset();
+        else
+            sums = sums_of(c);
+        if (!input_gradient) return nullptr;
+        return c.in_place_backward && dy.use_count() == 1 ? std::move(dy) : make(saved.in);
+    }
+
+    // Gradients of scale and shift that a normalisation holds between the halves of backward.
+    block sums_of(const layer_cost& c) { return c.parameters ? make(block_bytes(c.parameters * index(sizeof(T)))) : nullptr; }
+
+    // See nn/add.hpp.
+    block add(block a, block b, const shape& s) {
+        if (!a || !b) return nullptr;
+        return a.use_count() == 1 ? std::move(a) : b.use_count() == 1 ? std::move(b) : make(s);
+    }
+
+    index live_ = 0, peak_ = 0;
+};
+
+/// Highest activation bytes of forward, loss and backward of `chain` on one batch of shape `in`. The batch itself is not counted (its
+/// category is data); the loss writes its gradient over the prediction.
+template <class T, Device D>
+index predicted_peak(const sequential<T, D>& chain, const shape& in, bool input_gradient = false) {
+    memory_model<T, D> model;
+    typename memory_model<T, D>::node saved;
+    const auto batch = std::make_shared<const index>(0);  // held by the caller: nobody overwrites it
+    auto y = model.forward(chain, batch, in, saved);
+    model.backward(chain, std::move(y), saved, input_gradient);
+    return model.peak();
+}
+
+}  // namespace cairn

@@ -1,0 +1,96 @@
+#pragma once
+// A file that appears whole or not at all: what is at `path` is always the complete old or the complete new content, whenever the
+// process or the machine stops.
+//   write path.tmp;  fsync;  close;  rename path.tmp → path;  fsync the directory, so that the rename itself is on disk
+// Each step can fail; the old file is then untouched and path.tmp is removed.
+
+#include <cairn/core/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace cairn {
+
+/// The system calls of atomic_file. Tests put one in its place that fails, or dies, at the k-th call.
+struct posix_system {
+    int open(const char* path, int flags) { return ::open(path, flags | O_CLOEXEC, 0666); }
+    ssize_t write(int file, const void* data, std::size_t bytes) { return ::write(file, data, bytes); }
+    int fsync(int file) { return ::fsync(file); }
+    int close(int file) { return ::close(file); }
+    int rename(const char* from, const char* to) { return std::rename(from, to); }
+    int unlink(const char* path) { return ::unlink(path); }
+};
+
+/// Writes a new version of a file. Nothing at `path` changes before commit().
+template <class System = posix_system>
+class atomic_file {
+public:
+    /// Throws when path.tmp cannot be created.
+    explicit atomic_file(const std::filesystem::path& path, System system = {})
+        : path_(path), temporary_(path.string() + ".tmp"), system_(std::move(system)) {
+        file_ = system_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+        if (file_ < 0) fail_with("cannot be created");  // and the destructor does not run
+    }
+
+    ~atomic_file() {
+        if (file_ >= 0) system_.close(file_);
+        if (!renamed_) system_.unlink(temporary_.c_str());
+    }
+    atomic_file(const atomic_file&) = delete;
+    atomic_file& operator=(const atomic_file&) = delete;
+
+    /// Appends bytes. Throws when the disk is full or fails.
+    void write(const void* data, std::size_t bytes) {
+        const auto* at = static_cast<const char*>(data);
+        while (bytes > 0) {
+            const ssize_t done = system_.write(file_, at, std::min<std::size_t>(bytes, std::size_t{1} << 26));
+            if (done < 0 && errno == EINTR) continue;
+            if (done <= 0) fail_with("write failed");
+            at += done;
+            bytes -= static_cast<std::size_t>(done);
+            written_ += static_cast<std::size_t>(done);
+        }
+    }
+
+    std::size_t written() const { return written_; }
+
+    /// Puts the new content in place of the old one. When it returns, the new content is on disk.
+    void commit() {
+        if (system_.fsync(file_) != 0) fail_with("fsync failed");
+        if (system_.close(std::exchange(file_, -1)) != 0) fail_with("close failed");
+        if (system_.rename(temporary_.c_str(), path_.c_str()) != 0) fail_with("cannot be renamed to " + path_.filename().string());
+        renamed_ = true;
+        const std::string folder = path_.has_parent_path() ? path_.parent_path().string() : ".";
+        const int directory = system_.open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+        const bool synced = directory >= 0 && system_.fsync(directory) == 0;
+        const int reason = errno;
+        if (directory >= 0) system_.close(directory);
+        require(synced, path_.string(), ": is in place, but may not survive a power failure: fsync of ", folder, ": ",
+                std::strerror(reason));
+    }
+
+private:
+    [[noreturn]] void fail_with(const std::string& what) const {
+        const int reason = errno;
+        fail(temporary_, ": ", what, ", byte ", written_, ": ", std::strerror(reason), "; ", path_.filename().string(),
+             " is as it was before");
+    }
+
+    std::filesystem::path path_;
+    std::string temporary_;
+    System system_;
+    int file_ = -1;
+    bool renamed_ = false;
+    std::size_t written_ = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,170 @@
+#pragma once
+// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote | cosmology.
+// data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where benchmarks/fetch_data puts it.
+
+#include <cairn/data/cifar.hpp>
+#include <cairn/data/cosmology.hpp>
+#include <cairn/data/image_folder.hpp>
+#include <cairn/data/mnist.hpp>
+#include <cairn/data/quijote.hpp>
+#include <cairn/data/split.hpp>
+#include <cairn/train/configuration.hpp>
+#include <cairn/train/generated_data.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace cairn {
+
+/// What a run trains and tests on. `test` may be empty.
+struct data_parts {
+    any_dataset train, test;
+    shape sample;
+    target_info info;
+};
+
+namespace detail {
+
+inline std::filesystem::path data_path(configuration& settings, const std::string& name) {
+    std::filesystem::path fallback = std::filesystem::path("data") / name;
+    if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / name;
+    const std::filesystem::path path = settings.get("data.path", fallback.string());
+    require(std::filesystem::exists(path), "data ", path.string(), " not found; give --data DIR, or run benchmarks/fetch_data ", name);
+    return path;
+}
+
+inline data_parts parts_of(any_dataset train, any_dataset test) {
+    const shape sample = train.sample_shape();
+    const target_info info = train.targets();
+    return {std::move(train), std::move(test), sample, info};
+}
+
+inline target_info numbered_classes(index n) {
+    target_info info;
+    for (index i = 0; i < n; ++i) info.names.push_back(concat("class ", i));
+    return info;
+}
+
+inline data_parts generated(shape sample, target_info info, std::uint64_t seed) {
+    return parts_of(generated_data(1 << 16, sample, std::move(info), seed), {});
+}
+
+inline data_parts make_mnist(configuration& settings, bool without_files, std::uint64_t seed) {
+    image_recipe recipe = mnist_recipe(settings.get<index>("data.shift", 0));
+    if (!settings.get("data.normalise", true)) recipe.mean = {0.0f}, recipe.std = {1.0f};
+    if (without_files) return generated({28, 28, 1}, numbered_classes(10), seed);
+    const auto path = data_path(settings, "mnist");
+    image_recipe still = recipe;
+    still.pad = 0;
+    return parts_of(mnist(path, part::train, recipe), mnist(path, part::test, still));
+}
+
+// CIFAR-10 as JPEG or PNG files in class folders below train and test, plain or in an archive.
+inline data_parts make_cifar10_of_images(const std::filesystem::path& path, const image_recipe& recipe) {
+    std::filesystem::path root = path;
+    if (std::filesystem::is_directory(path) && !std::filesystem::exists(path / "train"))
+        for (const auto& file : std::filesystem::directory_iterator(path))
+            if (is_archive_name(file.path())) root = file.path();
+    const image_collection images(root);
+    image_recipe still = recipe;
+    still.pad = 0;
+    still.flip = false;
+    return parts_of(memory_images(decode_all(images, images.part_of(part::train), "CIFAR-10 train"), recipe),
+                    memory_images(decode_all(images, images.part_of(part::test), "CIFAR-10 test"), still));
+}
+
+inline data_parts make_cifar(configuration& settings, index classes, bool without_files, std::uint64_t seed) {
+    image_recipe recipe = classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
+    recipe.pad = settings.get<index>("data.crop_pad", 4);
+    recipe.flip = settings.get("data.flip", true);
+    if (without_files) return generated({32, 32, 3}, numbered_classes(classes), seed);
+    const auto path = data_path(settings, concat("cifar", classes));
+    if (classes == 10 && !std::filesystem::exists(path / "data_batch_1.bin") && !std::filesystem::exists(path / "data_batch_1.bin.gz"))
+        return make_cifar10_of_images(path, recipe);
+    if (classes == 100)
+        return parts_of(cifar100(path, part::train, recipe), cifar100(path, part::test, cifar100_recipe(false)));
+    return parts_of(cifar10(path, part::train, recipe), cifar10(path, part::test, cifar10_recipe(false)));
+}
+
+inline data_parts make_folder(configuration& settings, bool without_files, std::uint64_t seed) {
+    image_folder_config training;
+    training.size = settings.get<index>("data.size", 224);
+    training.resize = settings.get<index>("data.resize", training.size * 8 / 7);
+    training.augmented = settings.choice("data.augment", {"random_resized_crop", "none"}, "random_resized_crop") != "none";
+    training.crop.area_min = settings.get("data.area_min", 0.08f);
+    training.flip = settings.get("data.flip", true) ? 0.5f : 0.0f;
+    const float jitter = settings.get("data.jitter", 0.0f);
+    training.jitter = {jitter, jitter, jitter, 0};
+    training.cache_bytes = settings.get<index>("data.cache_mib", 0) << 20;
+    if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none") training.mean = {0, 0, 0}, training.std = {1, 1, 1};
+    training.corrupt = settings.choice("data.corrupt", {"stop", "skip"}, "stop") == "skip" ? corrupt_image::skip : corrupt_image::stop;
+    const empty_class empty =
+        settings.choice("data.empty_class", {"stop", "leave_out"}, "stop") == "stop" ? empty_class::stop : empty_class::leave_out;
+    const double fraction = 1 - settings.get("data.test_fraction", 0.2);
+    const index classes = settings.get<index>("data.classes", 1000);
+    if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
+    std::filesystem::path root = data_path(settings, "images");
+    if (std::filesystem::is_directory(root)) {  // a folder that holds nothing but one archive stands for the archive
+        std::vector<std::filesystem::path> folders, archives;
+        for (const auto& file : std::filesystem::directory_iterator(root)) {
+            if (file.is_directory()) folders.push_back(file.path());
+            if (is_archive_name(file.path())) archives.push_back(file.path());
+        }
+        if (folders.empty() && archives.size() == 1) root = archives.front();
+    }
+    const auto images = std::make_shared<const image_collection>(root, empty);
+    image_folder_config testing = training;
+    testing.augmented = false;
+    return parts_of(image_folder(images, images->part_of(part::train, fraction), training),
+                    image_folder(images, images->part_of(part::test, fraction), testing));
+}
+
+inline data_parts make_quijote(configuration& settings, bool without_files, std::uint64_t seed) {
+    quijote_config c{.targets = settings.get("data.targets", std::vector<std::string>{"Omega_m", "sigma_8"}),
+                     .reduce = settings.get<index>("data.reduce", 1),
+                     .crop = settings.get<index>("data.crop", 0),
+                     .augment = settings.get("data.augment", true)};
+    const index folds = settings.get<index>("data.folds", 5), fold = settings.get<index>("data.fold", 0);
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0));
+    if (without_files) {
+        const index edge = c.crop ? c.crop : 352 / std::max<index>(c.reduce, 1);
+        return generated({edge, edge, 1}, {target_kind::values, c.targets, std::vector<float>(c.targets.size(), 0), std::vector<float>(c.targets.size(), 1)}, seed);
+    }
+    const quijote_slices all(data_path(settings, "quijote"), c);
+    const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
+    return parts_of(subset(all, parts.first), subset(all.with(c.crop, false), parts.second));
+}
+
+inline data_parts make_cosmology(configuration& settings, bool without_files, std::uint64_t seed) {
+    const cosmology_config volumes{.count = settings.get<index>("data.volumes", 512),
+                                   .first = 0,
+                                   .grid = settings.get<index>("data.size", 32),
+                                   .box = settings.get("data.box", 256.0),
+                                   .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
+                                   .augment = settings.get("data.augment", true)};
+    const index tests = settings.get<index>("data.test_volumes", 64), channels = settings.get<index>("data.channels", 1);
+    if (without_files)
+        return generated({volumes.grid, volumes.grid, volumes.grid, channels}, {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}},
+                         seed);
+    require(channels == 1, "data.channels = ", channels, ": the generator makes 1 channel");
+    cosmology_config testing = volumes;
+    testing.first = volumes.count;
+    testing.count = tests;
+    testing.augment = false;
+    return parts_of(cosmology_volumes(volumes), cosmology_volumes(testing));
+}
+
+}  // namespace detail
+
+/// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is missing.
+inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
+    const std::string format = settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology"});
+    if (format == "mnist") return detail::make_mnist(settings, without_files, seed);
+    if (format == "cifar10") return detail::make_cifar(settings, 10, without_files, seed);
+    if (format == "cifar100") return detail::make_cifar(settings, 100, without_files, seed);
+    if (format == "folder") return detail::make_folder(settings, without_files, seed);
+    if (format == "quijote") return detail::make_quijote(settings, without_files, seed);
+    return detail::make_cosmology(settings, without_files, seed);
+}
+
+}  // namespace cairn

@@ -1,0 +1,63 @@
+#pragma once
+// Optimizers and schedules by their names in a workload file.
+//   [optimizer] kind = sgd | adam | adamw | lars | lamb      [schedule] kind = one_cycle | cosine | step | polynomial | constant
+
+#include <cairn/optim/adam.hpp>
+#include <cairn/optim/clip.hpp>
+#include <cairn/optim/lamb.hpp>
+#include <cairn/optim/lars.hpp>
+#include <cairn/optim/schedule.hpp>
+#include <cairn/optim/sgd.hpp>
+#include <cairn/train/any_optimizer.hpp>
+#include <cairn/train/configuration.hpp>
+
+namespace cairn {
+
+namespace detail {
+
+// Clipping by the norm of all gradients wraps any optimizer.
+template <class O>
+any_optimizer<float> over(configuration& settings, O o, arena<float>& weights) {
+    const double clip = settings.get("optimizer.clip_norm", 0.0);
+    require(clip >= 0, "optimizer.clip_norm = ", clip, "; it must be 0 (off) or positive");
+    if (clip > 0) return optimizer_over(clipped<O>{std::move(o), by_norm{clip}}, weights);
+    return optimizer_over(std::move(o), weights);
+}
+
+}  // namespace detail
+
+/// The optimizer that the settings name, over the parameters of `weights`.
+inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights) {
+    const std::string kind = settings.choice("optimizer.kind", {"sgd", "adam", "adamw", "lars", "lamb"}, "sgd");
+    const double decay = settings.get("optimizer.weight_decay", 0.0);
+    if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
+        for (const auto& [name, p] : weights.parameters()) p->decay = true;
+    if (kind == "sgd" || kind == "lars") {
+        const double momentum = settings.get("optimizer.momentum", 0.9);
+        if (kind == "lars")
+            return detail::over(settings, lars{{.momentum = momentum, .weight_decay = decay, .trust = settings.get("optimizer.trust", 0.001)}}, weights);
+        return detail::over(settings, sgd{{.momentum = momentum, .weight_decay = decay, .nesterov = settings.get("optimizer.nesterov", false)}}, weights);
+    }
+    const double beta1 = settings.get("optimizer.beta1", 0.9), beta2 = settings.get("optimizer.beta2", 0.999);
+    if (kind == "lamb") return detail::over(settings, lamb{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+    if (kind == "adamw") return detail::over(settings, adamw{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+    return detail::over(settings, adam{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+}
+
+/// The schedule that the settings name; `steps` updates in all, `epoch_steps` an epoch.
+inline schedule make_schedule(configuration& settings, std::int64_t steps, std::int64_t epoch_steps) {
+    const double peak = settings.get("optimizer.lr", 0.1);
+    const std::string kind = settings.choice("schedule.kind", {"one_cycle", "cosine", "step", "polynomial", "constant"}, "constant");
+    if (kind == "one_cycle") return one_cycle(steps, peak, settings.get("schedule.rise", 0.2), settings.get("schedule.start", 0.05));
+    const auto rise = static_cast<std::int64_t>(settings.get("schedule.warmup_epochs", 0.0) * static_cast<double>(epoch_steps));
+    require(rise < steps || rise == 0, "schedule.warmup_epochs: ", rise, " steps of warm-up in a run of ", steps, " steps");
+    if (kind == "constant") return warmup(rise, 0, constant(peak));
+    if (kind == "cosine") return warmup(rise, 0, cosine(steps, peak));
+    if (kind == "polynomial") return warmup(rise, 0, polynomial(steps, peak, settings.get("schedule.power", 2.0)));
+    std::vector<std::int64_t> milestones;
+    for (double epoch : settings.get("schedule.milestones", std::vector<double>{30, 60, 80}))
+        milestones.push_back(static_cast<std::int64_t>(epoch * static_cast<double>(epoch_steps)));
+    return warmup(rise, 0, step_decay(peak, settings.get("schedule.factor", 0.1), milestones));
+}
+
+}  // namespace cairn

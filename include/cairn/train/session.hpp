@@ -1,0 +1,476 @@
+#pragma once
+// A whole run from its settings: builds data, model, optimizer and schedule, trains, tests, logs, saves, reports.
+
+#include <cairn/core/memory.hpp>
+#include <cairn/device/choices.hpp>
+#include <cairn/perf/machine.hpp>
+#include <cairn/state/state_file.hpp>
+#include <cairn/train/data_factory.hpp>
+#include <cairn/train/interrupt.hpp>
+#include <cairn/train/model_factory.hpp>
+#include <cairn/train/optimizer_factory.hpp>
+#include <cairn/train/process.hpp>
+#include <cairn/train/profile.hpp>
+#include <cairn/train/progress.hpp>
+#include <cairn/train/report.hpp>
+#include <cairn/train/run_directory.hpp>
+#include <cairn/train/trainer.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+namespace cairn {
+
+/// What the command line adds to the settings.
+struct session_options {
+    std::filesystem::path out;     // run directory; empty: a fresh one under runs/
+    std::filesystem::path resume;  // run directory to go on in
+    std::int64_t max_steps = -1;   // stop after this many updates in all; -1: after the epochs of the settings
+    bool generated = false;        // train on random data of the right shape
+};
+
+/// The parts of a run, built from settings. Throws before any training on settings that do not fit together.
+class session {
+public:
+    session(configuration settings, session_options options) : settings_(std::move(settings)), options_(std::move(options)) {
+        name_ = settings_.get("name", "run");
+        seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
+        data_ = make_data(settings_, options_.generated, seed_);
+        const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"}, default_loss()) == "reconstruction";
+        model_ = make_model(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
+        batch_ = settings_.get<index>("train.batch", 32);
+        check_shapes(reconstruct);
+        weights_ = std::make_unique<arena<float>>(model_.params(), seed_);
+
+        const loader_config loading{.batch = batch_,
+                                    .workers = settings_.get("train.workers", 1),
+                                    .prefetch = settings_.get<index>("train.prefetch", 2),
+                                    .shuffle = true,
+                                    .drop_last = settings_.get("train.drop_last", false),
+                                    .seed = seed_};
+        train_ = std::make_unique<loader<any_dataset>>(data_.train, loading);
+        if (data_.test) {
+            loader_config testing = loading;
+            testing.shuffle = testing.drop_last = false;
+            testing.batch = std::min(batch_, data_.test.size());
+            testing.workers = 0;
+            test_ = std::make_unique<loader<any_dataset>>(data_.test, testing);
+        }
+        epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
+        require(epochs_ >= 1, "train.epochs = ", epochs_, "; at least 1 is needed");
+        total_steps_ = epochs_ * train_->batches_per_epoch();
+        any_optimizer<float> optimizer = make_optimizer(settings_, *weights_);
+        rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
+        const task_kind kind = reconstruct ? task_kind::reconstruction
+                               : data_.info.kind == target_kind::classes ? task_kind::classes : task_kind::values;
+        const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
+        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info), seed_);
+        test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
+        log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
+        require(log_every_ >= 1 && test_every_ >= 1, "train.log_every and train.test_every must be at least 1");
+        if (options_.max_steps >= 0) last_step_ = std::min(total_steps_, options_.max_steps);
+        else last_step_ = total_steps_;
+        settings_.check_all_used();
+    }
+
+    session(const session&) = delete;
+    session& operator=(const session&) = delete;
+
+    /// Trains, tests after each epoch, and leaves the run's directory. Returns the final figures as a JSON object.
+    nlohmann::json train() {
+        open_run();
+        print_head();
+        const stopwatch whole;
+        progress_line line;
+        const std::int64_t first_step = trainer_->steps();
+        std::vector<double> window;  // seconds of the steps since the last log line
+        std::vector<double> rates;   // samples/s of all steps
+        double loss_sum = 0;
+        stopwatch step_watch;
+        std::int64_t since_log = 0;
+        train_->reset_stats();
+        while (trainer_->steps() < last_step_ && !interrupt_guard::requested()) {
+            trace::global().enable(trainer_->steps() - first_step >= trace_begin && trainer_->steps() - first_step < trace_end);
+            step_watch.restart();
+            auto b = train_->next();
+            if (!b) {
+                end_of_epoch(line);
+                continue;
+            }
+            for (const std::string& skipped : b->skipped) line.print("skipped " + skipped);
+            const double loss = trainer_->step(*b);
+            const index count = b->count;
+            b.reset();
+            const double seconds = step_watch.seconds();
+            rates.push_back(static_cast<double>(count) / seconds);
+            window.push_back(rates.back());
+            loss_sum += loss;
+            ++since_log;
+            const std::int64_t step = trainer_->steps();
+            if (since_log == log_every_ || step == last_step_) {
+                last_ = {{"step", step},
+                         {"epoch", static_cast<double>(step) / static_cast<double>(train_->batches_per_epoch())},
+                         {"loss", loss_sum / static_cast<double>(since_log)},
+                         {"lr", rate_(step - 1)},
+                         {"samples_per_s", median(window)},
+                         {"seconds", whole.seconds()}};
+                if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = trainer_->take_training_accuracy();
+                log(last_);
+                loss_sum = 0;
+                since_log = 0;
+                window.clear();
+            }
+            line.show(step, last_step_, status_text(step, rates, whole.seconds(), first_step));
+        }
+        trace::global().enable(false);
+        const bool interrupted = interrupt_guard::requested();
+        if (!interrupted && train_->position().batch != 0 && test_) test(line);  // stopped within an epoch by --steps
+        if (!interrupted && train_->position().batch == 0 && last_tested_ != trainer_->steps() && test_) test(line);
+        save();
+        nlohmann::json result = finish(rates, whole.seconds(), interrupted);
+        return result;
+    }
+
+    /// Times training steps on generated data. Prints what it measured and returns it; with `table` also the layers.
+    nlohmann::json throughput(std::int64_t steps, bool table) {
+        auto b = train_->next();
+        require(b.has_value(), "throughput: no batch");
+        const stopwatch warming;
+        for (int i = 0; i < warm_up_steps; ++i) trainer_->step(*b);
+        const double estimate = warming.seconds() / warm_up_steps;
+        if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
+        memory_pool::host().reset_peaks();
+        trace::global().enable(table);
+        std::vector<double> rates;
+        progress_line line;
+        for (std::int64_t i = 0; i < steps && !interrupt_guard::requested(); ++i) {
+            const stopwatch watch;
+            trainer_->step(*b);
+            rates.push_back(static_cast<double>(b->count) / watch.seconds());
+            line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
+        }
+        trace::global().enable(false);
+        if (rates.empty()) fail("throughput: interrupted before the first measured step");
+        const index resident = peak_resident_bytes(), pool_peak = memory_pool::host().total().peak;
+        const nlohmann::json memory = memory_by_category();
+        const double peak_flops = 1e9 * perf::measured_matrix_peak().gflops, peak_bytes = 1e9 * perf::measured_bandwidth();  // after the memory was read
+        line.print("");
+        const double rate = median(rates);
+        const layer_cost cost = cost_of_batch();
+        const double flops = (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_);
+        if (table) print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops, peak_bytes);
+        std::printf("%s, batch %td, %d threads: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n", name_.c_str(), batch_,
+                    threads(), rate, rates.size(), *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
+        std::printf("%.1f effective GFLOP/s = %.1f %% of the measured matrix peak of %.0f GFLOP/s\n", rate * flops / 1e9,
+                    100 * rate * flops / peak_flops, peak_flops / 1e9);
+        for (const auto& [use, bytes] : memory.items()) std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.get<double>() / (1 << 20));
+        std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
+        return {{"workload", name_}, {"samples_per_s", rate}, {"peak_bytes", resident}, {"batch", batch_}, {"threads", threads()},
+                {"steps", rates.size()}, {"flops_per_sample", flops}, {"share_of_matrix_peak", rate * flops / peak_flops},
+                {"pool_peak_bytes", pool_peak}, {"memory", memory}};
+    }
+
+    sequential<float>& model() { return model_; }
+
+private:
+    static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
+    static constexpr int warm_up_steps = 3;
+    static constexpr double measured_seconds = 12;
+
+    std::string default_loss() const { return data_.info.kind == target_kind::classes ? "cross_entropy" : "mse"; }
+
+    shape batch_shape() const {
+        shape s{batch_};
+        for (index extent : data_.sample) s.push_back(extent);
+        return s;
+    }
+
+    void check_shapes(bool reconstruct) const {
+        const shape out = with_context("model " + name_, [&] { return model_.out_shape(batch_shape()); });
+        const index wanted = reconstruct ? data_.sample.size() : data_.info.count();
+        require(out == shape{batch_, wanted}, "model ", name_, ": samples of shape ", data_.sample, " give an output of shape ", out,
+                ", the data need ", shape{batch_, wanted});
+    }
+
+    layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
+
+    static double median(std::vector<double> values) {
+        if (values.empty()) return 0;
+        const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+        std::nth_element(values.begin(), middle, values.end());
+        return *middle;
+    }
+
+    static nlohmann::json memory_by_category() {
+        nlohmann::json all = nlohmann::json::object();
+        for (std::size_t i = 0; i < category_names.size(); ++i)
+            if (const index peak = memory_pool::host().use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
+        return all;
+    }
+
+    // Everything that a resumed run needs.
+    state_view state() {
+        state_view s;
+        s.add("model", weights_->parameters());
+        s.add("buffers", model_.buffers());
+        s.add("optimizer", trainer_->optimizer().tensors());
+        s.add("optimizer_steps", trainer_->optimizer().steps());
+        s.add("loader_epoch", saved_epoch_);
+        s.add("loader_batch", saved_batch_);
+        return s;
+    }
+
+    void save() {
+        saved_epoch_ = train_->position().epoch;
+        saved_batch_ = train_->position().batch;
+        save_state(run_->file("state.cairn"), state());
+        choices::global().save(run_->file("choices.tsv").string(), perf::fingerprint());
+    }
+
+    void open_run() {
+        const bool resuming = !options_.resume.empty();
+        run_.emplace(resuming ? options_.resume : options_.out.empty() ? run_directory::fresh(name_) : options_.out);
+        if (resuming) {
+            load_state(run_->file("state.cairn"), state());
+            train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
+            keep_metrics_until(trainer_->steps());
+        } else {
+            require(!std::filesystem::exists(run_->file("metrics.jsonl")), "run directory ", run_->path().string(),
+                    " holds a run already; continue it with --resume, or choose another with --out");
+        }
+        run_->write("config.toml", settings_.resolved());
+    }
+
+    // A run that was killed may have logged steps after its last saved state.
+    void keep_metrics_until(std::int64_t step) {
+        std::ifstream in(run_->file("metrics.jsonl"));
+        std::string kept;
+        for (std::string text; std::getline(in, text);) {
+            const nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
+            if (entry.is_discarded() || entry.value("step", std::int64_t{0}) > step) continue;
+            metrics_.push_back(entry);
+            kept += text + '\n';
+        }
+        run_->write("metrics.jsonl", kept);
+    }
+
+    void log(const nlohmann::json& entry) {
+        metrics_.push_back(entry);
+        run_->append("metrics.jsonl", entry.dump());
+    }
+
+    void print_head() const {
+        const layer_cost cost = cost_of_batch();
+        std::fprintf(stderr, "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n", name_.c_str(),
+                     data_.train.size(), data_.test ? data_.test.size() : 0, concat(data_.sample).c_str(), weights_->count(),
+                     (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_) / 1e9);
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %d threads, seed %llu, results in %s\n", static_cast<long long>(epochs_),
+                     train_->batches_per_epoch(), batch_, threads(), static_cast<unsigned long long>(seed_), run_->path().c_str());
+    }
+
+    std::string status_text(std::int64_t step, const std::vector<double>& rates, double seconds, std::int64_t first_step) const {
+        char text[160];
+        const std::vector<double> recent(rates.end() - std::min<std::ptrdiff_t>(21, static_cast<std::ptrdiff_t>(rates.size())), rates.end());
+        const double per_step = seconds / static_cast<double>(step - first_step);
+        std::snprintf(text, sizeof text, "epoch %lld/%lld  loss %.4f%s  %.0f samples/s  %s left",
+                      static_cast<long long>((step - 1) / train_->batches_per_epoch() + 1), static_cast<long long>(epochs_),
+                      last_.value("loss", 0.0), quality_text().c_str(), median(recent),
+                      clock_text(per_step * static_cast<double>(last_step_ - step)).c_str());
+        return text;
+    }
+
+    std::string quality_text() const {
+        std::string text;
+        if (last_.contains("train_accuracy")) text += concat("  accuracy ", percent(last_["train_accuracy"]));
+        if (!figures_.empty()) text += "  test " + figure_text(figures_.front());
+        return text;
+    }
+
+    static std::string percent(double share) {
+        char text[16];
+        std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
+        return text;
+    }
+    static std::string figure_text(const std::pair<std::string, double>& figure) {
+        if (figure.first.ends_with("accuracy")) return percent(figure.second);
+        char text[48];
+        std::snprintf(text, sizeof text, "%s %.4g", figure.first.c_str(), figure.second);
+        return text;
+    }
+
+    void end_of_epoch(progress_line& line) {
+        const std::int64_t epoch = train_->position().epoch;
+        if (test_ && (epoch % test_every_ == 0 || epoch == epochs_)) test(line);
+        save();
+    }
+
+    void test(progress_line& line) {
+        score_ = trainer_->evaluate(*test_);
+        figures_ = trainer_->goal().figures(score_);
+        last_tested_ = trainer_->steps();
+        nlohmann::json entry{{"step", trainer_->steps()}, {"test_loss", score_.loss()}};
+        std::string text;
+        for (const auto& figure : figures_) {
+            entry["test_" + figure.first] = figure.second;
+            text += (text.empty() ? "" : ", ") + (figure.first.ends_with("accuracy") ? figure.first + ' ' : "") + figure_text(figure);
+        }
+        log(entry);
+        char head[96];
+        std::snprintf(head, sizeof head, "epoch %-4.4g training loss %.4f  test loss %.4f  ",
+                      static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch()), last_.value("loss", 0.0),
+                      score_.loss());
+        line.print(head + text);
+    }
+
+    nlohmann::json examples() const {
+        if (!score_.confusion.empty() && score_.confusion.size() <= 30)
+            return {{"kind", "confusion"}, {"names", data_.info.names}, {"counts", score_.confusion}};
+        if (score_.truth.empty()) return nullptr;
+        nlohmann::json points = nlohmann::json::array();
+        for (std::size_t i = 0; i < std::min<std::size_t>(score_.truth[0].size(), 600); ++i) {
+            nlohmann::json p = nlohmann::json::array();
+            for (std::size_t k = 0; k < score_.truth.size(); ++k) {
+                p.push_back(score_.truth[k][i]);
+                p.push_back(score_.predicted[k][i]);
+            }
+            points.push_back(std::move(p));
+        }
+        return {{"kind", "scatter"}, {"names", data_.info.names}, {"points", points}};
+    }
+
+    nlohmann::json profile_rows() const {
+        nlohmann::json rows = nlohmann::json::array();
+        const double flops = 1e9 * perf::measured_matrix_peak().gflops, bytes = 1e9 * perf::measured_bandwidth();
+        for (const profile_row& row : profile_of(trace::global().events())) {
+            const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
+            const double n = std::max(1, row.steps);
+            rows.push_back({{"layer", row.path},
+                            {"forward_ms", 1e3 * row.forward_seconds / n},
+                            {"backward_ms", 1e3 * row.backward_seconds / n},
+                            {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
+        }
+        return rows;
+    }
+
+    nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
+        const loader_stats loading = train_->stats();
+        nlohmann::json result{{"workload", name_},
+                              {"finished", !interrupted && trainer_->steps() >= last_step_},
+                              {"steps", trainer_->steps()},
+                              {"epochs", static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch())},
+                              {"seed", seed_},
+                              {"seconds", seconds},
+                              {"samples_per_s", median(rates)},
+                              {"peak_bytes", peak_resident_bytes()},
+                              {"stall_fraction", seconds > 0 ? loading.stall_seconds / seconds : 0},
+                              {"skipped_samples", loading.skipped},
+                              {"train_loss", last_.value("loss", 0.0)}};
+        if (score_.count) result["test_loss"] = score_.loss();
+        for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
+
+        nlohmann::json headline = nlohmann::json::array();
+        for (const auto& figure : figures_) {
+            std::string label = "test " + figure.first, value = figure_text(figure);
+            std::replace(label.begin(), label.end(), '_', ' ');
+            if (const auto space = value.find(' '); !figure.first.ends_with("accuracy") && space != std::string::npos) value = value.substr(space + 1);
+            headline.push_back({label, value});
+        }
+        char text[64];
+        std::snprintf(text, sizeof text, "%.0f", median(rates));
+        headline.push_back({"samples/s", text});
+        headline.push_back({"training time", clock_text(seconds)});
+        std::snprintf(text, sizeof text, "%.0f MiB", static_cast<double>(peak_resident_bytes()) / (1 << 20));
+        headline.push_back({"peak memory", text});
+
+        nlohmann::json measures = nlohmann::json::object();
+        const auto measure = [&](const std::string& key, const char* unit, const char* direction) {
+            if (result.contains(key)) measures[key] = {{"value", result[key]}, {"unit", unit}, {"better", direction}};
+        };
+        measure("samples_per_s", "samples/s", "higher");
+        measure("peak_bytes", "bytes", "lower");
+        measure("test_loss", "", "lower");
+        for (const auto& [figure, value] : figures_)
+            measure("test_" + figure, "", figure.starts_with("mae") || figure == "squared_error" ? "lower" : "higher");
+
+        const nlohmann::json record{{"benchmark", name_},       {"headline", headline}, {"metrics", measures}, {"result", result},
+                                    {"machine", machine_record()}, {"threads", threads()}, {"batch", batch_},     {"parameters", weights_->count()},
+                                    {"memory", memory_by_category()}, {"samples_per_s", rates_sample(rates)}};
+        std::ostringstream traced;
+        trace::global().write(traced);
+        run_->write("trace.json", traced.str());
+        run_->write("record.json", record.dump(1) + '\n');
+        run_->write("report.html", report_html({name_, record.dump(), metrics_.dump(), profile_rows().dump(), examples().dump(), settings_.resolved()}));
+        print_table(result, interrupted);
+        return result;
+    }
+
+    // At most 400 raw samples, evenly taken.
+    static nlohmann::json rates_sample(const std::vector<double>& rates) {
+        nlohmann::json all = nlohmann::json::array();
+        const std::size_t stride = rates.size() / 400 + 1;
+        for (std::size_t i = 0; i < rates.size(); i += stride) all.push_back(rates[i]);
+        return all;
+    }
+
+    static nlohmann::json machine_record() {
+        nlohmann::json m = nlohmann::json::object();
+        m["fingerprint"] = perf::fingerprint();
+        m["matrix_peak_gflops"] = perf::measured_matrix_peak().gflops;
+        m["copy_gb_per_s"] = perf::measured_bandwidth();
+        return m;
+    }
+
+    void print_table(const nlohmann::json& result, bool interrupted) const {
+        std::printf("\n%s%s\n", name_.c_str(), interrupted ? " (interrupted; continue with --resume)" : "");
+        const auto row = [](const std::string& label, const std::string& value) { std::printf("  %-26s %s\n", label.c_str(), value.c_str()); };
+        for (const auto& figure : figures_) {
+            std::string label = "test " + figure.first;
+            std::replace(label.begin(), label.end(), '_', ' ');
+            char text[32];
+            std::snprintf(text, sizeof text, "%.4g", figure.second);
+            row(label, figure.first.ends_with("accuracy") ? percent(figure.second) : text);
+        }
+        char text[64];
+        if (score_.count) {
+            std::snprintf(text, sizeof text, "%.4f", score_.loss());
+            row("test loss", text);
+        }
+        std::snprintf(text, sizeof text, "%.4f", result["train_loss"].get<double>());
+        row("training loss", text);
+        std::snprintf(text, sizeof text, "%.1f samples/s (median)", result["samples_per_s"].get<double>());
+        row("throughput", text);
+        row("time", clock_text(result["seconds"].get<double>()));
+        std::snprintf(text, sizeof text, "%.1f MiB", result["peak_bytes"].get<double>() / (1 << 20));
+        row("peak memory", text);
+        std::snprintf(text, sizeof text, "%.2f %%", 100 * result["stall_fraction"].get<double>());
+        row("waited for data", text);
+        row("report", run_->file("report.html").string());
+        std::fflush(stdout);
+    }
+
+    configuration settings_;
+    session_options options_;
+    std::string name_;
+    std::uint64_t seed_ = 1;
+    data_parts data_;
+    sequential<float> model_;
+    index batch_ = 1;
+    std::unique_ptr<arena<float>> weights_;
+    std::unique_ptr<loader<any_dataset>> train_, test_;
+    schedule rate_;
+    std::unique_ptr<trainer> trainer_;
+    std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;
+    std::int64_t saved_epoch_ = 0, saved_batch_ = 0;
+    std::optional<run_directory> run_;
+    nlohmann::json metrics_ = nlohmann::json::array(), last_ = nlohmann::json::object();
+    score score_;
+    std::vector<std::pair<std::string, double>> figures_;
+};
+
+}  // namespace cairn

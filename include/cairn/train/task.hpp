@@ -1,0 +1,147 @@
+#pragma once
+// What a network is trained for: which loss its output goes into, and how a test set judges it.
+//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts
+//   values          mean squared error         R² and mean absolute error of each value, in physical units
+//   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
+
+#include <cairn/data/loader.hpp>
+#include <cairn/nn/loss/binary_cross_entropy.hpp>
+#include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/mean_squared.hpp>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+enum class task_kind { classes, values, reconstruction };
+
+/// Sums over the batches of one evaluation.
+struct score {
+    index count = 0;
+    double loss_sum = 0, squared_error_sum = 0;
+    index correct = 0, correct_top5 = 0;
+    std::vector<std::vector<index>> confusion;          // [true][predicted]
+    std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units
+
+    double loss() const { return count ? loss_sum / static_cast<double>(count) : 0; }
+};
+
+/// See the top of the file.
+class task {
+public:
+    struct config {
+        task_kind kind = task_kind::classes;
+        double label_smoothing = 0;
+    };
+
+    task(config c, target_info info) : c_(c), info_(std::move(info)) {}
+
+    task_kind kind() const { return c_.kind; }
+    const target_info& targets() const { return info_; }
+
+    /// Loss and gradient of the model's output y for batch b whose input is x. The gradient may take y's block.
+    loss_result<float> loss(tensor<float> y, const tensor<float>& x, const batch& b) const {
+        if (c_.kind == task_kind::classes) return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), b.labels);
+        if (c_.kind == task_kind::values) return mean_squared{}(std::move(y), b.targets);
+        // mean over the batch of the sum over the pixels
+        const index pixels = y.size() / y.extent(0);
+        const tensor<float> target = x.reshaped(y.shape());
+        auto result = binary_cross_entropy{}(std::move(y), target);
+        result.value *= static_cast<double>(pixels);
+        for_each([scale = static_cast<float>(pixels)](float& g) { g *= scale; }, result.gradient);
+        return result;
+    }
+
+    /// Number of samples of the batch whose class has the largest output; 0 for other tasks.
+    index correct(const tensor<float>& y, const batch& b) const {
+        index hits = 0;
+        if (c_.kind == task_kind::classes)
+            for (index i = 0; i < b.count; ++i) hits += argmax(y, i) == b.labels[i];
+        return hits;
+    }
+
+    /// Adds a batch to a score; y as the model gave it in evaluation.
+    void add(score& s, const tensor<float>& y, const tensor<float>& x, const batch& b) const {
+        if (c_.kind == task_kind::classes) add_classes(s, y, b);
+        if (c_.kind == task_kind::values) add_values(s, y, b);
+        if (c_.kind == task_kind::reconstruction)
+            for (index i = 0; i < y.size(); ++i) {
+                const double error = 1.0 / (1.0 + std::exp(-static_cast<double>(y[i]))) - static_cast<double>(x[i]);
+                s.squared_error_sum += error * error;
+            }
+        s.loss_sum += loss(y.clone(), x, b).value * static_cast<double>(b.count);
+        s.count += b.count;
+    }
+
+    /// The figures of a score by name; the first one is what the task is judged by.
+    std::vector<std::pair<std::string, double>> figures(const score& s) const {
+        const double n = static_cast<double>(std::max<index>(s.count, 1));
+        if (c_.kind == task_kind::classes) {
+            std::vector<std::pair<std::string, double>> all{{"accuracy", static_cast<double>(s.correct) / n}};
+            if (info_.count() > 10) all.emplace_back("top5_accuracy", static_cast<double>(s.correct_top5) / n);
+            return all;
+        }
+        if (c_.kind == task_kind::reconstruction) return {{"squared_error", s.squared_error_sum / n}};
+        std::vector<std::pair<std::string, double>> all;
+        double unexplained = 0;
+        for (std::size_t k = 0; k < s.truth.size(); ++k) {
+            double mean = 0, total = 0, residual = 0, absolute = 0;
+            for (double t : s.truth[k]) mean += t / n;
+            for (std::size_t i = 0; i < s.truth[k].size(); ++i) {
+                const double t = s.truth[k][i], e = s.predicted[k][i] - t;
+                total += (t - mean) * (t - mean);
+                residual += e * e;
+                absolute += std::abs(e);
+            }
+            all.emplace_back("r2_" + info_.names[k], total > 0 ? 1 - residual / total : 0);
+            all.emplace_back("mae_" + info_.names[k], absolute / n);
+            unexplained += total > 0 ? residual / total / static_cast<double>(s.truth.size()) : 0;
+        }
+        // Mean squared error of always predicting the mean, over that of the network, values weighted alike.
+        all.insert(all.begin(), {"times_better_than_mean", unexplained > 0 ? 1 / unexplained : 0});
+        return all;
+    }
+
+private:
+    static index argmax(const tensor<float>& y, index row) {
+        const index k = y.extent(1);
+        const float* first = y.data() + row * k;
+        return std::max_element(first, first + k) - first;
+    }
+
+    void add_classes(score& s, const tensor<float>& y, const batch& b) const {
+        const index k = y.extent(1);
+        if (s.confusion.empty())
+            s.confusion.assign(static_cast<std::size_t>(k), std::vector<index>(static_cast<std::size_t>(k), 0));
+        for (index i = 0; i < b.count; ++i) {
+            const index label = b.labels[i], guess = argmax(y, i);
+            s.correct += guess == label;
+            ++s.confusion[static_cast<std::size_t>(label)][static_cast<std::size_t>(guess)];
+            index better = 0;
+            for (index j = 0; j < k; ++j) better += y[i * k + j] > y[i * k + label];
+            s.correct_top5 += better < 5;
+        }
+    }
+
+    void add_values(score& s, const tensor<float>& y, const batch& b) const {
+        const auto k = static_cast<std::size_t>(y.extent(1));
+        s.truth.resize(k);
+        s.predicted.resize(k);
+        for (index i = 0; i < b.count; ++i)
+            for (std::size_t j = 0; j < k; ++j) {
+                const auto physical = [&](float v) {
+                    return static_cast<double>(info_.mean[j]) + static_cast<double>(info_.scale[j]) * static_cast<double>(v);
+                };
+                s.truth[j].push_back(physical(b.targets[i * y.extent(1) + static_cast<index>(j)]));
+                s.predicted[j].push_back(physical(y[i * y.extent(1) + static_cast<index>(j)]));
+            }
+    }
+
+    config c_;
+    target_info info_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Compiles each header of include/ as a translation unit of its own, warnings being errors.
+
+    tests/checks/headers_alone.py build/dev [--jobs N] [--compiler CXX] [--together] [HEADER...]
+
+Flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is made.
+--together includes all headers in one translation unit instead: a quick look by a second compiler.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+
+def flags_of(build, root):
+    """Compiler and flags (definitions, include folders, language, warnings) that our own programs are compiled with."""
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if entry["file"] == str(root / "tests" / "main.cpp"):
+            words = shlex.split(entry["command"])
+            first = next(i for i, word in enumerate(words) if os.path.basename(word).startswith(("c++", "g++", "clang++")))
+            take, keep = iter(words[first + 1:]), []
+            for word in take:
+                if word in ("-o", "-c", "-MF", "-MT", "-MQ"):
+                    next(take)
+                elif word == "-isystem":
+                    keep += [word, next(take)]
+                elif word.startswith(("-D", "-I", "-std", "-W", "-m", "-f")) and word != "-fpch-preprocess":
+                    keep.append(word)
+            return words[first], keep
+    sys.exit(f"{build}/compile_commands.json does not name tests/main.cpp: configure with -DCAIRN_TESTS=ON")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("headers", nargs="*")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--compiler", help="default: the build folder's")
+    parser.add_argument("--together", action="store_true")
+    options = parser.parse_args()
+
+    root = pathlib.Path(__file__).resolve().parents[2]
+    compiler, flags = flags_of(options.build, root)
+    compiler = options.compiler or compiler
+    headers = options.headers or sorted(p.relative_to(root / "include").as_posix() for p in (root / "include").rglob("*.hpp"))
+    if not headers:
+        sys.exit("no headers")
+
+    def compile_unit(names):
+        source = "".join(f"#include <{name}>\n" for name in names)
+        command = [compiler, *flags, "-Werror", "-fsyntax-only", "-x", "c++", "-"]
+        return names, subprocess.run(command, input=source, capture_output=True, text=True)
+
+    units = [headers] if options.together else [[header] for header in headers]
+    failures, seen = 0, set()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for names, result in pool.map(compile_unit, units):
+            if result.returncode:
+                failures += 1
+                # The same fault of a shared header is shown once.
+                errors = "\n".join(line for line in result.stderr.splitlines() if ": error:" in line or ": fatal" in line)
+                known = errors in seen
+                seen.add(errors)
+                print(f"{names[0] if len(names) == 1 else 'all headers'} does not compile"
+                      + (", as above" if known else f":\n{result.stderr[-4000:]}"))
+    print(f"{len(headers)} headers {'together' if options.together else 'alone'} with {compiler}, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Runs the test executables of one build folder and counts their test cases.
+
+    tests/checks/run_tests.py build/dev [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
+
+Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the end is shown. A test that cannot run here (no
+data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts appends "passed failed skipped" to
+FILE. Exits 1 if anything failed, crashed, timed out, or if no test ran.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+
+def run(folder, executable, build, timeout, environment):
+    """Outcome of one executable: passed, failed, skipped, seconds, reason for a failure beyond its test cases, log."""
+    log = build / "tests" / f"{folder}.log"
+    start = time.monotonic()
+    reason = ""
+    with open(log, "w") as output:
+        process = subprocess.Popen([executable, "--durations", "yes"], stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            reason = f"did not finish within {timeout} s"
+    seconds = time.monotonic() - start
+    text = log.read_text(errors="replace")
+    skipped = len(re.findall(r"^\s*skipped: ", text, re.M))
+    if found := re.search(r"^All tests passed \(.* in (\d+) test cases?\)", text, re.M):
+        passed, failed = int(found[1]), 0
+    elif found := re.search(r"^test cases: *(\d+)(.*)$", text, re.M):
+        count = lambda word: int(m[1]) if (m := re.search(rf"(\d+) {word}", found[2])) else 0
+        passed, failed = count("passed"), count("failed")
+        skipped += count("skipped")
+    else:
+        passed = failed = 0
+    passed = max(passed - skipped, 0)
+    if process.returncode < 0 and not reason:
+        reason = f"ended by signal {signal.Signals(-process.returncode).name}"
+    elif process.returncode != 0 and failed == 0 and not reason:
+        reason = f"exit status {process.returncode}"
+    elif passed + failed + skipped == 0 and not reason:
+        reason = "no test ran"
+    return folder, passed, failed + bool(reason and not failed), skipped, seconds, reason, log
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("folders", nargs="*", help="only these (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="executables at a time")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds an executable may take")
+    parser.add_argument("--counts", type=pathlib.Path)
+    options = parser.parse_args()
+
+    if not (options.build / "tests" / "executables.txt").exists():
+        sys.exit(f"{options.build} holds no tests: configure it with CAIRN_TESTS=ON, and Catch2 installed")
+    listing = (options.build / "tests" / "executables.txt").read_text().split("\n")
+    tests = [line.split(" ", 1) for line in listing if line]
+    if options.folders:
+        unknown = set(options.folders) - {folder for folder, _ in tests}
+        if unknown:
+            sys.exit(f"no tests named {', '.join(sorted(unknown))}; there are {', '.join(f for f, _ in tests)}")
+        tests = [test for test in tests if test[0] in options.folders]
+
+    # Threads that wait must not spin while another executable works; undefined behaviour reports where it happened.
+    environment = {"OMP_WAIT_POLICY": "passive", "UBSAN_OPTIONS": "print_stacktrace=1",
+                   "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1", **os.environ}
+    total = [0, 0, 0]
+    width = max((len(folder) for folder, _ in tests), default=0)
+    with concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
+        running = [pool.submit(run, *test, options.build, options.timeout, environment) for test in tests]
+        for done in concurrent.futures.as_completed(running):
+            folder, passed, failed, skipped, seconds, reason, log = done.result()
+            total = [total[0] + passed, total[1] + failed, total[2] + skipped]
+            counts = f"{passed} passed, {failed} failed, {skipped} skipped"
+            print(f"  {folder:{width}}  {counts}  {seconds:.1f} s  {reason}".rstrip(), flush=True)
+            if failed:
+                lines = [line for line in log.read_text(errors="replace").splitlines() if not re.match(r"\d+\.\d+ s: ", line)]
+                print("\n".join("    | " + line for line in lines[-60:]))
+                print(f"    the whole log: {log}", flush=True)
+    if options.counts:
+        with open(options.counts, "a") as file:
+            print(*total, file=file)
+    return 1 if total[1] or not sum(total) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid, links of
+Markdown pages to files of the repository exist.
+
+    tests/checks/scripts.py [ROOT]
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+
+def tracked(root):
+    """Files of ours: what git tracks or would track; without git, everything but build results."""
+    try:
+        command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
+        files = [root / name for name in names if name]
+    except (OSError, subprocess.CalledProcessError):
+        ignored = {".git", "build", "runs", "site"}
+        files = [p for p in root.rglob("*") if not ignored & set(p.relative_to(root).parts)]
+    return sorted(p for p in files if p.is_file())
+
+
+def offences_of(path, root):
+    suffix = path.suffix
+    head = path.open("rb").read(64)
+    if head.startswith(b"#!"):
+        if not os.access(path, os.X_OK):
+            yield "has a #! line and is not executable"
+        if b"bash" in head.split(b"\n")[0] or b"/sh" in head.split(b"\n")[0]:
+            result = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
+            if result.returncode:
+                yield result.stderr.strip()
+    try:
+        if suffix == ".py" or (head.startswith(b"#!") and b"python" in head.split(b"\n")[0]):
+            compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        elif suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+        elif suffix == ".toml":
+            tomllib.loads(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as problem:
+        yield str(problem)
+    if suffix == ".md":
+        text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+                yield f"links to {target}, which does not exist"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    files = tracked(root)
+    offences = [f"{path.relative_to(root)}: {what}" for path in files for what in offences_of(path, root)]
+
+    # The top level is fixed, so that it stays a table of contents.
+    allowed = {"CMakeLists.txt", "include", "labs", "benchmarks", "reference", "tests", "course", "README.md",
+               "CMakePresets.json", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"}
+    for name in sorted({path.relative_to(root).parts[0] for path in files}):
+        if name not in allowed and not name.startswith("."):
+            offences.append(f"{name}: not among the files and folders of the top level")
+
+    print("\n".join(offences) if offences else f"{len(files)} files looked at")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+#include "catch.hpp"
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/random.hpp>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+namespace {
+
+/// Sets the number of threads until the end of the block.
+class with_threads {
+public:
+    explicit with_threads(int n) : before_(threads()) { set_threads(n); }
+    ~with_threads() { set_threads(before_); }
+    with_threads(const with_threads&) = delete;
+    with_threads& operator=(const with_threads&) = delete;
+
+private:
+    int before_;
+};
+
+}  // namespace
+
+TEST_CASE("threads: at least one", "[parallel]") {
+    CHECK(threads() >= 1);
+    CHECK_THROWS_WITH(set_threads(0), Catch::Matchers::Contains("0"));
+    CHECK_THROWS_AS(set_threads(-2), error);
+    const with_threads three(3);
+#ifdef _OPENMP
+    CHECK(threads() == 3);
+#endif
+}
+
+TEST_CASE("parallel_chunks: each item once, in pieces that depend on the grain alone", "[parallel]") {
+    for (const int threads : {1, 2, 5})
+        for (const index n : {0, 1, 7, 64, 65, 1000})
+            for (const index grain : {-1, 0, 1, 7, 64, 5000}) {
+                const with_threads set(threads);
+                const index step = std::max<index>(grain, 1);
+                std::vector<std::atomic<int>> visits(static_cast<std::size_t>(n));
+                std::atomic<int> misplaced{0}, chunks{0};
+                parallel_chunks(n, grain, [&](index chunk, index begin, index end) {
+                    ++chunks;
+                    if (begin != chunk * step || end != std::min(n, begin + step)) ++misplaced;
+                    for (index i = begin; i < end; ++i) ++visits[static_cast<std::size_t>(i)];
+                });
+                int wrong = 0;
+                for (const auto& v : visits) wrong += v != 1;
+                CAPTURE(threads, n, grain);
+                CHECK(wrong == 0);
+                CHECK(misplaced == 0);
+                CHECK(chunks == (n + step - 1) / step);
+            }
+}
+
+TEST_CASE("parallel_for: an exception of a body reaches the caller, whichever thread it was thrown on", "[parallel]") {
+    for (const int threads : {1, 2, 4})
+        for (const index bad : {0, 50, 99}) {
+            const with_threads set(threads);
+            const auto run = [&] {
+                parallel_for(100, 1, [&](index begin, index) {
+                    if (begin == bad) fail("item ", begin);
+                });
+            };
+            CHECK_THROWS_WITH(run(), "item " + std::to_string(bad));
+        }
+    // And the threads are fit for work afterwards.
+    std::atomic<index> sum{0};
+    parallel_for(100, 1, [&](index begin, index) { sum += begin; });
+    CHECK(sum == 4950);
+}
+
+TEST_CASE("parallel_for: many failures at once are one exception", "[parallel]") {
+    const with_threads set(4);
+    CHECK_THROWS_AS(parallel_for(1000, 1, [](index, index) { fail("all"); }), error);
+}
+
+TEST_CASE("parallel_for: may be called from within itself", "[parallel]") {
+    std::vector<std::atomic<int>> visits(64);
+    parallel_for(8, 1, [&](index outer, index) {
+        parallel_for(8, 1, [&](index inner, index) { ++visits[static_cast<std::size_t>(outer * 8 + inner)]; });
+    });
+    for (const auto& v : visits) CHECK(v == 1);
+}
+
+TEST_CASE("parallel_sum: the same bits on any number of threads", "[parallel]") {
+    const index n = 100'003;
+    const random_stream random{.seed = 3};
+    std::vector<float> x(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i) * 1e3);
+    const auto sum = [&](int threads) {
+        const with_threads set(threads);
+        return parallel_sum<float>(n, 1000, [&](index begin, index end) {
+            float part = 0;
+            for (index i = begin; i < end; ++i) part += x[static_cast<std::size_t>(i)];
+            return part;
+        });
+    };
+    const auto expected = std::bit_cast<std::uint32_t>(sum(1));
+    for (const int threads : {1, 2, 3, 4, 7})
+        for (int repeat = 0; repeat < 5; ++repeat) CHECK(std::bit_cast<std::uint32_t>(sum(threads)) == expected);
+    CHECK(parallel_sum<double>(0, 10, [](index, index) { return 1.0; }) == 0.0);
+}
+
+TEST_CASE("thread_number: below threads(), none twice at the same time", "[parallel]") {
+    const with_threads set(4);
+    std::vector<std::atomic<int>> inside(4);
+    std::atomic<int> wrong{0};
+    parallel_for(200, 1, [&](index, index) {
+        const int t = thread_number();
+        if (t < 0 || t >= 4) {
+            ++wrong;
+            return;
+        }
+        if (inside[static_cast<std::size_t>(t)]++ != 0) ++wrong;
+        --inside[static_cast<std::size_t>(t)];
+    });
+    CHECK(wrong == 0);
+}
+
+}  // namespace cairn

@@ -1,0 +1,180 @@
+// The registry of choices: measuring, forcing, saving, replaying, and files that are not what they should be.
+#include "catch.hpp"
+
+#include <cairn/device/choices.hpp>
+
+#include <filesystem>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+// What an action's error says; "" if there is none.
+template <class Action>
+std::string message_of(Action&& action) {
+    try {
+        action();
+    } catch (const cairn::error& e) {
+        return e.what();
+    }
+    return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* names[] = {"slow", "fast", "broken"};
+
+void spin(double seconds) {
+    const cairn::stopwatch watch;
+    while (watch.seconds() < seconds) {
+    }
+}
+
+// Candidates of known speed; counts how often they run.
+struct candidates {
+    int runs = 0;
+    auto runner() {
+        return [this] {
+            return [this](std::size_t i) {
+                ++runs;
+                if (i == 2) cairn::fail("does not work here");
+                spin(i == 0 ? 4e-3 : 5e-4);
+            };
+        };
+    }
+};
+
+struct folder {
+    std::filesystem::path path = std::filesystem::temp_directory_path() / ("cairn_choices_" + std::to_string(::getpid()));
+    folder() { std::filesystem::create_directories(path); }
+    ~folder() { std::filesystem::remove_all(path); }
+    std::string operator/(const char* name) const { return (path / name).string(); }
+};
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+}  // namespace
+
+TEST_CASE("choices: the fastest candidate that works, measured once", "[choices]") {
+    cairn::choices c;
+    candidates k;
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 1);
+    const int runs = k.runs;
+    CHECK(runs >= 5);
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 1);
+    CHECK(k.runs == runs);
+    const auto entry = c.entries().at("test/a");
+    CHECK(entry.choice == "fast");
+    CHECK(entry.seconds.size() == 2);  // not the broken one
+    std::ostringstream text;
+    c.print(text);
+    CHECK(contains(text.str(), "test/a: fast"));
+    CHECK(contains(text.str(), "slow"));
+}
+
+TEST_CASE("choices: policies and forcing", "[choices]") {
+    cairn::choices c;
+    candidates k;
+    c.set_policy(cairn::choice_policy::first);
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 0);
+    CHECK(k.runs == 0);
+    const auto epoch = c.epoch();
+    c.force("test", "broken");
+    CHECK(c.epoch() != epoch);
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 2);
+    CHECK(c.get_or_measure("testing/a", names, k.runner()) == 0);  // another family
+    c.force("test", "unheard of");                                 // not a candidate: the registry's answer stands
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 0);
+    c.force("test", "");
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 0);
+}
+
+TEST_CASE("choices: no candidate, or none that works, is an error that says why", "[choices]") {
+    cairn::choices c;
+    const auto runner = [] { return [](std::size_t) { cairn::fail("out of luck"); }; };
+    CHECK(contains(message_of([&] { c.get_or_measure("test/none", {}, runner); }), "test/none"));
+    CHECK(contains(message_of([&] { c.get_or_measure("test/bad", names, runner); }), "test/bad"));
+    CHECK(contains(message_of([&] { c.get_or_measure("test/bad", names, runner); }), "out of luck"));
+}
+
+TEST_CASE("choices: candidates may make choices of their own", "[choices]") {
+    cairn::choices c;
+    candidates inner;
+    const auto outer = [&] {
+        return [&](std::size_t) { c.get_or_measure("test/inner", names, inner.runner()); };
+    };
+    c.get_or_measure("test/outer", names, outer);
+    CHECK(c.entries().size() == 2);
+}
+
+TEST_CASE("choices: two threads asking at once measure once and agree", "[choices]") {
+    cairn::choices c;
+    std::atomic<int> measured{0};
+    std::size_t answer[2];
+    const auto ask = [&](int i) {
+        answer[i] = c.get_or_measure("test/a", names, [&] {
+            ++measured;
+            return [](std::size_t j) { spin(j == 0 ? 2e-3 : 1e-4); };
+        });
+    };
+    std::thread other(ask, 1);
+    ask(0);
+    other.join();
+    CHECK(measured == 1);
+    CHECK(answer[0] == answer[1]);
+}
+
+TEST_CASE("choices: saved ones are replayed, on the same machine only", "[choices]") {
+    const folder dir;
+    const std::string path = dir / "choices.tsv";
+    cairn::choices made;
+    candidates k;
+    made.get_or_measure("test/a", names, k.runner());
+    made.set("test/b", {"broken", {}});
+    made.save(path, "machine one");
+
+    cairn::choices replay, elsewhere;
+    CHECK(replay.load(path, "machine one") == 2);
+    CHECK(elsewhere.load(path, "machine two") == 0);
+    const int runs = k.runs;
+    CHECK(replay.get_or_measure("test/a", names, k.runner()) == 1);
+    CHECK(replay.get_or_measure("test/b", names, k.runner()) == 2);
+    CHECK(k.runs == runs);
+    const auto before = made.entries().at("test/a").seconds, after = replay.entries().at("test/a").seconds;
+    REQUIRE(before.size() == after.size());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        CHECK(before[i].first == after[i].first);
+        CHECK(after[i].second == Approx(before[i].second).epsilon(1e-4));
+    }
+    // Another machine adds its section; ours stays.
+    elsewhere.set("test/a", {"slow", {}});
+    elsewhere.save(path, "machine two");
+    CHECK(cairn::choices().load(path, "machine one") == 2);
+    CHECK(cairn::choices().load(path, "machine two") == 1);
+    CHECK(std::distance(std::filesystem::directory_iterator(dir.path), {}) == 1);  // no temporary file left
+}
+
+TEST_CASE("choices: a recorded choice that is no candidate any more is measured anew", "[choices]") {
+    cairn::choices c;
+    c.set("test/a", {"removed kernel", {}});
+    candidates k;
+    CHECK(c.get_or_measure("test/a", names, k.runner()) == 1);
+}
+
+TEST_CASE("choices: files that are missing, damaged or not writable", "[choices]") {
+    const folder dir;
+    cairn::choices c;
+    CHECK(c.load(dir / "missing", "m") == 0);
+    write(dir / "empty", "");
+    CHECK(c.load(dir / "empty", "m") == 0);
+    const char* damaged[] = {"key\tchoice\n", "@\tm\nkey only\n", "@\tm\nk\tc\tslow\n", "@\tm\nk\tc\tslow=abc\n", "@\tm\nk\tc\tslow=1x\n",
+                             "@\tm\nk\tc\tslow=\n", "\x7f" "ELF\x01\x02"};
+    for (const char* text : damaged) {
+        write(dir / "damaged", text);
+        INFO(text);
+        CHECK(contains(message_of([&] { c.load(dir / "damaged", "m"); }), "damaged"));
+        CHECK(contains(message_of([&] { c.load(dir / "damaged", "m"); }), "line "));
+    }
+    CHECK(contains(message_of([&] { c.save("/nonexistent/folder/choices", "m"); }), "cannot write"));
+}

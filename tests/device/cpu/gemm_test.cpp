@@ -1,0 +1,173 @@
+// GEMM: every kernel against three plain loops, on odd sizes, transposes, leading dimensions, alpha and beta.
+#include "catch.hpp"
+#include "oracle/gemm.hpp"
+
+#include <cairn/core/random.hpp>
+#include <cairn/device/cpu/gemm.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+// What an action's error says; "" if there is none.
+template <class Action>
+std::string message_of(Action&& action) {
+    try {
+        action();
+    } catch (const cairn::error& e) {
+        return e.what();
+    }
+    return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+using ix = cairn::index;
+
+template <class T>
+std::vector<T> random_values(ix n, std::uint32_t stream) {
+    const cairn::random_stream r{5, stream, 0};
+    std::vector<T> v(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<T>(2 * r.uniform(i) - 1);
+    return v;
+}
+
+// |error| of one element against what k products of numbers below 1 can lose.
+template <class T>
+void check_close(const std::vector<T>& got, const std::vector<T>& expected, ix k) {
+    const double tolerance = static_cast<double>(std::numeric_limits<T>::epsilon()) * (static_cast<double>(k) + 4);
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double difference = std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
+        worst = difference <= worst ? worst : difference;  // a NaN becomes the worst
+    }
+    CHECK(worst <= tolerance);
+}
+
+struct forced {
+    explicit forced(const char* name) { cairn::choices::global().force("gemm", name); }
+    ~forced() { cairn::choices::global().force("gemm", ""); }
+};
+
+struct threads_for_now {
+    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
+    ~threads_for_now() { cairn::set_threads(before); }
+    int before;
+};
+
+template <class T>
+void compare(const char* kernel, bool ta, bool tb, ix m, ix n, ix k, T alpha, T beta, ix extra) {
+    INFO(kernel << ' ' << m << " x " << n << " x " << k << (ta ? " T" : " N") << (tb ? 'T' : 'N') << " alpha " << alpha
+                << " beta " << beta << " extra " << extra << " bytes " << sizeof(T));
+    const forced f(kernel);
+    const ix lda = (ta ? m : k) + extra, ldb = (tb ? k : n) + extra, ldc = n + extra;
+    const auto a = random_values<T>((ta ? k : m) * lda, 1), b = random_values<T>((tb ? n : k) * ldb, 2);
+    auto c = random_values<T>(m * ldc, 3);
+    auto expected = c;
+    if (beta == T{})  // must not be read
+        for (ix i = 0; i < m; ++i) std::fill_n(c.begin() + i * ldc, n, T(NAN));
+    oracle::gemm(ta, tb, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, expected.data(), ldc);
+    cairn::gemm(cairn::cpu{}, ta, tb, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc);
+    check_close(c, expected, k);
+}
+
+constexpr const char* kernels[] = {"onednn", "builtin", "cblas"};
+
+}  // namespace
+
+TEST_CASE("gemm: each kernel equals plain loops", "[gemm]") {
+    const std::vector<std::array<ix, 3>> sizes{{1, 1, 1},    {1, 37, 5},   {37, 1, 5},     {5, 7, 1},     {14, 32, 3},
+                                                  {15, 33, 17}, {64, 64, 64}, {100, 31, 257}, {13, 300, 40}, {130, 270, 520},
+                                                  {3, 2100, 9}, {57, 10, 600}};
+    for (const auto& [m, n, k] : sizes)
+        for (const char* kernel : kernels)
+            for (const bool ta : {false, true})
+                for (const bool tb : {false, true}) {
+                    compare<float>(kernel, ta, tb, m, n, k, 1.0f, 0.0f, 0);
+                    compare<float>(kernel, ta, tb, m, n, k, -0.5f, 1.0f, 3);
+                    compare<double>(kernel, ta, tb, m, n, k, 1.0, 0.5, 1);
+                }
+}
+
+TEST_CASE("gemm: the built-in kernel takes any arithmetic type", "[gemm]") {
+    const std::vector<std::int32_t> a{1, 2, 3, 4, 5, 6}, b{1, 0, -1, 2, 3, 1};
+    std::vector<std::int32_t> c(4, 7);
+    cairn::gemm<std::int32_t>(cairn::cpu{}, false, false, 2, 2, 3, 1, a.data(), 3, b.data(), 2, 0, c.data(), 2);
+    CHECK(c == std::vector<std::int32_t>{8, 7, 17, 16});
+}
+
+TEST_CASE("gemm: empty sizes", "[gemm]") {
+    std::vector<float> a(6, 1.0f), c{1, 2, 3, 4};
+    const auto run = [&](ix m, ix n, ix k, float beta) {
+        cairn::gemm(cairn::cpu{}, false, false, m, n, k, 1.0f, a.data(), k, a.data(), n, beta, c.data(), n);
+    };
+    run(0, 2, 3, 0.0f);
+    run(2, 0, 3, 0.0f);
+    CHECK(c == std::vector<float>{1, 2, 3, 4});
+    run(2, 2, 0, 2.0f);
+    CHECK(c == std::vector<float>{2, 4, 6, 8});
+    c[1] = NAN;
+    run(2, 2, 0, 0.0f);
+    CHECK(c == std::vector<float>{0, 0, 0, 0});
+}
+
+TEST_CASE("gemm: bad sizes are refused with the sizes named", "[gemm]") {
+    std::vector<float> v(16);
+    const auto run = [&](ix m, ix lda, ix ldb, ix ldc) {
+        cairn::gemm(cairn::cpu{}, false, false, m, 2, 3, 1.0f, v.data(), lda, v.data(), ldb, 0.0f, v.data(), ldc);
+    };
+    CHECK(contains(message_of([&] { run(-1, 3, 2, 2); }), "-1 x 2 x 3"));
+    CHECK(contains(message_of([&] { run(-1, 3, 2, 2); }), "negative"));
+    CHECK(contains(message_of([&] { run(2, 2, 2, 2); }), "lda is 2"));
+    CHECK(contains(message_of([&] { run(2, 3, 1, 2); }), "ldb is 1"));
+    CHECK(contains(message_of([&] { run(2, 3, 2, 1); }), "ldc is 1"));
+}
+
+TEST_CASE("gemm_batched: few and many products, strided", "[gemm]") {
+    for (const ix batch : {ix{0}, ix{1}, ix{3}, ix{20}}) {
+        const ix m = 9, n = 11, k = 13, sa = m * k + 2, sb = n * k + 5, sc = m * n + 1;
+        const auto a = random_values<float>(batch * sa, 1), b = random_values<float>(batch * sb, 2);
+        auto c = random_values<float>(batch * sc, 3);
+        auto expected = c;
+        for (ix i = 0; i < batch; ++i)
+            oracle::gemm(false, true, m, n, k, 2.0f, a.data() + i * sa, k, b.data() + i * sb, k, 1.0f, expected.data() + i * sc, n);
+        cairn::gemm_batched(cairn::cpu{}, false, true, m, n, k, 2.0f, a.data(), k, sa, b.data(), k, sb, 1.0f, c.data(), n, sc, batch);
+        check_close(c, expected, 2 * k);
+    }
+}
+
+TEST_CASE("gemm: the same bits again; the built-in kernel's on any number of threads", "[gemm]") {
+    const ix m = 200, n = 150, k = 3000;
+    const auto a = random_values<float>(m * k, 1), b = random_values<float>(n * k, 2);
+    const auto run = [&](const char* kernel, int threads) {
+        const forced f(kernel);
+        const threads_for_now t(threads);
+        std::vector<float> c(static_cast<std::size_t>(m * n));
+        cairn::gemm(cairn::cpu{}, false, true, m, n, k, 1.0f, a.data(), k, b.data(), k, 0.0f, c.data(), n);
+        return c;
+    };
+    for (const char* kernel : kernels)
+        for (const int threads : {1, 2}) CHECK(run(kernel, threads) == run(kernel, threads));
+    CHECK(run("builtin", 1) == run("builtin", 2));
+    CHECK(run("builtin", 1) == run("builtin", 3));
+}
+
+TEST_CASE("gemm: counts 2 m n k operations and each operand once", "[gemm]") {
+    std::vector<float> v(64);
+    const cairn::work::scope counting;
+    cairn::gemm(cairn::cpu{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, 0.0f, v.data() + 32, 3);
+    CHECK(cairn::work::total().flops == 48);
+    CHECK(cairn::work::total().bytes == 4 * (8 + 12 + 6));
+}
+
+TEST_CASE("gemm: leaves no workspace behind", "[gemm]") {
+    const auto before = cairn::memory_pool::host().use_of(cairn::category::workspace).live;
+    std::vector<float> a(300 * 300, 1.0f), c(300 * 300);
+    for (const char* kernel : kernels) {
+        const forced f(kernel);
+        cairn::gemm(cairn::cpu{}, true, true, 300, 300, 300, 1.0f, a.data(), 300, a.data(), 300, 0.0f, c.data(), 300);
+    }
+    CHECK(cairn::memory_pool::host().use_of(cairn::category::workspace).live == before);
+}

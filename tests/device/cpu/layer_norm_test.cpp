@@ -1,0 +1,76 @@
+#include "catch.hpp"
+
+#include <cairn/device/cpu/layer_norm.hpp>
+
+#include "kernel_numbers.hpp"
+#include "oracle/norm.hpp"
+
+namespace cairn {
+
+using namespace kernel_tests;
+
+namespace {
+
+template <class T>
+struct layer_norm_run {
+    std::vector<T> y, mean, invstd, dx, dgamma, dbeta;
+
+    layer_norm_run(index rows, index features, const std::vector<T>& x, const std::vector<T>& gamma,
+                   const std::vector<T>& beta, const std::vector<T>& dy)
+        : y(x.size()), mean(std::size_t(rows)), invstd(mean), dx(y), dgamma(std::size_t(features)), dbeta(dgamma) {
+        layer_norm_forward(cpu{}, rows, features, x.data(), gamma.data(), beta.data(), T(1e-5), y.data(), mean.data(),
+                           invstd.data());
+        layer_norm_backward(cpu{}, rows, features, dy.data(), x.data(), mean.data(), invstd.data(), gamma.data(),
+                            dx.data(), dgamma.data(), dbeta.data());
+    }
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("layer norm: values and gradients against plain loops", "[layer_norm]", float, double) {
+    using T = TestType;
+    for (const index features : {2, 3, 16, 17, 31, 64, 768, 1001})
+        for (const index rows : {1, 2, 50, 600}) {
+            CAPTURE(rows, features);
+            const index n = rows * features;
+            const auto x = draw<T>(n, 1, 2, 5), dy = draw<T>(n, 2);
+            const auto gamma = draw<T>(features, 3, 0.3, 1), beta = draw<T>(features, 4);
+            const layer_norm_run<T> k(rows, features, x, gamma, beta, dy);
+            const auto o = oracle::layer_norm(std::size_t(rows), std::size_t(features), doubles(x), doubles(gamma),
+                                              doubles(beta), double(T(1e-5)), doubles(dy));
+            // Two features are close together now and then: x̂ is then as uncertain as their difference.
+            const double bound = eps<T>(features == 2 || features == 3 ? 60000 : 200);
+            CHECK(distance(k.y, o.y) <= bound);
+            CHECK(distance(k.dx, o.dx) <= 20 * bound);
+            CHECK(distance(k.dgamma, o.dgamma) <= bound * (1 + std::sqrt(double(rows))));
+            CHECK(distance(k.dbeta, o.dbeta) <= bound * (1 + std::sqrt(double(rows))));
+        }
+}
+
+TEST_CASE("layer norm: in place, without dx, and on any number of threads", "[layer_norm]") {
+    const index rows = 5000, features = 40;
+    const auto x = draw<float>(rows * features, 1), dy = draw<float>(rows * features, 2);
+    const auto gamma = draw<float>(features, 3), beta = draw<float>(features, 4);
+    const layer_norm_run<float> k(rows, features, x, gamma, beta, dy);
+    on_several_threads([&](int) {
+        const layer_norm_run<float> other(rows, features, x, gamma, beta, dy);
+        CHECK(same_bits(other.y, k.y));
+        CHECK(same_bits(other.dx, k.dx));
+        CHECK(same_bits(other.dgamma, k.dgamma));
+        CHECK(same_bits(other.dbeta, k.dbeta));
+    });
+    auto y = x, dx = dy;
+    layer_norm_forward<float>(cpu{}, rows, features, y.data(), gamma.data(), beta.data(), 1e-5f, y.data(), nullptr,
+                              nullptr);
+    CHECK(same_bits(y, k.y));
+    std::vector<float> dgamma(k.dgamma.size()), dbeta(dgamma);
+    layer_norm_backward(cpu{}, rows, features, dx.data(), x.data(), k.mean.data(), k.invstd.data(), gamma.data(),
+                        dx.data(), dgamma.data(), dbeta.data());
+    CHECK(same_bits(dx, k.dx));
+    layer_norm_backward<float>(cpu{}, rows, features, dy.data(), x.data(), k.mean.data(), k.invstd.data(), gamma.data(),
+                               nullptr, dgamma.data(), dbeta.data());
+    CHECK(same_bits(dgamma, k.dgamma));
+    CHECK(same_bits(dbeta, k.dbeta));
+}
+
+}  // namespace cairn

@@ -1,0 +1,149 @@
+#include "nn/layer_laws.hpp"
+
+#include <cairn/models/autoencoder.hpp>
+#include <cairn/models/cosmoflow.hpp>
+#include <cairn/models/lenet.hpp>
+#include <cairn/models/mlp.hpp>
+#include <cairn/models/resnet.hpp>
+
+namespace cairn {
+
+namespace {
+
+index parameters_of(sequential<float> net) {
+    index n = 0;
+    for (const auto& [name, p] : net.params()) n += p->shape.size();
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE("models: published numbers of parameters", "[models]") {
+    CHECK(parameters_of(lenet()) == 61'706);
+    CHECK(parameters_of(resnet(18)) == 11'689'512);  // torchvision
+    CHECK(parameters_of(resnet(34)) == 21'797'672);
+    CHECK(parameters_of(resnet(50)) == 25'557'032);
+    CHECK(parameters_of(resnet(18, resnet_config::stem::cifar, 10)) == 11'173'962);
+    CHECK(parameters_of(resnet_cifar(20)) == 272'474);  // with projections
+    CHECK(parameters_of(resnet_cifar(32)) == 466'906);
+    CHECK(parameters_of(resnet_cifar(56)) == 855'770);
+    CHECK(parameters_of(autoencoder()) == 2'837'314);
+    CHECK(parameters_of(mlp({784, 100, 10})) == 79'510);
+    // conv: 27 in out + out; dense of 2·2·2·256 → 128 → 64 → 3
+    CHECK(parameters_of(cosmoflow()) == (27 * 4 * 16 + 16) + (27 * 16 * 32 + 32) + (27 * 32 * 64 + 64) + (27 * 64 * 128 + 128) +
+                                            (27 * 128 * 256 + 256) + (2048 * 128 + 128) + (128 * 64 + 64) + (64 * 3 + 3));
+}
+
+TEST_CASE("models: shapes", "[models]") {
+    CHECK(lenet().out_shape({3, 28, 28, 1}) == shape{3, 10});
+    CHECK(resnet(50).out_shape({2, 224, 224, 3}) == shape{2, 1000});
+    CHECK(resnet_cifar(20, 100).out_shape({2, 32, 32, 3}) == shape{2, 100});
+    CHECK(cosmoflow().out_shape({1, 64, 64, 64, 4}) == shape{1, 3});
+    CHECK(cosmoflow({.size = 64, .channels = 1, .blocks = 4, .outputs = 1, .dims = 2}).out_shape({5, 64, 64, 1}) == shape{5, 1});
+    CHECK(autoencoder().out_shape({4, 28, 28, 1}) == shape{4, 784});
+    CHECK_THROWS_WITH(cosmoflow({.size = 48}), Catch::Contains("48") && Catch::Contains("multiple of 32"));
+    CHECK_THROWS_WITH(resnet_cifar(21), Catch::Contains("21"));
+    CHECK_THROWS_WITH(resnet(101), Catch::Contains("101"));
+    CHECK_THROWS_WITH(lenet().out_shape({3, 32, 32, 1}), Catch::Contains("fc1") && Catch::Contains("(3, 576)"));
+    CHECK_THROWS_WITH(resnet(18).out_shape({3, 32, 32, 1}), Catch::Contains("conv1") && Catch::Contains("(3, 32, 32, 1)"));
+}
+
+TEST_CASE("models: names of layers and parameters", "[models]") {
+    sequential<float> net = resnet(18);
+    CHECK(net.name(0) == "conv1");
+    CHECK(net.name(3) == "layer1/0");
+    std::set<std::string> names;
+    for (const auto& [name, p] : net.params()) names.insert(name);
+    CHECK(names.size() == net.params().size());
+    CHECK(names.count("layer2/0/shortcut/conv/weight") == 1);
+    CHECK(names.count("layer4/1/bn2/bias") == 1);
+}
+
+TEST_CASE("models: a block with zero last gamma starts as its shortcut", "[models]") {
+    resnet_config c = resnet_cifar_config(8);
+    c.zero_init_residual = true;
+    sequential<float> net = resnet<float>(c);
+    arena a(net.params(), 1);
+    for (const auto& [name, p] : a.parameters())
+        if (name.find("layer") == 0 && name.find("bn2/weight") != std::string::npos) CHECK(p->value[0] == 0.0f);
+    tape<float> saved;
+    pass evaluate;
+    evaluate.mode = mode::evaluate;
+    const tensor<float> x = laws::numbers<float>({1, 8, 8, 16}, 1);
+    auto& block = net[2];  // layer1/0: the identity, then relu
+    const tensor<float> y = block.forward(x.share(), saved, evaluate);
+    for (index i = 0; i < y.size(); ++i) REQUIRE(y[i] == std::max(x[i], 0.0f));
+}
+
+namespace {
+
+void check(laws::law_case c, int depth) {
+    c.depth = depth;
+    laws::check_laws(c);
+}
+
+}  // namespace
+
+TEST_CASE("models: laws", "[laws][models]") {
+    check(laws::make_case("mlp", {4, 3, 2}, [](auto t) { return mlp<decltype(t)>({6, 8, 5}); }), 4);
+    check(laws::make_case("autoencoder", {3, 4, 4, 1}, [](auto t) { return autoencoder<decltype(t)>({16, 9, 4}); }), 8);
+    check(laws::make_case("lenet", {2, 28, 28, 1}, [](auto t) { return lenet<decltype(t)>(); }), 12);
+    check(laws::make_case("resnet 8", {2, 8, 8, 3}, [](auto t) { return resnet_cifar<decltype(t)>(8); }), 60);
+    resnet_config small;
+    small.form = resnet_config::stem::imagenet;
+    small.widths = {4, 6};
+    small.blocks = {2, 1};
+    small.bottleneck = true;
+    check(laws::make_case("bottleneck resnet", {2, 24, 20, 3}, [small](auto t) { return resnet<decltype(t)>(small); }), 80);
+    const cosmoflow_config cosmo{.size = 8, .channels = 2, .filters = 3, .blocks = 2, .dense = {12}};
+    check(laws::make_case("cosmoflow", {2, 8, 8, 8, 2}, [cosmo](auto t) { return cosmoflow<decltype(t)>(cosmo); }), 12);
+    const cosmoflow_config image{.size = 8, .channels = 1, .filters = 4, .blocks = 2, .dense = {8}, .outputs = 1, .dims = 2, .normalise = true};
+    check(laws::make_case("cosmoflow on images, normalised", {3, 8, 8, 1}, [image](auto t) { return cosmoflow<decltype(t)>(image); }), 24);
+}
+
+namespace {
+
+/// Ten steps of plain gradient descent on Σ (y - target)² / n; returns the first and the last loss.
+std::pair<double, double> train(sequential<float> net, shape in, double rate) {
+    arena<float> a(net.params(), 3);
+    const tensor<float> x = laws::numbers<float>(in, 1), target = laws::numbers<float>(net.out_shape(in), 2);
+    tape<float> saved;
+    pass p;
+    p.input_gradient = false;
+    double first = 0, last = 0;
+    for (int step = 0; step < 10; ++step) {
+        tensor<float> y = net.forward(x.share(), saved, p);
+        const auto n = static_cast<double>(y.size());
+        last = 0;
+        for (index i = 0; i < y.size(); ++i) {
+            const float d = y[i] - target[i];
+            last += double(d) * double(d) / n;
+            y[i] = static_cast<float>(2 * double(d) / n);
+        }
+        if (step == 0) first = last;
+        a.zero_grad();
+        net.backward(std::move(y), saved, p);
+        CHECK(saved.empty());
+        for_each([rate](float& w, float g) { w -= static_cast<float>(rate) * g; }, a.values(), a.grads());
+    }
+    return {first, last};
+}
+
+}  // namespace
+
+TEST_CASE("models: the loss falls", "[models]") {
+    const auto falls = [](const char* name, sequential<float> net, shape in, double rate) {
+        const auto [first, last] = train(std::move(net), in, rate);
+        INFO(name << ": loss " << first << " at first, " << last << " after ten steps");
+        CHECK(last < 0.8 * first);
+    };
+    choices::global().set_policy(choice_policy::first);
+    falls("mlp", mlp({12, 32, 4}), {8, 12}, 0.5);
+    falls("autoencoder", autoencoder({36, 24, 8}), {4, 6, 6, 1}, 2.0);
+    falls("lenet", lenet(), {4, 28, 28, 1}, 0.5);
+    falls("resnet 20", resnet_cifar(20), {4, 16, 16, 3}, 0.05);
+    falls("resnet 18", resnet(18, resnet_config::stem::imagenet, 10), {4, 64, 64, 3}, 0.05);
+    falls("cosmoflow", cosmoflow({.size = 16, .filters = 4, .blocks = 3, .dense = {16}, .dropout = 0}), {4, 16, 16, 16, 4}, 0.5);
+}
+
+}  // namespace cairn

@@ -1,0 +1,38 @@
+// The measured ceilings: plausible, kept, and above what a kernel reaches.
+#include "catch.hpp"
+
+#include <cairn/perf/machine.hpp>
+
+#include <sstream>
+
+namespace perf = cairn::perf;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("machine: the fingerprint names processor, build and libraries on one line", "[machine]") {
+    const std::string text = perf::fingerprint();
+    CHECK(text.find_first_of("\t\n") == std::string::npos);
+    CHECK(contains(text, cairn::onednn::version()));
+    CHECK(contains(text, perf::this_machine().cpu));
+    CHECK(perf::fingerprint() == text);
+    CHECK(perf::this_machine().cores >= 1);
+}
+
+TEST_CASE("machine: ceilings are measured once per number of threads", "[machine]") {
+    const perf::matrix_peak& peak = perf::measured_matrix_peak();
+    CHECK(peak.gflops == std::max(peak.registers, peak.gemm));
+    CHECK(peak.gemm > 0.1);
+    CHECK(&perf::measured_matrix_peak() == &peak);
+    CHECK(perf::measured_bandwidth() > 0.1);
+    CHECK(perf::measured_bandwidth() == perf::measured_bandwidth());
+    CHECK(perf::measured_region_latency() >= 0);
+    CHECK(perf::measured_region_latency() < 0.1);
+    std::ostringstream text;
+    perf::print_machine(text);
+    CHECK(contains(text.str(), peak.reached_by));
+    CHECK(contains(text.str(), "GB/s"));
+}
