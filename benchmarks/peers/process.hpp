@@ -52,8 +52,10 @@ inline void restart_with_environment(int threads, bool tuned_allocator, char** a
     set("CAIRN_PEER_ENVIRONMENT", "1");
     set("OMP_NUM_THREADS", std::to_string(threads));
     set("OPENBLAS_NUM_THREADS", std::to_string(threads));
-    set("OMP_PROC_BIND", "close");
-    set("OMP_PLACES", "cores");
+    if (threads > 1) {  // a single thread is better left to the scheduler: bound, it would share core 0 with others
+        set("OMP_PROC_BIND", "close");
+        set("OMP_PLACES", "cores");
+    }
     unsetenv("OPENBLAS_CORETYPE");
     unsetenv("OPENBLAS_L2_SIZE");
     const std::string libraries = "/usr/lib/" + multiarch();

@@ -32,6 +32,7 @@ O with_all_terms() {
 
 TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch for each", "", OPTIMIZERS) {
     const TestType o = with_all_terms<TestType>();
+    const thread_guard one(1);
     small_model<float> fused, apart;
     optimizer_over opt(o, *fused.memory);
     std::vector<typename TestType::template state<float, cpu>> states;
@@ -65,9 +66,8 @@ TEMPLATE_TEST_CASE("the gaps between parameters stay zero", "", OPTIMIZERS) {
 }
 
 TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
-    const int before = threads();
     const auto run = [](int n) {
-        set_threads(n);
+        const thread_guard guard(n);
         auto model = std::make_unique<small_model<float>>();
         optimizer_over opt(with_all_terms<TestType>(), *model->memory);
         for (int t = 1; t <= 5; ++t) {
@@ -77,12 +77,12 @@ TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
         return model->memory->values().clone();
     };
     const auto one = run(1), two = run(2), three = run(3);
-    set_threads(before);
     CHECK(same_bits(one, two));
     CHECK(same_bits(one, three));
 }
 
 TEMPLATE_TEST_CASE("state that is copied into a fresh optimizer goes on with the same bits", "", OPTIMIZERS) {
+    const thread_guard one(1);
     const TestType o = with_all_terms<TestType>();
     small_model<float> first, second;
     optimizer_over a(o, *first.memory);

@@ -203,7 +203,7 @@ TEST_CASE("a directory that lies is an error, never a crash") {
     std::memcpy(&directory_bytes, good.data() + 16, 8);
     const random_stream random{17, 0, 0};
     int refused = 0;
-    for (std::uint64_t trial = 0; trial < 3000; ++trial) {
+    for (std::uint64_t trial = 0; trial < 1000; ++trial) {
         std::string bad = good;
         for (std::uint64_t k = 0; k <= trial % 3; ++k)
             bad[32 + random.below(directory_bytes, 8 * trial + 2 * k)] = static_cast<char>(random.bits(16 * trial + 4 * k));
@@ -220,7 +220,7 @@ TEST_CASE("a directory that lies is an error, never a crash") {
             REQUIRE(loaded == everything{});
         }
     }
-    CHECK(refused > 2900);  // a byte may be replaced by itself
+    CHECK(refused > 960);  // a byte may be replaced by itself
 }
 
 TEST_CASE("files that are no saved state are named") {

@@ -74,8 +74,10 @@ inline idx_array parse_idx(std::vector<std::uint8_t> bytes, const std::string& n
     idx_array a;
     a.name = name;
     a.type = static_cast<idx_type>(code);
-    for (int axis = 0; axis < rank; ++axis) a.shape.push_back(in.number<std::uint32_t>("an extent", std::endian::big));
-    const std::uint64_t width = size_of(a.type), expected = checked_product(a.shape, most_elements, name) * width;
+    std::vector<std::uint32_t> extents;
+    for (int axis = 0; axis < rank; ++axis) extents.push_back(in.number<std::uint32_t>("an extent", std::endian::big));
+    const std::uint64_t width = size_of(a.type), expected = checked_product(extents, most_elements, name) * width;
+    for (std::uint32_t extent : extents) a.shape.push_back(extent);
     require(in.left() == expected, name, ": ", a.shape, " elements of ", width, " byte(s) take ", expected, " bytes from byte ", in.position(),
             ", ", in.left(), " are there: truncated or mixed-up file?");
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(in.position()));

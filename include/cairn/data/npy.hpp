@@ -137,6 +137,7 @@ private:
 
     void parse_shape(npy_array& a) {
         expect('(');
+        std::vector<std::int64_t> extents;
         while (!accept(')')) {
             skip_space();
             std::int64_t extent = 0;
@@ -144,13 +145,15 @@ private:
             const auto [end, failure] = std::from_chars(first, text_.data() + text_.size(), extent);
             if (failure != std::errc{} || extent < 0) bad("an extent expected in 'shape'");
             at_ += static_cast<std::size_t>(end - first);
-            if (a.shape.rank() == shape::max_rank) bad(concat("more than ", shape::max_rank, " axes"));
-            a.shape.push_back(extent);
+            if (extents.size() == shape::max_rank) bad(concat("more than ", shape::max_rank, " axes"));
+            extents.push_back(extent);
             if (!accept(',')) {
                 expect(')');
                 break;
             }
         }
+        checked_product(extents, most_elements, in_.name());
+        a.shape = shape(extents);
     }
 
     [[noreturn]] void bad(const std::string& what) const { in_.fail_here("in the npy header: ", what); }

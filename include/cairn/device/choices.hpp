@@ -5,7 +5,8 @@
 // the same bits come out.
 //
 //   measure:  all candidates once, untimed (they build tables, their own inner choices, touch memory)
-//             then in turn, a, b, c, a, b, c, …; those 1.5 times slower than the best so far drop out; smallest median wins
+//             then in turn, a, b, c, a, b, c, …; those twice as slow as the best after three turns drop out; the smallest
+//             time wins: other programs on the machine only ever make a kernel slower, so the minimum is the steadiest figure
 //
 // File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
 //   @<TAB>fingerprint
@@ -178,8 +179,8 @@ public:
 
 private:
     using section = std::map<std::string, choice_entry>;
-    static constexpr int max_rounds = 5;
-    static constexpr double drop_factor = 1.5;
+    static constexpr int least_rounds = 5, max_rounds = 60;
+    static constexpr double drop_factor = 2;
 
     std::recursive_mutex& measuring(const std::string& key) {
         const std::scoped_lock lock(table_);
@@ -209,12 +210,12 @@ private:
         return choice;
     }
 
-    // Median seconds of each candidate; infinity for one that fails. A candidate that dropped out keeps its first time.
+    // Least seconds of each candidate; infinity for one that fails. A candidate that dropped out keeps its best.
     template <class Run>
     std::vector<double> measure(const std::string& key, std::span<const char* const> names, Run& run) const {
         constexpr double never = std::numeric_limits<double>::infinity();
         const std::size_t n = names.size();
-        std::vector<std::vector<double>> times(n);
+        std::vector<double> least(n, never);
         std::vector<bool> in(n, true);
         std::string failures;
         for (std::size_t i = 0; i < n; ++i) {
@@ -226,27 +227,23 @@ private:
             }
         }
         require(std::find(in.begin(), in.end(), true) != in.end(), "choices: no candidate works for ", key, failures);
-        const double end = now() + budget_;
-        double best = never;
-        for (int round = 0; round < max_rounds && (round < 1 || now() < end); ++round) {
+        const double start = now();
+        const auto enough = [&](int round) {
+            const double spent = now() - start;
+            return round >= 1 && (spent > budget_ || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget_));
+        };
+        for (int round = 0; !enough(round); ++round) {
             for (std::size_t i = 0; i < n; ++i) {
                 if (!in[i]) continue;
                 const stopwatch watch;
                 run(i);
-                times[i].push_back(watch.seconds());
-                best = std::min(best, times[i].back());
+                least[i] = std::min(least[i], watch.seconds());
             }
-            for (std::size_t i = 0; i < n; ++i)
-                if (in[i] && *std::min_element(times[i].begin(), times[i].end()) > drop_factor * best) in[i] = false;
+            const double best = *std::min_element(least.begin(), least.end());
+            for (std::size_t i = 0; i < n && round >= 2; ++i)
+                if (least[i] > drop_factor * best) in[i] = false;
         }
-        std::vector<double> median(n, never);
-        for (std::size_t i = 0; i < n; ++i) {
-            if (times[i].empty()) continue;
-            const auto middle = times[i].begin() + static_cast<std::ptrdiff_t>(times[i].size() / 2);
-            std::nth_element(times[i].begin(), middle, times[i].end());
-            median[i] = *middle;
-        }
-        return median;
+        return least;
     }
 
     static void write(std::ostream& out, const std::string& key, const choice_entry& entry) {

@@ -128,6 +128,36 @@ public:
         return dy;
     }
 
+    /// What layers [begin, end) of a chain add to the tape, and the highest bytes while they run, from nothing to nothing.
+    struct range_use {
+        index kept = 0, peak = 0;
+    };
+
+    /// Plays these layers alone on an input of shape `in`: kept as they are, or recomputed from their input. The batch that the first
+    /// layer reads is not counted.
+    static range_use play(const sequential<T, D>& chain, int begin, int end, const shape& in, bool recompute) {
+        memory_model model;
+        node saved;
+        shape s = in;
+        const block batch = std::make_shared<const index>(0);
+        block x = begin == 0 ? batch : model.make(in), kept = recompute ? x : nullptr;
+        saved.discards = recompute;
+        block y = model.forward_range(chain, begin, end, std::move(x), s, saved);
+        saved.discards = false;
+        range_use use;
+        use.kept = model.live() - (y.use_count() == 1 ? *y : 0);
+        if (recompute) {  // the output is gone, its gradient is here
+            y.reset();
+            y = model.make(s);
+            s = in;
+            model.forward_range(chain, begin, end, std::move(kept), s, saved);
+        }
+        for (int i = end; i-- > begin;) y = model.backward(chain[i], std::move(y), saved.child(i), i > 0);
+        y.reset();
+        use.peak = model.peak();
+        return use;
+    }
+
 private:
     using segment = typename sequential<T, D>::segment;
 

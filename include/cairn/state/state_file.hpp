@@ -10,7 +10,10 @@
 #include <cairn/state/checksum.hpp>
 #include <cairn/state/state_view.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 #include <sys/stat.h>
@@ -154,6 +157,14 @@ inline stored_entry parse_entry(directory_parser& in, const std::string& file, s
     return e;
 }
 
+/// The bytes between `begin` and the entry must be zero: so no damaged byte of a file goes unseen.
+inline void require_zeros(const state_reader& file, std::uint64_t begin, const stored_entry& e) {
+    std::array<char, state_alignment> padding{};
+    file.read(begin, padding.data(), e.position - begin, "the padding before " + e.name);
+    require(std::count(padding.begin(), padding.end(), '\0') == std::ssize(padding), file.name(), ": bytes ", begin, " to ", e.position,
+            ", before entry ", e.name, ", are not zero: corrupt file");
+}
+
 inline std::vector<stored_entry> read_directory(const state_reader& file) {
     state_header header{};
     file.read(0, &header, sizeof header, "the header");
@@ -179,6 +190,7 @@ inline std::vector<stored_entry> read_directory(const state_reader& file) {
         e.position = state_aligned(end);
         require(e.position <= file.size() && e.bytes <= file.size() - e.position, file.name(), ": truncated: entry ", e.name, " needs bytes ",
                 e.position, " to ", e.position + e.bytes, ", the file has ", file.size());
+        require_zeros(file, end, e);
         end = e.position + e.bytes;
     }
     require(in.left() == 0, file.name(), ": the directory has ", in.left(), " bytes after its last entry");
@@ -248,13 +260,7 @@ inline void load_state(const std::filesystem::path& path, const state_view& stat
     detail::require_same_entries(file.name(), stored, state);
 
     std::string buffer;
-    std::uint64_t end = stored.empty() ? 0 : stored.front().position;
     for (const stored_entry& e : stored) {
-        buffer.resize(e.position - end);
-        file.read(end, buffer.data(), buffer.size(), "padding");
-        require(buffer.find_first_not_of('\0') == buffer.npos, file.name(), ": bytes ", end, " to ", e.position, " before entry ", e.name,
-                " are not zero: corrupt file");
-        end = e.position + e.bytes;
         std::uint32_t checksum = 0;
         for (std::uint64_t done = 0; done < e.bytes; done += buffer.size()) {
             buffer.resize(std::min<std::uint64_t>(e.bytes - done, 1 << 20));

@@ -58,7 +58,7 @@ pre{margin:0;font-size:12.5px;overflow:auto;max-height:420px}table{border-collap
 td,th{padding:3px 8px;text-align:right;border-bottom:1px solid var(--line)}td:first-child,th:first-child{text-align:left}
 )css";
 
-inline constexpr const char* report_script = R"js(
+inline constexpr const char* report_script = R"js({
 const S='http://www.w3.org/2000/svg',W=560,H=270,M={l:56,r:14,t:10,b:38};
 const el=(n,a,t)=>{const e=document.createElementNS(S,n);for(const k in a)e.setAttribute(k,a[k]);if(t!==undefined)e.textContent=t;return e};
 const num=x=>{if(x===0)return'0';const a=Math.abs(x);return a>=1e4||a<1e-3?x.toExponential(1):a>=100?x.toFixed(0):String(+x.toPrecision(3))};
@@ -93,14 +93,17 @@ const D=JSON.parse(document.getElementById('data').textContent),m=D.metrics,pick
 const tiles=document.querySelector('.tiles');for(const[k,t]of D.record.headline||[]){const d=document.createElement('div');d.className='tile';const b=document.createElement('b'),s=document.createElement('span');b.textContent=t;s.textContent=k;d.append(b,s);tiles.append(d)}
 const loss=pick('loss');lines('Loss',[{n:'training batch',c:'var(--a)',p:loss,thin:1},{n:'training, smoothed',c:'var(--a)',p:smooth(loss,.1)},{n:'test',c:'var(--b)',p:pick('test_loss'),dots:1}],{log:1});
 const quality=[...new Set(m.flatMap(Object.keys))].filter(k=>/^(test_|train_)(?!loss)/.test(k));
-for(const k of quality.filter(k=>k.startsWith('test_'))){const t=k.slice(5);lines(t.replaceAll('_',' '),[{n:'training',c:'var(--a)',p:smooth(pick('train_'+t),.15)},{n:'test',c:'var(--b)',p:pick(k),dots:1}])}
+const groups={r2_:'R²',mae_:'Mean absolute error'},seen=new Set(),hue=i=>`var(--${'abcd'[i%4]})`;
+for(const k of quality.filter(k=>k.startsWith('test_'))){const t=k.slice(5),g=Object.keys(groups).find(p=>t.startsWith(p));
+ if(!g){lines(t.replaceAll('_',' '),[{n:'training',c:'var(--a)',p:smooth(pick('train_'+t),.15)},{n:'test',c:'var(--b)',p:pick(k),dots:1}]);continue}
+ if(seen.has(g))continue;seen.add(g);lines(groups[g]+' on the test set',quality.filter(q=>q.startsWith('test_'+g)).map((q,i)=>({n:q.slice(5+g.length),c:hue(i),p:pick(q),dots:1})))}
 lines('Throughput, samples/s',[{n:'training',c:'var(--c)',p:pick('samples_per_s')}],{zero:1});lines('Learning rate',[{n:'',c:'var(--d)',p:pick('lr')}],{zero:1});
 const E=D.examples;if(E&&E.kind==='scatter')E.names.forEach((n,i)=>scatter(n,E.points.map(p=>[p[2*i],p[2*i+1]]),i));if(E&&E.kind==='confusion')confusion(E.names,E.counts);
 bars('Peak memory by category',Object.entries(D.record.memory||{}).map(([n,v])=>({n,v:v/2**20})),'MiB');
 const top=D.profile.slice().sort((a,b)=>b.forward_ms+b.backward_ms-a.forward_ms-a.backward_ms).slice(0,28);
 bars('Time by layer in one training step: forward (blue), backward (orange), share of the roofline',top.map(r=>({n:r.layer,v:r.forward_ms+r.backward_ms,parts:[[r.forward_ms,'var(--a)'],[r.backward_ms,'var(--b)']],t:`${num(r.forward_ms+r.backward_ms)} ms · ${(100*r.roofline).toFixed(0)} %`})),'ms',1);
 const pre=(t,x)=>{const s=card(t),p=document.createElement('pre');p.textContent=x;s.append(p)};pre('Settings',D.config);pre('Record',JSON.stringify({...D.record,headline:undefined},null,1));
-)js";
+})js";
 
 }  // namespace detail
 

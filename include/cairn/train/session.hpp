@@ -10,8 +10,8 @@
 #include <cairn/train/model_factory.hpp>
 #include <cairn/train/optimizer_factory.hpp>
 #include <cairn/train/process.hpp>
-#include <cairn/train/profile.hpp>
 #include <cairn/train/progress.hpp>
+#include <cairn/train/record.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/trainer.hpp>
@@ -200,20 +200,6 @@ private:
 
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
 
-    static double median(std::vector<double> values) {
-        if (values.empty()) return 0;
-        const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-        std::nth_element(values.begin(), middle, values.end());
-        return *middle;
-    }
-
-    static nlohmann::json memory_by_category() {
-        nlohmann::json all = nlohmann::json::object();
-        for (std::size_t i = 0; i < category_names.size(); ++i)
-            if (const index peak = memory_pool::host().use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
-        return all;
-    }
-
     // Everything that a resumed run needs.
     state_view state() {
         state_view s;
@@ -287,20 +273,8 @@ private:
 
     std::string quality_text() const {
         std::string text;
-        if (last_.contains("train_accuracy")) text += concat("  accuracy ", percent(last_["train_accuracy"]));
-        if (!figures_.empty()) text += "  test " + figure_text(figures_.front());
-        return text;
-    }
-
-    static std::string percent(double share) {
-        char text[16];
-        std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
-        return text;
-    }
-    static std::string figure_text(const std::pair<std::string, double>& figure) {
-        if (figure.first.ends_with("accuracy")) return percent(figure.second);
-        char text[48];
-        std::snprintf(text, sizeof text, "%s %.4g", figure.first.c_str(), figure.second);
+        if (last_.contains("train_accuracy")) text += "  accuracy " + figure_value("accuracy", last_["train_accuracy"]);
+        if (!figures_.empty()) text += "  test " + figure_value(figures_.front().first, figures_.front().second);
         return text;
     }
 
@@ -318,7 +292,8 @@ private:
         std::string text;
         for (const auto& figure : figures_) {
             entry["test_" + figure.first] = figure.second;
-            text += (text.empty() ? "" : ", ") + (figure.first.ends_with("accuracy") ? figure.first + ' ' : "") + figure_text(figure);
+            if (!figure.first.starts_with("mae_"))
+                text += (text.empty() ? "" : ", ") + figure_label(figure.first) + ' ' + figure_value(figure.first, figure.second);
         }
         log(entry);
         char head[96];
@@ -328,38 +303,10 @@ private:
         line.print(head + text);
     }
 
-    nlohmann::json examples() const {
-        if (!score_.confusion.empty() && score_.confusion.size() <= 30)
-            return {{"kind", "confusion"}, {"names", data_.info.names}, {"counts", score_.confusion}};
-        if (score_.truth.empty()) return nullptr;
-        nlohmann::json points = nlohmann::json::array();
-        for (std::size_t i = 0; i < std::min<std::size_t>(score_.truth[0].size(), 600); ++i) {
-            nlohmann::json p = nlohmann::json::array();
-            for (std::size_t k = 0; k < score_.truth.size(); ++k) {
-                p.push_back(score_.truth[k][i]);
-                p.push_back(score_.predicted[k][i]);
-            }
-            points.push_back(std::move(p));
-        }
-        return {{"kind", "scatter"}, {"names", data_.info.names}, {"points", points}};
-    }
-
-    nlohmann::json profile_rows() const {
-        nlohmann::json rows = nlohmann::json::array();
-        const double flops = 1e9 * perf::measured_matrix_peak().gflops, bytes = 1e9 * perf::measured_bandwidth();
-        for (const profile_row& row : profile_of(trace::global().events())) {
-            const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
-            const double n = std::max(1, row.steps);
-            rows.push_back({{"layer", row.path},
-                            {"forward_ms", 1e3 * row.forward_seconds / n},
-                            {"backward_ms", 1e3 * row.backward_seconds / n},
-                            {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
-        }
-        return rows;
-    }
-
+    // Writes the run's files and returns its final figures.
     nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
-        const loader_stats loading = train_->stats();
+        const index resident = peak_resident_bytes();
+        const nlohmann::json memory = memory_by_category();  // both before the machine's ceilings are measured
         nlohmann::json result{{"workload", name_},
                               {"finished", !interrupted && trainer_->steps() >= last_step_},
                               {"steps", trainer_->steps()},
@@ -367,91 +314,27 @@ private:
                               {"seed", seed_},
                               {"seconds", seconds},
                               {"samples_per_s", median(rates)},
-                              {"peak_bytes", peak_resident_bytes()},
-                              {"stall_fraction", seconds > 0 ? loading.stall_seconds / seconds : 0},
-                              {"skipped_samples", loading.skipped},
+                              {"peak_bytes", resident},
+                              {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
+                              {"skipped_samples", train_->stats().skipped},
                               {"train_loss", last_.value("loss", 0.0)}};
         if (score_.count) result["test_loss"] = score_.loss();
         for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
 
-        nlohmann::json headline = nlohmann::json::array();
-        for (const auto& figure : figures_) {
-            std::string label = "test " + figure.first, value = figure_text(figure);
-            std::replace(label.begin(), label.end(), '_', ' ');
-            if (const auto space = value.find(' '); !figure.first.ends_with("accuracy") && space != std::string::npos) value = value.substr(space + 1);
-            headline.push_back({label, value});
-        }
-        char text[64];
-        std::snprintf(text, sizeof text, "%.0f", median(rates));
-        headline.push_back({"samples/s", text});
-        headline.push_back({"training time", clock_text(seconds)});
-        std::snprintf(text, sizeof text, "%.0f MiB", static_cast<double>(peak_resident_bytes()) / (1 << 20));
-        headline.push_back({"peak memory", text});
-
-        nlohmann::json measures = nlohmann::json::object();
-        const auto measure = [&](const std::string& key, const char* unit, const char* direction) {
-            if (result.contains(key)) measures[key] = {{"value", result[key]}, {"unit", unit}, {"better", direction}};
-        };
-        measure("samples_per_s", "samples/s", "higher");
-        measure("peak_bytes", "bytes", "lower");
-        measure("test_loss", "", "lower");
-        for (const auto& [figure, value] : figures_)
-            measure("test_" + figure, "", figure.starts_with("mae") || figure == "squared_error" ? "lower" : "higher");
-
-        const nlohmann::json record{{"benchmark", name_},       {"headline", headline}, {"metrics", measures}, {"result", result},
-                                    {"machine", machine_record()}, {"threads", threads()}, {"batch", batch_},     {"parameters", weights_->count()},
-                                    {"memory", memory_by_category()}, {"samples_per_s", rates_sample(rates)}};
+        nlohmann::json record = record_of(name_, result, figures_, rates);
+        record["memory"] = memory;
+        record["threads"] = threads();
+        record["batch"] = batch_;
+        record["parameters"] = weights_->count();
+        const nlohmann::json profile = profile_json(trace::global().events());
         std::ostringstream traced;
         trace::global().write(traced);
         run_->write("trace.json", traced.str());
         run_->write("record.json", record.dump(1) + '\n');
-        run_->write("report.html", report_html({name_, record.dump(), metrics_.dump(), profile_rows().dump(), examples().dump(), settings_.resolved()}));
-        print_table(result, interrupted);
+        run_->write("report.html", report_html({name_, record.dump(), metrics_.dump(), profile.dump(),
+                                                examples_json(score_, data_.info.names).dump(), settings_.resolved()}));
+        print_result(name_, result, figures_, interrupted, run_->file("report.html").string());
         return result;
-    }
-
-    // At most 400 raw samples, evenly taken.
-    static nlohmann::json rates_sample(const std::vector<double>& rates) {
-        nlohmann::json all = nlohmann::json::array();
-        const std::size_t stride = rates.size() / 400 + 1;
-        for (std::size_t i = 0; i < rates.size(); i += stride) all.push_back(rates[i]);
-        return all;
-    }
-
-    static nlohmann::json machine_record() {
-        nlohmann::json m = nlohmann::json::object();
-        m["fingerprint"] = perf::fingerprint();
-        m["matrix_peak_gflops"] = perf::measured_matrix_peak().gflops;
-        m["copy_gb_per_s"] = perf::measured_bandwidth();
-        return m;
-    }
-
-    void print_table(const nlohmann::json& result, bool interrupted) const {
-        std::printf("\n%s%s\n", name_.c_str(), interrupted ? " (interrupted; continue with --resume)" : "");
-        const auto row = [](const std::string& label, const std::string& value) { std::printf("  %-26s %s\n", label.c_str(), value.c_str()); };
-        for (const auto& figure : figures_) {
-            std::string label = "test " + figure.first;
-            std::replace(label.begin(), label.end(), '_', ' ');
-            char text[32];
-            std::snprintf(text, sizeof text, "%.4g", figure.second);
-            row(label, figure.first.ends_with("accuracy") ? percent(figure.second) : text);
-        }
-        char text[64];
-        if (score_.count) {
-            std::snprintf(text, sizeof text, "%.4f", score_.loss());
-            row("test loss", text);
-        }
-        std::snprintf(text, sizeof text, "%.4f", result["train_loss"].get<double>());
-        row("training loss", text);
-        std::snprintf(text, sizeof text, "%.1f samples/s (median)", result["samples_per_s"].get<double>());
-        row("throughput", text);
-        row("time", clock_text(result["seconds"].get<double>()));
-        std::snprintf(text, sizeof text, "%.1f MiB", result["peak_bytes"].get<double>() / (1 << 20));
-        row("peak memory", text);
-        std::snprintf(text, sizeof text, "%.2f %%", 100 * result["stall_fraction"].get<double>());
-        row("waited for data", text);
-        row("report", run_->file("report.html").string());
-        std::fflush(stdout);
     }
 
     configuration settings_;
@@ -470,7 +353,7 @@ private:
     std::optional<run_directory> run_;
     nlohmann::json metrics_ = nlohmann::json::array(), last_ = nlohmann::json::object();
     score score_;
-    std::vector<std::pair<std::string, double>> figures_;
+    figure_list figures_;
 };
 
 }  // namespace cairn

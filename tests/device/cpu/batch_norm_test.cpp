@@ -85,7 +85,7 @@ TEMPLATE_TEST_CASE("batch norm: the variance of values far from zero keeps its d
     // Mean 1000, deviation 1: E[x²] - mean² in float would be off by 6 % and more.
     const index rows = 20000, channels = 24;
     const auto x = draw<T>(rows * channels, 8, 1, 1000);
-    std::vector<T> mean(std::size_t(channels)), var(mean);
+    std::vector<T> mean(std::size_t(channels), T(0)), var(mean);
     batch_statistics(cpu{}, rows, channels, x.data(), mean.data(), var.data());
     const auto d = doubles(x);
     for (std::size_t c = 0; c < mean.size(); ++c) {

@@ -61,7 +61,7 @@ TEMPLATE_TEST_CASE("reduce: column sums of odd shapes, set and accumulated", "[r
         for (const index rows : {0, 1, 2, 8, 9, 100, 5000}) {
             CAPTURE(rows, columns);
             const auto x = draw<T>(rows * columns, 4, 1, 0.25);
-            std::vector<long double> expected(std::size_t(columns), 0.0L), twice(std::size_t(columns));
+            std::vector<long double> expected(std::size_t(columns), 0.0L), twice(expected);
             for (std::size_t i = 0; i < x.size(); ++i) expected[i % std::size_t(columns)] += x[i];
             std::vector<T> out(std::size_t(columns), T(77));
             column_sums(cpu{}, rows, columns, x.data(), out.data(), false);

@@ -1,6 +1,6 @@
 #pragma once
-// Winograd convolution of channels-last tensors: kernel 3 x 3 (or KD x 3 x 3), stride 1, in tiles of 4 x 4 or 2 x 2
-// outputs. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016. Transforms:
+// Winograd convolution, channels last: kernel 3 x 3 (or KD x 3 x 3), stride 1, tiles of 4 x 4 or 2 x 2 outputs.
+// Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016. The transforms and their error are in
 // winograd_transform.hpp.
 //
 //   U[p] = (G g G^T)[p]                    c_in x c_out       filters, once a call
@@ -11,7 +11,7 @@
 //
 // Input gradient: the same with rotated, transposed filters and padding 2 - pad. Weight gradient: the transposed map,
 //   dw = G^T [ sum over tiles of V[p]^T (A dY A^T)[p] ] G.
-// Memory traffic: x and y once, w and U once; transformed tiles stay in the cache.
+// Memory traffic: x and y once, w and U once; transformed tiles stay in the caches.
 // Results are the same bits for any number of threads. Tested against tests/oracle/conv.hpp.
 
 #include <cairn/core/error.hpp>

@@ -11,7 +11,7 @@ namespace cairn::winograd {
 /// Writes lanes consecutive steps k (input channels) of one vector (output channels): U(p, k) at u + p * position +
 /// k * lanes.
 ///
-/// forward: w(co, kd, kh, kw, ci) with co from first_out = out_block * lanes on.
+/// Forward: from w(co, kd, kh, kw, ci) with co in `out_block`, ci in `in_block`.
 /// Transposed (for the input gradient): the roles of ci and co are exchanged and the filter is rotated by half a turn,
 /// so `out_block` counts blocks of c_in, `in_block` blocks of c_out.
 template <int M, bool Transposed, class T>

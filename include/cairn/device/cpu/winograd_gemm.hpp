@@ -69,8 +69,8 @@ constexpr auto gemm_table(std::integer_sequence<int, R...>) {
 }
 }  // namespace detail
 
-/// All `rows` x `blocks` of C, row groups of nearly equal height (so no group is small). A's row r at a + r *
-/// RowStride.
+/// All `rows` x `blocks` of C, row groups of nearly equal height (so no group is small).
+/// A's row r at a + r * RowStride.
 template <class T, index RowStride, index StepStride>
 void gemm_rows(const summation& sum, index rows, index blocks, const T* a, const T* b, index b_block, T* c,
                index c_block, bool accumulate) {

@@ -41,8 +41,7 @@ struct block_shape {
     index columns, depths, count_columns, count_depths;
 
     static block_shape of(index columns, index depths, index kernel_depth, index rows) {
-        // A block over several depths makes kernel_depth - 1 depths of input twice; from 8 depths on that is at most 25
-        // %.
+        // A block over several depths makes kernel_depth - 1 depths of input twice: from 8 depths on at most 25 %.
         block_shape s{};
         s.depths = kernel_depth == 1 ? 1 : even_piece(depths, std::max<index>(8, rows / columns));
         s.columns = even_piece(columns, rows / s.depths);
@@ -110,8 +109,7 @@ struct plan_base {
 
 /// Forward (and input gradient, on its geometry). Two ways:
 /// - kept: all filters are transformed first, then threads take blocks of tiles. U is read once a block, so it has to
-/// stay
-///   in a shared cache.
+///   stay in a shared cache.
 /// - fused: for large U and few tiles. The tiles of a block are transformed first, then threads take groups of output
 ///   channels, and transform their filters a piece at a time, right before the products that use it: U never leaves L2.
 template <class T>
@@ -160,10 +158,9 @@ struct filter_sums {
 
 /// Weight gradient: sums over tiles, in an order that depends on the shape only, so bits do not depend on the threads.
 /// - chunked: for few channels. Each chunk of tiles has its own sums in a thread's cache; they are added in order at
-/// the end.
+///   the end.
 /// - joint: for many channels. All threads transform a block of tiles, then take squares of channels. When one block is
-/// all,
-///   the sums of a square never leave its thread's cache.
+///   all, the sums of a square never leave its thread's cache.
 template <class T>
 struct weight_plan : plan_base<T> {
     static constexpr index square = 4;  // blocks of channels along either side of a joint task

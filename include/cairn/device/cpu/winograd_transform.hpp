@@ -21,7 +21,7 @@
 namespace cairn::winograd {
 
 /// Points of F(4, 3): 0, +-a, +-b, infinity. Any distinct values are right in real arithmetic; these, of a dozen tried,
-/// had the smallest error. They and their powers are exact in binary.
+/// had the smallest root mean square error. They and their powers are exact in binary.
 template <class T>
 struct points {
     static constexpr T a = T(0.625), b = T(1.5);

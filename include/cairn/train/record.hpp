@@ -1,0 +1,134 @@
+#pragma once
+// What a run says of itself: record.json, the numbers of the report page, and the table at the end.
+
+#include <cairn/core/memory.hpp>
+#include <cairn/perf/machine.hpp>
+#include <cairn/train/profile.hpp>
+#include <cairn/train/progress.hpp>
+#include <cairn/train/task.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Figures of a test by name, the first one the most telling.
+using figure_list = std::vector<std::pair<std::string, double>>;
+
+inline double median(std::vector<double> values) {
+    if (values.empty()) return 0;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+/// snprintf into a string.
+template <class... Values>
+std::string print(const char* format, Values... values) {
+    char text[160];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+/// "r2_sigma_8" → "R² of sigma_8".
+inline std::string figure_label(const std::string& figure) {
+    if (figure == "times_better_than_mean") return "times better than the mean";
+    if (figure.starts_with("r2_")) return "R² of " + figure.substr(3);
+    if (figure.starts_with("mae_")) return "mean |error| of " + figure.substr(4);
+    std::string label = figure;
+    std::replace(label.begin(), label.end(), '_', ' ');
+    return label;
+}
+
+inline std::string figure_value(const std::string& figure, double value) {
+    return figure.ends_with("accuracy") ? print("%.2f %%", 100 * value) : print("%.4g", value);
+}
+
+/// Highest bytes so far of each category of memory that was used.
+inline nlohmann::json memory_by_category() {
+    nlohmann::json all = nlohmann::json::object();
+    for (std::size_t i = 0; i < category_names.size(); ++i)
+        if (const index peak = memory_pool::host().use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
+    return all;
+}
+
+inline nlohmann::json machine_json() {
+    return {{"fingerprint", perf::fingerprint()}, {"matrix_peak_gflops", perf::measured_matrix_peak().gflops}, {"copy_gb_per_s", perf::measured_bandwidth()}};
+}
+
+/// record.json without what only the run knows (memory, threads, batch, parameters).
+inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const figure_list& figures, const std::vector<double>& rates) {
+    nlohmann::json headline = nlohmann::json::array();
+    for (const auto& [figure, value] : figures)
+        if (!figure.starts_with("mae_")) headline.push_back({figure_label(figure), figure_value(figure, value)});
+    headline.push_back({"samples/s", print("%.0f", result["samples_per_s"].get<double>())});
+    headline.push_back({"training time", clock_text(result["seconds"].get<double>())});
+    headline.push_back({"peak memory", print("%.0f MiB", result["peak_bytes"].get<double>() / (1 << 20))});
+
+    nlohmann::json metrics = nlohmann::json::object();
+    const auto add = [&](const std::string& key, const char* unit, bool higher) {
+        if (result.contains(key)) metrics[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
+    };
+    add("samples_per_s", "samples/s", true);
+    add("peak_bytes", "bytes", false);
+    add("test_loss", "", false);
+    for (const auto& [figure, value] : figures) add("test_" + figure, "", !figure.starts_with("mae_") && figure != "squared_error");
+
+    nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
+    for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
+    return {{"benchmark", name}, {"headline", headline}, {"metrics", metrics}, {"result", result}, {"machine", machine_json()}, {"samples_per_s", samples}};
+}
+
+/// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
+inline nlohmann::json examples_json(const score& s, const std::vector<std::string>& names) {
+    if (!s.confusion.empty() && s.confusion.size() <= 30) return {{"kind", "confusion"}, {"names", names}, {"counts", s.confusion}};
+    if (s.truth.empty()) return nullptr;
+    constexpr std::size_t most = 600;
+    nlohmann::json points = nlohmann::json::array();
+    for (std::size_t i = 0; i < std::min(s.truth[0].size(), most); ++i) {
+        nlohmann::json p = nlohmann::json::array();
+        for (std::size_t k = 0; k < s.truth.size(); ++k) {
+            p.push_back(s.truth[k][i]);
+            p.push_back(s.predicted[k][i]);
+        }
+        points.push_back(std::move(p));
+    }
+    return {{"kind", "scatter"}, {"names", names}, {"points", points}};
+}
+
+/// The layers of a trace, a step each.
+inline nlohmann::json profile_json(const std::vector<trace_event>& events) {
+    nlohmann::json rows = nlohmann::json::array();
+    const double flops = 1e9 * perf::measured_matrix_peak().gflops, bytes = 1e9 * perf::measured_bandwidth();
+    for (const profile_row& row : profile_of(events)) {
+        const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
+        const double n = std::max(1, row.steps);
+        rows.push_back({{"layer", row.path},
+                        {"forward_ms", 1e3 * row.forward_seconds / n},
+                        {"backward_ms", 1e3 * row.backward_seconds / n},
+                        {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
+    }
+    return rows;
+}
+
+/// The table at the end of a run.
+inline void print_result(const std::string& name, const nlohmann::json& result, const figure_list& figures, bool interrupted, const std::string& report) {
+    std::printf("\n%s%s\n", name.c_str(), interrupted ? " (interrupted; continue with --resume)" : "");
+    const auto row = [](const std::string& label, const std::string& value) { std::printf("  %-32s %s\n", label.c_str(), value.c_str()); };
+    for (const auto& [figure, value] : figures) row("test " + figure_label(figure), figure_value(figure, value));
+    if (result.contains("test_loss")) row("test loss", print("%.4f", result["test_loss"].get<double>()));
+    row("training loss", print("%.4f", result["train_loss"].get<double>()));
+    row("throughput", print("%.1f samples/s (median)", result["samples_per_s"].get<double>()));
+    row("time", clock_text(result["seconds"].get<double>()));
+    row("peak memory", print("%.1f MiB", result["peak_bytes"].get<double>() / (1 << 20)));
+    row("waited for data", print("%.2f %%", 100 * result["stall_fraction"].get<double>()));
+    row("report", report);
+    std::fflush(stdout);
+}
+
+}  // namespace cairn
