@@ -178,20 +178,24 @@ private:
     template <class T>
     void read_into(const opened& d, const std::string& dataset, tensor<T>& t, index begin) const {
         if (t.size() == 0) return;
-        if constexpr (std::is_integral_v<T>) {
-            require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset), "holds floating-point numbers, integers are asked for");
-            if constexpr (sizeof(T) < sizeof(std::int64_t)) {
-                // The library would clip silently.
-                tensor<std::int64_t> wide(t.shape(), category::workspace);
-                read_into(d, dataset, wide, begin);
-                for (index i = 0; i < t.size(); ++i) {
-                    require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i], ", too large for the ", sizeof(T),
-                            "-byte integers asked for");
-                    t[i] = static_cast<T>(wide[i]);
-                }
-                return;
+        if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(std::int64_t)) {
+            // The library would clip silently.
+            tensor<std::int64_t> wide(t.shape(), category::workspace);
+            read_into(d, dataset, wide, begin);
+            for (index i = 0; i < t.size(); ++i) {
+                require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i], ", too large for the ", sizeof(T),
+                        "-byte integers asked for");
+                t[i] = static_cast<T>(wide[i]);
             }
+        } else {
+            if constexpr (std::is_integral_v<T>)
+                require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset), "holds floating-point numbers, integers are asked for");
+            read_selected(d, dataset, t, begin);
         }
+    }
+
+    template <class T>
+    void read_selected(const opened& d, const std::string& dataset, tensor<T>& t, index begin) const {
         handle memory, file;
         if (begin >= 0) {
             std::array<hsize_t, cairn::shape::max_rank> start{}, count{};

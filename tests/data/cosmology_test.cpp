@@ -1,0 +1,111 @@
+#include "catch.hpp"
+#include "data/synthetic.hpp"
+
+#include <cairn/data/cosmology.hpp>
+
+#include <algorithm>
+
+namespace cairn::test {
+namespace {
+
+using Catch::Matchers::Contains;
+
+std::vector<float> read_one(const cosmology_volumes& d, index i, augment_key key = {}) {
+    std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size()) + 3);
+    REQUIRE(d.read(i, key, {x.data(), nullptr, x.data() + d.sample_shape().size()}));
+    return x;
+}
+
+}  // namespace
+
+TEST_CASE("cosmology: a volume is a pure function of seed and number, on any number of threads", "[cosmology]") {
+    const cosmology_config config{.count = 6, .grid = 16, .box = 100, .seed = 3};
+    const cosmology_volumes whole(config);
+    cosmology_config tail = config;
+    tail.first = 4;
+    tail.count = 2;
+    const int before = threads();
+    for (int n : {1, 2}) {
+        set_threads(n);
+        const cosmology_volumes again(config), end(tail);
+        for (index i = 0; i < 6; ++i) REQUIRE(read_one(again, i) == read_one(whole, i));
+        for (index i = 0; i < 2; ++i) REQUIRE(read_one(end, i) == read_one(whole, i + 4));
+    }
+    set_threads(before);
+    cosmology_config other = config;
+    other.seed = 4;
+    REQUIRE(read_one(cosmology_volumes(other), 0) != read_one(whole, 0));
+    REQUIRE(whole.sample_shape() == shape{16, 16, 16, 1});
+    REQUIRE(whole.sample_name(1) == "cosmology volume 1 of seed 3");
+}
+
+TEST_CASE("cosmology: inputs and targets are about standard, targets give the parameters back", "[cosmology]") {
+    const cosmology_volumes d({.count = 300, .grid = 16, .box = 128, .seed = 1});
+    std::array<double, 4> mean{}, square{};
+    const target_info info = d.targets();
+    REQUIRE(info.names == std::vector<std::string>{"Omega_m", "sigma_8", "n_s"});
+    for (index i = 0; i < d.size(); ++i) {
+        const auto x = read_one(d, i);
+        const cosmology c = d.parameters(i);
+        REQUIRE(info.mean[0] + info.scale[0] * x[4096] == Approx(c.omega_m));
+        REQUIRE(info.mean[1] + info.scale[1] * x[4097] == Approx(c.sigma_8));
+        REQUIRE(info.mean[2] + info.scale[2] * x[4098] == Approx(c.n_s));
+        REQUIRE(c.omega_m >= 0.1);
+        REQUIRE(c.omega_m < 0.5);
+        for (std::size_t j = 0; j < 3; ++j) {
+            mean[j] += static_cast<double>(x[4096 + j]) / 300;
+            square[j] += std::pow(static_cast<double>(x[4096 + j]), 2) / 300;
+        }
+        for (std::size_t v = 0; v < 4096; ++v) {
+            mean[3] += static_cast<double>(x[v]) / (300.0 * 4096);
+            square[3] += std::pow(static_cast<double>(x[v]), 2) / (300.0 * 4096);
+        }
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+        REQUIRE(mean[j] == Approx(0).margin(0.2));
+        REQUIRE(square[j] == Approx(1).margin(0.2));
+    }
+}
+
+TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no value", "[cosmology]") {
+    const cosmology_config config{.count = 1, .grid = 6, .box = 100, .seed = 3, .augment = true};
+    cosmology_config plain = config;
+    plain.augment = false;
+    const cosmology_volumes d(config);
+    const auto before = read_one(cosmology_volumes(plain), 0);
+    auto sorted = before;
+    std::sort(sorted.begin(), sorted.end() - 3);
+    std::set<std::vector<float>> seen;
+    const index n = 6;
+    const auto at = [&](const std::vector<float>& v, index a, index b, index c) {
+        return v[static_cast<std::size_t>(((a + n) % n * n + (b + n) % n) * n + (c + n) % n)];
+    };
+    for (std::uint32_t epoch = 0; epoch < 200; ++epoch) {
+        auto x = read_one(d, 0, {1, epoch});
+        REQUIRE(x == read_one(d, 0, {1, epoch}));
+        seen.insert(x);
+        // The sum over pairs of neighbours, which every symmetry of the periodic grid keeps and no other permutation would.
+        double pairs = 0, expected = 0;
+        for (index a = 0; a < n; ++a)
+            for (index b = 0; b < n; ++b)
+                for (index c = 0; c < n; ++c) {
+                    pairs += static_cast<double>(at(x, a, b, c) * (at(x, a + 1, b, c) + at(x, a, b + 1, c) + at(x, a, b, c + 1)));
+                    expected += static_cast<double>(at(before, a, b, c) * (at(before, a + 1, b, c) + at(before, a, b + 1, c) + at(before, a, b, c + 1)));
+                }
+        REQUIRE(pairs == Approx(expected).epsilon(1e-5));
+        std::sort(x.begin(), x.end() - 3);
+        REQUIRE(x == sorted);
+    }
+    REQUIRE(seen.size() > 190);
+}
+
+TEST_CASE("cosmology: impossible configurations", "[cosmology]") {
+    const auto message = [](cosmology_config c) { return message_of([&] { cosmology_volumes{c}; }); };
+    REQUIRE_THAT(message({.count = 0}), Contains("0 volumes"));
+    REQUIRE_THAT(message({.count = 1, .grid = 1}), Contains("grid 1"));
+    REQUIRE_THAT(message({.count = 1, .box = -5}), Contains("box -5"));
+    REQUIRE_THAT(message({.count = 1, .grid = 8, .omega_m = {0.5, 0.1}}), Contains("empty parameter range 0.5 to 0.1"));
+    REQUIRE_THAT(message({.count = 1, .grid = 8, .omega_m = {0.01, 0.02}}), Contains("impossible cosmology"));
+}
+
+}  // namespace cairn::test

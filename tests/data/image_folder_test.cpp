@@ -1,0 +1,264 @@
+#include "catch.hpp"
+#include "data/writers.hpp"
+#include "oracle/data_resize.hpp"
+
+#include <cairn/data/image_folder.hpp>
+#include <cairn/data/loader.hpp>
+
+namespace cairn::test {
+namespace {
+
+using Catch::Matchers::Contains;
+using files = std::vector<std::pair<std::string, bytes>>;
+
+// Three classes of four pictures, two of the files in PNG.
+files three_classes(const std::string& root = "") {
+    files out;
+    for (int c = 0; c < 3; ++c)
+        for (unsigned i = 0; i < 4; ++i) {
+            const image in = picture(30 + c, 40, 10 * static_cast<unsigned>(c) + i, i == 3 ? 1 : 3);
+            const bool png = i == 1 && c > 0;
+            out.emplace_back(concat(root, "class", c, "/", i, png ? ".png" : i == 2 ? ".JPEG" : ".jpg"), png ? png_file(in) : jpeg_file(in));
+        }
+    return out;
+}
+
+void unpack(const temporary_folder& folder, const files& all) {
+    for (const auto& [name, content] : all) {
+        if (name.ends_with('/'))
+            std::filesystem::create_directories(folder.path() / name);
+        else
+            folder.write(name, content);
+    }
+}
+
+std::vector<index> all_of(const image_collection& c) {
+    std::vector<index> all;
+    for (index i = 0; i < c.size(); ++i) all.push_back(i);
+    return all;
+}
+
+std::vector<float> read_one(const image_folder& d, index i, augment_key key = {}) {
+    std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size()));
+    std::int32_t label = 0;
+    REQUIRE(d.read(i, key, {x.data(), &label, nullptr}));
+    return x;
+}
+
+}  // namespace
+
+TEST_CASE("image folder: plain folders and archives hold the same samples", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    folder.write("class0/notes.txt", "not an image");
+    folder.write("class0/._0.jpg", "macOS leaves these");
+    std::vector<std::shared_ptr<image_collection>> collections{std::make_shared<image_collection>(folder.path())};
+    const temporary_folder archives;
+    for (const char* filter : {"", "gzip"})
+        for (const char* root : {"", "top/", "./deep/down/"})
+            collections.push_back(std::make_shared<image_collection>(archives.write("a.tar", tar_file(three_classes(root), filter))));
+    for (const auto& c : collections) {
+        REQUIRE(c->size() == 12);
+        REQUIRE(c->classes() == std::vector<std::string>{"class0", "class1", "class2"});
+        const image_folder d(c, all_of(*c), {.size = 24, .augmented = true, .resize = 28});
+        const image_folder reference(collections[0], all_of(*collections[0]), d.config());
+        REQUIRE(d.sample_shape() == shape{24, 24, 3});
+        for (index i = 0; i < 12; ++i) {
+            REQUIRE(c->label(i) == i / 4);
+            REQUIRE(d.sample_name(i).find(concat("class", i / 4)) != std::string::npos);
+            REQUIRE(read_one(d, i, {1, 2}) == read_one(reference, i, {1, 2}));
+        }
+    }
+}
+
+TEST_CASE("image folder: pixels against the definition", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    const auto c = std::make_shared<image_collection>(folder.path());
+    for (bool augmented : {false, true}) {
+        const image_folder_config config{.size = 24, .augmented = augmented, .resize = 28};
+        const image_folder d(c, all_of(*c), config);
+        for (index i = 0; i < 12; ++i) {
+            const augment_key key{5, 7};
+            const auto x = read_one(d, i, key);
+            image whole;
+            std::vector<std::uint8_t> buffer;
+            detail::decode_image(c->bytes(i, buffer), "x", whole);
+            sample_random random(key, i);
+            const pixel_box box = augmented ? config.crop(whole.height, whole.width, random) : centre_crop{28, 24}(whole.height, whole.width);
+            const bool mirrored = augmented && random.coin(0.5f);
+            const auto expected = oracle::resize(whole, box, 24, 24, mirrored);
+            double sum = 0;
+            for (std::size_t k = 0; k < x.size(); ++k) {
+                const double value = (static_cast<double>(x[k]) * static_cast<double>(config.std[k % 3]) + static_cast<double>(config.mean[k % 3])) * 255;
+                REQUIRE(std::abs(value - expected[k]) < 6);  // colours next to the cut, see image_jpeg_test
+                sum += std::abs(value - expected[k]);
+            }
+            REQUIRE(sum / static_cast<double>(x.size()) < 0.3);
+        }
+    }
+}
+
+TEST_CASE("image folder: parts by folder, or by a split that keeps the share of every class", "[image_folder]") {
+    const temporary_folder folder;
+    files all = three_classes("train/");
+    for (auto& f : three_classes("val/"))
+        if (f.first.find("class1") == std::string::npos) all.push_back(f);
+    unpack(folder, all);
+    const image_collection parts(folder.path());
+    REQUIRE(parts.size() == 20);
+    REQUIRE(parts.classes().size() == 3);
+    REQUIRE(parts.part_of(part::train).size() == 12);
+    REQUIRE(parts.part_of(part::test).size() == 8);
+    for (index i : parts.part_of(part::test)) REQUIRE(parts.label(i) != 1);
+
+    const temporary_folder single;
+    unpack(single, three_classes());
+    const image_collection c(single.path());
+    const auto train = c.part_of(part::train, 0.75, 1), test = c.part_of(part::test, 0.75, 1);
+    REQUIRE(train.size() == 9);
+    REQUIRE(test.size() == 3);
+    std::set<std::int32_t> labels;
+    for (index i : test) labels.insert(c.label(i));
+    REQUIRE(labels.size() == 3);
+    REQUIRE(c.part_of(part::train, 0.75, 2) != train);
+
+    const temporary_folder only_train;
+    unpack(only_train, three_classes("train/"));
+    REQUIRE_THAT(message_of([&] { image_collection(only_train.path()).part_of(part::test); }), Contains("none called test, val or validation"));
+}
+
+TEST_CASE("image folder: corrupt images stop the run by name, or are left out", "[image_folder]") {
+    files all = three_classes();
+    all[5].second.resize(all[5].second.size() / 2);  // class1/1.png
+    all[6].second.resize(all[6].second.size() / 2);  // class1/2.JPEG
+    all[8].second.clear();                           // class2/0.jpg
+    const temporary_folder folder;
+    unpack(folder, all);
+    const auto tar = folder.write("../" + folder.path().filename().string() + ".tar", tar_file(all));
+    for (const auto& root : {folder.path(), tar}) {
+        const auto c = std::make_shared<image_collection>(root);
+        const image_folder stop(c, all_of(*c), {.size = 8, .resize = 8});
+        std::vector<float> x(8 * 8 * 3);
+        std::int32_t label = 0;
+        REQUIRE_THAT(message_of([&] { stop.read(5, {}, {x.data(), &label, nullptr}); }), Contains("class1/1.png") && Contains("truncated or corrupt"));
+        REQUIRE_THAT(message_of([&] { stop.read(6, {}, {x.data(), &label, nullptr}); }), Contains("class1/2.JPEG") && Contains("corrupt JPEG"));
+        REQUIRE_THAT(message_of([&] { stop.read(8, {}, {x.data(), &label, nullptr}); }), Contains("class2/0.jpg: empty file"));
+        for (index cache : {0, 1 << 20}) {
+            loader l(image_folder(c, all_of(*c), {.size = 8, .resize = 8, .corrupt = corrupt_image::skip, .cache_bytes = cache}),
+                     {.batch = 4, .workers = 2});
+            std::set<std::string> skipped;
+            index count = 0;
+            while (auto b = l.next()) {
+                count += b->count;
+                skipped.insert(b->skipped.begin(), b->skipped.end());
+            }
+            REQUIRE(count == 9);
+            REQUIRE(skipped.size() == 3);
+            REQUIRE(skipped.begin()->ends_with("class1/1.png"));
+        }
+        REQUIRE_THAT(message_of([&] { image_folder(c, all_of(*c), {.size = 8, .resize = 8, .cache_bytes = 1 << 20}); }), Contains("class"));
+    }
+    std::filesystem::remove(tar);
+}
+
+TEST_CASE("image folder: empty classes, no classes, no images", "[image_folder]") {
+    files all = three_classes();
+    all.emplace_back("class9/", bytes{});
+    for (bool archive : {false, true}) {
+        const temporary_folder folder;
+        auto path = folder.path();
+        if (archive)
+            path = folder.write("a.tar", tar_file(all));
+        else
+            unpack(folder, all);
+        REQUIRE_THAT(message_of([&] { image_collection{path}; }), Contains("class folder 'class9' holds no image"));
+        const image_collection c(path, empty_class::leave_out);
+        REQUIRE(c.left_out() == std::vector<std::string>{"class9"});
+        REQUIRE(c.classes().size() == 3);
+    }
+    const temporary_folder folder;
+    folder.write("a/notes.txt", "text");
+    REQUIRE_THAT(message_of([&] { image_collection{folder.path()}; }), Contains("no image") && Contains("1 other file"));
+    REQUIRE_THAT(message_of([&] { image_collection{folder.path() / "a" / "notes.txt"}; }), Contains("neither a folder nor an archive"));
+    folder.write("lost.jpg", jpeg_file(picture(8, 8)));
+    REQUIRE_THAT(message_of([&] { image_collection(folder.path(), empty_class::leave_out); }), Contains("'lost.jpg' lies in no class folder"));
+}
+
+TEST_CASE("image folder: the cache of decoded images", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    const auto c = std::make_shared<image_collection>(folder.path());
+    image_folder_config config{.size = 24, .resize = 28};
+    const image_folder plain(c, all_of(*c), config);
+    config.cache_bytes = 1 << 20;
+    const image_folder cached(c, all_of(*c), config);
+    config.cache_bytes = 100;
+    const image_folder too_small(c, all_of(*c), config);
+    REQUIRE(cached.cached());
+    REQUIRE_FALSE(too_small.cached());
+    REQUIRE_FALSE(plain.cached());
+    for (index i = 0; i < 12; ++i) {
+        const auto a = read_one(plain, i, {1, 1}), b = read_one(cached, i, {1, 1});
+        for (std::size_t k = 0; k < a.size(); ++k) REQUIRE(std::abs(a[k] - b[k]) < 0.12f);  // colours next to the cut
+        REQUIRE(read_one(too_small, i, {1, 1}) == a);
+    }
+}
+
+TEST_CASE("image folder: jitter keeps values in range and depends on the epoch", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    const auto c = std::make_shared<image_collection>(folder.path());
+    const image_folder d(c, all_of(*c), {.size = 16, .jitter = {0.4f, 0.4f, 0.4f, 0.1f}, .resize = 16});
+    REQUIRE(read_one(d, 3, {1, 1}) == read_one(d, 3, {1, 1}));
+    REQUIRE(read_one(d, 3, {1, 1}) != read_one(d, 3, {1, 2}));
+    const auto x = read_one(d, 3, {1, 1});
+    for (std::size_t k = 0; k < x.size(); ++k) {
+        const float value = x[k] * d.config().std[k % 3] + d.config().mean[k % 3];
+        REQUIRE(value > -1e-4f);
+        REQUIRE(value < 1 + 1e-4f);
+    }
+}
+
+TEST_CASE("image folder: images of one size become an array", "[image_folder]") {
+    const temporary_folder folder;
+    files all;
+    for (unsigned i = 0; i < 70; ++i) all.emplace_back(concat("c", i % 2, "/", 100 + i, ".png"), png_file(picture(8, 9, i)));
+    unpack(folder, all);
+    const image_collection c(folder.path());
+    const auto images = decode_all(c, all_of(c), "seventy");
+    REQUIRE(images->count == 70);
+    REQUIRE(images->height == 8);
+    REQUIRE(images->labels[34] == 0);
+    REQUIRE(images->labels[35] == 1);
+    REQUIRE(std::equal(images->pixels.begin(), images->pixels.begin() + 216, picture(8, 9, 0).pixels.begin()));
+    REQUIRE(std::equal(images->pixels.end() - 216, images->pixels.end(), picture(8, 9, 69).pixels.begin()));
+    folder.write("c1/999.png", png_file(picture(8, 8)));
+    const image_collection d(folder.path());
+    REQUIRE_THAT(message_of([&] { decode_all(d, all_of(d), "seventy"); }), Contains("999.png: 8 × 8 pixels, the first image has 8 × 9"));
+}
+
+TEST_CASE("image folder: the real archives", "[image_folder]") {
+    const auto data = real_data();
+    if (!std::filesystem::exists(data / "caltech101-subset")) return WARN("skipped: no data");
+    const auto caltech = std::make_shared<image_collection>(data / "caltech101-subset" / "caltech101-25x60.tar");
+    REQUIRE(caltech->size() == 1500);
+    REQUIRE(caltech->classes().size() == 25);
+    REQUIRE(caltech->part_of(part::train, 0.8, 0).size() == 1200);
+    loader l(image_folder(caltech, caltech->part_of(part::test, 0.8, 0), {.size = 64, .resize = 72}), {.batch = 50, .workers = 2});
+    index count = 0;
+    while (auto b = l.next()) count += b->count;
+    REQUIRE(count == 300);
+
+    const image_collection cifar(data / "cifar10" / "cifar10-jpeg.tar.gz");
+    REQUIRE(cifar.size() == 60000);
+    REQUIRE(cifar.part_of(part::train).size() == 50000);
+    REQUIRE(cifar.part_of(part::test).size() == 10000);
+    REQUIRE(cifar.classes().front() == "airplane");
+    REQUIRE(cifar.classes().back() == "truck");
+    const auto few = cifar.part_of(part::test);
+    const auto images = decode_all(cifar, {few.begin(), few.begin() + 2000}, "CIFAR-10 from JPEG");
+    REQUIRE(images->height == 32);
+}
+
+}  // namespace cairn::test
