@@ -4,6 +4,7 @@
 #include <cairn/data/cosmology.hpp>
 
 #include <algorithm>
+#include <set>
 
 namespace cairn::test {
 namespace {

@@ -240,7 +240,10 @@ TEST_CASE("image folder: images of one size become an array", "[image_folder]") 
 
 TEST_CASE("image folder: the real archives", "[image_folder]") {
     const auto data = real_data();
-    if (!std::filesystem::exists(data / "caltech101-subset")) return WARN("skipped: no data");
+    if (!std::filesystem::exists(data / "caltech101-subset")) {
+        WARN("skipped: no data");
+        return;
+    }
     const auto caltech = std::make_shared<image_collection>(data / "caltech101-subset" / "caltech101-25x60.tar");
     REQUIRE(caltech->size() == 1500);
     REQUIRE(caltech->classes().size() == 25);

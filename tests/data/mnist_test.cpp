@@ -51,7 +51,10 @@ TEST_CASE("mnist: bad folders", "[mnist]") {
 
 TEST_CASE("mnist: the real one", "[mnist]") {
     const auto folder = real_data() / "mnist";
-    if (!std::filesystem::exists(folder)) return WARN("skipped: no data");
+    if (!std::filesystem::exists(folder)) {
+        WARN("skipped: no data");
+        return;
+    }
     const memory_images train = mnist(folder, part::train), test = mnist(folder, part::test);
     REQUIRE(train.size() == 60000);
     REQUIRE(test.size() == 10000);

@@ -99,7 +99,10 @@ TEST_CASE("quijote: bad folders", "[quijote]") {
 
 TEST_CASE("quijote: the real slices", "[quijote]") {
     const auto folder = real_data() / "quijote-slices";
-    if (!std::filesystem::exists(folder)) return WARN("skipped: no data");
+    if (!std::filesystem::exists(folder)) {
+        WARN("skipped: no data");
+        return;
+    }
     const quijote_slices d(folder, {.targets = {"Omega_m", "Omega_b", "h", "n_s", "sigma_8"}, .reduce = 4});
     REQUIRE(d.size() == 199);
     REQUIRE(d.sample_shape() == shape{88, 88, 1});

@@ -312,13 +312,13 @@ inline void peak_is_as_predicted(const law_case& c) {
     cairn::sequential<float> net;
     net.add("layer", c.make32());
     const index predicted = cairn::predicted_peak(net, c.in, c.smooth);
+    if (net.cost(c.in).passes_through) return;  // the result is the batch itself
     bench<float> b{cairn::any_layer<float>(std::move(net))};
     b.p.input_gradient = c.smooth;
     const tensor<float> x = numbers<float>(c.in, 1, c.tokens, cairn::category::data);
     const auto step = [&] {
         slots<float> saved;
         tensor<float> y = b.layer.forward(x.share(), saved, b.p);
-        if (!y.unique()) y = y.clone();
         b.layer.backward(std::move(y), saved, b.p);
     };
     step();  // kernels that measure each other do so here

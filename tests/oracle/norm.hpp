@@ -14,12 +14,11 @@ struct moments {
     double mean = 0, var = 0;
 };
 inline moments moments_of(const numbers& x, std::size_t start, std::size_t step, std::size_t count) {
-    moments m;
-    for (std::size_t i = 0; i < count; ++i) m.mean += x[start + i * step];
-    m.mean /= double(count);
-    for (std::size_t i = 0; i < count; ++i) m.var += std::pow(x[start + i * step] - m.mean, 2);
-    m.var /= double(count);
-    return m;
+    long double sum = 0, squares = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += x[start + i * step];
+    const long double mean = sum / static_cast<long double>(count);
+    for (std::size_t i = 0; i < count; ++i) squares += (x[start + i * step] - mean) * (x[start + i * step] - mean);
+    return {double(mean), double(squares / static_cast<long double>(count))};
 }
 
 /// y = act(gamma (x - mean) / sqrt(var + eps) + beta + skip), act(v) = v for v > 0 and slope v otherwise; slope 1 is none.

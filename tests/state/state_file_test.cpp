@@ -21,7 +21,8 @@ std::string content(const std::filesystem::path& path) {
 }
 
 void overwrite(const std::filesystem::path& path, const std::string& bytes) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    std::filesystem::remove(path);  // truncating instead makes some file systems write to the disk at once
+    std::ofstream(path, std::ios::binary) << bytes;
 }
 
 // One entry of every type, with values that a careless copy would change.

@@ -39,7 +39,11 @@ class archive_reader {
 public:
     explicit archive_reader(std::string name) : name_(std::move(name)), handle_(archive_read_new()) {
         require(handle_ != nullptr, name_, ": libarchive cannot start: out of memory?");
-        archive_read_support_filter_all(handle_.get());
+        // Not `all`: some filters would start other programs.
+        archive_read_support_filter_gzip(handle_.get());
+        archive_read_support_filter_bzip2(handle_.get());
+        archive_read_support_filter_xz(handle_.get());
+        archive_read_support_filter_zstd(handle_.get());
         archive_read_support_format_tar(handle_.get());
     }
     ::archive* get() { return handle_.get(); }
@@ -81,6 +85,7 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
             if (member.folder && !member.name.empty()) out.push_back(std::move(member));
             continue;
         }
+        require(archive_entry_sparse_count(entry) == 0, name, ": member ", member.name, ": a sparse file, whose holes could be of any size");
         // What the header says about the size is only a hint: memory grows with the data that really come.
         const auto claimed = static_cast<std::uint64_t>(std::max<la_int64_t>(archive_entry_size(entry), 0));
         member.bytes.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(claimed, 1 << 20)));

@@ -52,7 +52,7 @@ TEMPLATE_TEST_CASE("activation: values and derivatives against the C library", "
                 dx.push_back(dy[i] * oracle::activation_derivative(act, x[i], slope));
             }
             CHECK(distance(k.y, y) <= eps<T>(8));
-            CHECK(distance(k.dx, dx) <= eps<T>(40));
+            CHECK(distance(k.dx, dx) <= eps<T>(64));  // dy reaches 4.5
             if (saves_of(act) == activation_saves::bits) {
                 std::vector<T> without(x.size());
                 sign_activation_forward<T>(cpu{}, n, slope, x.data(), without.data(), nullptr);
