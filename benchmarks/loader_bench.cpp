@@ -56,10 +56,10 @@ void photographs(const std::filesystem::path& archive, int threads, cairn::index
     const auto images = std::make_shared<image_collection>(archive);
     std::vector<cairn::index> all(static_cast<std::size_t>(images->size()));
     std::iota(all.begin(), all.end(), cairn::index{0});
-    loader l(image_folder(images, all, {.size = size, .resize = size}), {.batch = std::min<cairn::index>(64, images->size()), .workers = threads});
+    const image_folder data(images, all, {.size = size, .resize = size});
     const auto one_epoch = [&] {
-        l.seek(l.position());
         return timed([&] {
+            loader l(data, {.batch = std::min<cairn::index>(64, images->size()), .workers = threads, .epochs = 1});
             while (l.next()) {
             }
         });

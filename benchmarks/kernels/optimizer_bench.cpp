@@ -1,5 +1,5 @@
-// Updates of 25 million parameters, the size of ResNet-50: bytes that the formulas must move, per second, and their share of a copy
-// measured in the same program. Part of the program `kernels`.
+// Updates of 25 million parameters, the size of ResNet-50: bytes that the formulas must move, per second, and their
+// share of a copy measured in the same program. Part of the program `kernels`.
 
 #include <benchmark/benchmark.h>
 
@@ -69,7 +69,9 @@ void step(benchmark::State& run, O o, double bytes) {
 }
 
 BENCHMARK_CAPTURE(step, sgd, sgd{{.weight_decay = 5e-4}}, 20)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(step, sgd_clipped, (clipped{sgd{{.weight_decay = 5e-4}}, by_norm{1}}), 20)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(step, sgd_clipped, (clipped{sgd{{.weight_decay = 5e-4}}, by_norm{1}}), 20)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, adam, adam{}, 28)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, adamw, adamw{}, 28)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, lars, lars{}, 28)->UseRealTime()->Unit(benchmark::kMillisecond);

@@ -19,7 +19,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <numbers>
 #include <string>
 #include <vector>
 
@@ -79,7 +78,7 @@ options parse(int argc, char** argv) {
             *f->second = true;
             continue;
         }
-        const bool known = texts.contains(key) || numbers.contains(key) || key == "--lr";
+        const bool known = texts.count(key) + numbers.count(key) > 0 || key == "--lr";
         if (!known) {
             throw std::invalid_argument("option '" + key + "' is unknown; see --help");
         }
@@ -131,10 +130,10 @@ double median(std::vector<double> v) {
 std::unique_ptr<peer::optimizer> make_optimizer(const std::string& name, std::vector<torch::Tensor> params, double lr) {
     using namespace torch::optim;
     if (name == "sgd") {
-        return std::make_unique<peer::sgd>(params, peer::sgd::config{.lr = lr});
+        return std::make_unique<peer::sgd>(params, peer::sgd::config{lr});
     }
     if (name == "adam") {
-        return std::make_unique<peer::adam>(params, peer::adam::config{.lr = lr});
+        return std::make_unique<peer::adam>(params, peer::adam::config{lr});
     }
     if (name == "torch_sgd") {
         return std::make_unique<peer::library_optimizer<SGD, SGDOptions>>(
@@ -230,7 +229,7 @@ double one_cycle(int64_t t, int64_t total, double peak) {
         return peak * (0.05 + 0.95 * static_cast<double>(t) / static_cast<double>(warm));
     }
     const double done = static_cast<double>(t - warm) / static_cast<double>(total - warm);
-    return 0.5 * peak * (1 + std::cos(std::numbers::pi * done));
+    return 0.5 * peak * (1 + std::cos(M_PI * done));
 }
 
 double test_accuracy(torch::nn::Sequential& net, const peer::image_set& set, const peer::normalisation& norm,
@@ -274,7 +273,7 @@ void train_real(const options& o, const peer::workload& w) {
     peer::set_layout(*net, o.channels_last());
     net->train();
     const auto format = peer::memory_format(o.channels_last(), 4);
-    peer::sgd sgd(net->parameters(), {.lr = 0, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+    peer::sgd sgd(net->parameters(), {/*lr*/ 0, /*momentum*/ 0.9, /*weight_decay*/ 5e-4, /*nesterov*/ true});
 
     std::mt19937_64 random(static_cast<uint64_t>(o.seed));
     std::vector<int64_t> order(static_cast<std::size_t>(train_set.size()));

@@ -28,7 +28,9 @@ struct workload {
 
 /// All workloads. `size` is the side of CosmoFlow's volume.
 inline std::vector<workload> workloads(int64_t size) {
-    using enum loss_kind;
+    const auto cross_entropy = loss_kind::cross_entropy;
+    const auto mean_squared = loss_kind::mean_squared;
+    const auto binary_cross_entropy = loss_kind::binary_cross_entropy;
     const auto small_resnet = [](int n) { return [n] { return cifar_resnet<3>({16, 32, 64}, n, 10); }; };
     return {
         {"resnet18-cifar",

@@ -1,25 +1,16 @@
 #pragma once
-// Everything that a training program needs, for users; nothing inside the library includes this file. Left out because they are slow to
-// compile or bring foreign headers: core/xt.hpp, device/cpu/linalg.hpp, data/hdf5.hpp, data/image_folder.hpp, train/*.hpp.
+// Everything that a program needs to build a network and train it in a loop of its own. For users: no header of the library includes
+// this one. What reads files is under data/.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/memory.hpp>
+#include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/data/cifar.hpp>
-#include <cairn/data/cosmology.hpp>
-#include <cairn/data/loader.hpp>
-#include <cairn/data/mnist.hpp>
-#include <cairn/data/split.hpp>
-#include <cairn/models/autoencoder.hpp>
-#include <cairn/models/cosmoflow.hpp>
-#include <cairn/models/lenet.hpp>
-#include <cairn/models/map_cnn.hpp>
-#include <cairn/models/mlp.hpp>
-#include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
@@ -27,6 +18,8 @@
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
+#include <cairn/nn/init.hpp>
+#include <cairn/nn/layer.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
@@ -38,11 +31,20 @@
 #include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/skip.hpp>
+#include <cairn/nn/softmax.hpp>
+#include <cairn/nn/tape.hpp>
+
+#include <cairn/models/autoencoder.hpp>
+#include <cairn/models/cosmoflow.hpp>
+#include <cairn/models/lenet.hpp>
+#include <cairn/models/map_cnn.hpp>
+#include <cairn/models/mlp.hpp>
+#include <cairn/models/resnet.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/lars.hpp>
-#include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/schedule.hpp>
 #include <cairn/optim/sgd.hpp>
-#include <cairn/state/state_file.hpp>
+#include <cairn/stash/plan.hpp>
+#include <cairn/stash/recompute.hpp>

@@ -68,6 +68,9 @@ DOORS = [
     ("fmt", r"fmt/.*", "train/"),
 ]
 
+# A folder's own library rather than a wrapped one: any of the folder's files may include it.
+WIDE_DOORS = ["CUDA", "toml++", "nlohmann-json", "fmt"]
+
 STANDARD = set(
     """algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits
     clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint
@@ -159,7 +162,7 @@ def main():
                                     "library headers use the standard library only (else add it to DOORS)")
 
     for name, places in doors.items():
-        if len(places) > 1 and name != "CUDA":
+    XX
             offences.append(f"{name} enters in {len(places)} places: " + ", ".join(f"include/cairn/{p}" for p in sorted(places)))
 
     # Cycles: depth-first search, each reported once.
@@ -187,7 +190,7 @@ def main():
                 offences.append(f"{path.relative_to(options.root)}:{line}: a peer shares no code with Cairn (<{target}>)")
     for path in sorted((options.root / "tests" / "oracle").rglob("*.hpp")):
         for line, _, target in includes_of(path):
-            if target.startswith("cairn/") and not re.match(r"cairn/(core/|device/\w+\.hpp)", target):
+            if target.startswith("cairn/") and not re.match(r"cairn/(core/|device/\w+\.hpp|data/image\.hpp)", target):
                 offences.append(f"{path.relative_to(options.root)}:{line}: an oracle is plain loops, not <{target}>")
 
     if options.graph:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Runs the test executables of one build folder and counts their test cases.
 
-    tests/checks/run_tests.py build/dev [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
+    tests/checks/run_tests.py build/dev [--scripts] [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
 
 Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the end is shown. A test that cannot run here (no
 data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts appends "passed failed skipped" to
-FILE. Exits 1 if anything failed, crashed, timed out, or if no test ran.
+FILE. --scripts runs tests/**/*_check.py as well, one case each. Exits 1 if anything failed, crashed, timed out, or if no test ran.
 """
 
 import argparse
@@ -25,7 +25,8 @@ def run(folder, executable, build, timeout, environment):
     start = time.monotonic()
     reason = ""
     with open(log, "w") as output:
-        process = subprocess.Popen([executable, "--durations", "yes"], stdin=subprocess.DEVNULL, stdout=output,
+        command = [sys.executable, executable] if executable.endswith(".py") else [executable, "--durations", "yes"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, env=environment, start_new_session=True)
         try:
             process.wait(timeout)
@@ -42,6 +43,8 @@ def run(folder, executable, build, timeout, environment):
         count = lambda word: int(m[1]) if (m := re.search(rf"(\d+) {word}", found[2])) else 0
         passed, failed = count("passed"), count("failed")
         skipped += count("skipped")
+    elif executable.endswith(".py"):
+        passed, failed = int(process.returncode == 0), int(process.returncode != 0)
     else:
         passed = failed = 0
     passed = max(passed - skipped, 0)
@@ -61,12 +64,16 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="executables at a time")
     parser.add_argument("--timeout", type=float, default=600, help="seconds an executable may take")
     parser.add_argument("--counts", type=pathlib.Path)
+    parser.add_argument("--scripts", action="store_true")
     options = parser.parse_args()
 
     if not (options.build / "tests" / "executables.txt").exists():
         sys.exit(f"{options.build} holds no tests: configure it with CAIRN_TESTS=ON, and Catch2 installed")
     listing = (options.build / "tests" / "executables.txt").read_text().split("\n")
     tests = [line.split(" ", 1) for line in listing if line]
+    if options.scripts:
+        root = pathlib.Path(__file__).resolve().parents[2]
+        tests += [[script.stem, str(script)] for script in sorted((root / "tests").rglob("*_check.py"))]
     if options.folders:
         unknown = set(options.folders) - {folder for folder, _ in tests}
         if unknown:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid, links of
-Markdown pages to files of the repository exist.
+Markdown pages to files of the repository exist; the README shows the example that is compiled.
 
     tests/checks/scripts.py [ROOT]
 """
@@ -63,6 +63,11 @@ def main():
     for name in sorted({path.relative_to(root).parts[0] for path in files}):
         if name not in allowed and not name.startswith("."):
             offences.append(f"{name}: not among the files and folders of the top level")
+
+    readme, example = root / "README.md", root / "tests" / "package" / "readme_example.cpp"
+    shown = re.search(r"```cpp\n(.*?)```", readme.read_text(encoding="utf-8"), re.S) if readme.exists() else None
+    if shown is None or shown[1].strip() != example.read_text(encoding="utf-8").strip():
+        offences.append(f"README.md: its first C++ example is not {example.relative_to(root)}")
 
     print("\n".join(offences) if offences else f"{len(files)} files looked at")
     return 1 if offences else 0

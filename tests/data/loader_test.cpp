@@ -146,6 +146,22 @@ TEST_CASE("loader: drop_last, no shuffling") {
     REQUIRE(at == 8);
 }
 
+TEST_CASE("loader: ends after the last epoch", "[loader]") {
+    for (int workers : {0, 2}) {
+        loader l(counting_dataset{.n = 10}, {.batch = 4, .workers = workers, .epochs = 2});
+        index batches = 0;
+        for (int epoch = 0; epoch < 2; ++epoch)
+            while (l.next()) ++batches;
+        REQUIRE(batches == 6);
+        for (int i = 0; i < 3; ++i) REQUIRE_FALSE(l.next());
+        REQUIRE(l.position() == cursor{2, 0});
+        l.seek({1, 2});
+        REQUIRE(l.next());
+        REQUIRE_FALSE(l.next());
+        REQUIRE_FALSE(l.next());
+    }
+}
+
 TEST_CASE("loader: skipped samples are left out and named") {
     for (int workers : {0, 2}) {
         loader l(counting_dataset{.n = 20, .corrupt = {0, 3, 4, 19}}, {.batch = 5, .workers = workers, .shuffle = false});

@@ -96,7 +96,9 @@ bytes elements_of(const std::vector<T>& values, std::endian order = std::endian:
 inline bytes zip_file(const std::vector<std::pair<std::string, bytes>>& members, bool deflate, bool wide = false) {
     constexpr auto little = std::endian::little;
     bytes out, directory;
-    for (const auto& [name, plain] : members) {
+    for (const auto& member : members) {
+        const std::string& name = member.first;
+        const bytes& plain = member.second;
         const bytes packed = deflate ? deflated(plain, -15) : plain;
         const auto crc = static_cast<std::uint32_t>(crc32(0, plain.data(), static_cast<uInt>(plain.size())));
         const std::size_t start = out.size();

@@ -3,6 +3,7 @@
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/lenet.hpp>
+#include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 
@@ -97,6 +98,9 @@ TEST_CASE("models: laws", "[laws][models]") {
     check(laws::make_case("bottleneck resnet", {2, 24, 20, 3}, [small](auto t) { return resnet<decltype(t)>(small); }), 80);
     const cosmoflow_config cosmo{.size = 8, .channels = 2, .filters = 3, .blocks = 2, .dense = {12}};
     check(laws::make_case("cosmoflow", {2, 8, 8, 8, 2}, [cosmo](auto t) { return cosmoflow<decltype(t)>(cosmo); }), 12);
+    check(laws::make_case("map_cnn", {3, 9, 11, 2}, [](auto t) {
+              return map_cnn<decltype(t)>({.in_channels = 2, .outputs = 2, .filters = {4, 6}});
+          }), 20);
     const cosmoflow_config image{.size = 8, .channels = 1, .filters = 4, .blocks = 2, .dense = {8}, .outputs = 1, .dims = 2, .normalise = true};
     check(laws::make_case("cosmoflow on images, normalised", {3, 8, 8, 1}, [image](auto t) { return cosmoflow<decltype(t)>(image); }), 24);
 }

@@ -12,7 +12,9 @@ using Catch::Matchers::Contains;
 TEST_CASE("the first layer with a result that is not finite is named") {
     sequential<float> inner, model;
     inner.add("a", linear<float>({.in = 4, .out = 5})).add("b", linear<float>({.in = 5, .out = 6}));
-    model.add("first", linear<float>({.in = 3, .out = 4})).add("block", std::move(inner)).add("last", linear<float>({.in = 6, .out = 2}));
+    model.add("first", linear<float>({.in = 3, .out = 4}))
+        .add("block", std::move(inner))
+        .add("last", linear<float>({.in = 6, .out = 2}));
     arena<float> memory(model.params(), 1);
     const auto find = [&](const tensor<float>& x) { return first_non_finite(model, x.share(), pass{}); };
     auto x = tensor<float>::filled({2, 3}, 1.0f);

@@ -14,7 +14,8 @@ using namespace cairn;
 using Catch::Matchers::Contains;
 
 static_assert(Loss<cross_entropy, float, std::int32_t> && Loss<cross_entropy, double, std::int32_t>);
-static_assert(Loss<mean_squared, float, float> && Loss<huber, double, double> && Loss<binary_cross_entropy, float, float>);
+static_assert(Loss<mean_squared, float, float> && Loss<huber, double, double> &&
+              Loss<binary_cross_entropy, float, float>);
 
 namespace {
 
@@ -35,7 +36,8 @@ tensor<T> unit(shape s, std::uint32_t stream) {
 tensor<std::int32_t> labels_for(cairn::index rows, cairn::index classes) {
     tensor<std::int32_t> labels({rows});
     for (cairn::index i = 0; i < rows; ++i)
-        labels[i] = static_cast<std::int32_t>(random_stream{5, 9, 0}.below(static_cast<std::uint64_t>(classes), static_cast<std::uint64_t>(i)));
+        labels[i] = static_cast<std::int32_t>(
+            random_stream{5, 9, 0}.below(static_cast<std::uint64_t>(classes), static_cast<std::uint64_t>(i)));
     return labels;
 }
 
@@ -62,7 +64,8 @@ template <class T>
 void require_near(const tensor<T>& got, const std::vector<double>& expected, double tolerance) {
     REQUIRE(static_cast<std::size_t>(got.size()) == expected.size());
     for (cairn::index i = 0; i < got.size(); ++i)
-        REQUIRE(static_cast<double>(got[i]) == Approx(expected[static_cast<std::size_t>(i)]).epsilon(tolerance).margin(tolerance));
+        REQUIRE(static_cast<double>(got[i]) ==
+                Approx(expected[static_cast<std::size_t>(i)]).epsilon(tolerance).margin(tolerance));
 }
 
 tensor<double> matrix(shape s, const std::vector<double>& values) {
@@ -84,18 +87,24 @@ TEST_CASE("losses have known values and gradients") {
         require_near(got.gradient, gradient, 1e-14);
     };
     check(cross_entropy{}(x.clone(), y), 1.4864425875687768,
-          {0.12974823017120957, -0.1473077436508794, 0.017559513479669865, -0.46373927715962615, 0.021993240146028922, 0.44174603701359716});
+          {0.12974823017120957, -0.1473077436508794, 0.017559513479669865, -0.46373927715962615, 0.021993240146028922,
+           0.44174603701359716});
     check(cross_entropy{.label_smoothing = 0.1}(x.clone(), y), 1.51977592090211,
-          {0.1130815635045429, -0.11397441031754607, 0.00089284681300319871, -0.43040594382629282, 0.0053265734793622559, 0.4250793703469305});
+          {0.1130815635045429, -0.11397441031754607, 0.00089284681300319871, -0.43040594382629282,
+           0.0053265734793622559, 0.4250793703469305});
     check(cross_entropy{0, {1, 2, 0.5}}(x.clone(), y), 1.1072991306352467,
-          {0.1729976402282794, -0.19641032486783919, 0.023412684639559818, -0.3091595181064174, 0.014662160097352614, 0.29449735800906474});
+          {0.1729976402282794, -0.19641032486783919, 0.023412684639559818, -0.3091595181064174, 0.014662160097352614,
+           0.29449735800906474});
     check(cross_entropy{0.1, {1, 2, 0.5}}(x.clone(), y), 1.1371814188270712,
-          {0.15467829410765666, -0.17155989466501262, 0.016881600557355936, -0.28653439896374661, -0.0073156927899137329, 0.29385009175366028});
+          {0.15467829410765666, -0.17155989466501262, 0.016881600557355936, -0.28653439896374661,
+           -0.0073156927899137329, 0.29385009175366028});
     const auto t = matrix({2, 3}, {0, 1, 0.25, 1, 0.5, 0});
     const double third = 1.0 / 3;
-    check(mean_squared{}(x.clone(), t), 2.1770833333333335, {third, third, -1.25 * third, -0.5 * third, -0.5 * third, 1});
+    check(mean_squared{}(x.clone(), t), 2.1770833333333335,
+          {third, third, -1.25 * third, -0.5 * third, -0.5 * third, 1});
     check(binary_cross_entropy{}(x.clone(), t), 1.0365438170655352,
-          {0.12184309643833414, -0.019867153670352949, 0.0031569035616658505, -0.062923444799690906, 0, 0.15876235447040557});
+          {0.12184309643833414, -0.019867153670352949, 0.0031569035616658505, -0.062923444799690906, 0,
+           0.15876235447040557});
     check(huber{.delta = 0.75}(x.clone(), t), 0.63541666666666663, {0.125, 0.125, -0.125, -1.0 / 12, -1.0 / 12, 0.125});
 }
 
@@ -104,11 +113,14 @@ TEST_CASE("cross-entropy equals the plain loop, and its gradient the differences
     const double smoothing = GENERATE(0.0, 0.1, 1.0);
     const bool weighted = GENERATE(false, true);
     cross_entropy loss{smoothing, {}};
-    for (cairn::index k = 0; weighted && k < classes; ++k) loss.class_weights.push_back(0.5 + 0.25 * static_cast<double>(k));
+    for (cairn::index k = 0; weighted && k < classes; ++k)
+        loss.class_weights.push_back(0.5 + 0.25 * static_cast<double>(k));
     const auto labels = labels_for(rows, classes);
     const std::vector<int> y(labels.span().begin(), labels.span().end());
     const auto x = normal<double>({rows, classes}, 2.0, 1);
-    const auto value = [&](const tensor<double>& at) { return oracle::cross_entropy(doubles(at), y, smoothing, loss.class_weights); };
+    const auto value = [&](const tensor<double>& at) {
+        return oracle::cross_entropy(doubles(at), y, smoothing, loss.class_weights);
+    };
 
     const auto got = loss(x.share(), labels);
     CHECK(got.value == Approx(value(x)).epsilon(1e-12).margin(1e-14));
@@ -124,7 +136,8 @@ TEST_CASE("cross-entropy equals the plain loop, and its gradient the differences
 TEST_CASE("cross-entropy of images has one label for each pixel") {
     const auto x = normal<double>({2, 3, 5, 4}, 1.0, 1);
     const auto labels = labels_for(30, 4).reshaped({2, 3, 5});
-    const auto got = cross_entropy{}(x.share(), labels), flat = cross_entropy{}(x.reshaped({30, 4}), labels.reshaped({30}));
+    const auto got = cross_entropy{}(x.share(), labels),
+               flat = cross_entropy{}(x.reshaped({30, 4}), labels.reshaped({30}));
     CHECK(got.gradient.shape() == x.shape());
     CHECK(got.value == flat.value);
 }
@@ -137,7 +150,8 @@ TEST_CASE("losses stay finite for logits of 10 000") {
         const auto x = matrix({2, 2}, {big, 0, big, 0});
         const auto sure = cross_entropy{}(x.clone(), labels);
         CHECK(sure.value == Approx(5000));  // one row is right, the other off by 10 000
-        require_near(sure.gradient, big > 0 ? std::vector<double>{0, 0, 0.5, -0.5} : std::vector<double>{-0.5, 0.5, 0, 0}, 1e-15);
+        require_near(sure.gradient,
+                     big > 0 ? std::vector<double>{0, 0, 0.5, -0.5} : std::vector<double>{-0.5, 0.5, 0, 0}, 1e-15);
 
         const auto bce = binary_cross_entropy{}(matrix({1, 2}, {big, -big}), matrix({1, 2}, {0, 0}));
         CHECK(bce.value == Approx(5000));
@@ -224,7 +238,8 @@ TEST_CASE("the number of threads changes no bit of a loss") {
     for (std::size_t i = 0; i < one.size(); ++i)
         for (const auto* other : {&two[i], &three[i]}) {
             CHECK(one[i].value == other->value);
-            CHECK(std::memcmp(one[i].gradient.data(), other->gradient.data(), static_cast<std::size_t>(x.bytes())) == 0);
+            CHECK(std::memcmp(one[i].gradient.data(), other->gradient.data(), static_cast<std::size_t>(x.bytes())) ==
+                  0);
         }
 }
 
@@ -251,7 +266,8 @@ TEST_CASE("losses name what does not fit") {
         for (const std::int32_t bad : {-1, 3, 1000}) {
             labels[2] = bad;
             const cross_entropy loss{0, weighted ? std::vector<double>{1, 2, 3} : std::vector<double>{}};
-            CHECK_THROWS_WITH(loss(x.share(), labels), Contains(concat("label ", bad, " of row 2")) && Contains("[0, 3)"));
+            CHECK_THROWS_WITH(loss(x.share(), labels),
+                              Contains(concat("label ", bad, " of row 2")) && Contains("[0, 3)"));
         }
 
     const auto t = unit<float>({3, 4}, 2);

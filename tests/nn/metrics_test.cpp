@@ -44,7 +44,8 @@ TEST_CASE("a row with a logit that is not a number is wrong") {
 
 TEST_CASE("top-k accuracy names what does not fit") {
     const auto x = tensor<float>::zeros({2, 3});
-    CHECK_THROWS_WITH(top_k_correct(x, tensor<std::int32_t>::filled({3}, 0)), Contains("3 labels") && Contains("(2, 3)"));
+    CHECK_THROWS_WITH(top_k_correct(x, tensor<std::int32_t>::filled({3}, 0)),
+                      Contains("3 labels") && Contains("(2, 3)"));
     CHECK_THROWS_WITH(top_k_correct(x, tensor<std::int32_t>::filled({2}, 3)), Contains("label 3 of row 0"));
 }
 
@@ -79,5 +80,6 @@ TEST_CASE("R2 of targets that do not vary is not a number") {
     metrics.add(tensor<float>::filled({3, 1}, 1.0f), tensor<float>::filled({3, 1}, 2.0f));
     CHECK(std::isnan(metrics.r2()));
     CHECK(metrics.mae() == 1);
-    CHECK_THROWS_WITH(metrics.add(tensor<float>({3, 2}), tensor<float>({3, 2})), Contains("(3, 2)") && Contains("(samples, 1)"));
+    CHECK_THROWS_WITH(metrics.add(tensor<float>({3, 2}), tensor<float>({3, 2})),
+                      Contains("(3, 2)") && Contains("(samples, 1)"));
 }

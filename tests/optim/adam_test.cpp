@@ -5,7 +5,8 @@
 
 using namespace cairn;
 
-// The same numbers as torch::optim::Adam and AdamW of libtorch 1.13 give in double. The first step is lr * sign(g) up to eps.
+// The same numbers as torch::optim::Adam and AdamW of libtorch 1.13 give in double. The first step is lr * sign(g) up
+// to eps.
 TEST_CASE("adam follows known paths") {
     const auto path = [](auto o) {
         parameter<double> p;
@@ -27,12 +28,12 @@ TEST_CASE("adam follows known paths") {
         REQUIRE(got.size() == expected.size());
         for (std::size_t i = 0; i < got.size(); ++i) REQUIRE(got[i] == Approx(expected[i]).epsilon(1e-13));
     };
-    require_path(path(adam{}), {0.90000000199999997, -1.900000001, 0.80678204047746238, -1.9366103534720749, 0.82741774288541148,
-                                -1.9684337378859402});
+    require_path(path(adam{}), {0.90000000199999997, -1.900000001, 0.80678204047746238, -1.9366103534720749,
+                                0.82741774288541148, -1.9684337378859402});
     require_path(path(adam{{.weight_decay = 0.01}}), {0.90000000196078433, -1.9000000009803921, 0.80655504104993192,
                                                       -1.9355044186569044, 0.8258477699317025, -1.9659458528598346});
-    require_path(path(adamw{{.weight_decay = 0.01}}), {0.89900000199999996, -1.898000001, 0.80488304047546233, -1.9327123534710748,
-                                                       0.82471385984293599, -1.962603025531469});
+    require_path(path(adamw{{.weight_decay = 0.01}}), {0.89900000199999996, -1.898000001, 0.80488304047546233,
+                                                       -1.9327123534710748, 0.82471385984293599, -1.962603025531469});
 }
 
 TEST_CASE("adam equals the plain loop in double over 25 steps") {

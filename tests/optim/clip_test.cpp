@@ -22,7 +22,8 @@ TEST_CASE("clipping by norm and by value equals the plain loop") {
     // Around an optimizer that sees whole parameters.
     const auto lars_reference = [=](auto& all, auto gradients, double lr, int) {
         oracle::clip_norm(gradients, most);
-        for (std::size_t k = 0; k < all.size(); ++k) oracle::lars(all[k], gradients[k], lr, 0.9, 5e-4, 0.001, 1e-8, false);
+        for (std::size_t k = 0; k < all.size(); ++k)
+            oracle::lars(all[k], gradients[k], lr, 0.9, 5e-4, 0.001, 1e-8, false);
     };
     CHECK(distance_after<double>(clipped{lars{}, by_norm{most}}, 20, 0.1, lars_reference) < 1e-12);
 }

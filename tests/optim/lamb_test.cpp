@@ -5,7 +5,8 @@
 
 using namespace cairn;
 
-// First step: m-hat = g, v-hat = g^2, direction = sign(g) up to eps. theta = (3, 4): norm 5; u = (1, -1) + 0.1 theta = (1.3, -0.6).
+// First step: m-hat = g, v-hat = g^2, direction = sign(g) up to eps. theta = (3, 4): norm 5; u = (1, -1) + 0.1 theta =
+// (1.3, -0.6).
 TEST_CASE("lamb makes a step that was worked out by hand") {
     parameter<double> p;
     p.shape = {2};
@@ -25,7 +26,8 @@ TEST_CASE("lamb makes a step that was worked out by hand") {
 TEST_CASE("lamb equals the plain loop in double over 25 steps") {
     const double beta1 = GENERATE(0.0, 0.9), decay = GENERATE(0.0, 0.1), eps = GENERATE(1e-6, 1e-2);
     const auto reference = [=](auto& all, const auto& gradients, double lr, int t) {
-        for (std::size_t k = 0; k < all.size(); ++k) oracle::lamb(all[k], gradients[k], lr, t, beta1, 0.999, eps, decay);
+        for (std::size_t k = 0; k < all.size(); ++k)
+            oracle::lamb(all[k], gradients[k], lr, t, beta1, 0.999, eps, decay);
     };
     const lamb o{{beta1, 0.999, eps, decay}};
     CHECK(distance_after<double>(o, 25, 0.01, reference) < 1e-11);

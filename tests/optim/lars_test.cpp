@@ -37,7 +37,8 @@ TEST_CASE("lars equals the plain loop in double over 25 steps") {
     const double momentum = GENERATE(0.0, 0.9), decay = GENERATE(0.0, 0.02), trust = GENERATE(0.001, 0.02);
     const bool clip = GENERATE(false, true);
     const auto reference = [=](auto& all, const auto& gradients, double lr, int) {
-        for (std::size_t k = 0; k < all.size(); ++k) oracle::lars(all[k], gradients[k], lr, momentum, decay, trust, 1e-8, clip);
+        for (std::size_t k = 0; k < all.size(); ++k)
+            oracle::lars(all[k], gradients[k], lr, momentum, decay, trust, 1e-8, clip);
     };
     const lars o{{momentum, decay, trust, 1e-8, clip}};
     CHECK(distance_after<double>(o, 25, 0.3, reference) < 1e-12);

@@ -12,18 +12,24 @@
 using namespace cairn;
 using Catch::Matchers::Contains;
 
-static_assert(Optimizer<sgd> && Optimizer<sgdw> && Optimizer<adam> && Optimizer<adamw> && Optimizer<lars> && Optimizer<lamb>);
-static_assert(Optimizer<clipped<adam>> && Optimizer<clipped<lamb, by_value>> && Optimizer<clipped<clipped<sgd>, by_value>, double>);
-static_assert(ElementwiseOptimizer<sgd, float> && ElementwiseOptimizer<clipped<adam>, float> && !ElementwiseOptimizer<lars, float>);
+static_assert(Optimizer<sgd> && Optimizer<sgdw> && Optimizer<adam> && Optimizer<adamw> && Optimizer<lars> &&
+              Optimizer<lamb>);
+static_assert(Optimizer<clipped<adam>> && Optimizer<clipped<lamb, by_value>> &&
+              Optimizer<clipped<clipped<sgd>, by_value>, double>);
+static_assert(ElementwiseOptimizer<sgd, float> && ElementwiseOptimizer<clipped<adam>, float> &&
+              !ElementwiseOptimizer<lars, float>);
 
 namespace {
 
 // Laws run over every optimizer with settings that use all of its terms.
 template <class O>
 O with_all_terms() {
-    if constexpr (std::is_same_v<O, sgd>) return {{.weight_decay = 0.1, .nesterov = true}};
-    else if constexpr (std::is_same_v<O, clipped<adamw, by_norm>>) return {{}, {0.5}};
-    else return {};
+    if constexpr (std::is_same_v<O, sgd>)
+        return {{.weight_decay = 0.1, .nesterov = true}};
+    else if constexpr (std::is_same_v<O, clipped<adamw, by_norm>>)
+        return {{}, {0.5}};
+    else
+        return {};
 }
 
 }  // namespace
@@ -143,7 +149,8 @@ TEMPLATE_TEST_CASE("every optimizer gets close to the minimum of a quadratic", "
     optimizer_over opt(o, memory);
     const auto f = [&] {
         double sum = 0;
-        for (cairn::index i = 0; i < 20; ++i) sum += (1 + 0.2 * static_cast<double>(i)) * (p.value[i] - 1) * (p.value[i] - 1) / 2;
+        for (cairn::index i = 0; i < 20; ++i)
+            sum += (1 + 0.2 * static_cast<double>(i)) * (p.value[i] - 1) * (p.value[i] - 1) / 2;
         return sum;
     };
     const double start = f();

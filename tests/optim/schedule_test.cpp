@@ -30,7 +30,8 @@ TEST_CASE("schedules match their tables") {
     require_table(cosine(2, 1, 0.2), {{0, 1}, {1, 0.6}, {2, 0.2}});
     require_table(polynomial(4, 1, 2), {{0, 1}, {1, 0.5625}, {2, 0.25}, {3, 0.0625}, {4, 0}});
     require_table(polynomial(4, 1, 1, 0.5), {{0, 1}, {2, 0.75}, {4, 0.5}});
-    require_table(piecewise(0.1, {{3, 0.05}, {5, 0.01}}), {{0, 0.1}, {2, 0.1}, {3, 0.05}, {4, 0.05}, {5, 0.01}, {99, 0.01}});
+    require_table(piecewise(0.1, {{3, 0.05}, {5, 0.01}}),
+                  {{0, 0.1}, {2, 0.1}, {3, 0.05}, {4, 0.05}, {5, 0.01}, {99, 0.01}});
     require_table(step_decay(0.1, 0.1, {3, 5}), {{0, 0.1}, {2, 0.1}, {3, 0.01}, {4, 0.01}, {5, 0.001}, {99, 0.001}});
     require_table(step_decay(0.1, 0.1, {}), {{0, 0.1}, {99, 0.1}});
 }
@@ -52,8 +53,10 @@ TEST_CASE("the one-cycle schedule of the CIFAR recipe") {
 TEST_CASE("warm-up lies over the first steps and milestones keep their place") {
     require_table(warmup(5, 0, step_decay(1, 0.1, {10, 20})),
                   {{0, 0}, {1, 0.2}, {4, 0.8}, {5, 1}, {9, 1}, {10, 0.1}, {20, 0.01}, {30, 0.01}});
-    require_table(warmup(10, 0.1, step_decay(1, 0.1, {10, 20})), {{0, 0.1}, {5, 0.1}, {10, 0.1}, {19, 0.1}, {20, 0.01}});
-    require_table(warmup(15, 0, step_decay(1, 0.1, {10, 20})), {{0, 0}, {3, 0.02}, {14, 0.1 * 14 / 15}, {15, 0.1}, {20, 0.01}});
+    require_table(warmup(10, 0.1, step_decay(1, 0.1, {10, 20})),
+                  {{0, 0.1}, {5, 0.1}, {10, 0.1}, {19, 0.1}, {20, 0.01}});
+    require_table(warmup(15, 0, step_decay(1, 0.1, {10, 20})),
+                  {{0, 0}, {3, 0.02}, {14, 0.1 * 14 / 15}, {15, 0.1}, {20, 0.01}});
     require_table(warmup(2, 0, cosine(4, 1)), {{0, 0}, {1, 0.25}, {2, 0.5}, {3, 0.14644660940672621}, {4, 0}});
     require_table(warmup(9, 0, cosine(4, 1, 0.5)), {{0, 0}, {9, 0.5}, {20, 0.5}});
     require_table(warmup(4, 0, constant(1)), {{0, 0}, {2, 0.5}, {4, 1}, {100, 1}});
@@ -61,8 +64,10 @@ TEST_CASE("warm-up lies over the first steps and milestones keep their place") {
 }
 
 TEST_CASE("one schedule after another") {
-    require_table(then(linear_ramp(4, 0, 1), step_decay(1, 0.5, {2, 4})), {{0, 0}, {2, 0.5}, {4, 1}, {5, 1}, {6, 0.5}, {8, 0.25}, {50, 0.25}});
-    require_table(then(step_decay(1, 0.5, {2, 4}), cosine(2, 0.1)), {{0, 1}, {2, 0.5}, {3, 0.5}, {4, 0.1}, {5, 0.05}, {6, 0}});
+    require_table(then(linear_ramp(4, 0, 1), step_decay(1, 0.5, {2, 4})),
+                  {{0, 0}, {2, 0.5}, {4, 1}, {5, 1}, {6, 0.5}, {8, 0.25}, {50, 0.25}});
+    require_table(then(step_decay(1, 0.5, {2, 4}), cosine(2, 0.1)),
+                  {{0, 1}, {2, 0.5}, {3, 0.5}, {4, 0.1}, {5, 0.05}, {6, 0}});
     CHECK(then(linear_ramp(4, 0, 1), cosine(6, 1)).steps() == 10);
     CHECK(then(linear_ramp(20, 0.05 * 0.4, 0.4), cosine(80, 0.4)) == one_cycle(100, 0.4));
 }

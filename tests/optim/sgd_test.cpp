@@ -53,7 +53,8 @@ TEST_CASE("sgd equals the plain loop in double over 25 steps") {
     const bool nesterov = GENERATE(false, true);
     const auto reference = [=](bool decoupled) {
         return [=](auto& all, const auto& gradients, double lr, int) {
-            for (std::size_t k = 0; k < all.size(); ++k) oracle::sgd(all[k], gradients[k], lr, momentum, decay, nesterov, decoupled);
+            for (std::size_t k = 0; k < all.size(); ++k)
+                oracle::sgd(all[k], gradients[k], lr, momentum, decay, nesterov, decoupled);
         };
     };
     const sgd::config c{momentum, decay, nesterov};

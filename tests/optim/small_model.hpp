@@ -1,6 +1,6 @@
 #pragma once
-// Parameters without a network: shapes that leave gaps in the arena, one beyond the grain of a launch, decay flags that alternate, and
-// gradients that depend on the step alone.
+// Parameters without a network: shapes that leave gaps in the arena, one beyond the grain of a launch, decay flags that
+// alternate, and gradients that depend on the step alone.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/optim/optimizer.hpp>
@@ -39,7 +39,8 @@ struct small_model {
         memory = std::make_unique<cairn::arena<T>>(list, 7);
         for (cairn::tensor<T>* wave : {&sine, &cosine}) {
             *wave = cairn::tensor<T>({memory->grads().size()});
-            cairn::fill(wave->span(), {cairn::initializer::distribution::normal, 1.0, 0.0}, {11, wave == &sine ? 0u : 1u, 0});
+            cairn::fill(wave->span(), {cairn::initializer::distribution::normal, 1.0, 0.0},
+                        {11, wave == &sine ? 0u : 1u, 0});
         }
     }
 
@@ -99,7 +100,8 @@ double distance(const small_model<T>& model, const std::vector<oracle::trained>&
         double largest = 1e-30;
         for (double value : expected[k].theta) largest = std::max(largest, std::abs(value));
         for (std::size_t i = 0; i < expected[k].theta.size(); ++i) {
-            const double difference = std::abs(static_cast<double>(model.owned[k]->value[static_cast<cairn::index>(i)]) - expected[k].theta[i]);
+            const double difference = std::abs(
+                static_cast<double>(model.owned[k]->value[static_cast<cairn::index>(i)]) - expected[k].theta[i]);
             if (!(difference / largest <= worst)) worst = difference / largest;  // also when it is NaN
         }
     }
@@ -108,8 +110,9 @@ double distance(const small_model<T>& model, const std::vector<oracle::trained>&
 
 /// Distance after `steps` updates with a rate that changes; `reference` updates all parameters of the oracle.
 template <class T, class O>
-double distance_after(O o, int steps, double lr,
-                      const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
+double distance_after(
+    O o, int steps, double lr,
+    const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
     const thread_guard one(1);
     small_model<T> model;
     cairn::optimizer_over opt(o, *model.memory);

@@ -1,5 +1,5 @@
 #pragma once
-// Resampling by the triangle filter, straight from its definition: a weighted mean over all source pixels, in double.
+// Resampling by the triangle filter, straight from its definition: a weighted mean over all source pixels in the box, in double.
 
 #include <cairn/data/image.hpp>
 
@@ -14,6 +14,8 @@ inline std::vector<double> resize(const image& in, pixel_box box, index height, 
     const auto weight = [](index source, double begin, double extent, index out, index n) {
         const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
         const double centre = begin + (static_cast<double>(out) + 0.5) * scale;
+        const bool inside = static_cast<double>(source) + 1 > begin + 1e-6 && static_cast<double>(source) < begin + extent - 1e-6;
+        if (!inside) return 0.0;
         return std::max(0.0, 1 - std::abs(static_cast<double>(source) + 0.5 - centre) / support);
     };
     std::vector<double> result;

@@ -1,6 +1,6 @@
 #pragma once
-// The losses as plain loops in double: the definition that the library is tested against. Values only; gradients are tested by differences
-// of these values.
+// The losses as plain loops in double: the definition that the library is tested against. Values only; gradients are
+// tested by differences of these values.
 
 #include <algorithm>
 #include <cmath>
@@ -30,16 +30,17 @@ inline double cross_entropy(const std::vector<double>& logits, const std::vector
     return sum / weights;
 }
 
-inline double weight_of(std::size_t i, std::size_t size, const std::vector<double>& outputs, const std::vector<double>& samples,
-                        std::size_t rows) {
+inline double weight_of(std::size_t i, std::size_t size, const std::vector<double>& outputs,
+                        const std::vector<double>& samples, std::size_t rows) {
     const std::size_t columns = size / rows;
     return (outputs.empty() ? 1 : outputs[i % columns]) * (samples.empty() ? 1 : samples[i / columns]);
 }
 
-inline double mean_squared(const std::vector<double>& x, const std::vector<double>& t, std::size_t rows, const std::vector<double>& outputs,
-                           const std::vector<double>& samples) {
+inline double mean_squared(const std::vector<double>& x, const std::vector<double>& t, std::size_t rows,
+                           const std::vector<double>& outputs, const std::vector<double>& samples) {
     double sum = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) sum += weight_of(i, x.size(), outputs, samples, rows) * (x[i] - t[i]) * (x[i] - t[i]);
+    for (std::size_t i = 0; i < x.size(); ++i)
+        sum += weight_of(i, x.size(), outputs, samples, rows) * (x[i] - t[i]) * (x[i] - t[i]);
     return sum / static_cast<double>(x.size());
 }
 

@@ -23,7 +23,8 @@ inline double norm(const std::vector<double>& x) {
     return std::sqrt(sum);
 }
 
-inline void sgd(trained& p, const gradient& g, double lr, double momentum, double decay, bool nesterov, bool decoupled) {
+inline void sgd(trained& p, const gradient& g, double lr, double momentum, double decay, bool nesterov,
+                bool decoupled) {
     if (!p.decay) decay = 0;
     for (std::size_t i = 0; i < g.size(); ++i) {
         const double old = p.theta[i];
@@ -35,7 +36,8 @@ inline void sgd(trained& p, const gradient& g, double lr, double momentum, doubl
     }
 }
 
-inline void adam(trained& p, const gradient& g, double lr, int t, double beta1, double beta2, double eps, double decay, bool decoupled) {
+inline void adam(trained& p, const gradient& g, double lr, int t, double beta1, double beta2, double eps, double decay,
+                 bool decoupled) {
     if (!p.decay) decay = 0;
     const double bias1 = 1 - std::pow(beta1, t), bias2 = 1 - std::pow(beta2, t);
     for (std::size_t i = 0; i < g.size(); ++i) {
@@ -49,7 +51,8 @@ inline void adam(trained& p, const gradient& g, double lr, int t, double beta1, 
     }
 }
 
-inline void lars(trained& p, const gradient& g, double lr, double momentum, double decay, double trust, double eps, bool clip) {
+inline void lars(trained& p, const gradient& g, double lr, double momentum, double decay, double trust, double eps,
+                 bool clip) {
     double ratio = 1;
     const double w = norm(p.theta), n = norm(g);
     if (!p.decay) decay = 0;
@@ -63,7 +66,8 @@ inline void lars(trained& p, const gradient& g, double lr, double momentum, doub
     }
 }
 
-inline void lamb(trained& p, const gradient& g, double lr, int t, double beta1, double beta2, double eps, double decay) {
+inline void lamb(trained& p, const gradient& g, double lr, int t, double beta1, double beta2, double eps,
+                 double decay) {
     if (!p.decay) decay = 0;
     const double bias1 = 1 - std::pow(beta1, t), bias2 = 1 - std::pow(beta2, t);
     std::vector<double> u(g.size());

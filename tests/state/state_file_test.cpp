@@ -79,9 +79,9 @@ struct everything {
     }
 
     bool operator==(const everything& o) const {
-        return same_bits(f, o.f) && same_bits(d, o.d) && same_bits(b, o.b) && same_bits(i, o.i) && same_bits(u, o.u) && step == o.step &&
-               seed == o.seed && position == o.position && lr == o.lr && count == o.count && flag == o.flag && text == o.text &&
-               empty == o.empty;
+        return same_bits(f, o.f) && same_bits(d, o.d) && same_bits(b, o.b) && same_bits(i, o.i) && same_bits(u, o.u) &&
+               step == o.step && seed == o.seed && position == o.position && lr == o.lr && count == o.count &&
+               flag == o.flag && text == o.text && empty == o.empty;
     }
 };
 
@@ -207,7 +207,8 @@ TEST_CASE("a directory that lies is an error, never a crash") {
     for (std::uint64_t trial = 0; trial < 1000; ++trial) {
         std::string bad = good;
         for (std::uint64_t k = 0; k <= trial % 3; ++k)
-            bad[32 + random.below(directory_bytes, 8 * trial + 2 * k)] = static_cast<char>(random.bits(16 * trial + 4 * k));
+            bad[32 + random.below(directory_bytes, 8 * trial + 2 * k)] =
+                static_cast<char>(random.bits(16 * trial + 4 * k));
         const std::uint32_t directory_sum = crc32c(bad.data() + 32, directory_bytes);
         std::memcpy(bad.data() + 24, &directory_sum, 4);
         const std::uint32_t header_sum = crc32c(bad.data(), 28);
@@ -249,8 +250,9 @@ TEST_CASE("a state of another model is refused with all differences named") {
     shapes.add("conv/weight", other);
     shapes.add("bias", wide);
     shapes.add("step", step);
-    CHECK_THROWS_WITH(load_state(folder / "s", shapes), Contains("conv/weight is float32 (2, 3) in the file, float32 (3, 2) in the program") &&
-                                                            Contains("bias is float32 (4) in the file, float64 (4) in the program"));
+    CHECK_THROWS_WITH(load_state(folder / "s", shapes),
+                      Contains("conv/weight is float32 (2, 3) in the file, float32 (3, 2) in the program") &&
+                          Contains("bias is float32 (4) in the file, float64 (4) in the program"));
     names.add("conv/weight", a);
     names.add("scale", b);
     CHECK_THROWS_WITH(load_state(folder / "s", names), Contains("scale (float32 (4)) is not in the file") &&

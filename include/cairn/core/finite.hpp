@@ -32,7 +32,8 @@ std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
     return found.at;
 }
 
-/// "value of conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite value or gradient in a model's parameters, else "".
+/// "value of conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite value or gradient in a model's
+/// parameters, else "".
 template <class T>
 std::string first_non_finite(const parameter_list<T, cpu>& parameters) {
     const auto found_in = [](const char* what, const std::string& name, const tensor<T, cpu>& t) -> std::string {

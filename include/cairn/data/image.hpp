@@ -4,13 +4,37 @@
 #include <cairn/core/shape.hpp>
 
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace cairn {
 
+/// Leaves new elements as they are: a buffer that is filled anyway need not be cleared first, image after image.
+template <class T>
+struct uninitialised_allocator : std::allocator<T> {
+    template <class U>
+    struct rebind {
+        using other = uninitialised_allocator<U>;
+    };
+    template <class U>
+    void construct(U* p) noexcept {
+        ::new (static_cast<void*>(p)) U;
+    }
+    template <class U, class... Arguments>
+    void construct(U* p, Arguments&&... arguments) {
+        ::new (static_cast<void*>(p)) U(std::forward<Arguments>(arguments)...);
+    }
+};
+
+/// A vector whose resize() does not touch the new elements.
+template <class T>
+using raw_vector = std::vector<T, uninitialised_allocator<T>>;
+
 struct image {
     index height = 0, width = 0, channels = 3;
-    std::vector<std::uint8_t> pixels;
+    raw_vector<std::uint8_t> pixels;
 
     std::uint8_t* row(index y) { return pixels.data() + y * width * channels; }
     const std::uint8_t* row(index y) const { return pixels.data() + y * width * channels; }

@@ -81,13 +81,11 @@ public:
             read_rows(out, 0, c_.output_height);
             return scaled;
         }
-        // Room for the resampling filter, which reaches one source pixel (of the result's size) beyond the box.
-        const double reach_y = std::max(1.0, scaled.height / static_cast<double>(target_height)) + 1;
-        const double reach_x = std::max(1.0, scaled.width / static_cast<double>(target_width)) + 1;
-        const index top = clamp(std::floor(scaled.top - reach_y), c_.output_height);
-        const index bottom = clamp(std::ceil(scaled.top + scaled.height + reach_y), c_.output_height);
-        const index left = clamp(std::floor(scaled.left - reach_x), c_.output_width);
-        const index right = clamp(std::ceil(scaled.left + scaled.width + reach_x), c_.output_width);
+        // Two pixels more on each side: the colours of a pixel are interpolated from its neighbours.
+        const index top = clamp(std::floor(scaled.top + 1e-6) - 2, c_.output_height);
+        const index bottom = clamp(std::ceil(scaled.top + scaled.height - 1e-6) + 2, c_.output_height);
+        const index left = clamp(std::floor(scaled.left + 1e-6) - 2, c_.output_width);
+        const index right = clamp(std::ceil(scaled.left + scaled.width - 1e-6) + 2, c_.output_width);
         require(bottom > top && right > left, name_, ": crop outside the image");
         JDIMENSION first = static_cast<JDIMENSION>(left), columns = static_cast<JDIMENSION>(right - left);
         guarded([&] {

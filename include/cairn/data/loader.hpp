@@ -48,6 +48,7 @@ struct loader_config {
     index prefetch = 2;      // batches ready ahead
     bool shuffle = true;     // false: in the order of the data set
     bool drop_last = false;  // leave out the last batch of an epoch if it is short
+    index epochs = 0;        // what comes after that many epochs is not made ahead, and next() gives nothing; 0: no end
     std::uint64_t seed = 0;  // of order and augmentation
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
@@ -74,6 +75,7 @@ public:
         require(config.world >= 1 && config.rank >= 0 && config.rank < config.world, "loader: rank ", config.rank, " of ",
                 config.world);
         require(config.workers >= 0, "loader: ", config.workers, " workers; 0 or more are possible");
+        require(config.epochs >= 0, "loader: ", config.epochs, " epochs");
         require(config.prefetch >= 1, "loader: prefetch of ", config.prefetch, " batches; at least 1 is needed");
         require(n > 0, "loader: the data set is empty");
         require(config.batch <= n / config.world, "loader: a batch of ", config.batch, " samples on ", config.world, " rank(s) is larger than the data set of ",
@@ -88,11 +90,12 @@ public:
     loader(const loader&) = delete;
     loader& operator=(const loader&) = delete;
 
-    /// The next batch of the epoch; nothing, once, at the end of an epoch. A worker's error comes out here, with the sample's name, and
+    /// The next batch of the epoch; nothing, once, at the end of an epoch, and always after the last one. A worker's error comes out here, with the sample's name, and
     /// again at every further call, until seek().
     std::optional<batch> next() {
         const double called = now();
         const trace_scope scope("loader", "wait for batch", "data");
+        if (config_.epochs && position_.epoch >= config_.epochs) return std::nullopt;
         if (position_.batch == batches_) {
             position_ = {position_.epoch + 1, 0};
             return std::nullopt;
@@ -294,7 +297,9 @@ private:
         plan(j, position_);
         std::mutex failures;
         const trace_scope scope("loader", "make batch", "data");
-        parallel_for(static_cast<index>(j.samples.size()), piece(), [&](index first, index last) {
+        // A few hundred kilobytes are copied sooner than threads are woken.
+        const auto n = static_cast<index>(j.samples.size());
+        parallel_for(n, ring_[j.buffer].x.size() < (1 << 18) ? n : piece(), [&](index first, index last) {
             auto [k, failure] = read(j, ring_[j.buffer], first, last);
             const std::scoped_lock lock(failures);
             note_failure(j, k, failure);
@@ -326,6 +331,7 @@ private:
         for (job& j : jobs_)
             if (j.handed_out < static_cast<index>(j.samples.size())) return &j;
         if (static_cast<index>(jobs_.size()) >= config_.prefetch) return nullptr;
+        if (config_.epochs && next_planned_.epoch >= config_.epochs) return nullptr;
         jobs_.emplace_back();
         try {
             plan(jobs_.back(), next_planned_);

@@ -2,7 +2,7 @@
 // Bilinear resampling with antialiasing: the triangle filter, widened by the factor of reduction, as in Pillow.
 //   scale = box / n,  s = max(scale, 1),  centre of output i: c = begin + (i + ½)·scale
 //   weight of source j: max(0, 1 − |j + ½ − c| / s), the weights of an output normalised to sum 1
-// Separable: rows first, into floats, then columns. Source pixels outside the box, inside the image, take part, as in Pillow.
+// Separable: rows first, into floats, then columns. Source pixels outside the box take no part, as if the box had been cut out first.
 // Bytes moved: source once, a float row a source row, the result once.
 
 #include <cairn/core/error.hpp>
@@ -27,12 +27,15 @@ struct resize_axis {
         require(in >= 1 && n >= 1 && extent > 0 && begin >= -1e-6 && begin + extent <= static_cast<double>(in) + 1e-6,
                 "resize: pixels ", begin, " to ", begin + extent, " of ", in, " to ", n, " pixels");
         const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
-        taps = std::min(in, static_cast<index>(std::ceil(support * 2)));  // the most source centres that the triangle can cover
+        // Source pixels [low, high) lie in the box, at least in part; the triangle covers at most ⌈2 support⌉ of them.
+        const auto low = std::max<index>(0, static_cast<index>(std::floor(begin + 1e-6)));
+        const auto high = std::min(in, static_cast<index>(std::ceil(begin + extent - 1e-6)));
+        taps = std::min(std::max<index>(high - low, 1), static_cast<index>(std::ceil(support * 2)));
         first.resize(static_cast<std::size_t>(n));
         weights.assign(static_cast<std::size_t>(n * taps), 0.0f);
         for (index i = 0; i < n; ++i) {
             const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
-            const auto from = std::clamp(static_cast<index>(std::floor(centre - support - 0.5)) + 1, index{0}, in - taps);
+            const auto from = std::clamp(static_cast<index>(std::floor(centre - support - 0.5)) + 1, low, std::max(low, high - taps));
             const index at = mirrored ? n - 1 - i : i;
             float* w = weights.data() + at * taps;
             double sum = 0;
@@ -50,7 +53,7 @@ private:
 
 /// Memory that a thread uses again for every image.
 struct resize_scratch {
-    std::vector<float> source_row, rows;
+    raw_vector<float> source, rows;
 };
 
 namespace detail {
@@ -63,44 +66,48 @@ inline four load_four(const float* p) {
     return v;
 }
 
-// One row of the source to one row of the result, Taps being 0 for any number. An RGB pixel is handled as four floats: the fourth is
-// overwritten by the next pixel, so both rows have room for one more.
-template <int Taps>
-inline void resample_row(const float* in, const resize_axis& axis, index channels, float* out) {
+// Rows rows of the source to as many of the result, `in_stride` and `out_stride` floats apart; Taps is 0 for any number. Rows share the
+// loads of positions and weights. An RGB pixel is handled as four floats: the fourth is overwritten by the next pixel, so that rows
+// have room for one more.
+template <int Taps, int Rows>
+inline void resample_rows(const float* in, index in_stride, const resize_axis& axis, index channels, float* out, index out_stride) {
     const index n = static_cast<index>(axis.first.size()), taps = Taps ? Taps : axis.taps;
     const index* first = axis.first.data();
     const float* w = axis.weights.data();
     if (channels == 1) {
-        for (index x = 0; x < n; ++x, w += taps) {
-            float sum = 0;
-            for (index t = 0; t < taps; ++t) sum += w[t] * in[first[x] + t];
-            out[x] = sum;
-        }
+        for (index x = 0; x < n; ++x, w += taps)
+            for (index row = 0; row < Rows; ++row) {
+                float sum = 0;
+                for (index t = 0; t < taps; ++t) sum += w[t] * in[row * in_stride + first[x] + t];
+                out[row * out_stride + x] = sum;
+            }
         return;
     }
     for (index x = 0; x < n; ++x, w += taps) {
         const float* from = in + first[x] * 3;
-        four sum = w[0] * load_four(from);
-        for (index t = 1; t < taps; ++t) sum += w[t] * load_four(from + t * 3);
-        std::memcpy(out + x * 3, &sum, sizeof sum);
+        four sum[static_cast<std::size_t>(Rows)];
+        for (index row = 0; row < Rows; ++row) sum[row] = w[0] * load_four(from + row * in_stride);
+        for (index t = 1; t < taps; ++t)
+            for (index row = 0; row < Rows; ++row) sum[row] += w[t] * load_four(from + row * in_stride + t * 3);
+        for (index row = 0; row < Rows; ++row) std::memcpy(out + row * out_stride + x * 3, &sum[row], sizeof(four));
     }
 }
 
-// A piece of an output row from rows `line` floats apart: out = factor · Σ_t w_t row_t + offset.
+// A piece of an output row from rows `stride` floats apart: out = factor · Σ_t w_t row_t + offset.
 template <int Taps>
-inline void mix_rows(const float* rows, index line, const float* w, index taps, const float* factor, const float* offset, index n, float* out) {
+inline void mix_rows(const float* rows, index stride, const float* w, index taps, const float* factor, const float* offset, index n, float* out) {
     if constexpr (Taps > 0) {
 #pragma omp simd
         for (index i = 0; i < n; ++i) {
             float sum = w[0] * rows[i];
-            for (index t = 1; t < Taps; ++t) sum += w[t] * rows[t * line + i];
+            for (index t = 1; t < Taps; ++t) sum += w[t] * rows[t * stride + i];
             out[i] = sum * factor[i] + offset[i];
         }
     } else {
         float sum[3 * 64] = {};
         for (index t = 0; t < taps; ++t) {
 #pragma omp simd
-            for (index i = 0; i < n; ++i) sum[i] += w[t] * rows[t * line + i];
+            for (index i = 0; i < n; ++i) sum[i] += w[t] * rows[t * stride + i];
         }
 #pragma omp simd
         for (index i = 0; i < n; ++i) out[i] = sum[i] * factor[i] + offset[i];
@@ -129,17 +136,25 @@ inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index
     const resize_axis across(in.width, box.left, box.width, width, mirrored), down(in.height, box.top, box.height, height);
     const index first = *std::min_element(down.first.begin(), down.first.end());
     const index rows = *std::max_element(down.first.begin(), down.first.end()) + down.taps - first;
-    const auto pad = static_cast<std::size_t>(4);
-    scratch.source_row.resize(static_cast<std::size_t>(in.width * channels) + pad);
-    scratch.rows.resize(static_cast<std::size_t>(rows * line) + pad);
+    constexpr index together = 4, pad = 4;
+    const index in_row = in.width * channels, in_stride = in_row + pad, out_stride = line + pad;
+    scratch.source.resize(static_cast<std::size_t>(together * in_stride));
+    scratch.rows.resize(static_cast<std::size_t>(rows * out_stride));
     detail::with_taps(across.taps, [&](auto taps) {
-        for (index y = 0; y < rows; ++y) {
-            const std::uint8_t* from = in.row(first + y);
-            float* row = scratch.source_row.data();
-            const index n = in.width * channels;
+        for (index y = 0; y < rows; y += together) {
+            const index count = std::min(together, rows - y);
+            for (index r = 0; r < count; ++r) {
+                const std::uint8_t* from = in.row(first + y + r);
+                float* to = scratch.source.data() + r * in_stride;
 #pragma omp simd
-            for (index i = 0; i < n; ++i) row[i] = static_cast<float>(from[i]);
-            detail::resample_row<taps>(row, across, channels, scratch.rows.data() + y * line);
+                for (index i = 0; i < in_row; ++i) to[i] = static_cast<float>(from[i]);
+            }
+            float* to = scratch.rows.data() + y * out_stride;
+            if (count == together)
+                detail::resample_rows<taps, together>(scratch.source.data(), in_stride, across, channels, to, out_stride);
+            else
+                for (index r = 0; r < count; ++r)
+                    detail::resample_rows<taps, 1>(scratch.source.data() + r * in_stride, in_stride, across, channels, to + r * out_stride, out_stride);
         }
     });
     // Pieces of whole pixels, so that one short table of factors serves all of them.
@@ -152,9 +167,9 @@ inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index
     detail::with_taps(down.taps, [&](auto taps) {
         for (index y = 0; y < height; ++y) {
             const float* w = down.weights.data() + y * down.taps;
-            const float* from = scratch.rows.data() + (down.first[static_cast<std::size_t>(y)] - first) * line;
+            const float* from = scratch.rows.data() + (down.first[static_cast<std::size_t>(y)] - first) * out_stride;
             for (index begin = 0; begin < line; begin += piece)
-                detail::mix_rows<taps>(from + begin, line, w, down.taps, factor, offset, std::min(piece, line - begin), out + y * line + begin);
+                detail::mix_rows<taps>(from + begin, out_stride, w, down.taps, factor, offset, std::min(piece, line - begin), out + y * line + begin);
         }
     });
 }

@@ -40,6 +40,9 @@ struct pool_axis {
         return a;
     }
 
+    /// Positions of window o inside the input.
+    index length(index o) const { return end[at(o)] - begin[at(o)]; }
+
     /// Whether every input position lies in exactly one window and no window is cut.
     bool tiles() const {
         for (index o = 0; o < out; ++o)
@@ -86,7 +89,7 @@ struct pool_geometry {
         index product = 1;
         for (const pool_axis& a : axis) {
             index sum = 0;
-            for (index o = 0; o < a.out; ++o) sum += a.end[pool_axis::at(o)] - a.begin[pool_axis::at(o)];
+            for (index o = 0; o < a.out; ++o) sum += a.length(o);
             product *= sum;
         }
         return product;

@@ -55,9 +55,9 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        require(!weight_.value.empty(), describe(), ": parameters have no memory; make an arena of the model's params() first");
+        if (weight_.value.empty()) fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         const conv_geometry g = geometry(x.shape());
-        tensor<T, D> y(out_shape(x.shape()));  // (N, out…, K)
+        tensor<T, D> y(result_shape(g));  // (N, out…, K)
         conv_forward(D{}, g, x.data(), weight_.value.data(), has_bias_ ? bias_.value.data() : nullptr, y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
@@ -89,13 +89,7 @@ public:
         return list;
     }
 
-    shape out_shape(const shape& in) const {
-        const conv_geometry g = geometry(in);
-        shape out{in[0]};
-        for (int a = 3 - dims_; a < 3; ++a) out.push_back(g.out[static_cast<std::size_t>(a)]);
-        out.push_back(g.c_out);
-        return out;
-    }
+    shape out_shape(const shape& in) const { return result_shape(geometry(in)); }
 
     layer_cost cost(const shape& in) const {
         const conv_geometry g = geometry(in);
@@ -125,12 +119,12 @@ public:
 
     /// The geometry for one input shape. Throws if that shape does not fit the layer.
     conv_geometry geometry(const shape& in) const {
-        require(in.rank() == dims_ + 2 && in.back() == geometry_.c_in, describe(), " takes ", expected(), ", got ", in);
+        if (in.rank() != dims_ + 2 || in.back() != geometry_.c_in) fail(describe(), " takes ", expected(), ", got ", in);
         conv_geometry g = geometry_;
         g.n = in[0];
         for (int a = 0; a < dims_; ++a) g.in[static_cast<std::size_t>(3 - dims_ + a)] = in[a + 1];
         g = g.with_output();
-        require(g.out_points() > 0, describe(), " takes ", expected(), " with images no smaller than its kernel, got ", in);
+        if (g.out_points() <= 0) fail(describe(), " takes ", expected(), " with images no smaller than its kernel, got ", in);
         return g;
     }
 
@@ -138,6 +132,13 @@ private:
     std::string expected() const {
         constexpr const char* axes[] = {"(N, W, ", "(N, H, W, ", "(N, D, H, W, "};
         return concat(axes[dims_ - 1], geometry_.c_in, ')');
+    }
+
+    shape result_shape(const conv_geometry& g) const {
+        shape out{g.n};
+        for (int a = 3 - dims_; a < 3; ++a) out.push_back(g.out[static_cast<std::size_t>(a)]);
+        out.push_back(g.c_out);
+        return out;
     }
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {

@@ -36,7 +36,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        require(!weight_.value.empty(), describe(), ": parameters have no memory; make an arena of the model's params() first");
+        if (weight_.value.empty()) fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, out)
         const index rows = y.size() / config_.out;
         gemm(D{}, false, true, rows, config_.out, config_.in, T{1}, x.data(), config_.in,
@@ -73,7 +73,7 @@ public:
     }
 
     shape out_shape(const shape& in) const {
-        require(in.rank() >= 1 && in.back() == config_.in, describe(), " takes (..., ", config_.in, "), got ", in);
+        if (in.rank() < 1 || in.back() != config_.in) fail(describe(), " takes (..., ", config_.in, "), got ", in);
         return in.with(-1, config_.out);
     }
 

@@ -13,19 +13,23 @@
 
 namespace cairn {
 
-/// Number of rows whose label is among the k largest of (…, classes) logits. Of equal logits the one of the lower class counts as
-/// larger; a row with a logit that is not a number is wrong. Throws when the numbers of rows differ or a label is out of range.
+/// Number of rows whose label is among the k largest of (…, classes) logits. Of equal logits the one of the lower class
+/// counts as larger; a row with a logit that is not a number is wrong. Throws when the numbers of rows differ or a
+/// label is out of range.
 template <class T>
 index top_k_correct(const tensor<T, cpu>& logits, const tensor<std::int32_t, cpu>& labels, index k = 1) {
-    require(logits.rank() >= 2 && logits.size() > 0, "top_k_correct: logits have shape ", logits.shape(), "; expected (rows…, classes)");
+    require(logits.rank() >= 2 && logits.size() > 0, "top_k_correct: logits have shape ", logits.shape(),
+            "; expected (rows…, classes)");
     const index classes = logits.shape().back(), rows = logits.size() / classes;
-    require(labels.size() == rows, "top_k_correct: ", labels.size(), " labels ", labels.shape(), " for logits ", logits.shape());
+    require(labels.size() == rows, "top_k_correct: ", labels.size(), " labels ", labels.shape(), " for logits ",
+            logits.shape());
     return parallel_sum<index>(rows, 64, [&](index begin, index end) {
         index correct = 0;
         for (index row = begin; row < end; ++row) {
             const T* x = logits.data() + row * classes;
             const index label = labels[row];
-            require(label >= 0 && label < classes, "top_k_correct: label ", label, " of row ", row, " is not in [0, ", classes, ')');
+            require(label >= 0 && label < classes, "top_k_correct: label ", label, " of row ", row, " is not in [0, ",
+                    classes, ')');
             index above = 0;
             bool broken = false;
             for (index c = 0; c < classes; ++c) {
@@ -38,8 +42,8 @@ index top_k_correct(const tensor<T, cpu>& logits, const tensor<std::int32_t, cpu
     });
 }
 
-/// Error of a regression, gathered batch by batch, for each output and over all of them. Variances grow by Welford's formula, so that a
-/// large mean does not cancel them.
+/// Error of a regression, gathered batch by batch, for each output and over all of them. Variances grow by Welford's
+/// formula, so that a large mean does not cancel them.
 class regression_metrics {
 public:
     explicit regression_metrics(index outputs) : of_(static_cast<std::size_t>(outputs)) {}
@@ -48,10 +52,13 @@ public:
     template <class T>
     void add(const tensor<T, cpu>& prediction, const tensor<T, cpu>& target) {
         const auto outputs = static_cast<index>(of_.size());
-        require(prediction.shape() == target.shape() && prediction.rank() >= 1 && prediction.size() == prediction.extent(0) * outputs,
-                "regression_metrics: prediction ", prediction.shape(), ", target ", target.shape(), "; expected (samples, ", outputs, ')');
+        require(prediction.shape() == target.shape() && prediction.rank() >= 1 &&
+                    prediction.size() == prediction.extent(0) * outputs,
+                "regression_metrics: prediction ", prediction.shape(), ", target ", target.shape(),
+                "; expected (samples, ", outputs, ')');
         for (index i = 0; i < prediction.size(); ++i)
-            of_[static_cast<std::size_t>(i % outputs)].add(static_cast<double>(prediction[i]), static_cast<double>(target[i]));
+            of_[static_cast<std::size_t>(i % outputs)].add(static_cast<double>(prediction[i]),
+                                                           static_cast<double>(target[i]));
     }
 
     /// R² of one output; NaN when its targets do not vary or there are none.
@@ -60,14 +67,18 @@ public:
         return s.spread > 0 ? 1 - s.squared / s.spread : std::nan("");
     }
     /// Mean R² over the outputs.
-    double r2() const { return mean([this](index k) { return r2(k); }); }
+    double r2() const {
+        return mean([this](index k) { return r2(k); });
+    }
 
     /// Mean absolute error of one output, in its units.
     double mae(index output) const {
         const sums& s = of_.at(static_cast<std::size_t>(output));
         return s.absolute / s.count;
     }
-    double mae() const { return mean([this](index k) { return mae(k); }); }
+    double mae() const {
+        return mean([this](index k) { return mae(k); });
+    }
 
     /// Root of the mean squared error of one output, in its units.
     double rmse(index output) const {

@@ -6,9 +6,12 @@
 //   v ← β2 v + (1 − β2) g²      v̂ = v / (1 − β2^t)    mean of its square
 //   θ ← θ − η m̂ / (√v̂ + ε)                            η: learning rate, 0.001 in the paper
 //
-// adamw decays apart from the gradient (Loshchilov & Hutter, ICLR 2019):  g is left alone and  θ ← θ − η m̂ / (√v̂ + ε) − η λ θ.
+// adamw decays apart from the gradient (Loshchilov & Hutter, ICLR 2019): g is left alone, the last line is
+//   θ ← θ − η m̂ / (√v̂ + ε) − η λ θ
+//
 // State: m, v. Bytes per float: read θ, g, m, v, write θ, m, v: 28.
-// Tested against a plain loop in double and numbers worked out by hand.
+// Compile with -fno-math-errno: else std::sqrt may set errno and keeps the loop from being vectorised (10 × slower).
+// Tested against a plain loop in double and against PyTorch's numbers.
 
 #include <cairn/optim/optimizer.hpp>
 
@@ -63,7 +66,7 @@ struct adam {
     template <class T>
     adam_rule<T> make_rule(const update_step& at, double l2, double shrink) const {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
-        return {T(at.lr),         T(c.beta1),       T(c.beta2), T(1 - c.beta1), T(1 - c.beta2),
+        return {T(at.lr),        T(c.beta1),      T(c.beta2), T(1 - c.beta1), T(1 - c.beta2),
                 unbias(c.beta1), unbias(c.beta2), T(c.eps),   T(l2),          T(shrink)};
     }
 };

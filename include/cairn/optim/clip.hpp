@@ -1,9 +1,10 @@
 #pragma once
 // Gradient clipping: a wrapper around an optimizer that is an optimizer itself.
-//   clipped{adam{}, by_norm{1.0}}     g ← g · min(1, max_norm / ‖g of the whole model‖)   (Pascanu, Mikolov & Bengio, ICML 2013)
+//   clipped{adam{}, by_norm{1.0}}     g ← g · min(1, max_norm / ‖g of the whole model‖)   (Pascanu et al., ICML 2013)
 //   clipped{sgd{}, by_value{0.5}}     g ← min(max(g, −limit), limit), each value by itself
-// Around an elementwise optimizer the clipping is part of its launch and moves no bytes; around a layer-wise one it is a pass over the
-// gradient in place. The norm is that of the gradients as backward left them; optimizer_over has it from its check for NaN.
+// Around an elementwise optimizer the clipping is part of its launch and moves no bytes; around a layer-wise one it is
+// a pass over the gradient in place. The norm is that of the gradients as backward left them; optimizer_over has it
+// from its check for NaN.
 
 #include <cairn/optim/optimizer.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
-// LAMB: You et al., ICLR 2020, "Large batch optimization for deep learning", algorithm 2: Adam's direction, each layer moving by a share
-// of its own size.
+// LAMB: You et al., ICLR 2020, "Large batch optimization for deep learning", algorithm 2: Adam's direction, each layer
+// moving by a share of its own size.
 //
 //   m ← β1 m + (1 − β1) g,   m̂ = m / (1 − β1^t)
 //   v ← β2 v + (1 − β2) g²,  v̂ = v / (1 − β2^t)
@@ -9,8 +9,10 @@
 //   θ ← θ − η r u
 //
 // Biases, scales and shifts (decay = false) take r = 1 and λ = 0. No bound on ‖θ‖ (φ is the identity).
-// State: m, v. Two passes, u computed in both. Bytes per float: read θ, g, m, v, write m, v; read θ, m, v, write θ: 40.
-// Tested against a plain loop in double.
+//
+// State: m, v. Two passes, u computed in both: read θ, g, m, v, write m, v; read θ, m, v, write θ: 40 bytes per float.
+// Compile with -fno-math-errno, see adam.hpp.
+// Tested against a plain loop in double and a step worked out by hand.
 
 #include <cairn/optim/adam.hpp>
 
@@ -50,9 +52,11 @@ struct lamb {
             theta2 += static_cast<double>(value) * static_cast<double>(value);
             u2 += u * u;
         };
-        const auto [theta2, u2] = sum_each(D{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
+        const auto [theta2, u2] =
+            sum_each(D{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
         const double r = at.decay && theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
-        for_each([rule, rate = T(at.lr * r)](T& value, T m, T v) { value -= rate * rule.direction(value, m, v); }, theta, s.m, s.v);
+        for_each([rule, rate = T(at.lr * r)](T& value, T m, T v) { value -= rate * rule.direction(value, m, v); },
+                 theta, s.m, s.v);
     }
 
     void check() const { adam{{c.beta1, c.beta2, c.eps, c.weight_decay}}.check(); }

@@ -1,6 +1,6 @@
 #pragma once
-// LARS: You, Gitman & Ginsburg 2017, "Large batch training of convolutional networks", algorithm 1: each layer moves by a set share of
-// its own size.
+// LARS: You, Gitman & Ginsburg 2017, "Large batch training of convolutional networks", algorithm 1: each layer moves by
+// a set share of its own size.
 //
 //   r = τ ‖θ‖ / (‖g‖ + λ ‖θ‖ + ε)     trust ratio of one parameter; 1 when ‖θ‖ or ‖g‖ is 0
 //   g ← r (g + λ θ)
@@ -8,9 +8,11 @@
 //   θ ← θ − η v
 //
 // With clip (LARC):  r ← min(r / η, 1), so that no layer moves faster than under plain SGD; τ = 0.02 is usual then.
-// Biases, scales and shifts (decay = false) take r = 1 and λ = 0. The paper gathers η v instead of v: the same but for changes of η.
-// State: v. Bytes per float: θ and g for the norms, then read θ, g, v, write θ, v: 28. The norm of g is shared with no one.
-// Tested against a plain loop in double.
+// Biases, scales and shifts (decay = false) take r = 1 and λ = 0. The paper gathers η v instead of v: the same but for
+// changes of η.
+//
+// State: v. Bytes per float: read θ, g for the norms, then read θ, g, v, write θ, v: 28.
+// Tested against a plain loop in double and a step worked out by hand.
 
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/sgd.hpp>
@@ -49,7 +51,8 @@ struct lars {
 
     void check() const {
         sgd{{.momentum = c.momentum, .weight_decay = c.weight_decay}}.check();
-        require(c.trust > 0 && c.eps >= 0, "lars: trust ", c.trust, " and eps ", c.eps, "; trust must be positive, eps not negative");
+        require(c.trust > 0 && c.eps >= 0, "lars: trust ", c.trust, " and eps ", c.eps,
+                "; trust must be positive, eps not negative");
     }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Euclidean norms of tensors, and a fused pass that changes arrays and sums at once, for layer-wise optimizers. Sums are taken in double
-// over fixed pieces in fixed order: the same bits on any number of threads.
+// Euclidean norms of tensors, and a fused pass that changes arrays and sums at once, for layer-wise optimizers. Sums
+// are taken in double over fixed pieces in fixed order: the same bits on any number of threads.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
@@ -10,7 +10,8 @@
 
 namespace cairn {
 
-/// ‖x‖₂. Not finite exactly when an element is not, for float; squares of doubles above 1e154 overflow as well. 1 read per element.
+/// ‖x‖₂. Not finite exactly when an element is not, for float; squares of doubles above 1e154 overflow as well. 1 read
+/// per element.
 template <class T, class D>
 double norm(const tensor<T, D>& x) {
     return std::sqrt(sum_of_squares(D{}, x.size(), x.data()));
@@ -37,11 +38,13 @@ sum_pair sum_run(index n, F f, Elements*... arrays) {
 }
 }  // namespace detail
 
-/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. Each array moves once.
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. Each
+/// array moves once.
 template <class F, class... Elements>
 sum_pair sum_each(cpu, index n, F f, Elements*... arrays) {
     constexpr index grain = 1 << 14;
-    return parallel_sum<sum_pair>(n, grain, [&](index begin, index end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
+    return parallel_sum<sum_pair>(
+        n, grain, [&](index begin, index end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
 }
 
 }  // namespace cairn

@@ -31,10 +31,13 @@ struct update_step {
 };
 
 template <class O, class T>
-concept ElementwiseOptimizer = requires(const O& o, const update_step& at) { o.template rule<T>(at); };
+concept ElementwiseOptimizer = requires(const O& o, const update_step& at) {
+    o.template rule<T>(at);
+};
 
 template <class O, class T, class D>
-concept LayerwiseOptimizer = requires(const O& o, tensor<T, D>& t, typename O::template state<T, D>& s, const update_step& at) {
+concept LayerwiseOptimizer = requires(const O& o, tensor<T, D>& t, typename O::template state<T, D>& s,
+                                      const update_step& at) {
     o.update(t, t, s, at);
 };
 
@@ -45,7 +48,8 @@ concept Optimizer = requires(const O& o) {
     O::template state<T, D>::names;  // what each tensor of the state is called
     { O::name } -> std::convertible_to<std::string>;
     o.check();  // throws on hyperparameters that make no sense
-} && (ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
+}
+&&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
 
 /// References to the tensors of a state, in order.
 template <class State>
@@ -71,7 +75,8 @@ auto fields(State& s) {
 
 /// One update of one tensor. An optimizer may overwrite `grad`.
 template <class T, Device D, Optimizer<T, D> O>
-void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s, const update_step& at) {
+void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s,
+            const update_step& at) {
     if constexpr (ElementwiseOptimizer<O, T>)
         std::apply([&](auto&... field) { for_each(o.template rule<T>(at), theta, grad, field...); }, fields(s));
     else
@@ -120,7 +125,8 @@ public:
     /// Throws when a gradient is not finite, naming parameter and step; parameters and state are then as they were.
     double step(double lr) {
         const trace_scope scope(o_.name, "step", "optimizer");
-        require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr, "; it must be finite and >= 0");
+        require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
+                "; it must be finite and >= 0");
         update_step at{.number = steps_ + 1, .lr = lr, .gradient_norm = norm(grads_)};
         if (!std::isfinite(at.gradient_norm)) throw_non_finite();
         for (launch& l : launches_) {
@@ -142,9 +148,12 @@ public:
         for (std::size_t k = 0; k < state::names.size(); ++k)
             for (const slice& p : slices_) {
                 const state part = slice_of_state(p.begin, p.shape);
-                std::apply([&, i = std::size_t{0}](const auto&... field) mutable {
-                    ((i++ == k ? all.push_back({concat(state::names[k], '/', p.name), field.share()}) : void()), ...);
-                }, fields(part));
+                std::apply(
+                    [&, i = std::size_t{0}](const auto&... field) mutable {
+                        ((i++ == k ? all.push_back({concat(state::names[k], '/', p.name), field.share()}) : void()),
+                         ...);
+                    },
+                    fields(part));
             }
         return all;
     }
@@ -173,8 +182,9 @@ private:
         for (const slice& p : slices_) {
             const tensor<T, D> g = grads_.slice(p.begin, p.shape);
             if (const auto at = first_non_finite(g))
-                fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ", *at, " is ",
-                     static_cast<double>(g[*at]), "; nothing was updated. Lower the learning rate, warm up, or clip");
+                fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ",
+                     *at, " is ", static_cast<double>(g[*at]),
+                     "; nothing was updated. Lower the learning rate, warm up, or clip");
         }
         fail(O::name, " step ", steps_ + 1, ": the norm of the gradients overflows; nothing was updated");
     }

@@ -1,6 +1,7 @@
 #pragma once
-// Learning-rate schedules: pure functions step → rate. A schedule is a list of segments: plain data that can be printed, compared and
-// joined. Step 0 is the first update; after its last segment a schedule holds the rate that it ended with.
+// Learning-rate schedules: pure functions step → rate. A schedule is a list of segments: plain data that can be
+// printed, compared and joined. Step 0 is the first update; after its last segment a schedule holds the rate that it
+// ended with.
 //   linear      from + (to − from) p                        p: position between begin and end of the segment, 0 … 1
 //   cosine      to + (from − to) (1 + cos π p) / 2          (SGDR: Loshchilov & Hutter, ICLR 2017)
 //   polynomial  to + (from − to) (1 − p)^power
@@ -29,7 +30,8 @@ struct schedule_segment {
 
     double operator()(std::int64_t step) const {
         if (step >= end) return to;
-        const double p = static_cast<double>(std::max<std::int64_t>(step - begin, 0)) / static_cast<double>(end - begin);
+        const double p =
+            static_cast<double>(std::max<std::int64_t>(step - begin, 0)) / static_cast<double>(end - begin);
         if (kind == curve::cosine) return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * p));
         if (kind == curve::polynomial) return to + (from - to) * std::pow(1 - p, power);
         return from + (to - from) * p;
@@ -134,8 +136,8 @@ inline schedule then(schedule first, const schedule& second) {
     return first;
 }
 
-/// Linear warm-up from `from` laid over the first `steps` steps of `s`, whose own steps count on beneath it: milestones keep their place
-/// (Goyal et al. 2017).
+/// Linear warm-up from `from` laid over the first `steps` steps of `s`, whose own steps count on beneath it: milestones
+/// keep their place (Goyal et al. 2017).
 inline schedule warmup(std::int64_t steps, double from, schedule s) {
     if (steps <= 0) return s;
     const double to = s(steps);
@@ -145,8 +147,8 @@ inline schedule warmup(std::int64_t steps, double from, schedule s) {
     return s;
 }
 
-/// One cycle, as in fast CIFAR-10 recipes: a line from `start` · peak up to the peak during the first `rise` of the steps, then half a
-/// cosine down to 0.
+/// One cycle, as in fast CIFAR-10 recipes: a line from `start` · peak up to the peak during the first `rise` of the
+/// steps, then half a cosine down to 0.
 inline schedule one_cycle(std::int64_t steps, double peak, double rise = 0.2, double start = 0.05) {
     require(rise >= 0 && rise <= 1, "schedule: one_cycle rises during ", rise, " of the steps; it must be in [0, 1]");
     const auto up = static_cast<std::int64_t>(std::llround(rise * static_cast<double>(steps)));

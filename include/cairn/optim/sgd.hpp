@@ -6,10 +6,14 @@
 //   d = v,  or  g + μ v              plain, or Nesterov
 //   θ ← θ − η d                      η: learning rate, typically 0.1 · batch / 256 for image networks
 //
-// sgdw decays apart from the gradient (Loshchilov & Hutter, ICLR 2019):  g is left alone and  θ ← θ − η d − η λ θ.
+// sgdw decays apart from the gradient (Loshchilov & Hutter, ICLR 2019): g is left alone, the last line is
+//   θ ← θ − η d − η λ θ
+//
 // The learning rate multiplies v when it is used, not when it is gathered, as in PyTorch: after a change of η the old
-// velocity counts with the new η. State: v. Bytes per float: read θ, g, v, write θ, v: 20.
-// Tested against a plain loop in double and numbers worked out by hand.
+// velocity counts with the new η.
+//
+// State: v. Bytes per float: read θ, g, v, write θ, v: 20.
+// Tested against a plain loop in double and numbers worked out by hand, which PyTorch gives as well.
 
 #include <cairn/optim/optimizer.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
-// A file that appears whole or not at all: what is at `path` is always the complete old or the complete new content, whenever the
-// process or the machine stops.
+// A file that appears whole or not at all: what is at `path` is always the complete old or the complete new content,
+// whenever the process or the machine stops.
 //   write path.tmp;  fsync;  close;  rename path.tmp → path;  fsync the directory, so that the rename itself is on disk
 // Each step can fail; the old file is then untouched and path.tmp is removed.
 
@@ -67,7 +67,8 @@ public:
     void commit() {
         if (system_.fsync(file_) != 0) fail_with("fsync failed");
         if (system_.close(std::exchange(file_, -1)) != 0) fail_with("close failed");
-        if (system_.rename(temporary_.c_str(), path_.c_str()) != 0) fail_with("cannot be renamed to " + path_.filename().string());
+        if (system_.rename(temporary_.c_str(), path_.c_str()) != 0)
+            fail_with("cannot be renamed to " + path_.filename().string());
         renamed_ = true;
         const std::string folder = path_.has_parent_path() ? path_.parent_path().string() : ".";
         const int directory = system_.open(folder.c_str(), O_RDONLY | O_DIRECTORY);

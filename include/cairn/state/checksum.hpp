@@ -1,6 +1,6 @@
 #pragma once
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4): finds every error burst of up to 32 bits. Eight bytes a turn with eight tables of 1 KiB
-// (Kounavis & Berry 2005). Tested against the vectors of the RFC.
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4): finds every error burst of up to 32 bits. Eight bytes a turn with eight
+// tables of 1 KiB (Kounavis & Berry 2005). Tested against the vectors of the RFC.
 
 #include <array>
 #include <cstddef>
@@ -30,7 +30,8 @@ inline std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t b
     const auto* at = static_cast<const unsigned char*>(data);
     std::uint32_t crc = ~before;
     for (; bytes >= 8; bytes -= 8, at += 8) {
-        crc ^= std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
+        crc ^=
+            std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
         crc = table[7][crc & 255] ^ table[6][(crc >> 8) & 255] ^ table[5][(crc >> 16) & 255] ^ table[4][crc >> 24] ^
               table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^ table[0][at[7]];
     }

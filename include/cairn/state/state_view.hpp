@@ -1,6 +1,6 @@
 #pragma once
-// What a run must keep, as a list of names and places in memory: tensors, numbers and texts. The same list is read by save_state and
-// written by load_state; it owns nothing but handles to tensors.
+// What a run must keep, as a list of names and places in memory: tensors, numbers and texts. The same list is read by
+// save_state and written by load_state; it owns nothing but handles to tensors.
 //
 //   state_view state;
 //   state.add("model", parameters.parameters());       // parameter_list
@@ -29,19 +29,33 @@ struct element_info {
     const char* name;
     std::size_t bytes;
 };
-inline constexpr std::array<element_info, 9> element_infos{
-    {{"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"int32", 4}, {"int64", 8}, {"uint8", 1}, {"uint32", 4}, {"uint64", 8}, {"text", 1}}};
+inline constexpr std::array<element_info, 9> element_infos{{{"float32", 4},
+                                                            {"float64", 8},
+                                                            {"bfloat16", 2},
+                                                            {"int32", 4},
+                                                            {"int64", 8},
+                                                            {"uint8", 1},
+                                                            {"uint32", 4},
+                                                            {"uint64", 8},
+                                                            {"text", 1}}};
 
 /// The element_type of T. bool counts as uint8.
 template <class T>
 constexpr element_type element_type_of() {
-    if constexpr (std::same_as<T, float>) return element_type::float32;
-    else if constexpr (std::same_as<T, double>) return element_type::float64;
-    else if constexpr (std::same_as<T, bfloat16>) return element_type::bfloat16;
-    else if constexpr (std::integral<T> && std::is_signed_v<T> && sizeof(T) == 4) return element_type::int32;
-    else if constexpr (std::integral<T> && std::is_signed_v<T> && sizeof(T) == 8) return element_type::int64;
-    else if constexpr (std::integral<T> && std::is_unsigned_v<T> && sizeof(T) == 1) return element_type::uint8;
-    else if constexpr (std::integral<T> && std::is_unsigned_v<T> && sizeof(T) == 4) return element_type::uint32;
+    if constexpr (std::same_as<T, float>)
+        return element_type::float32;
+    else if constexpr (std::same_as<T, double>)
+        return element_type::float64;
+    else if constexpr (std::same_as<T, bfloat16>)
+        return element_type::bfloat16;
+    else if constexpr (std::integral<T> && std::is_signed_v<T> && sizeof(T) == 4)
+        return element_type::int32;
+    else if constexpr (std::integral<T> && std::is_signed_v<T> && sizeof(T) == 8)
+        return element_type::int64;
+    else if constexpr (std::integral<T> && std::is_unsigned_v<T> && sizeof(T) == 1)
+        return element_type::uint8;
+    else if constexpr (std::integral<T> && std::is_unsigned_v<T> && sizeof(T) == 4)
+        return element_type::uint32;
     else {
         static_assert(std::integral<T> && std::is_unsigned_v<T> && sizeof(T) == 8, "state: no element type for T");
         return element_type::uint64;
@@ -61,8 +75,9 @@ public:
 
         const void* bytes_begin() const { return type == element_type::text ? text().data() : data; }
         std::size_t bytes() const {
-            return type == element_type::text ? text().size()
-                                              : static_cast<std::size_t>(shape.size()) * element_infos[static_cast<std::size_t>(type)].bytes;
+            return type == element_type::text
+                       ? text().size()
+                       : static_cast<std::size_t>(shape.size()) * element_infos[static_cast<std::size_t>(type)].bytes;
         }
         std::string& text() const { return *static_cast<std::string*>(data); }
     };
@@ -77,9 +92,7 @@ public:
     /// A number, of rank 0.
     template <class T>
         requires std::is_arithmetic_v<T>
-    void add(const std::string& name, T& number) {
-        put({name, element_type_of<T>(), {}, &number, nullptr});
-    }
+    void add(const std::string& name, T& number) { put({name, element_type_of<T>(), {}, &number, nullptr}); }
 
     void add(const std::string& name, std::string& text) { put({name, element_type::text, {}, &text, nullptr}); }
 

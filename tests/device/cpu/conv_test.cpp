@@ -106,7 +106,7 @@ conv_geometry geometry2d(cairn::index n, cairn::index size, cairn::index c_in, c
 TEST_CASE("convolution: each algorithm equals plain loops on random shapes", "[conv]") {
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         const conv_geometry g = random_geometry(seed);
-        for (const char* algorithm : {"plain", "im2col", "direct"}) {
+        for (const char* algorithm : {"plain", "im2col", "direct", "tiled"}) {
             compare<float>(g, algorithm, 2e-5);
             compare<double>(g, algorithm, 1e-13);
         }
@@ -124,7 +124,7 @@ TEST_CASE("convolution: layers of real networks, small", "[conv]") {
     cosmo.in = {8, 9, 10}, cosmo.kernel = {3, 3, 3}, cosmo.pad = {1, 1, 1};
     shapes.push_back(cosmo.with_output());
     for (const conv_geometry& g : shapes)
-        for (const char* algorithm : {"plain", "im2col", "direct", "winograd2", "winograd4", ""}) {
+        for (const char* algorithm : {"plain", "im2col", "direct", "tiled", "winograd2", "winograd4", ""}) {
             // F(4×4) evaluates at points up to 2, which costs float about one digit.
             compare<float>(g, algorithm, std::string(algorithm) == "winograd4" || !*algorithm ? 1e-4 : 2e-5);
             compare<double>(g, algorithm, 1e-12);

@@ -63,27 +63,35 @@ TEMPLATE_TEST_CASE("simd: comparisons, their bits and what they select", "[simd]
 TEMPLATE_TEST_CASE("simd: codes, sums, widening", "[simd]", float, double) {
     using T = TestType;
     constexpr index lanes = simd::lanes<T>;
-    std::vector<T> whole(lanes);
-    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<T>(255 - 16 * i);
     const auto check = [&](auto code) {
         using Code = decltype(code);
+        std::vector<Code> from(lanes);
+        for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<Code>(255 - 16 * i);
         for (index count = 1; count <= lanes; ++count) {
             std::vector<Code> codes(lanes, Code(9));
-            simd::store_codes(codes.data(), simd::load(whole.data()), count);
-            std::vector<T> back(lanes);
-            simd::store(back.data(), simd::load_codes<T>(codes.data(), count));
+            const auto loaded = simd::codes<T, Code>::load(from.data(), count);
+            loaded.store(codes.data(), count);
             for (index i = 0; i < lanes; ++i) {
                 const auto at = std::size_t(i);
-                CHECK(codes[at] == (i < count ? static_cast<Code>(whole[at]) : Code(9)));
-                CHECK(back[at] == (i < count ? whole[at] : T(0)));
+                CHECK(codes[at] == (i < count ? from[at] : Code(9)));
+                const unsigned same = simd::to_bits(loaded == simd::codes<T, Code>(from[at]));
+                CHECK(same == (i < count ? 1u << i : 0u));
+                const auto other = select(simd::from_bits<T>(static_cast<simd::lane_bits<T>>(1u << i)),
+                                          simd::codes<T, Code>(Code(7)), loaded);
+                std::vector<Code> mixed(lanes);
+                other.store(mixed.data(), lanes);
+                for (index k = 0; k < lanes; ++k)
+                    CHECK(mixed[std::size_t(k)] == (k == i ? Code(7) : k < count ? from[std::size_t(k)] : Code(0)));
             }
         }
     };
     check(std::uint8_t{});
     check(std::int32_t{});
 
+    std::vector<T> whole(lanes);
     double expected = 0;
-    for (const T v : whole) expected += static_cast<double>(v);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+        expected += static_cast<double>(whole[i] = static_cast<T>(255 - 16 * i));
     CHECK(static_cast<double>(simd::sum(simd::load(whole.data()))) == expected);
 
     const auto f = draw<float>(16, 3);

@@ -6,7 +6,8 @@
 //   tanh                                                    1 - y²
 //   silu        x sigmoid(x)                                s (1 + x (1 - s)),   s = sigmoid(x)
 //   gelu        x Φ(x),  Φ(x) = erfc(-x / √2) / 2           Φ(x) + x e^(-x²/2) / √2π
-//   gelu_tanh   x (1 + tanh v) / 2,  v = √(2/π) (x + 0.044715 x³)     (Hendrycks and Gimpel 2016, arXiv:1606.08415)
+//   gelu_tanh   x (1 + tanh v) / 2 = x sigmoid(2v),  v = √(2/π) (x + 0.044715 x³)  (Hendrycks and Gimpel,
+//   arXiv:1606.08415)
 // Memory traffic of size s: forward s read, s written (+ 1/8 byte); backward dy and (1/8 byte, or y, or x) read, dx
 // written. y may be x, dx may be dy. A NaN stays one. Tested against tests/oracle/activation.hpp.
 
@@ -61,13 +62,12 @@ struct gelu {
 
 template <class T>
 struct gelu_tanh {
-    static constexpr T a = static_cast<T>(0.79788456080286535588), b = static_cast<T>(0.044715);  // √(2/π)
-    [[gnu::always_inline]] static T value(T x) {
-        return T(0.5) * x * (T(1) + vector_math::tanh(a * (x + b * x * x * x)));
-    }
+    static constexpr T a = static_cast<T>(1.59576912160573071176), b = static_cast<T>(0.044715);  // 2 √(2/π)
+    [[gnu::always_inline]] static T below(T x) { return vector_math::sigmoid(a * (x + b * x * x * x)); }
+    [[gnu::always_inline]] static T value(T x) { return x * below(x); }
     [[gnu::always_inline]] static T derivative(T x) {
-        const T t = vector_math::tanh(a * (x + b * x * x * x));
-        return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * a * (T(1) + T(3) * b * x * x);
+        const T s = below(x);
+        return s + x * s * (T(1) - s) * a * (T(1) + T(3) * b * x * x);
     }
 };
 

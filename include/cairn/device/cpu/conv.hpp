@@ -3,17 +3,19 @@
 //
 //   direct     oneDNN's kernels on channels-last activations              (float)
 //   winograd4  F(4×4, 3×3) and winograd2 F(2×2, 3×3), winograd.hpp        (kernels 3×3 and k×3×3, stride 1)
+//   tiled      register tiles without patches, conv_tiled.hpp             (everything)
 //   im2col     blocks of patches and GEMM, im2col.hpp                     (everything)
 //   plain      loops, conv_plain.hpp                                      (everything; only on demand)
 //
 // The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's record.
-// CAIRN_CONV=direct, winograd4, winograd2, im2col or plain forces one wherever it applies. Workspace is from the pool, for
+// CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the pool, for
 // the time of the call. Bytes: each tensor once, by design.
 
 #include <cairn/core/work.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv_plain.hpp>
+#include <cairn/device/cpu/conv_tiled.hpp>
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/onednn.hpp>
 #include <cairn/device/cpu/winograd.hpp>
@@ -43,8 +45,8 @@ inline void check(const conv_geometry& g) {
 
 namespace conv_detail {
 
-enum class algorithm : std::uint8_t { direct, winograd4, winograd2, im2col, plain };
-inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winograd2", "im2col", "plain"};
+enum class algorithm : std::uint8_t { direct, winograd4, winograd2, tiled, im2col, plain };
+inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winograd2", "tiled", "im2col", "plain"};
 
 /// The algorithms for this shape, best guess first. Plain loops are for the asking only.
 template <class T>
@@ -58,6 +60,7 @@ std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
     if (winograd(2)) list.push_back(algorithm::winograd2);
     if constexpr (std::is_same_v<T, float>)
         if (onednn::convolution_applies(g, phase)) list.insert(list.begin(), algorithm::direct);
+    list.push_back(algorithm::tiled);
     list.push_back(algorithm::im2col);
     if (list.size() > 2 && list[1] == algorithm::winograd4) std::swap(list[0], list[1]);
     return list;
@@ -104,11 +107,17 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
             return;
         }
     if (phase == conv_phase::forward)
-        a == algorithm::plain ? plain::forward(g, o.x, o.w, o.bias, o.y) : im2col::forward(g, o.x, o.w, o.bias, o.y);
+        a == algorithm::plain   ? plain::forward(g, o.x, o.w, o.bias, o.y)
+        : a == algorithm::tiled ? tiled::forward(g, o.x, o.w, o.bias, o.y)
+                                : im2col::forward(g, o.x, o.w, o.bias, o.y);
     else if (phase == conv_phase::backward_input)
-        a == algorithm::plain ? plain::backward_input(g, o.x, o.w, o.y) : im2col::backward_input(g, o.x, o.w, o.y);
+        a == algorithm::plain   ? plain::backward_input(g, o.x, o.w, o.y)
+        : a == algorithm::tiled ? tiled::backward_input(g, o.x, o.w, o.y)
+                                : im2col::backward_input(g, o.x, o.w, o.y);
     else
-        a == algorithm::plain ? plain::backward_weight(g, o.x, o.w, o.y) : im2col::backward_weight(g, o.x, o.w, o.y);
+        a == algorithm::plain   ? plain::backward_weight(g, o.x, o.w, o.y)
+        : a == algorithm::tiled ? tiled::backward_weight(g, o.x, o.w, o.y)
+                                : im2col::backward_weight(g, o.x, o.w, o.y);
 }
 
 /// The algorithm in use for this shape, measured with these operands if it is not known yet.

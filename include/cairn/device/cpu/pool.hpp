@@ -21,16 +21,43 @@ namespace cairn {
 
 namespace detail {
 
-/// Where an element lies relative to the position at hand, and its code in the window.
-template <class T>
-struct window_element {
+/// An element of a window, or a window that covers an element: where it starts, and what goes with it (a code or a
+/// factor).
+template <class Value>
+struct pool_link {
     index offset;
-    T value;  // max: code; average backward: 1 / size
+    Value value;
 };
 
-/// The input elements of the window (od, oh, ow), offsets from the start of the image.
+/// Calls f with a number of links, as a compile-time constant for the usual windows, so that loops over them are
+/// unrolled.
+template <class F>
+[[gnu::always_inline]] inline void with_link_count(std::size_t count, F&& f) {
+    switch (count) {
+        case 1:
+            return f(std::integral_constant<std::size_t, 1>{});
+        case 2:
+            return f(std::integral_constant<std::size_t, 2>{});
+        case 4:
+            return f(std::integral_constant<std::size_t, 4>{});
+        case 8:
+            return f(std::integral_constant<std::size_t, 8>{});
+        case 9:
+            return f(std::integral_constant<std::size_t, 9>{});
+        default:
+            return f(count);
+    }
+}
+
+/// Rows of a pooling that a thread takes at a time: about 64 KiB of x.
 template <class T>
-void list_window(const pool_geometry& g, index od, index oh, index ow, std::vector<window_element<T>>& list) {
+index pool_grain(index elements_of_a_row) {
+    return std::max<index>(1, (index{1} << 16) / std::max<index>(elements_of_a_row * static_cast<index>(sizeof(T)), 1));
+}
+
+/// The elements of the window (od, oh, ow), offsets from the start of the image, each with its position in the window.
+template <class Code>
+void list_window(const pool_geometry& g, index od, index oh, index ow, std::vector<pool_link<Code>>& list) {
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
     const auto at = [](index i) { return static_cast<std::size_t>(i); };
     list.clear();
@@ -39,71 +66,71 @@ void list_window(const pool_geometry& g, index od, index oh, index ow, std::vect
             for (index iw = w.begin[at(ow)]; iw < w.end[at(ow)]; ++iw) {
                 const index code =
                     ((id - d.start[at(od)]) * h.kernel + ih - h.start[at(oh)]) * w.kernel + iw - w.start[at(ow)];
-                list.push_back({((id * h.in + ih) * w.in + iw) * g.channels, static_cast<T>(code)});
+                list.push_back({((id * h.in + ih) * w.in + iw) * g.channels, static_cast<Code>(code)});
             }
 }
 
-/// Calls body(n, od, oh, ow, elements, base) for every window: elements[k].offset + base is the start of an element in
-/// x. The list of a row's uncut windows is made once and moved along.
-template <class T, class Body>
+/// Calls body(links, base, out, od, oh, ow) for every window: links[k].offset + base is the start of an element in x,
+/// out that of the result in y. The list of a row's uncut windows is made once and moved along.
+template <class T, class Code, class Body>
 void for_windows(const pool_geometry& g, Body&& body) {
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    const index row_bytes = w.in * g.channels * static_cast<index>(sizeof(T)) * d.kernel * h.kernel;
-    parallel_for(g.n * d.out * h.out, std::max<index>(1, (index{1} << 16) / std::max<index>(row_bytes, 1)),
+    parallel_for(g.n * d.out * h.out, pool_grain<T>(w.in * g.channels * d.kernel * h.kernel),
                  [&](index begin, index end) {
-                     std::vector<window_element<T>> list;
+                     std::vector<pool_link<Code>> list;
                      list.reserve(static_cast<std::size_t>(g.window()));
                      for (index row = begin; row < end; ++row) {
                          const index n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
                          const index image = n * g.in_points() * g.channels;
-                         index listed = -1;  // window whose list this is, while uncut
+                         index listed = -1;  // start of the uncut window that is in the list
                          for (index ow = 0; ow < w.out; ++ow) {
                              const auto o = static_cast<std::size_t>(ow);
                              const bool whole = w.end[o] - w.start[o] == w.kernel && w.begin[o] == w.start[o];
                              if (!whole || listed < 0) {
                                  list_window(g, od, oh, ow, list);
-                                 listed = whole ? ow : -1;
+                                 listed = whole ? w.start[o] : -1;
                              }
-                             const index moved =
-                                 whole ? (w.start[o] - w.start[static_cast<std::size_t>(listed)]) * g.channels : 0;
-                             body(n, od, oh, ow, std::span<const window_element<T>>(list), image + moved);
+                             const index moved = whole ? (w.start[o] - listed) * g.channels : 0;
+                             body(list, image + moved, (row * w.out + ow) * g.channels, od, oh, ow);
                          }
                      }
                  });
 }
 
-/// Calls body(i, elements, base) for every input position i of every image: elements[k].offset + base is the start of
-/// dy of one window that covers it; value(od, oh, ow, id, ih, iw) goes along.
-template <class T, class Value, class Body>
-void for_covers(const pool_geometry& g, Value&& value, Body&& body) {
+/// Calls body(links, in) for every input position: links[k].offset is the start in y of a window that covers it,
+/// links[k].value combines pair(od, id, oh, ih) and single(ow, iw); in is the position's start in x.
+template <class T, class Pair, class Single, class Combine, class Body>
+void for_covers(const pool_geometry& g, Pair&& pair, Single&& single, Combine&& combine, Body&& body) {
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
+    using row_value = decltype(pair(0, 0, 0, 0));
+    using value = decltype(combine(pair(0, 0, 0, 0), single(0, 0)));
     const auto at = [](index i) { return static_cast<std::size_t>(i); };
-    const index row_bytes = w.in * g.channels * static_cast<index>(sizeof(T));
-    parallel_for(g.n * d.in * h.in, std::max<index>(1, (index{1} << 16) / std::max<index>(row_bytes, 1)),
-                 [&](index begin, index end) {
-                     std::vector<window_element<T>> list;
-                     for (index row = begin; row < end; ++row) {
-                         const index n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
-                         for (index iw = 0; iw < w.in; ++iw) {
-                             list.clear();
-                             for (index od = d.first[at(id)]; od < d.last[at(id)]; ++od)
-                                 for (index oh = h.first[at(ih)]; oh < h.last[at(ih)]; ++oh)
-                                     for (index ow = w.first[at(iw)]; ow < w.last[at(iw)]; ++ow)
-                                         list.push_back({((od * h.out + oh) * w.out + ow) * g.channels,
-                                                         value(od, oh, ow, id, ih, iw)});
-                             body((row * w.in + iw) * g.channels, std::span<const window_element<T>>(list),
-                                  n * g.out_points() * g.channels);
-                         }
-                     }
-                 });
+    parallel_for(g.n * d.in * h.in, pool_grain<T>(w.in * g.channels), [&](index begin, index end) {
+        std::vector<pool_link<row_value>> rows;
+        std::vector<pool_link<value>> list;
+        for (index row = begin; row < end; ++row) {
+            const index n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
+            rows.clear();  // rows of windows that cover this row of x
+            for (index od = d.first[at(id)]; od < d.last[at(id)]; ++od)
+                for (index oh = h.first[at(ih)]; oh < h.last[at(ih)]; ++oh)
+                    rows.push_back({(((n * d.out + od) * h.out + oh) * w.out) * g.channels, pair(od, id, oh, ih)});
+            for (index iw = 0; iw < w.in; ++iw) {
+                list.resize(rows.size() * at(w.last[at(iw)] - w.first[at(iw)]));
+                std::size_t k = 0;
+                for (const pool_link<row_value>& r : rows)
+                    for (index ow = w.first[at(iw)]; ow < w.last[at(iw)]; ++ow)
+                        list[k++] = {r.offset + ow * g.channels, combine(r.value, single(ow, iw))};
+                body(list, (row * w.in + iw) * g.channels);
+            }
+        }
+    });
 }
 
 /// 1 / number of elements that the average over window (od, oh, ow) divides by.
 template <class T>
 T inverse_window_size(const pool_geometry& g, index od, index oh, index ow) {
     if (g.count_pad) return T(1) / static_cast<T>(g.window());
-    const auto length = [](const pool_axis& a, index o) { return a.end[pool_axis::at(o)] - a.begin[pool_axis::at(o)]; };
-    return T(1) / static_cast<T>(length(g.axis[0], od) * length(g.axis[1], oh) * length(g.axis[2], ow));
+    return T(1) / static_cast<T>(g.axis[0].length(od) * g.axis[1].length(oh) * g.axis[2].length(ow));
 }
 
 }  // namespace detail
@@ -115,24 +142,26 @@ void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code)
     const double outputs = static_cast<double>(g.y_elements());
     work::count(static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements()) * sizeof(T) + outputs * (sizeof(T) + (code ? sizeof(Code) : 0)));
-    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    detail::for_windows<T>(
-        g, [&, channels = g.channels](index n, index od, index oh, index ow, auto elements, index base) {
-            const index out = (((n * d.out + od) * h.out + oh) * w.out + ow) * channels;
-            simd::for_packs<T>(channels, [&](index c, auto count) {
+    using codes = simd::codes<T, Code>;
+    detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index base, index out, auto...) {
+        const auto* const link = links.data();
+        detail::with_link_count(links.size(), [=](auto links_count) {
+            simd::for_packs<T>(channels, [=](index c, auto count) {
                 const T* const from = x + base + c;
-                simd::pack<T> best = simd::load(from + elements[0].offset, count), at(elements[0].value);
-                for (const auto& e : elements.subspan(1)) {
-                    const simd::pack<T> v = simd::load(from + e.offset, count);
+                simd::pack<T> best = simd::load(from + link[0].offset, count);
+                codes at(link[0].value);
+                for (std::size_t k = 1; k < links_count; ++k) {
+                    const simd::pack<T> v = simd::load(from + link[k].offset, count);
                     // v > best, or v is NaN: a NaN stays, as nothing is greater.
                     const simd::mask<T> better = simd::either(simd::greater(v, best), simd::unordered(v));
                     best = simd::select(better, v, best);
-                    at = simd::select(better, simd::pack<T>(e.value), at);
+                    at = select(better, codes(link[k].value), at);
                 }
                 simd::store(y + out + c, best, count);
-                if (code) simd::store_codes(code + out + c, at, count);
+                if (code) at.store(code + out + c, count);
             });
         });
+    });
 }
 
 /// dx (n, in…, channels) from dy and code (n, out…, channels). 1 flop per element that a window covers.
@@ -141,36 +170,45 @@ void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* cod
     work::count(static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements()) * sizeof(T) +
                     static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
-    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
+    using codes = simd::codes<T, Code>;
     if (g.tiles()) {
-        detail::for_windows<T>(
-            g, [&, channels = g.channels](index n, index od, index oh, index ow, auto elements, index base) {
-                const index out = (((n * d.out + od) * h.out + oh) * w.out + ow) * channels;
-                simd::for_packs<T>(channels, [&](index c, auto count) {
+        detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index base, index out, auto...) {
+            const auto* const link = links.data();
+            detail::with_link_count(links.size(), [=](auto links_count) {
+                simd::for_packs<T>(channels, [=](index c, auto count) {
                     const simd::pack<T> gradient = simd::load(dy + out + c, count);
-                    const simd::pack<T> at = simd::load_codes<T>(code + out + c, count);
-                    for (const auto& e : elements)
-                        simd::store(dx + base + e.offset + c,
-                                    simd::keep(simd::equal(at, simd::pack<T>(e.value)), gradient), count);
+                    const codes at = codes::load(code + out + c, count);
+                    for (std::size_t k = 0; k < links_count; ++k)
+                        simd::store(dx + base + link[k].offset + c, simd::keep(at == codes(link[k].value), gradient),
+                                    count);
                 });
             });
+        });
         return;
     }
-    const auto position = [&](index od, index oh, index ow, index id, index ih, index iw) {
-        const auto from = [](const pool_axis& a, index o, index i) { return i - a.start[pool_axis::at(o)]; };
-        return static_cast<T>((from(d, od, id) * h.kernel + from(h, oh, ih)) * w.kernel + from(w, ow, iw));
-    };
-    detail::for_covers<T>(g, position, [=, channels = g.channels](index to, auto elements, index base) {
-        simd::for_packs<T>(channels, [&](index c, auto count) {
-            simd::pack<T> sum(T{});
-            for (const auto& e : elements) {
-                const index from = base + e.offset + c;
-                sum += simd::keep(simd::equal(simd::load_codes<T>(code + from, count), simd::pack<T>(e.value)),
-                                  simd::load(dy + from, count));
-            }
-            simd::store(dx + to + c, sum, count);
+    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
+    const auto from = [](const pool_axis& a, index o, index i) { return i - a.start[pool_axis::at(o)]; };
+    detail::for_covers<T>(
+        g,
+        [&](index od, index id, index oh, index ih) {
+            return (from(d, od, id) * h.kernel + from(h, oh, ih)) * w.kernel;
+        },
+        [&](index ow, index iw) { return from(w, ow, iw); },
+        [](index of_rows, index in_row) { return static_cast<Code>(of_rows + in_row); },
+        [=, channels = g.channels](const auto& links, index in) {
+            const auto* const link = links.data();
+            detail::with_link_count(links.size(), [=](auto links_count) {
+                simd::for_packs<T>(channels, [=](index c, auto count) {
+                    simd::pack<T> sum(T{});
+                    for (std::size_t k = 0; k < links_count; ++k) {
+                        const index at = link[k].offset + c;
+                        sum += simd::keep(codes::load(code + at, count) == codes(link[k].value),
+                                          simd::load(dy + at, count));
+                    }
+                    simd::store(dx + in + c, sum, count);
+                });
+            });
         });
-    });
 }
 
 /// y (n, out…, channels) = averages of x (n, in…, channels). 1 flop per element read and 1 per result.
@@ -179,15 +217,17 @@ void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
     const double outputs = static_cast<double>(g.y_elements());
     work::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
                 (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
-    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    detail::for_windows<T>(
-        g, [&, channels = g.channels](index n, index od, index oh, index ow, auto elements, index base) {
-            const index out = (((n * d.out + od) * h.out + oh) * w.out + ow) * channels;
+    detail::for_windows<T, std::int32_t>(
+        g, [=, &g](const auto& links, index base, index out, index od, index oh, index ow) {
+            const auto* const link = links.data();
             const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
-            simd::for_packs<T>(channels, [&](index c, auto count) {
-                simd::pack<T> sum(T{});
-                for (const auto& e : elements) sum += simd::load(x + base + e.offset + c, count);
-                simd::store(y + out + c, sum * inverse, count);
+            detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
+                simd::for_packs<T>(channels, [=](index c, auto count) {
+                    simd::pack<T> sum(T{});
+                    for (std::size_t k = 0; k < links_count; ++k)
+                        sum += simd::load(x + base + link[k].offset + c, count);
+                    simd::store(y + out + c, sum * inverse, count);
+                });
             });
         });
 }
@@ -197,29 +237,39 @@ template <class T>
 void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
     work::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
-    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
     if (g.tiles()) {
-        detail::for_windows<T>(
-            g, [&, channels = g.channels](index n, index od, index oh, index ow, auto elements, index base) {
-                const index out = (((n * d.out + od) * h.out + oh) * w.out + ow) * channels;
+        detail::for_windows<T, std::int32_t>(
+            g, [=, &g](const auto& links, index base, index out, index od, index oh, index ow) {
+                const auto* const link = links.data();
                 const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
-                simd::for_packs<T>(channels, [&](index c, auto count) {
-                    const simd::pack<T> share = simd::load(dy + out + c, count) * inverse;
-                    for (const auto& e : elements) simd::store(dx + base + e.offset + c, share, count);
+                detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
+                    simd::for_packs<T>(channels, [=](index c, auto count) {
+                        const simd::pack<T> share = simd::load(dy + out + c, count) * inverse;
+                        for (std::size_t k = 0; k < links_count; ++k)
+                            simd::store(dx + base + link[k].offset + c, share, count);
+                    });
                 });
             });
         return;
     }
-    const auto inverse = [&](index od, index oh, index ow, index, index, index) {
-        return detail::inverse_window_size<T>(g, od, oh, ow);
+    const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
+    const auto length = [&](const pool_axis& a, index o) {
+        return static_cast<T>(g.count_pad ? a.kernel : a.length(o));
     };
-    detail::for_covers<T>(g, inverse, [=, channels = g.channels](index to, auto elements, index base) {
-        simd::for_packs<T>(channels, [&](index c, auto count) {
-            simd::pack<T> sum(T{});
-            for (const auto& e : elements) sum += simd::load(dy + base + e.offset + c, count) * simd::pack<T>(e.value);
-            simd::store(dx + to + c, sum, count);
+    detail::for_covers<T>(
+        g, [&](index od, index, index oh, index) { return T(1) / (length(d, od) * length(h, oh)); },
+        [&](index ow, index) { return T(1) / length(w, ow); }, [](T of_rows, T in_row) { return of_rows * in_row; },
+        [=, channels = g.channels](const auto& links, index in) {
+            const auto* const link = links.data();
+            detail::with_link_count(links.size(), [=](auto links_count) {
+                simd::for_packs<T>(channels, [=](index c, auto count) {
+                    simd::pack<T> sum(T{});
+                    for (std::size_t k = 0; k < links_count; ++k)
+                        sum += simd::load(dy + link[k].offset + c, count) * simd::pack<T>(link[k].value);
+                    simd::store(dx + in + c, sum, count);
+                });
+            });
         });
-    });
 }
 
 /// y (n, channels) = mean over the points of x (n, points, channels). 1 flop per element and 1 per result.

@@ -304,44 +304,64 @@ template <class T>
     return select(greater(a, b), a, b);
 }
 
-/// The first `count` lanes, small whole numbers, as integers of type Code.
+/// One small whole number per lane of a pack of T, in memory as type Code.
 template <class T, class Code>
-[[gnu::always_inline]] inline void store_codes(Code* p, const pack<T>& v, index count) {
-    constexpr int width = lanes<T> / parts;
-    using code_register = typename register_of<Code, width* static_cast<int>(sizeof(Code))>::type;
-    Code all[lanes<T>];
-    for (int i = 0; i < parts; ++i) {
-        const auto whole = __builtin_convertvector(v.part[i], typename register_of<integer_of<T>>::type);
-        const auto narrow = __builtin_convertvector(whole, code_register);
-        std::memcpy(all + i * width, &narrow, sizeof narrow);
-    }
-    if (count == lanes<T>)
-        std::memcpy(p, all, sizeof all);
-    else
-        std::memcpy(p, all, static_cast<std::size_t>(count) * sizeof(Code));
-}
+struct codes {
+    pack<T> value;  // exact as long as T holds the number
 
-/// The inverse of store_codes; the lanes from `count` on are zero.
-template <class T, class Code>
-[[gnu::always_inline]] inline pack<T> load_codes(const Code* p, index count) {
-    constexpr int width = lanes<T> / parts;
-    using code_register = typename register_of<Code, width* static_cast<int>(sizeof(Code))>::type;
-    Code all[lanes<T>];
-    if (count == lanes<T>) {
-        std::memcpy(all, p, sizeof all);
-    } else {
-        std::memset(all, 0, sizeof all);
-        std::memcpy(all, p, static_cast<std::size_t>(count) * sizeof(Code));
+    codes() = default;
+    [[gnu::always_inline]] explicit codes(Code c) : value(static_cast<T>(c)) {}
+
+    /// The first `count` lanes at p, zero in the others.
+    [[gnu::always_inline]] static codes load(const Code* p, index count) {
+        T lane[lanes<T>] = {};
+        for (index i = 0; i < count; ++i) lane[i] = static_cast<T>(p[i]);
+        codes c;
+        c.value = simd::load(lane);
+        return c;
     }
-    pack<T> v;
-    for (int i = 0; i < parts; ++i) {
-        code_register narrow;
-        std::memcpy(&narrow, all + i * width, sizeof narrow);
-        const auto whole = __builtin_convertvector(narrow, typename register_of<integer_of<T>>::type);
-        v.part[i] = __builtin_convertvector(whole, typename pack<T>::native);
+    [[gnu::always_inline]] void store(Code* p, index count) const {
+        T lane[lanes<T>];
+        simd::store(lane, value);
+        for (index i = 0; i < count; ++i) p[i] = static_cast<Code>(lane[i]);
     }
-    return v;
-}
+    [[gnu::always_inline]] mask<T> operator==(const codes& other) const { return equal(value, other.value); }
+    [[gnu::always_inline]] friend codes select(const mask<T>& m, const codes& a, const codes& b) {
+        codes c;
+        c.value = simd::select(m, a.value, b.value);
+        return c;
+    }
+};
+
+#if CAIRN_SIMD_AVX512
+/// Bytes stay bytes: comparing and selecting them takes one instruction for the lanes of a whole pack.
+template <class T>
+struct codes<T, std::uint8_t> {
+    __m128i value;
+
+    codes() = default;
+    [[gnu::always_inline]] explicit codes(std::uint8_t c) : value(_mm_set1_epi8(static_cast<char>(c))) {}
+
+    [[gnu::always_inline]] static codes load(const std::uint8_t* p, index count) {
+        codes c;
+        c.value = _mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << count) - 1u), p);
+        return c;
+    }
+    [[gnu::always_inline]] void store(std::uint8_t* p, index count) const {
+        _mm_mask_storeu_epi8(p, static_cast<__mmask16>((1u << count) - 1u), value);
+    }
+    [[gnu::always_inline]] mask<T> operator==(const codes& other) const {
+        mask<T> m;
+        m.bits = static_cast<lane_bits<T>>(_mm_cmpeq_epi8_mask(value, other.value));
+        return m;
+    }
+    [[gnu::always_inline]] friend codes select(const mask<T>& m, const codes& a, const codes& b) {
+        codes c;
+        c.value = _mm_mask_blend_epi8(m.bits, b.value, a.value);
+        return c;
+    }
+};
+#endif
 
 /// Calls body(i, count) for the packs of n elements: `count` is a compile-time constant, lanes<T>, for all but the
 /// last, shorter one.

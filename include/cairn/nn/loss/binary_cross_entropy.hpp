@@ -2,8 +2,8 @@
 // Binary cross-entropy of sigmoid(x) with targets t in [0, 1], from the logits x.
 //   l = −t log σ(x) − (1 − t) log(1 − σ(x)) = max(x, 0) − x t + log(1 + e^−|x|),   l' = σ(x) − t
 // No overflow for any finite x. Mean over all elements.
-// The logarithms of a piece are taken at once, Σ log(1 + u_i) = log Π (1 + u_i): 1 + u ≤ 2, and 512 of them fit a double.
-// Tested against a plain loop, numerical gradients and logits of ± 10 000.
+// The logarithms of a piece are taken at once, Σ log(1 + u_i) = log Π (1 + u_i): 1 + u ≤ 2, and 512 of them fit a
+// double. Tested against a plain loop, numerical gradients and logits of ± 10 000.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/work.hpp>
@@ -14,14 +14,15 @@
 
 namespace cairn {
 
-/// Loss of independent yes-or-no outputs and of autoencoders on [0, 1]. Prediction and target of equal shape (samples, outputs…).
+/// Loss of independent yes-or-no outputs and of autoencoders on [0, 1]. Prediction and target of equal shape (samples,
+/// outputs…).
 struct binary_cross_entropy {
     /// Throws when shapes differ and on a target outside [0, 1].
     template <class T>
     loss_result<T, cpu> operator()(tensor<T, cpu> logits, const tensor<T, cpu>& target) const {
         require(logits.size() > 0, "binary_cross_entropy: prediction of shape ", logits.shape(), " has no elements");
-        require(logits.shape() == target.shape(), "binary_cross_entropy: prediction has shape ", logits.shape(), ", target ",
-                target.shape());
+        require(logits.shape() == target.shape(), "binary_cross_entropy: prediction has shape ", logits.shape(),
+                ", target ", target.shape());
         tensor<T, cpu> gradient = gradient_over(logits);
         const T *const x = logits.data(), *const t = target.data();
         T* const g = gradient.data();

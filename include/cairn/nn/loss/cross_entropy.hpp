@@ -15,7 +15,7 @@ namespace cairn {
 
 /// Loss of classification. Logits (…, classes); labels: int32 in [0, classes), one for each row of logits.
 struct cross_entropy {
-    double label_smoothing = 0;         // ε in [0, 1]
+    double label_smoothing = 0;              // ε in [0, 1]
     std::vector<double> class_weights = {};  // one a class, or none
 
     /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit.
@@ -40,14 +40,16 @@ private:
         require(logits.rank() >= 2 && logits.size() > 0, "cross_entropy: logits have shape ", logits.shape(),
                 "; expected (rows…, classes)");
         const index classes = logits.shape().back(), rows = logits.size() / classes;
-        require(labels.size() == rows, "cross_entropy: ", labels.size(), " labels ", labels.shape(), " for logits ", logits.shape());
+        require(labels.size() == rows, "cross_entropy: ", labels.size(), " labels ", labels.shape(), " for logits ",
+                logits.shape());
         if (class_weights.empty()) return static_cast<double>(rows);
         require(static_cast<index>(class_weights.size()) == classes, "cross_entropy: ", class_weights.size(),
                 " class weights for ", classes, " classes");
         double total = 0;
         for (index row = 0; row < rows; ++row) {
             const std::int32_t label = labels[row];
-            require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", row, " is not in [0, ", classes, ')');
+            require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", row, " is not in [0, ",
+                    classes, ')');
             total += class_weights[static_cast<std::size_t>(label)];
         }
         require(total > 0, "cross_entropy: the class weights of this batch's labels sum to ", total);
@@ -59,8 +61,9 @@ private:
         const index classes = logits.shape().back(), rows = logits.size() / classes;
         const std::vector<T> weights(class_weights.begin(), class_weights.end());
         tensor<T, D> losses({rows}, category::workspace);
-        softmax_cross_entropy(D{}, rows, classes, logits.data(), labels.data(), static_cast<T>(label_smoothing), losses.data(),
-                              gradient, static_cast<T>(1 / total), weights.empty() ? nullptr : weights.data());
+        softmax_cross_entropy(D{}, rows, classes, logits.data(), labels.data(), static_cast<T>(label_smoothing),
+                              losses.data(), gradient, static_cast<T>(1 / total),
+                              weights.empty() ? nullptr : weights.data());
         double sum = 0;
         for (const T loss : losses.span()) sum += static_cast<double>(loss);
         return sum / total;

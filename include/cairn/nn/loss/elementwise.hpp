@@ -11,7 +11,8 @@
 
 namespace cairn {
 
-/// Weights of a loss over single elements. Empty means all 1. They multiply; the mean still divides by the number of elements.
+/// Weights of a loss over single elements. Empty means all 1. They multiply; the mean still divides by the number of
+/// elements.
 struct element_weights {
     std::vector<double> outputs;  // one for each output (last axes of the prediction)
     std::vector<double> samples;  // one for each sample (first axis)
@@ -21,21 +22,23 @@ namespace detail {
 
 /// rule(x, t, scale, gradient&) sets the gradient, times scale, and returns the element's loss, not scaled.
 template <class T, class Rule>
-loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target, const element_weights& weights,
-                                     Rule rule) {
+loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target,
+                                     const element_weights& weights, Rule rule) {
     require(x.rank() >= 1 && x.size() > 0, name, ": prediction of shape ", x.shape(), " has no elements");
     require(x.shape() == target.shape(), name, ": prediction has shape ", x.shape(), ", target ", target.shape());
     const index rows = x.extent(0), columns = x.size() / rows;
-    require(weights.outputs.empty() || static_cast<index>(weights.outputs.size()) == columns, name, ": ", weights.outputs.size(),
-            " output weights for ", columns, " outputs of prediction ", x.shape());
-    require(weights.samples.empty() || static_cast<index>(weights.samples.size()) == rows, name, ": ", weights.samples.size(),
-            " sample weights for ", rows, " samples");
+    require(weights.outputs.empty() || static_cast<index>(weights.outputs.size()) == columns, name, ": ",
+            weights.outputs.size(), " output weights for ", columns, " outputs of prediction ", x.shape());
+    require(weights.samples.empty() || static_cast<index>(weights.samples.size()) == rows, name, ": ",
+            weights.samples.size(), " sample weights for ", rows, " samples");
 
     tensor<T, cpu> gradient = gradient_over(x);
     const T *const p = x.data(), *const t = target.data();
     T* const g = gradient.data();
     const double mean = 1.0 / static_cast<double>(x.size());
-    const auto row_weight = [&](index row) { return weights.samples.empty() ? 1.0 : weights.samples[static_cast<std::size_t>(row)]; };
+    const auto row_weight = [&](index row) {
+        return weights.samples.empty() ? 1.0 : weights.samples[static_cast<std::size_t>(row)];
+    };
     double sum = 0;
     if (weights.outputs.empty() && weights.samples.empty()) {
         sum = parallel_sum<double>(x.size(), 4096, [&](index begin, index end) {
@@ -50,7 +53,8 @@ loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const t
             double part = 0;
             for (index row = begin; row < end; ++row)
                 for (index k = 0; k < columns; ++k) {
-                    const double w = row_weight(row) * (weights.outputs.empty() ? 1.0 : weights.outputs[static_cast<std::size_t>(k)]);
+                    const double w = row_weight(row) *
+                                     (weights.outputs.empty() ? 1.0 : weights.outputs[static_cast<std::size_t>(k)]);
                     const index i = row * columns + k;
                     part += w * static_cast<double>(rule(p[i], t[i], static_cast<T>(w * mean), g[i]));
                 }

@@ -18,12 +18,13 @@ struct huber {
     loss_result<T, cpu> operator()(tensor<T, cpu> prediction, const tensor<T, cpu>& target) const {
         require(delta > 0, "huber: delta ", delta, "; it must be positive");
         const T limit = static_cast<T>(delta);
-        return detail::elementwise_loss("huber", std::move(prediction), target, weights, [=](T x, T t, T scale, T& gradient) {
-            const T d = x - t;
-            const T inside = d > limit ? limit : d < -limit ? -limit : d;
-            gradient = scale * inside;
-            return inside * (d - inside / 2);  // d²/2 inside; δ (|d| − δ/2) outside
-        });
+        return detail::elementwise_loss("huber", std::move(prediction), target, weights,
+                                        [=](T x, T t, T scale, T& gradient) {
+                                            const T d = x - t;
+                                            const T inside = d > limit ? limit : d < -limit ? -limit : d;
+                                            gradient = scale * inside;
+                                            return inside * (d - inside / 2);  // d²/2 inside; δ (|d| − δ/2) outside
+                                        });
     }
 };
 

@@ -12,11 +12,12 @@ struct mean_squared {
 
     template <class T>
     loss_result<T, cpu> operator()(tensor<T, cpu> prediction, const tensor<T, cpu>& target) const {
-        return detail::elementwise_loss("mean_squared", std::move(prediction), target, weights, [](T x, T t, T scale, T& gradient) {
-            const T difference = x - t;
-            gradient = scale * 2 * difference;
-            return difference * difference;
-        });
+        return detail::elementwise_loss("mean_squared", std::move(prediction), target, weights,
+                                        [](T x, T t, T scale, T& gradient) {
+                                            const T difference = x - t;
+                                            gradient = scale * 2 * difference;
+                                            return difference * difference;
+                                        });
     }
 };
 

@@ -1,0 +1,82 @@
+#pragma once
+// Philox4x32-10 (core/random.hpp) for many counters at once: eight blocks in the 64-bit lanes of a pack, whose low
+// halves are the words. One widening multiplication then gives both halves of a product where the next round wants
+// them:
+//   p0 = c0 M0, p1 = c2 M1;   c0 = high(p1) ^ c1 ^ k0, c1 = low(p1), c2 = high(p0) ^ c3 ^ k1, c3 = low(p0)
+// Whatever stands in the high halves of c1 and c3 is never read. Same bits as philox(), tested against it.
+
+#include <cairn/core/random.hpp>
+#include <cairn/device/cpu/simd.hpp>
+
+#include <cstdint>
+
+namespace cairn {
+
+namespace detail {
+
+/// Eight 64-bit words in registers.
+struct words {
+    using native = typename simd::register_of<std::uint64_t>::type;
+    native part[simd::parts];
+};
+
+/// low(a) m, lane by lane; m < 2^32.
+[[gnu::always_inline]] inline words multiply_low(const words& a, std::uint64_t m) {
+    words c;
+    for (int i = 0; i < simd::parts; ++i) {
+#if CAIRN_SIMD_AVX512
+        c.part[i] = reinterpret_cast<words::native>(
+            _mm512_mul_epu32(reinterpret_cast<__m512i>(a.part[i]), _mm512_set1_epi64(static_cast<long long>(m))));
+#elif defined(__AVX2__)
+        c.part[i] = reinterpret_cast<words::native>(
+            _mm256_mul_epu32(reinterpret_cast<__m256i>(a.part[i]), _mm256_set1_epi64x(static_cast<long long>(m))));
+#elif defined(__SSE2__)
+        c.part[i] = reinterpret_cast<words::native>(
+            _mm_mul_epu32(reinterpret_cast<__m128i>(a.part[i]), _mm_set1_epi64x(static_cast<long long>(m))));
+#else
+        c.part[i] = (a.part[i] & 0xffffffffull) * m;
+#endif
+    }
+    return c;
+}
+
+/// high(p) ^ a ^ k.
+[[gnu::always_inline]] inline words mix(const words& p, const words& a, std::uint32_t k) {
+    words c;
+    for (int i = 0; i < simd::parts; ++i) c.part[i] = (p.part[i] >> 32) ^ a.part[i] ^ std::uint64_t{k};
+    return c;
+}
+
+}  // namespace detail
+
+/// Word w of block first + i goes to bits[w * stride + i], for eight blocks i.
+[[gnu::always_inline]] inline void philox_blocks(const random_stream& random, std::uint64_t first, std::uint32_t* bits,
+                                                 int stride) {
+    using detail::words;
+    std::uint64_t counter[4][8];
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        counter[0][i] = (first + i) & 0xffffffffu;
+        counter[1][i] = (first + i) >> 32;
+        counter[2][i] = random.step;
+        counter[3][i] = random.stream;
+    }
+    words c[4];
+    for (int w = 0; w < 4; ++w) std::memcpy(c[w].part, counter[w], sizeof counter[w]);
+    const auto key_low = static_cast<std::uint32_t>(random.seed),
+               key_high = static_cast<std::uint32_t>(random.seed >> 32);
+    for (std::uint32_t round = 0; round < 10; ++round) {
+        const words p0 = detail::multiply_low(c[0], 0xD2511F53u), p1 = detail::multiply_low(c[2], 0xCD9E8D57u);
+        c[0] = detail::mix(p1, c[1], key_low + round * 0x9E3779B9u);
+        c[1] = p1;
+        c[2] = detail::mix(p0, c[3], key_high + round * 0xBB67AE85u);
+        c[3] = p0;
+    }
+    using half = typename simd::register_of<std::uint32_t, simd::register_bytes / 2>::type;
+    for (int w = 0; w < 4; ++w)
+        for (int i = 0; i < simd::parts; ++i) {
+            const half low = __builtin_convertvector(c[w].part[i], half);
+            std::memcpy(bits + w * stride + i * (8 / simd::parts), &low, sizeof low);
+        }
+}
+
+}  // namespace cairn
