@@ -10,8 +10,8 @@
 #include <cairn/data/loader.hpp>
 #include <cairn/data/mnist.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <ctime>
 #include <fstream>
@@ -46,7 +46,8 @@ timing decode_only(const image_collection& images, int threads) {
             team.emplace_back([&] {
                 image out;
                 std::vector<std::uint8_t> buffer;
-                for (cairn::index i; (i = next++) < images.size();) jpeg_decoder(images.bytes(i, buffer), images.name(i)).decode(out);
+                for (cairn::index i; (i = next++) < images.size();)
+                    jpeg_decoder(images.bytes(i, buffer), images.name(i)).decode(out);
             });
         for (std::thread& t : team) t.join();
     });
@@ -60,8 +61,7 @@ void photographs(const std::filesystem::path& archive, int threads, cairn::index
     const auto one_epoch = [&] {
         return timed([&] {
             loader l(data, {.batch = std::min<cairn::index>(64, images->size()), .workers = threads, .epochs = 1});
-            while (l.next()) {
-            }
+            while (l.next()) {}
         });
     };
     const double n = static_cast<double>(images->size());
@@ -81,11 +81,13 @@ void photographs(const std::filesystem::path& archive, int threads, cairn::index
         ours.push_back(n / b.wall);
         ratio.push_back(a.wall / b.wall);
         processor_ratio.push_back(a.processor / b.processor);
-        fmt::print("  pair {:2}: libjpeg-turbo alone {:7.0f} images/s, loader at {}² {:7.0f} images/s, ratio {:.3f} (processor time {:.3f})\n",
-                   pair + 1, alone.back(), size, ours.back(), ratio.back(), processor_ratio.back());
+        fmt::print(
+            "  pair {:2}: libjpeg-turbo alone {:7.0f} images/s, loader at {}² {:7.0f} images/s, ratio {:.3f} "
+            "(processor time {:.3f})\n",
+            pair + 1, alone.back(), size, ours.back(), ratio.back(), processor_ratio.back());
     }
-    fmt::print("  median: alone {:.0f}, loader {:.0f} images/s, ratio {:.3f} (processor time {:.3f}); goal 0.9\n", median(alone), median(ours),
-               median(ratio), median(processor_ratio));
+    fmt::print("  median: alone {:.0f}, loader {:.0f} images/s, ratio {:.3f} (processor time {:.3f}); goal 0.9\n",
+               median(alone), median(ours), median(ratio), median(processor_ratio));
 }
 
 void small_images(const std::string& name, const memory_images& data, cairn::index batch) {
@@ -95,14 +97,13 @@ void small_images(const std::string& name, const memory_images& data, cairn::ind
         for (int run = 0; run < 7; ++run) {
             l.reset_stats();
             const timing t = timed([&] {
-                while (l.next()) {
-                }
+                while (l.next()) {}
             });
             rates.push_back(static_cast<double>(l.stats().samples) / t.wall);
             processor_rates.push_back(static_cast<double>(l.stats().samples) / t.processor);
         }
-        fmt::print("{}: batches of {}, {} worker(s): {:.0f} images/s, {:.0f} per second of processor time\n", name, batch, workers, median(rates),
-                   median(processor_rates));
+        fmt::print("{}: batches of {}, {} worker(s): {:.0f} images/s, {:.0f} per second of processor time\n", name,
+                   batch, workers, median(rates), median(processor_rates));
     }
 }
 
@@ -113,7 +114,8 @@ int main(int argc, char** argv) {
     int threads = 2, pairs = 7;
     cairn::index size = 224;
     CLI::App app{"What the loader costs"};
-    app.add_option("--data", data, "folder with mnist, cifar10 and caltech101-subset, as far as they are there")->capture_default_str();
+    app.add_option("--data", data, "folder with mnist, cifar10 and caltech101-subset, as far as they are there")
+        ->capture_default_str();
     app.add_option("--threads", threads, "decoding threads")->check(CLI::Range(1, 1024))->capture_default_str();
     app.add_option("--size", size, "edge of the crop")->check(CLI::Range(8, 4096))->capture_default_str();
     app.add_option("--pairs", pairs, "runs of each")->check(CLI::Range(1, 1000))->capture_default_str();
@@ -121,7 +123,8 @@ int main(int argc, char** argv) {
     try {
         cairn::set_threads(threads);
         bool any = false;
-        if (const auto archive = data / "caltech101-subset" / "caltech101-25x60.tar"; std::filesystem::exists(archive)) {
+        if (const auto archive = data / "caltech101-subset" / "caltech101-25x60.tar";
+            std::filesystem::exists(archive)) {
             photographs(archive, threads, size, pairs);
             any = true;
         }
@@ -130,7 +133,8 @@ int main(int argc, char** argv) {
             any = true;
         }
         if (const auto file = data / "cifar10" / "data_batch_1_first4000.bin.gz"; std::filesystem::exists(file)) {
-            small_images("CIFAR-10", cairn::memory_images(cairn::read_cifar10({file}), cairn::cifar10_recipe(true)), 128);
+            small_images("CIFAR-10", cairn::memory_images(cairn::read_cifar10({file}), cairn::cifar10_recipe(true)),
+                         128);
             any = true;
         }
         cairn::require(any, data.string(), ": holds neither caltech101-subset, nor mnist, nor cifar10; give --data");

@@ -7,8 +7,8 @@
 #include <cairn/models/resnet.hpp>
 #include <cairn/stash/plan.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 
@@ -29,7 +29,8 @@ struct row {
     std::vector<double> seconds;
 
     double median() {
-        std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+        std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                         seconds.end());
         return seconds[seconds.size() / 2];
     }
 };
@@ -51,7 +52,8 @@ void measure(workload& w, int steps, bool show) {
     rows.push_back({"keep", planner.keep_plan(), 0, {}});
     rows.push_back({"sqrt", planner.sqrt_plan(), 0, {}});
     rows.push_back({"smallest", planner.smallest_plan(), 0, {}});
-    rows.push_back({"halfway", planner.cheapest_plan((rows[0].plan.predicted_peak + rows[2].plan.predicted_peak) / 2), 0, {}});
+    rows.push_back(
+        {"halfway", planner.cheapest_plan((rows[0].plan.predicted_peak + rows[2].plan.predicted_peak) / 2), 0, {}});
     for (int i = -1; i < steps; ++i)
         for (row& r : rows) {
             apply(w.net, r.plan);
@@ -67,8 +69,9 @@ void measure(workload& w, int steps, bool show) {
     const double base = rows[0].median();
     for (row& r : rows) {
         const double mib = 1 << 20, predicted = double(r.plan.predicted_peak), measured = double(r.measured_peak);
-        fmt::print("{:24} {:10} {:12.2f} {:12.2f} {:10.4f} {:10.2f} {:10.2f} {:10.1f}\n", w.name, r.plan_name, predicted / mib, measured / mib,
-                   measured / predicted, measured / double(rows[0].measured_peak), r.median() / base, 1e3 * r.median());
+        fmt::print("{:24} {:10} {:12.2f} {:12.2f} {:10.4f} {:10.2f} {:10.2f} {:10.1f}\n", w.name, r.plan_name,
+                   predicted / mib, measured / mib, measured / predicted, measured / double(rows[0].measured_peak),
+                   r.median() / base, 1e3 * r.median());
     }
     if (show)
         for (const row& r : rows) std::cout << r.plan_name << '\n' << r.plan;
@@ -89,8 +92,8 @@ int main(int argc, char** argv) {
     app.add_flag("--show", show, "print the plans");
     CLI11_PARSE(app, argc, argv);
     try {
-        fmt::print("{:24} {:10} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10}\n", "model", "plan", "predicted/MiB", "measured/MiB", "ratio",
-                   "of keep", "step time", "ms");
+        fmt::print("{:24} {:10} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10}\n", "model", "plan", "predicted/MiB",
+                   "measured/MiB", "ratio", "of keep", "step time", "ms");
         const auto run = [&](const char* name, auto make, cairn::index usual, shape sample) {
             if (model != "all" && model != name) return;
             const cairn::index n = batch ? batch : usual;

@@ -12,7 +12,8 @@ namespace {
 // Kernel choices of this machine, shared by all runs; CAIRN_CACHE names another folder.
 std::filesystem::path choices_file() {
     if (const char* folder = std::getenv("CAIRN_CACHE")) return std::filesystem::path(folder) / "choices.tsv";
-    if (const char* folder = std::getenv("XDG_CACHE_HOME")) return std::filesystem::path(folder) / "cairn" / "choices.tsv";
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"))
+        return std::filesystem::path(folder) / "cairn" / "choices.tsv";
     if (const char* home = std::getenv("HOME")) return std::filesystem::path(home) / ".cache" / "cairn" / "choices.tsv";
     return {};
 }
@@ -46,10 +47,13 @@ int run(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
 
     cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
-    cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps, ": at least 1 is needed");
+    cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps,
+                   ": at least 1 is needed");
     if (threads) cairn::set_threads(threads);
-    cairn::require(workload.empty() != options.resume.empty(), "give either a workload file or --resume RUN; see train --help");
-    const std::filesystem::path source = options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
+    cairn::require(workload.empty() != options.resume.empty(),
+                   "give either a workload file or --resume RUN; see train --help");
+    const std::filesystem::path source =
+        options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
     cairn::configuration settings = cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
     if (!data.empty()) settings.set_text("data.path", data);

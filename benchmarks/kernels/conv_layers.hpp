@@ -11,8 +11,8 @@ namespace kernels {
 struct conv_layer {
     std::string network, name;
     cairn::conv_geometry g;
-    int times;            // in one pass through the network
-    bool first = false;   // reads the data: has no input gradient
+    int times;           // in one pass through the network
+    bool first = false;  // reads the data: has no input gradient
 };
 
 inline std::vector<conv_layer> conv_layers() {
@@ -27,8 +27,9 @@ inline std::vector<conv_layer> conv_layers() {
         }
         const std::string k = std::to_string(kernel);
         layers.push_back({network,
-                          k + 'x' + k + (spatial == 3 ? 'x' + k : "") + (stride > 1 ? "s" + std::to_string(stride) : "") + '_' +
-                              std::to_string(c_in) + '_' + std::to_string(c_out) + '_' + std::to_string(size),
+                          k + 'x' + k + (spatial == 3 ? 'x' + k : "") +
+                              (stride > 1 ? "s" + std::to_string(stride) : "") + '_' + std::to_string(c_in) + '_' +
+                              std::to_string(c_out) + '_' + std::to_string(size),
                           g.with_output(), times, first});
     };
     add("resnet18_cifar", 2, 128, 32, 3, 64, 3, 1, 1, 1, true);

@@ -14,8 +14,11 @@ const auto everything = [](const std::string&) { return true; };
 
 TEST_CASE("archive: members of plain and packed tar files", "[archive]") {
     const temporary_folder folder;
-    const std::vector<std::pair<std::string, bytes>> members{
-        {"./top/", {}}, {"./top/a.bin", counting(3000, 7)}, {"top/empty", {}}, {"top/b.txt", counting(100)}, {"other/", {}}};
+    const std::vector<std::pair<std::string, bytes>> members{{"./top/", {}},
+                                                             {"./top/a.bin", counting(3000, 7)},
+                                                             {"top/empty", {}},
+                                                             {"top/b.txt", counting(100)},
+                                                             {"other/", {}}};
     for (const char* filter : {"", "gzip", "zstd"}) {
         const bytes file = tar_file(members, filter);
         const auto path = folder.write("a.tar", file);
@@ -39,7 +42,8 @@ TEST_CASE("archive: members of plain and packed tar files", "[archive]") {
 
 TEST_CASE("archive: truncated, corrupt, mistaken and oversized files", "[archive]") {
     const temporary_folder folder;
-    const std::vector<std::pair<std::string, bytes>> members{{"top/a.bin", counting(3000, 7)}, {"top/b.bin", counting(3000, 11)}};
+    const std::vector<std::pair<std::string, bytes>> members{{"top/a.bin", counting(3000, 7)},
+                                                             {"top/b.bin", counting(3000, 11)}};
     for (const char* filter : {"", "gzip", "zstd"}) {
         const bytes good = tar_file(members, filter);
         REQUIRE_THAT(message_of([&] { read_archive(std::span(good).first(good.size() / 2), "a.tar", everything); }),

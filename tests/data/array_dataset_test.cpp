@@ -32,8 +32,13 @@ TEST_CASE("array dataset: labels", "[array_dataset]") {
     REQUIRE(x[0] == 18);
     REQUIRE(label == 1);
     labels[2] = 2;
-    REQUIRE_THAT(message_of([&] { array_dataset(ramp<float>({4, 2}), labels.share(), {"a", "b"}); }), Contains("label 2 of sample 2, 0 to 1 expected"));
-    REQUIRE_THAT(message_of([&] { array_dataset(ramp<float>({3, 2}), labels.share(), {"a", "b", "c"}, "my.npy"); }),
+    REQUIRE_THAT(message_of([&] {
+                     array_dataset(ramp<float>({4, 2}), labels.share(), {"a", "b"});
+                 }),
+                 Contains("label 2 of sample 2, 0 to 1 expected"));
+    REQUIRE_THAT(message_of([&] {
+                     array_dataset(ramp<float>({3, 2}), labels.share(), {"a", "b", "c"}, "my.npy");
+                 }),
                  Contains("my.npy: x has shape (3, 2), labels have shape (4)"));
 }
 
@@ -56,11 +61,20 @@ TEST_CASE("array dataset: targets, as they are or normalised", "[array_dataset]"
     const array_dataset one(ramp<float>({5, 2}), ramp<float>({5}));
     REQUIRE(one.targets().count() == 1);
     REQUIRE(one.targets().names.front() == "target 0");
-    REQUIRE_THAT(message_of([] { array_dataset(ramp<float>({5, 2}), ramp<float>({4, 1})); }), Contains("targets have shape (4, 1)"));
-    REQUIRE_THAT(message_of([] { array_dataset(ramp<float>({5}), ramp<float>({5, 1})); }), Contains("at least two axes"));
+    REQUIRE_THAT(message_of([] {
+                     array_dataset(ramp<float>({5, 2}), ramp<float>({4, 1}));
+                 }),
+                 Contains("targets have shape (4, 1)"));
+    REQUIRE_THAT(message_of([] {
+                     array_dataset(ramp<float>({5}), ramp<float>({5, 1}));
+                 }),
+                 Contains("at least two axes"));
     auto broken = ramp<float>({5, 2});
     broken[7] = std::numeric_limits<float>::quiet_NaN();
-    REQUIRE_THAT(message_of([&] { array_dataset(broken.share(), ramp<float>({5, 1})); }), Contains("element 7 of x is nan"));
+    REQUIRE_THAT(message_of([&] {
+                     array_dataset(broken.share(), ramp<float>({5, 1}));
+                 }),
+                 Contains("element 7 of x is nan"));
 }
 
 }  // namespace cairn::test

@@ -75,13 +75,16 @@ TEST_CASE("augment: colour jitter against the definitions", "[augment]") {
         REQUIRE(bright[3] == 0);
 
         // Saturation keeps the grey value where nothing is clipped, contrast the mean grey, hue the largest and smallest channel.
-        const auto grey = [](const std::vector<float>& p, std::size_t i) { return 0.299f * p[i] + 0.587f * p[i + 1] + 0.114f * p[i + 2]; };
+        const auto grey = [](const std::vector<float>& p, std::size_t i) {
+            return 0.299f * p[i] + 0.587f * p[i + 1] + 0.114f * p[i + 2];
+        };
         const auto saturated = apply({.saturation = 0.2f}, sample);
         REQUIRE(grey(saturated, 0) == Approx(grey(before, 0)).epsilon(1e-4));
         REQUIRE(saturated[6] == Approx(255).epsilon(1e-5));
         const auto turned = apply({.hue = 0.5f}, sample);
         for (std::size_t i = 0; i < 12; i += 3) {
-            REQUIRE(std::max({turned[i], turned[i + 1], turned[i + 2]}) == Approx(std::max({before[i], before[i + 1], before[i + 2]})));
+            REQUIRE(std::max({turned[i], turned[i + 1], turned[i + 2]}) ==
+                    Approx(std::max({before[i], before[i + 1], before[i + 2]})));
             REQUIRE(std::min({turned[i], turned[i + 1], turned[i + 2]}) ==
                     Approx(std::min({before[i], before[i + 1], before[i + 2]})).margin(1e-3));
         }
@@ -98,12 +101,14 @@ TEST_CASE("augment: a third of a turn of hue moves red to green to blue", "[augm
         std::vector<float> rgb{255, 0, 0};
         sample_random random({5, 0}, sample), same({5, 0}, sample);
         colour_jitter{.hue = 0.5f}(rgb.data(), 1, random);
-        for (int i = 0; i < 3; ++i) same.below(2);  // the order
+        for (int i = 0; i < 3; ++i) same.below(2);   // the order
         for (int i = 0; i < 3; ++i) same.uniform();  // the other factors
         const float turn = same.uniform(-0.5f, 0.5f), h = (turn < 0 ? turn + 1 : turn) * 6;
         const float x = 255 * (1 - std::abs(std::fmod(h, 2.0f) - 1));
-        const std::array<std::array<float, 3>, 6> wheel{{{255, x, 0}, {x, 255, 0}, {0, 255, x}, {0, x, 255}, {x, 0, 255}, {255, 0, x}}};
-        for (std::size_t c = 0; c < 3; ++c) REQUIRE(rgb[c] == Approx(wheel[static_cast<std::size_t>(h) % 6][c]).margin(0.01));
+        const std::array<std::array<float, 3>, 6> wheel{
+            {{255, x, 0}, {x, 255, 0}, {0, 255, x}, {0, x, 255}, {x, 0, 255}, {255, 0, x}}};
+        for (std::size_t c = 0; c < 3; ++c)
+            REQUIRE(rgb[c] == Approx(wheel[static_cast<std::size_t>(h) % 6][c]).margin(0.01));
     }
 }
 

@@ -28,7 +28,8 @@ bytes joined(std::initializer_list<bytes> parts) {
 TEST_CASE("cifar10: batches in order, planes interleaved", "[cifar]") {
     const temporary_folder folder;
     for (int i = 1; i <= 5; ++i)
-        folder.write(concat("data_batch_", i, ".bin"), joined({record({static_cast<std::uint8_t>(i)}, static_cast<unsigned>(i)), record({9}, 0)}));
+        folder.write(concat("data_batch_", i, ".bin"),
+                     joined({record({static_cast<std::uint8_t>(i)}, static_cast<unsigned>(i)), record({9}, 0)}));
     folder.write("test_batch.bin.gz", gzipped(record({3}, 77)));
     const memory_images train = cifar10(folder.path(), part::train, {}), test = cifar10(folder.path(), part::test, {});
     REQUIRE(train.size() == 10);
@@ -58,17 +59,21 @@ TEST_CASE("cifar100: fine labels and names", "[cifar]") {
 
 TEST_CASE("cifar: bad files are named with their bytes", "[cifar]") {
     const temporary_folder folder;
-    const auto message = [&](const bytes& file) { return message_of([&] { read_cifar10({folder.write("b.bin", file)}); }); };
+    const auto message = [&](const bytes& file) {
+        return message_of([&] { read_cifar10({folder.write("b.bin", file)}); });
+    };
     REQUIRE(message(record({3}, 0)).empty());
     bytes bad = joined({record({3}, 0), record({4}, 0)});
     bad.pop_back();
-    REQUIRE_THAT(message(bad), Contains("b.bin: 6145 bytes are no whole number of records of 3073 bytes (1 records and 3072 bytes)"));
+    REQUIRE_THAT(message(bad),
+                 Contains("b.bin: 6145 bytes are no whole number of records of 3073 bytes (1 records and 3072 bytes)"));
     REQUIRE_THAT(message({}), Contains("b.bin: 0 bytes"));
     REQUIRE_THAT(message(joined({record({3}, 0), record({10}, 0)})), Contains("byte 3073: label 10 of record 1"));
     bytes cut = gzipped(record({3}, 0));
     cut.resize(cut.size() / 2);
     REQUIRE_THAT(message(cut), Contains("b.bin: truncated"));
-    REQUIRE_THAT(message_of([&] { cifar10(folder.path(), part::train); }), Contains("data_batch_1.bin[.gz]: no such file"));
+    REQUIRE_THAT(message_of([&] { cifar10(folder.path(), part::train); }),
+                 Contains("data_batch_1.bin[.gz]: no such file"));
     REQUIRE_THAT(message_of([&] { cifar100(folder.path(), part::test); }), Contains("test.bin[.gz]: no such file"));
 }
 

@@ -90,8 +90,11 @@ TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no valu
         for (index a = 0; a < n; ++a)
             for (index b = 0; b < n; ++b)
                 for (index c = 0; c < n; ++c) {
-                    pairs += static_cast<double>(at(x, a, b, c) * (at(x, a + 1, b, c) + at(x, a, b + 1, c) + at(x, a, b, c + 1)));
-                    expected += static_cast<double>(at(before, a, b, c) * (at(before, a + 1, b, c) + at(before, a, b + 1, c) + at(before, a, b, c + 1)));
+                    pairs += static_cast<double>(at(x, a, b, c) *
+                                                 (at(x, a + 1, b, c) + at(x, a, b + 1, c) + at(x, a, b, c + 1)));
+                    expected +=
+                        static_cast<double>(at(before, a, b, c) * (at(before, a + 1, b, c) + at(before, a, b + 1, c) +
+                                                                   at(before, a, b, c + 1)));
                 }
         REQUIRE(pairs == Approx(expected).epsilon(1e-5));
         std::sort(x.begin(), x.end() - 3);

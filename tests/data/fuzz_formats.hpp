@@ -27,25 +27,37 @@ inline std::vector<fuzz_format> fuzz_formats() {
     const image small = picture(21, 34);
     std::vector<fuzz_format> all;
     all.push_back({"idx",
-                   {idx_file({2, 3, 4}, counting(24)), idx_file({6}, elements_of<float>({1, 2, 3, 4, 5, 6}, std::endian::big), 0x0d),
+                   {idx_file({2, 3, 4}, counting(24)),
+                    idx_file({6}, elements_of<float>({1, 2, 3, 4, 5, 6}, std::endian::big), 0x0d),
                     idx_file({3, 2}, elements_of<std::int16_t>({1, 2, 3, 4, 5, 6}, std::endian::big), 0x0b)},
                    [](const bytes& b) { parse_idx(b, "x.idx").to_tensor<float>(); }});
-    all.push_back({"gzip", {gzipped(counting(300)), gzipped(bytes(100000)), gzipped({})},
-                   [](const bytes& b) { gunzip(b, "x.gz", std::size_t{1} << 24); }});
-    all.push_back({"npy",
-                   {npy, npy_file(">f8", "(2, 1, 2)", elements_of<double>({1, 2, 3, 4}, std::endian::big), true, 2),
-                    npy_file("<i8", "(4,)", elements_of<std::int64_t>({1, -2, 3, 4}), false, 3), npy_file("|b1", "()", bytes{1})},
-                   [](const bytes& b) { parse_npy(b, "x.npy").to_tensor<float>(); }});
-    all.push_back({"npz", {zip_file({{"x.npy", npy}, {"y.npy", npy}}, true), zip_file({{"x.npy", npy}}, false, true)}, [](const bytes& b) {
+    all.push_back({"gzip", {gzipped(counting(300)), gzipped(bytes(100000)), gzipped({})}, [](const bytes& b) {
+                       gunzip(b, "x.gz", std::size_t{1} << 24);
+                   }});
+    all.push_back(
+        {"npy",
+         {npy, npy_file(">f8", "(2, 1, 2)", elements_of<double>({1, 2, 3, 4}, std::endian::big), true, 2),
+          npy_file("<i8", "(4,)", elements_of<std::int64_t>({1, -2, 3, 4}), false, 3), npy_file("|b1", "()", bytes{1})},
+         [](const bytes& b) { parse_npy(b, "x.npy").to_tensor<float>(); }});
+    all.push_back({"npz",
+                   {zip_file({{"x.npy", npy}, {"y.npy", npy}}, true), zip_file({{"x.npy", npy}}, false, true)},
+                   [](const bytes& b) {
                        const npz_file npz(b, "x.npz");
                        for (const std::string& name : npz.names()) npz.read(name).to_tensor<float>();
                    }});
-    all.push_back({"csv", {bytes(elements_of<char>({'a', ',', 'b', '\n', '1', ',', '2', '\n', '-', '3', 'e', '4', ',', '5', '\r', '\n'}))},
-                   [](const bytes& b) { parse_csv({reinterpret_cast<const char*>(b.data()), b.size()}, "x.csv"); }});
-    const std::vector<std::pair<std::string, bytes>> members{{"top/", {}}, {"top/a.bin", counting(700)}, {"top/b.bin", counting(30)}};
-    all.push_back({"tar", {tar_file(members), tar_file(members, "gzip"), tar_file(members, "zstd")}, [](const bytes& b) {
-                       read_archive(b, "x.tar", [](const std::string&) { return true; }, std::uint64_t{1} << 24);
+    all.push_back({"csv",
+                   {bytes(elements_of<char>(
+                       {'a', ',', 'b', '\n', '1', ',', '2', '\n', '-', '3', 'e', '4', ',', '5', '\r', '\n'}))},
+                   [](const bytes& b) {
+                       parse_csv({reinterpret_cast<const char*>(b.data()), b.size()}, "x.csv");
                    }});
+    const std::vector<std::pair<std::string, bytes>> members{
+        {"top/", {}}, {"top/a.bin", counting(700)}, {"top/b.bin", counting(30)}};
+    all.push_back(
+        {"tar", {tar_file(members), tar_file(members, "gzip"), tar_file(members, "zstd")}, [](const bytes& b) {
+             read_archive(
+                 b, "x.tar", [](const std::string&) { return true; }, std::uint64_t{1} << 24);
+         }});
     all.push_back({"jpeg",
                    {jpeg_file(small), jpeg_file(small, {.progressive = true}), jpeg_file(small, {.subsampled = false}),
                     jpeg_file(picture(17, 9, 1, 1)), jpeg_file(picture(17, 9, 1, 4))},
@@ -58,7 +70,9 @@ inline std::vector<fuzz_format> fuzz_formats() {
                        }
                        jpeg_decoder(b, "x.jpg").decode(out);
                    }});
-    all.push_back({"png", {png_file(small), png_file(picture(9, 7, 1, 1), PNG_FORMAT_GRAY), png_file(picture(9, 7, 1, 4), PNG_FORMAT_RGBA)},
+    all.push_back({"png",
+                   {png_file(small), png_file(picture(9, 7, 1, 1), PNG_FORMAT_GRAY),
+                    png_file(picture(9, 7, 1, 4), PNG_FORMAT_RGBA)},
                    [](const bytes& b) {
                        image out;
                        decode_png(b, "x.png", out);

@@ -18,21 +18,28 @@ bytes mutated(bytes b, std::uint64_t number) {
         const index at = random.coin() ? random.below(n) : random.below(std::min<index>(n, 64));
         const auto position = b.begin() + at;
         switch (random.below(6)) {
-            case 0: *position ^= static_cast<std::uint8_t>(1 << random.below(8)); break;
-            case 1: *position = static_cast<std::uint8_t>(random.below(256)); break;
+            case 0:
+                *position ^= static_cast<std::uint8_t>(1 << random.below(8));
+                break;
+            case 1:
+                *position = static_cast<std::uint8_t>(random.below(256));
+                break;
             case 2: {
                 constexpr std::array<std::uint8_t, 6> telling{0x00, 0xff, 0x7f, 0x80, 0x01, 0xfe};
                 const index count = std::min<index>(1 + random.below(8), n - at);
                 std::fill_n(position, count, telling[static_cast<std::size_t>(random.below(6))]);
                 break;
             }
-            case 3: b.resize(static_cast<std::size_t>(at)); break;
+            case 3:
+                b.resize(static_cast<std::size_t>(at));
+                break;
             case 4: {
                 const bytes piece(position, position + std::min<index>(1 + random.below(16), n - at));
                 b.insert(b.begin() + random.below(n), piece.begin(), piece.end());
                 break;
             }
-            default: b.erase(position, position + std::min<index>(1 + random.below(16), n - at));
+            default:
+                b.erase(position, position + std::min<index>(1 + random.below(16), n - at));
         }
     }
     return b;
@@ -52,7 +59,8 @@ TEST_CASE("fuzz: damaged files are read or refused, nothing else", "[fuzz]") {
                     format.parse(file);
                 } catch (const error& e) {
                     ++refused;
-                    if (std::string(e.what()).find("x.") != 0) FAIL("mutation " << number << ": the message does not name the file: " << e.what());
+                    if (std::string(e.what()).find("x.") != 0)
+                        FAIL("mutation " << number << ": the message does not name the file: " << e.what());
                 } catch (const std::exception& e) {
                     FAIL("mutation " << number << ": " << e.what());
                 }
@@ -87,8 +95,7 @@ TEST_CASE("fuzz: damaged CIFAR files", "[fuzz]") {
         const auto file = folder.write("x.bin", mutated(seed, number));
         try {
             read_cifar10({file});
-        } catch (const error&) {
-        }
+        } catch (const error&) {}
     }
 }
 

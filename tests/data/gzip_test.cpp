@@ -9,7 +9,8 @@ using Catch::Matchers::Contains;
 }
 
 TEST_CASE("gzip: sizes from nothing to several megabytes, one member or two", "[gzip]") {
-    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20, (std::size_t{1} << 22) + 13}) {
+    for (std::size_t n :
+         {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20, (std::size_t{1} << 22) + 13}) {
         bytes plain(n);
         for (std::size_t i = 0; i < n; ++i) plain[i] = static_cast<std::uint8_t>(i * i >> 7);
         REQUIRE(gunzip(gzipped(plain), "a.gz") == plain);
@@ -38,7 +39,8 @@ TEST_CASE("gzip: truncated, corrupt, oversized and mistaken files", "[gzip]") {
     REQUIRE_THAT(message_of([&] { gunzip(plain, "a.gz"); }), Contains("not a gzip file"));
     REQUIRE_THAT(message_of([&] { gunzip(packed, "a.gz", 4999); }), Contains("more than 4999 bytes"));
     REQUIRE(gunzip(packed, "a.gz", 5000) == plain);
-    REQUIRE_THAT(message_of([&] { inflate_raw(deflated(plain, -15), 5001, "a.zip"); }), Contains("unpacks to 5000 bytes, 5001"));
+    REQUIRE_THAT(message_of([&] { inflate_raw(deflated(plain, -15), 5001, "a.zip"); }),
+                 Contains("unpacks to 5000 bytes, 5001"));
     REQUIRE_THAT(message_of([&] { inflate_raw(deflated(plain, -15), 4999, "a.zip"); }), Contains("more than 4999"));
     REQUIRE(crc32_of(counting(256)) == 0x29058c73u);
 }

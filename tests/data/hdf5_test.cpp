@@ -15,7 +15,8 @@ using Catch::Matchers::Contains;
 std::filesystem::path sample_file(const temporary_folder& folder) {
     const auto path = folder.path() / "sample.h5";
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const auto write = [&](const char* name, std::vector<hsize_t> extents, hid_t stored, hid_t memory, const void* data, bool packed) {
+    const auto write = [&](const char* name, std::vector<hsize_t> extents, hid_t stored, hid_t memory, const void* data,
+                           bool packed) {
         const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
         const hid_t how = H5Pcreate(H5P_DATASET_CREATE);
         if (packed) {
@@ -85,16 +86,19 @@ TEST_CASE("hdf5: errors name file, data set and what is there", "[hdf5]") {
     const temporary_folder folder;
     const auto path = sample_file(folder);
     const hdf5_file file(path);
-    REQUIRE_THAT(message_of([&] { file.read<float>("y"); }),
-                 Contains("sample.h5: data set 'y': not there; there are: group/packed, labels, text, unwritten, wide, x"));
+    REQUIRE_THAT(
+        message_of([&] { file.read<float>("y"); }),
+        Contains("sample.h5: data set 'y': not there; there are: group/packed, labels, text, unwritten, wide, x"));
     REQUIRE_THAT(message_of([&] { file.read<float>("group"); }), Contains("data set 'group': not there"));
     REQUIRE_THAT(message_of([&] { file.read<float>("text"); }), Contains("neither integers nor floating-point"));
     REQUIRE_THAT(message_of([&] { file.read<std::int32_t>("wide"); }), Contains("element 1 is 1099511627776"));
     REQUIRE_THAT(message_of([&] { file.read<std::int32_t>("x"); }), Contains("integers are asked for"));
-    REQUIRE_THAT(message_of([&] { file.read<float>("unwritten"); }), Contains("0 bytes are stored") && Contains("cannot be there"));
+    REQUIRE_THAT(message_of([&] { file.read<float>("unwritten"); }),
+                 Contains("0 bytes are stored") && Contains("cannot be there"));
     REQUIRE_THAT(message_of([&] { file.read_rows<float>("x", 3, 2); }), Contains("rows 3 to 5 of shape (4, 3, 5)"));
     REQUIRE_THAT(message_of([] { hdf5_file("/nowhere/x.h5"); }), Contains("no such file"));
-    REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("no.h5", "this is text")); }), Contains("no.h5: not an HDF5 file") && Contains("signature"));
+    REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("no.h5", "this is text")); }),
+                 Contains("no.h5: not an HDF5 file") && Contains("signature"));
     REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("empty.h5", "")); }), Contains("empty.h5: not an HDF5 file"));
 }
 

@@ -27,7 +27,8 @@ TEST_CASE("idx: every element type, plain and packed", "[idx]") {
     check(0x09, {0, 1, 2, 127, 128, 255}, {0, 1, 2, 127, -128, -1});
     check(0x0b, elements_of<std::int16_t>({0, 1, -2, 300, -32768, 32767}, big), {0, 1, -2, 300, -32768, 32767});
     check(0x0c, elements_of<std::int32_t>({0, 1, -2, 70000, -2147483647, 5}, big), {0, 1, -2, 70000, -2147483647, 5});
-    check(0x0d, elements_of<float>({0, 1.5f, -2, 1e30f, -0.25f, 5}, big), {0, 1.5, -2, static_cast<double>(1e30f), -0.25, 5});
+    check(0x0d, elements_of<float>({0, 1.5f, -2, 1e30f, -0.25f, 5}, big),
+          {0, 1.5, -2, static_cast<double>(1e30f), -0.25, 5});
     check(0x0e, elements_of<double>({0, 1.1, -2, 1e300, -0.25, 5}, big), {0, 1.1, -2, 1e300, -0.25, 5});
 }
 
@@ -37,7 +38,8 @@ TEST_CASE("idx: bad files are named, with the byte", "[idx]") {
     REQUIRE(message(good).empty());
     REQUIRE_THAT(message({}), Contains("x.idx: truncated at byte 0") && Contains("magic"));
     REQUIRE_THAT(message({0, 0, 8}), Contains("truncated at byte 3"));
-    REQUIRE_THAT(message(idx_file({2, 3}, counting(5))), Contains("x.idx") && Contains("take 6 bytes from byte 12, 5 are there"));
+    REQUIRE_THAT(message(idx_file({2, 3}, counting(5))),
+                 Contains("x.idx") && Contains("take 6 bytes from byte 12, 5 are there"));
     REQUIRE_THAT(message(idx_file({2, 3}, counting(7))), Contains("7 are there"));
     REQUIRE_THAT(message(idx_file({2, 3}, counting(6), 7)), Contains("byte 2: unknown IDX element type 7"));
     bytes bad = good;

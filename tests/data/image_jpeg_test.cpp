@@ -28,7 +28,8 @@ TEST_CASE("jpeg: colour, grey, progressive, with and without subsampling, odd si
         for (bool progressive : {false, true})
             for (bool subsampled : {false, true}) {
                 const image in = picture(h, w);
-                const image out = decoded(jpeg_file(in, {.quality = 95, .progressive = progressive, .subsampled = subsampled}));
+                const image out =
+                    decoded(jpeg_file(in, {.quality = 95, .progressive = progressive, .subsampled = subsampled}));
                 REQUIRE(out.height == h);
                 REQUIRE(out.width == w);
                 REQUIRE(out.channels == 3);
@@ -52,7 +53,8 @@ TEST_CASE("jpeg: inks become colours", "[jpeg]") {
     double worst = 0;
     for (std::size_t i = 0; i < 32 * 40; ++i)
         for (std::size_t c = 0; c < 3; ++c)
-            worst = std::max(worst, std::abs(static_cast<double>(out.pixels[3 * i + c]) - in.pixels[4 * i + c] * in.pixels[4 * i + 3] / 255.0));
+            worst = std::max(worst, std::abs(static_cast<double>(out.pixels[3 * i + c]) -
+                                             in.pixels[4 * i + c] * in.pixels[4 * i + 3] / 255.0));
     REQUIRE(worst < 8);
 }
 
@@ -62,20 +64,19 @@ TEST_CASE("jpeg: a box is decoded as the same pixels of the whole image", "[jpeg
             const image in = picture(200, 310);
             const bytes file = jpeg_file(in, {.progressive = progressive, .subsampled = subsampled});
             const image whole = decoded(file);
-            for (pixel_box box : {pixel_box{0, 0, 200, 310}, {50, 70, 60, 90}, {150, 250, 50, 60}, {0, 300, 10, 10}, {33, 1, 5, 200}}) {
+            for (pixel_box box :
+                 {pixel_box{0, 0, 200, 310}, {50, 70, 60, 90}, {150, 250, 50, 60}, {0, 300, 10, 10}, {33, 1, 5, 200}}) {
                 image part;
                 const pixel_box at = jpeg_decoder(file, "a.jpg").decode(box, 224, 224, part);
                 REQUIRE(at.height == box.height);
                 REQUIRE(at.width == box.width);
-                double sum = 0;
                 for (index y = 0; y < static_cast<index>(box.height); ++y)
                     for (index x = 0; x < static_cast<index>(box.width) * 3; ++x) {
                         const int a = part.row(y + static_cast<index>(at.top))[x + static_cast<index>(at.left) * 3];
                         const int b = whole.row(y + static_cast<index>(box.top))[x + static_cast<index>(box.left) * 3];
-                        sum += std::abs(a - b);
-                        REQUIRE(std::abs(a - b) <= 6);  // smoothing of the subsampled colours knows no neighbours beyond the cut
+                        if (a != b) FAIL("row " << y << ", column " << x / 3 << ": " << a << " and " << b);
                     }
-                REQUIRE(sum / (box.height * box.width * 3) < 0.05);
+                REQUIRE(part.height * part.width < (box.height + 4) * (box.width + 40));
             }
         }
 }
@@ -83,7 +84,8 @@ TEST_CASE("jpeg: a box is decoded as the same pixels of the whole image", "[jpeg
 TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than the target", "[jpeg]") {
     const image in = picture(400, 600);
     const bytes file = jpeg_file(in);
-    for (auto [target, shrink] : {std::pair<index, index>{400, 1}, {201, 1}, {200, 2}, {101, 2}, {100, 4}, {50, 8}, {3, 8}}) {
+    for (auto [target, shrink] :
+         {std::pair<index, index>{400, 1}, {201, 1}, {200, 2}, {101, 2}, {100, 4}, {50, 8}, {3, 8}}) {
         image part;
         const pixel_box at = jpeg_decoder(file, "a.jpg").decode({0, 0, 400, 600}, target, target, part);
         REQUIRE(part.height == 400 / shrink);
@@ -119,7 +121,10 @@ TEST_CASE("jpeg: a file that was cut off is an error, whatever part of it is ask
         for (std::size_t n = 0; n + 2 < file.size(); n += 61) {
             const bytes cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n));
             image out;
-            REQUIRE_THAT(message_of([&] { jpeg_decoder(cut, "cut.jpg").decode({0, 0, 8, 8}, 8, 8, out); }), Contains("cut.jpg"));
+            REQUIRE_THAT(message_of([&] {
+                             jpeg_decoder(cut, "cut.jpg").decode({0, 0, 8, 8}, 8, 8, out);
+                         }),
+                         Contains("cut.jpg"));
             REQUIRE_FALSE(message_of([&] { jpeg_decoder(cut, "cut.jpg").decode(out); }).empty());
         }
     }

@@ -100,7 +100,8 @@ TEST_CASE("loader: ranks share every global batch without repeats, and the weigh
         std::vector<std::unique_ptr<loader<counting_dataset>>> ranks;
         for (int rank = 0; rank < world; ++rank)
             ranks.push_back(std::make_unique<loader<counting_dataset>>(
-                counting_dataset{.n = n}, loader_config{.batch = batch, .workers = 1, .seed = 9, .rank = rank, .world = world}));
+                counting_dataset{.n = n},
+                loader_config{.batch = batch, .workers = 1, .seed = 9, .rank = rank, .world = world}));
         loader alone(counting_dataset{.n = n}, {.batch = 12, .workers = 0, .seed = 9});
         while (auto whole = alone.next()) {
             std::vector<float> together;
@@ -164,7 +165,8 @@ TEST_CASE("loader: ends after the last epoch", "[loader]") {
 
 TEST_CASE("loader: skipped samples are left out and named") {
     for (int workers : {0, 2}) {
-        loader l(counting_dataset{.n = 20, .corrupt = {0, 3, 4, 19}}, {.batch = 5, .workers = workers, .shuffle = false});
+        loader l(counting_dataset{.n = 20, .corrupt = {0, 3, 4, 19}},
+                 {.batch = 5, .workers = workers, .shuffle = false});
         std::vector<float> seen;
         std::vector<std::string> skipped;
         while (auto b = l.next()) {
@@ -191,7 +193,8 @@ TEST_CASE("loader: a worker's error comes out of next() with the sample's name, 
         loader l(counting_dataset{.n = 40, .throwing = {13, 17}}, {.batch = 10, .workers = workers, .shuffle = false});
         REQUIRE(l.next());
         for (int i = 0; i < 3; ++i)
-            REQUIRE_THAT(message_of([&] { l.next(); }), Contains("sample 13 (count #13)") && Contains("byte 17: broken on purpose"));
+            REQUIRE_THAT(message_of([&] { l.next(); }),
+                         Contains("sample 13 (count #13)") && Contains("byte 17: broken on purpose"));
         REQUIRE(l.position() == cursor{0, 1});
         l.seek({0, 2});
         auto b = l.next();
@@ -203,7 +206,8 @@ TEST_CASE("loader: a worker's error comes out of next() with the sample's name, 
 TEST_CASE("loader: impossible configurations") {
     const counting_dataset d{.n = 10};
     const auto message = [&](loader_config c) { return message_of([&] { loader l(d, c); }); };
-    REQUIRE_THAT(message({.batch = 11}), Contains("batch of 11") && Contains("data set of 10") && Contains("at most 10"));
+    REQUIRE_THAT(message({.batch = 11}),
+                 Contains("batch of 11") && Contains("data set of 10") && Contains("at most 10"));
     REQUIRE_THAT(message({.batch = 6, .world = 2}), Contains("at most 5"));
     REQUIRE_THAT(message({.batch = 0}), Contains("batch size 0"));
     REQUIRE_THAT(message({.batch = 1, .workers = -1}), Contains("-1 workers"));
@@ -231,7 +235,8 @@ TEST_CASE("loader: buffers are used again; a caller that keeps batches keeps the
         kept.erase(kept.begin() + 3);
         for (int i = 0; i < 20; ++i) l.next();
         REQUIRE(alone(0, 0) == 530);
-        for (int i = 0; i < 19; ++i) REQUIRE(kept[static_cast<std::size_t>(i)].x(9, 0) == static_cast<float>(509 + 10 * (i < 3 ? i : i + 1)));
+        for (int i = 0; i < 19; ++i)
+            REQUIRE(kept[static_cast<std::size_t>(i)].x(9, 0) == static_cast<float>(509 + 10 * (i < 3 ? i : i + 1)));
     }
     REQUIRE(memory_pool::host().use_of(category::data).live == before);
 }
@@ -248,8 +253,7 @@ TEST_CASE("loader: may be destroyed at any moment; a batch outlives it") {
 
 TEST_CASE("loader: the statistics of a run") {
     loader l(counting_dataset{.n = 100}, {.batch = 10, .workers = 1});
-    while (l.next()) {
-    }
+    while (l.next()) {}
     const loader_stats s = l.stats();
     REQUIRE(s.batches == 10);
     REQUIRE(s.samples == 100);
@@ -293,7 +297,8 @@ TEST_CASE("split: parts are disjoint, complete and repeatable") {
     std::vector<std::int32_t> labels;
     for (int i = 0; i < 60; ++i) labels.push_back(i % 3 ? 1 : 0);
     const auto strata = stratified_split(labels, 0.25, 2);
-    REQUIRE(std::count_if(strata.first.begin(), strata.first.end(), [&](index i) { return labels[static_cast<std::size_t>(i)] == 0; }) == 5);
+    REQUIRE(std::count_if(strata.first.begin(), strata.first.end(),
+                          [&](index i) { return labels[static_cast<std::size_t>(i)] == 0; }) == 5);
     REQUIRE(strata.first.size() == 15);
     REQUIRE_THAT(message_of([] { random_split(10, 1.5, 0); }), Contains("fraction 1.5"));
     REQUIRE_THAT(message_of([] { fold_split(10, 11, 0, 0); }), Contains("11 folds of 10"));
@@ -304,7 +309,8 @@ TEST_CASE("split: parts are disjoint, complete and repeatable") {
     REQUIRE(part.read(0, {}, {x, &label, nullptr}));
     REQUIRE(x[0] == 7);
     REQUIRE(part.sample_name(1) == "count #2");
-    REQUIRE_THAT(message_of([] { subset(counting_dataset{.n = 10}, {10}); }), Contains("sample 10 of a data set of 10"));
+    REQUIRE_THAT(message_of([] { subset(counting_dataset{.n = 10}, {10}); }),
+                 Contains("sample 10 of a data set of 10"));
 }
 
 TEST_CASE("any_dataset: copies share, an empty one says so") {

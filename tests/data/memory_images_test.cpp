@@ -43,7 +43,8 @@ TEST_CASE("memory images: padding, crop, flip and normalisation against the defi
                     REQUIRE(d.read(i, key, {x.data(), &label, nullptr}));
                     REQUIRE(label == i % 2);
                     sample_random random(key, i);
-                    const index dy = pad ? random.below(2 * pad + 1) - pad : 0, dx = pad ? random.below(2 * pad + 1) - pad : 0;
+                    const index dy = pad ? random.below(2 * pad + 1) - pad : 0,
+                                dx = pad ? random.below(2 * pad + 1) - pad : 0;
                     const bool mirrored = flip && random.coin();
                     for (index y = 0; y < h; ++y)
                         for (index u = 0; u < w; ++u)
@@ -51,11 +52,14 @@ TEST_CASE("memory images: padding, crop, flip and normalisation against the defi
                                 const index sy = y + dy, sx = (mirrored ? w - 1 - u : u) + dx;
                                 double expected = 0;
                                 if (sy >= 0 && sy < h && sx >= 0 && sx < w) {
-                                    const auto pixel = images->pixels[static_cast<std::size_t>(((i * h + sy) * w + sx) * c + ch)];
-                                    expected = (pixel / 255.0 - static_cast<double>(recipe.mean[static_cast<std::size_t>(ch)])) /
+                                    const auto pixel =
+                                        images->pixels[static_cast<std::size_t>(((i * h + sy) * w + sx) * c + ch)];
+                                    expected = (pixel / 255.0 -
+                                                static_cast<double>(recipe.mean[static_cast<std::size_t>(ch)])) /
                                                static_cast<double>(recipe.std[static_cast<std::size_t>(ch)]);
                                 }
-                                REQUIRE(static_cast<double>(x[static_cast<std::size_t>((y * w + u) * c + ch)]) == Approx(expected).margin(1e-5));
+                                REQUIRE(static_cast<double>(x[static_cast<std::size_t>((y * w + u) * c + ch)]) ==
+                                        Approx(expected).margin(1e-5));
                             }
                 }
             }
@@ -68,7 +72,8 @@ TEST_CASE("memory images: impossible ones", "[memory_images]") {
         change(*images, recipe);
         return message_of([&] { memory_images(images, recipe); });
     };
-    REQUIRE_THAT(message([](auto& i, auto&) { i.pixels.pop_back(); }), Contains("some images: 179 pixel bytes and 3 labels do not make 3 images"));
+    REQUIRE_THAT(message([](auto& i, auto&) { i.pixels.pop_back(); }),
+                 Contains("some images: 179 pixel bytes and 3 labels do not make 3 images"));
     REQUIRE_THAT(message([](auto& i, auto&) { i.labels.push_back(0); }), Contains("4 labels"));
     REQUIRE_THAT(message([](auto&, auto& r) { r.mean = {0.5f}; }), Contains("1 means") && Contains("3 channel"));
     REQUIRE_THAT(message([](auto&, auto& r) { r.std = {1, 0, 1}; }), Contains("standard deviation 0 of channel 1"));

@@ -43,10 +43,12 @@ TEST_CASE("mnist: bad folders", "[mnist]") {
     REQUIRE_THAT(message(labels, labels), Contains("magic 2051") && Contains("(3)"));
     REQUIRE_THAT(message(images, images), Contains("magic 2049"));
     REQUIRE_THAT(message(images, idx_file({2}, bytes{7, 0})), Contains("3 images") && Contains("2 labels"));
-    REQUIRE_THAT(message(images, idx_file({3}, bytes{7, 10, 9})), Contains("labels-idx1-ubyte.gz: byte 9: label 10 of image 1"));
+    REQUIRE_THAT(message(images, idx_file({3}, bytes{7, 10, 9})),
+                 Contains("labels-idx1-ubyte.gz: byte 9: label 10 of image 1"));
     REQUIRE_THAT(message(bytes(images.begin(), images.end() - 1), labels), Contains("2351 are there"));
     REQUIRE_THAT(message({}, labels), Contains("truncated at byte 0"));
-    REQUIRE_THAT(message_of([] { mnist("/nowhere", part::test); }), Contains("/nowhere/t10k-images-idx3-ubyte[.gz]: no such file") && Contains("fetch_data"));
+    REQUIRE_THAT(message_of([] { mnist("/nowhere", part::test); }),
+                 Contains("/nowhere/t10k-images-idx3-ubyte[.gz]: no such file") && Contains("fetch_data"));
 }
 
 TEST_CASE("mnist: the real one", "[mnist]") {

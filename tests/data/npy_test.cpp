@@ -12,7 +12,8 @@ template <class T>
 void check_type(const std::string& code, const std::vector<T>& values) {
     for (auto [mark, order] : {std::pair{"<", std::endian::little}, std::pair{">", std::endian::big}})
         for (int version : {1, 2, 3}) {
-            const bytes file = npy_file((sizeof(T) == 1 ? "|" : mark) + code, "(2, 3)", elements_of(values, order), false, version);
+            const bytes file =
+                npy_file((sizeof(T) == 1 ? "|" : mark) + code, "(2, 3)", elements_of(values, order), false, version);
             const npy_array a = parse_npy(file, "x.npy");
             REQUIRE(a.shape == shape{2, 3});
             const auto t = a.to_tensor<double>();
@@ -105,7 +106,8 @@ TEST_CASE("npz: bad files", "[npz]") {
     REQUIRE(message(good).empty());
     REQUIRE_THAT(message({}), Contains("a.npz: 0 bytes are no npz"));
     REQUIRE_THAT(message(counting(1000)), Contains("no end record"));
-    for (std::size_t n = 0; n < good.size(); ++n) REQUIRE_FALSE(message(bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n))).empty());
+    for (std::size_t n = 0; n < good.size(); ++n)
+        REQUIRE_FALSE(message(bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n))).empty());
     bytes bad = zip_file({{"x.npy", x}}, false);
     bad[100] ^= 1;  // inside the data
     REQUIRE_THAT(message(bad), Contains("a.npz[x]: checksum"));

@@ -11,7 +11,8 @@ using Catch::Matchers::Contains;
 }
 
 TEST_CASE("power spectrum: normalised to sigma_8, by an integral of its own", "[cosmology]") {
-    for (const cosmology& c : {cosmology{}, cosmology{0.1, 0.6, 0.8, 0.67, 0.049}, cosmology{0.5, 1.0, 1.2, 0.67, 0.049}, cosmology{0.25, 0.75, 1.0, 0.9, 0.03}}) {
+    for (const cosmology& c : {cosmology{}, cosmology{0.1, 0.6, 0.8, 0.67, 0.049},
+                               cosmology{0.5, 1.0, 1.2, 0.67, 0.049}, cosmology{0.25, 0.75, 1.0, 0.9, 0.03}}) {
         const power_spectrum p(c);
         // Simpson's rule in k, not ln k, the top hat in its plain form.
         const double kmax = 20;
@@ -21,7 +22,8 @@ TEST_CASE("power spectrum: normalised to sigma_8, by an integral of its own", "[
             const double k = kmax * i / steps, x = 8 * k, w = 3 * (std::sin(x) - x * std::cos(x)) / (x * x * x);
             sum += (i % 2 ? 4 : 2) * k * k * p(k) * (x < 0.02 ? 1 : w * w);
         }
-        REQUIRE(std::sqrt(sum * kmax / steps / 3 / (2 * std::numbers::pi * std::numbers::pi)) == Approx(c.sigma_8).epsilon(2e-4));
+        REQUIRE(std::sqrt(sum * kmax / steps / 3 / (2 * std::numbers::pi * std::numbers::pi)) ==
+                Approx(c.sigma_8).epsilon(2e-4));
         REQUIRE(p.sigma(8) == Approx(c.sigma_8).epsilon(1e-12));
         REQUIRE(p.sigma(16) < c.sigma_8);
     }
@@ -51,8 +53,9 @@ TEST_CASE("power spectrum: limits and shape of the transfer function", "[cosmolo
     const double gamma = c.omega_m * c.h * std::exp(-c.omega_b * (1 + std::sqrt(2 * c.h) / c.omega_m));
     for (double k : {0.01, 0.03, 0.1, 0.3, 1.0}) {
         const double q = k / gamma * std::pow(2.7255 / 2.7, 2);
-        const double bbks = std::log(1 + 2.34 * q) / (2.34 * q) *
-                            std::pow(1 + 3.89 * q + std::pow(16.1 * q, 2) + std::pow(5.46 * q, 3) + std::pow(6.71 * q, 4), -0.25);
+        const double bbks =
+            std::log(1 + 2.34 * q) / (2.34 * q) *
+            std::pow(1 + 3.89 * q + std::pow(16.1 * q, 2) + std::pow(5.46 * q, 3) + std::pow(6.71 * q, 4), -0.25);
         REQUIRE(p.transfer(k) == Approx(bbks).epsilon(0.1));
     }
     // More matter: the peak moves to smaller scales, so that at equal sigma_8 large scales hold less.

@@ -13,7 +13,8 @@ using Catch::Matchers::Contains;
 const char* const header = "sim_id,Omega_m,Omega_b,h,n_s,sigma_8\n";
 
 std::vector<float> read_one(const quijote_slices& d, index i, augment_key key = {}) {
-    std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size())), y(static_cast<std::size_t>(d.targets().count()));
+    std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size())),
+        y(static_cast<std::size_t>(d.targets().count()));
     REQUIRE(d.read(i, key, {x.data(), nullptr, y.data()}));
     x.insert(x.end(), y.begin(), y.end());
     return x;
@@ -48,7 +49,8 @@ TEST_CASE("quijote: slices, targets, reduction, crop and symmetries", "[quijote]
     const quijote_slices half(folder.path(), {.reduce = 2});
     REQUIRE(half.sample_shape() == shape{4, 4, 1});
     const auto r = read_one(half, 0), full = read_one(d, 0);
-    const double a = static_cast<double>(full[0] + full[1] + full[8] + full[9]) / 4, b = static_cast<double>(full[2] + full[3] + full[10] + full[11]) / 4,
+    const double a = static_cast<double>(full[0] + full[1] + full[8] + full[9]) / 4,
+                 b = static_cast<double>(full[2] + full[3] + full[10] + full[11]) / 4,
                  c = static_cast<double>(full[16] + full[17] + full[24] + full[25]) / 4;
     REQUIRE(static_cast<double>((r[4] - r[0]) / (r[1] - r[0])) == Approx((c - a) / (b - a)));
 
@@ -68,7 +70,8 @@ TEST_CASE("quijote: slices, targets, reduction, crop and symmetries", "[quijote]
                         for (index u = 0; u < 5 && found; ++u) {
                             index p = symmetry & 1 ? 4 - y : y, q = symmetry & 2 ? 4 - u : u;
                             if (symmetry & 4) std::swap(p, q);
-                            found = w[static_cast<std::size_t>(y * 5 + u)] == full[static_cast<std::size_t>((top + p) * 8 + left + q)];
+                            found = w[static_cast<std::size_t>(y * 5 + u)] ==
+                                    full[static_cast<std::size_t>((top + p) * 8 + left + q)];
                         }
                 }
         REQUIRE(found);
@@ -88,7 +91,8 @@ TEST_CASE("quijote: bad folders", "[quijote]") {
     const bytes images = idx_file({2, 8, 8}, counting(128, 3));
     const std::string table = std::string(header) + "0,0.1,0.05,0.7,1,0.6\n7,0.5,0.05,0.7,1,0.9\n";
     REQUIRE(message(images, table).empty());
-    REQUIRE_THAT(message(images, std::string(header) + "0,0.1,0.05,0.7,1,0.6\n"), Contains("2 slices") && Contains("1 rows"));
+    REQUIRE_THAT(message(images, std::string(header) + "0,0.1,0.05,0.7,1,0.6\n"),
+                 Contains("2 slices") && Contains("1 rows"));
     REQUIRE_THAT(message(images, "sim_id,Omega_m\n1,2\n3,4\n"), Contains("no column 'sigma_8'"));
     REQUIRE_THAT(message(images, table, {.targets = {"w_0"}}), Contains("unknown target 'w_0'"));
     REQUIRE_THAT(message(images, table, {.reduce = 3}), Contains("reduce = 3"));

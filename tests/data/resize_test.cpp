@@ -33,7 +33,8 @@ TEST_CASE("resize: equals the definition at every ratio, box, mirror and channel
         const auto expected = oracle::resize(in, box, oh, ow, mirrored);
         for (std::size_t i = 0; i < out.size(); ++i) {
             const std::size_t c = i % static_cast<std::size_t>(channels);
-            REQUIRE(static_cast<double>(out[i]) == Approx(expected[i] * static_cast<double>(scale[c]) + static_cast<double>(shift[c])).margin(2e-3));
+            REQUIRE(static_cast<double>(out[i]) ==
+                    Approx(expected[i] * static_cast<double>(scale[c]) + static_cast<double>(shift[c])).margin(2e-3));
         }
     }
 }
@@ -47,7 +48,8 @@ TEST_CASE("resize: the same size changes nothing, a constant stays constant, 8 b
         for (std::uint8_t v : resized(flat, n, n + 3).pixels) REQUIRE(v == 201);
     const auto expected = oracle::resize(in, {0, 0, 13, 17}, 6, 40);
     const image out = resized(in, 6, 40);
-    for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::abs(static_cast<double>(out.pixels[i]) - expected[i]) <= 0.501);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        REQUIRE(std::abs(static_cast<double>(out.pixels[i]) - expected[i]) <= 0.501);
 }
 
 TEST_CASE("resize: impossible requests", "[resize]") {

@@ -62,7 +62,8 @@ public:
     std::filesystem::path write(const std::string& name, std::span<const std::uint8_t> bytes) const {
         const auto file = path_ / name;
         std::filesystem::create_directories(file.parent_path());
-        std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        std::ofstream(file, std::ios::binary)
+            .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
         return file;
     }
     std::filesystem::path write(const std::string& name, const std::string& text) const {

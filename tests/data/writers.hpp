@@ -51,7 +51,8 @@ inline bytes deflated(std::span<const std::uint8_t> plain, int window_bits) {
 inline bytes gzipped(std::span<const std::uint8_t> plain) { return deflated(plain, 31); }
 
 /// An IDX file of bytes.
-inline bytes idx_file(std::initializer_list<std::uint32_t> extents, std::span<const std::uint8_t> elements, std::uint8_t type = 8) {
+inline bytes idx_file(std::initializer_list<std::uint32_t> extents, std::span<const std::uint8_t> elements,
+                      std::uint8_t type = 8) {
     bytes out{0, 0, type, static_cast<std::uint8_t>(extents.size())};
     for (std::uint32_t extent : extents) append_number(out, extent, std::endian::big);
     append(out, elements);
@@ -66,9 +67,10 @@ inline bytes counting(std::size_t n, unsigned step = 1) {
 }
 
 /// An .npy file of version `major`; `elements` as they are to lie in the file.
-inline bytes npy_file(const std::string& descr, const std::string& shape, std::span<const std::uint8_t> elements, bool fortran = false,
-                      int major = 1) {
-    std::string header = "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+inline bytes npy_file(const std::string& descr, const std::string& shape, std::span<const std::uint8_t> elements,
+                      bool fortran = false, int major = 1) {
+    std::string header =
+        "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
     const std::size_t before = major == 1 ? 10 : 12;
     while ((before + header.size() + 1) % 64) header += ' ';
     header += '\n';

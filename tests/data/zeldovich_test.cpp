@@ -15,7 +15,8 @@ void for_modes(index n, F f) {
     for (index a = 0; a < n; ++a)
         for (index b = 0; b < n; ++b)
             for (index c = 0; c <= n / 2; ++c, ++at)
-                f(at, std::array<index, 3>{signed_frequency(a, n), signed_frequency(b, n), c}, c == 0 || 2 * c == n ? 1 : 2);
+                f(at, std::array<index, 3>{signed_frequency(a, n), signed_frequency(b, n), c},
+                  c == 0 || 2 * c == n ? 1 : 2);
 }
 
 bool at_nyquist(const std::array<index, 3>& m, index n) { return 2 * m[0] == n || 2 * m[1] == n || 2 * m[2] == n; }
@@ -30,23 +31,27 @@ TEST_CASE("fftw: a plane wave has one mode, and there and back is a factor", "[c
         tensor<float> wave({n, n, n}), back({n, n, n});
         tensor<complex> spectrum(fft.spectrum_shape());
         for (index i = 0; i < wave.size(); ++i) {
-            const double phase = 2 * std::numbers::pi / static_cast<double>(n) * static_cast<double>(i / (n * n) + 1 * (i % n));
+            const double phase =
+                2 * std::numbers::pi / static_cast<double>(n) * static_cast<double>(i / (n * n) + 1 * (i % n));
             wave[i] = static_cast<float>(std::cos(phase));
         }
         const tensor<float> before = wave.clone();
         fft.forward(wave, spectrum);
         for_modes(n, [&](index at, const std::array<index, 3>& m, int) {
             const bool there = m == std::array<index, 3>{1, 0, 1} || (n == 2 && m[1] == 0);
-            REQUIRE(std::abs(spectrum[at]) == Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
+            REQUIRE(std::abs(spectrum[at]) ==
+                    Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
         });
         fft.inverse(spectrum, back);
-        for (index i = 0; i < back.size(); ++i) REQUIRE(back[i] / static_cast<float>(n * n * n) == Approx(before[i]).margin(1e-5));
+        for (index i = 0; i < back.size(); ++i)
+            REQUIRE(back[i] / static_cast<float>(n * n * n) == Approx(before[i]).margin(1e-5));
     }
 }
 
 TEST_CASE("gaussian field: measured spectrum is the input within sampling error", "[cosmology]") {
     const index n = 32;
-    const double box = 200, volume = box * box * box, cells = static_cast<double>(n * n * n), fundamental = 2 * std::numbers::pi / box;
+    const double box = 200, volume = box * box * box, cells = static_cast<double>(n * n * n),
+                 fundamental = 2 * std::numbers::pi / box;
     const cube_transform fft(n);
     const power_spectrum p(cosmology{});
     constexpr std::uint32_t boxes = 20;
@@ -59,7 +64,8 @@ TEST_CASE("gaussian field: measured spectrum is the input within sampling error"
         for_modes(n, [&](index at, const std::array<index, 3>& m, int weight) {
             const double length = std::sqrt(static_cast<double>(m[0] * m[0] + m[1] * m[1] + m[2] * m[2]));
             if (length == 0) return;
-            const double k = fundamental * length, measured = static_cast<double>(std::norm(delta[at])) * volume / (cells * cells);
+            const double k = fundamental * length,
+                         measured = static_cast<double>(std::norm(delta[at])) * volume / (cells * cells);
             const double w = top_hat(8 * k);
             sigma8 += weight * static_cast<double>(std::norm(delta[at])) / (cells * cells) * w * w;
             expected8 += weight * p(k) / volume * w * w;
@@ -117,7 +123,8 @@ TEST_CASE("displacement: a plane wave against the analytical solution", "[cosmol
         const double amplitude = 0.3;
         tensor<float> wave({n, n, n});
         const auto phase = [&](index i) {
-            const double x = static_cast<double>(i / (n * n)), y = static_cast<double>(i / n % n), z = static_cast<double>(i % n);
+            const double x = static_cast<double>(i / (n * n)), y = static_cast<double>(i / n % n),
+                         z = static_cast<double>(i % n);
             return 2 * std::numbers::pi / static_cast<double>(n) *
                    (static_cast<double>(m[0]) * x + static_cast<double>(m[1]) * y + static_cast<double>(m[2]) * z);
         };
@@ -128,7 +135,8 @@ TEST_CASE("displacement: a plane wave against the analytical solution", "[cosmol
         const double m2 = static_cast<double>(m[0] * m[0] + m[1] * m[1] + m[2] * m[2]);
         for (int axis = 0; axis < 3; ++axis) {
             const auto psi = displacement(fft, delta, axis);
-            const double factor = -amplitude * static_cast<double>(m[static_cast<std::size_t>(axis)]) / m2 * static_cast<double>(n) / (2 * std::numbers::pi);
+            const double factor = -amplitude * static_cast<double>(m[static_cast<std::size_t>(axis)]) / m2 *
+                                  static_cast<double>(n) / (2 * std::numbers::pi);
             for (index i = 0; i < psi.size(); ++i) REQUIRE(psi[i] == Approx(factor * std::sin(phase(i))).margin(2e-6));
         }
     }
@@ -150,10 +158,12 @@ TEST_CASE("displacement: without curl, and its divergence is minus the overdensi
         const float scale = std::abs(delta[at]) + 1e-3f;
         for (std::size_t a = 0; a < 3; ++a) {
             const std::size_t b = (a + 1) % 3;
-            REQUIRE(std::abs(psi[a][at] * static_cast<float>(m[b]) - psi[b][at] * static_cast<float>(m[a])) * unit < 1e-3f * scale);
+            REQUIRE(std::abs(psi[a][at] * static_cast<float>(m[b]) - psi[b][at] * static_cast<float>(m[a])) * unit <
+                    1e-3f * scale);
         }
-        const complex divergence = complex(0, unit) * (psi[0][at] * static_cast<float>(m[0]) + psi[1][at] * static_cast<float>(m[1]) +
-                                                       psi[2][at] * static_cast<float>(m[2]));
+        const complex divergence =
+            complex(0, unit) * (psi[0][at] * static_cast<float>(m[0]) + psi[1][at] * static_cast<float>(m[1]) +
+                                psi[2][at] * static_cast<float>(m[2]));
         REQUIRE(std::abs(divergence + delta[at]) < 1e-3f * scale);
     });
 }
@@ -172,7 +182,8 @@ TEST_CASE("cloud in cell: against the definition, across the edges of the box", 
             }
         const auto density = cloud_in_cell(psi);
         const auto expected = oracle::cloud_in_cell(positions, static_cast<int>(n));
-        for (index i = 0; i < density.size(); ++i) REQUIRE(density[i] == Approx(expected[static_cast<std::size_t>(i)]).margin(1e-4));
+        for (index i = 0; i < density.size(); ++i)
+            REQUIRE(density[i] == Approx(expected[static_cast<std::size_t>(i)]).margin(1e-4));
     }
 }
 

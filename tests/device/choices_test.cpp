@@ -3,10 +3,10 @@
 
 #include <cairn/device/choices.hpp>
 
+#include <unistd.h>
 #include <filesystem>
 #include <sstream>
 #include <thread>
-#include <unistd.h>
 
 namespace {
 
@@ -27,8 +27,7 @@ constexpr const char* names[] = {"slow", "fast", "broken"};
 
 void spin(double seconds) {
     const cairn::stopwatch watch;
-    while (watch.seconds() < seconds) {
-    }
+    while (watch.seconds() < seconds) {}
 }
 
 // Candidates of known speed; counts how often they run.
@@ -46,7 +45,8 @@ struct candidates {
 };
 
 struct folder {
-    std::filesystem::path path = std::filesystem::temp_directory_path() / ("cairn_choices_" + std::to_string(::getpid()));
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("cairn_choices_" + std::to_string(::getpid()));
     folder() { std::filesystem::create_directories(path); }
     ~folder() { std::filesystem::remove_all(path); }
     std::string operator/(const char* name) const { return (path / name).string(); }
@@ -101,9 +101,7 @@ TEST_CASE("choices: no candidate, or none that works, is an error that says why"
 TEST_CASE("choices: candidates may make choices of their own", "[choices]") {
     cairn::choices c;
     candidates inner;
-    const auto outer = [&] {
-        return [&](std::size_t) { c.get_or_measure("test/inner", names, inner.runner()); };
-    };
+    const auto outer = [&] { return [&](std::size_t) { c.get_or_measure("test/inner", names, inner.runner()); }; };
     c.get_or_measure("test/outer", names, outer);
     CHECK(c.entries().size() == 2);
 }
@@ -168,8 +166,14 @@ TEST_CASE("choices: files that are missing, damaged or not writable", "[choices]
     CHECK(c.load(dir / "missing", "m") == 0);
     write(dir / "empty", "");
     CHECK(c.load(dir / "empty", "m") == 0);
-    const char* damaged[] = {"key\tchoice\n", "@\tm\nkey only\n", "@\tm\nk\tc\tslow\n", "@\tm\nk\tc\tslow=abc\n", "@\tm\nk\tc\tslow=1x\n",
-                             "@\tm\nk\tc\tslow=\n", "\x7f" "ELF\x01\x02"};
+    const char* damaged[] = {"key\tchoice\n",
+                             "@\tm\nkey only\n",
+                             "@\tm\nk\tc\tslow\n",
+                             "@\tm\nk\tc\tslow=abc\n",
+                             "@\tm\nk\tc\tslow=1x\n",
+                             "@\tm\nk\tc\tslow=\n",
+                             "\x7f"
+                             "ELF\x01\x02"};
     for (const char* text : damaged) {
         write(dir / "damaged", text);
         INFO(text);

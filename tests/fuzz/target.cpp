@@ -25,7 +25,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
         for (std::size_t i = 0; i < chosen->seeds.size(); ++i) {
             const auto& seed = chosen->seeds[i];
             const auto path = std::filesystem::path(folder) / cairn::concat("seed-", i);
-            std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(seed.data()), static_cast<std::streamsize>(seed.size()));
+            std::ofstream(path, std::ios::binary)
+                .write(reinterpret_cast<const char*>(seed.data()), static_cast<std::streamsize>(seed.size()));
         }
     }
     return 0;
@@ -34,7 +35,6 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     try {
         chosen->parse(cairn::test::bytes(data, data + size));
-    } catch (const cairn::error&) {
-    }
+    } catch (const cairn::error&) {}
     return 0;
 }

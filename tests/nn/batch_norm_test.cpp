@@ -37,7 +37,8 @@ residual<T> added(index channels, activation act) {
 
 TEST_CASE("batch_norm with a skip: laws", "[laws][batch_norm]") {
     const auto check = [](const char* name, shape in, activation act) {
-        laws::law_case c = make_case(name, in, [channels = in.back(), act](auto t) { return added<decltype(t)>(channels, act); });
+        laws::law_case c =
+            make_case(name, in, [channels = in.back(), act](auto t) { return added<decltype(t)>(channels, act); });
         c.depth = 3;  // statistics, values, sum
         laws::check_laws(c);
     };

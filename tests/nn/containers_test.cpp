@@ -42,7 +42,8 @@ std::vector<sequential<T>> three_branches() {
     std::vector<sequential<T>> list;
     list.push_back(chain<T>(conv3<T>(4, 6), relu<T>()));
     list.emplace_back();  // the input itself
-    list.push_back(chain<T>(max_pool<T>({.kernel = 3, .stride = 1, .pad = 1}), conv<T>({.in = 4, .out = 2, .kernel = 1})));
+    list.push_back(
+        chain<T>(max_pool<T>({.kernel = 3, .stride = 1, .pad = 1}), conv<T>({.in = 4, .out = 2, .kernel = 1})));
     return list;
 }
 
@@ -74,14 +75,16 @@ TEST_CASE("sequential: laws", "[laws][sequential]") {
     check(make_case("neighbours that keep the same block", {4, 6},
                     [](auto t) {
                         using T = decltype(t);
-                        return chain<T>(linear<T>({.in = 6, .out = 8}), activation_layer<T>(activation::tanh), flatten<T>(),
-                                        linear<T>({.in = 8, .out = 5}), activation_layer<T>(activation::silu));
+                        return chain<T>(linear<T>({.in = 6, .out = 8}), activation_layer<T>(activation::tanh),
+                                        flatten<T>(), linear<T>({.in = 8, .out = 5}),
+                                        activation_layer<T>(activation::silu));
                     }),
           5);
     check(make_case("a kept output at the end", {4, 6},
                     [](auto t) {
                         using T = decltype(t);
-                        return chain<T>(linear<T>({.in = 6, .out = 8}), activation_layer<T>(activation::sigmoid), flatten<T>());
+                        return chain<T>(linear<T>({.in = 6, .out = 8}), activation_layer<T>(activation::sigmoid),
+                                        flatten<T>());
                     }),
           3);
     check(make_case("relu first: x is not ours", {4, 6},
@@ -110,10 +113,11 @@ TEST_CASE("residual: laws", "[laws][residual]") {
     check(make_case("basic block with projection", {2, 7, 5, 4},
                     [](auto t) {
                         using T = decltype(t);
-                        return residual<T>(chain<T>(conv3<T>(4, 6, 2), norm<T>(6, activation::relu), conv3<T>(6, 6),
-                                                    norm<T>(6, activation::relu)),
-                                           chain<T>(conv<T>({.in = 4, .out = 6, .kernel = 1, .stride = 2, .bias = false}),
-                                                    norm<T>(6, activation::none)));
+                        return residual<T>(
+                            chain<T>(conv3<T>(4, 6, 2), norm<T>(6, activation::relu), conv3<T>(6, 6),
+                                     norm<T>(6, activation::relu)),
+                            chain<T>(conv<T>({.in = 4, .out = 6, .kernel = 1, .stride = 2, .bias = false}),
+                                     norm<T>(6, activation::none)));
                     }),
           8);
     check(make_case("plain sum", {2, 5, 5, 3},
@@ -125,15 +129,18 @@ TEST_CASE("residual: laws", "[laws][residual]") {
     check(make_case("plain sum of a kept output", {3, 5},
                     [](auto t) {
                         using T = decltype(t);
-                        return residual<T>(chain<T>(linear<T>({.in = 5, .out = 5}), activation_layer<T>(activation::tanh)));
+                        return residual<T>(
+                            chain<T>(linear<T>({.in = 5, .out = 5}), activation_layer<T>(activation::tanh)));
                     }),
           3);
     check(make_case("plain sum with projection, then relu", {3, 5},
                     [](auto t) {
                         using T = decltype(t);
-                        return chain<T>(residual<T>(chain<T>(linear<T>({.in = 5, .out = 7}), relu<T>(), linear<T>({.in = 7, .out = 6})),
-                                                    chain<T>(linear<T>({.in = 5, .out = 6}), activation_layer<T>(activation::tanh))),
-                                        relu<T>());
+                        return chain<T>(
+                            residual<T>(
+                                chain<T>(linear<T>({.in = 5, .out = 7}), relu<T>(), linear<T>({.in = 7, .out = 6})),
+                                chain<T>(linear<T>({.in = 5, .out = 6}), activation_layer<T>(activation::tanh))),
+                            relu<T>());
                     }),
           5);
     check(make_case("two blocks", {2, 4, 4, 4},
@@ -155,8 +162,11 @@ TEST_CASE("residual: laws", "[laws][residual]") {
 }
 
 TEST_CASE("branches, summed, skip: laws", "[laws][branches][skip]") {
-    check(make_case("branches", {2, 5, 6, 4}, [](auto t) { return branches<decltype(t)>(three_branches<decltype(t)>()); }), 3);
-    check(make_case("summed", {2, 5, 6, 4}, [](auto t) { return summed<decltype(t)>(equal_branches<decltype(t)>()); }), 3);
+    check(make_case("branches", {2, 5, 6, 4},
+                    [](auto t) { return branches<decltype(t)>(three_branches<decltype(t)>()); }),
+          3);
+    check(make_case("summed", {2, 5, 6, 4}, [](auto t) { return summed<decltype(t)>(equal_branches<decltype(t)>()); }),
+          3);
     check(make_case("skip", {2, 5, 6, 4},
                     [](auto t) {
                         using T = decltype(t);
@@ -166,17 +176,19 @@ TEST_CASE("branches, summed, skip: laws", "[laws][branches][skip]") {
     check(make_case("skip in skip", {2, 5, 6, 4},
                     [](auto t) {
                         using T = decltype(t);
-                        return skip<T>(chain<T>(conv3<T>(4, 3), skip<T>(chain<T>(conv3<T>(3, 2), activation_layer<T>(activation::tanh)))));
+                        return skip<T>(chain<T>(
+                            conv3<T>(4, 3), skip<T>(chain<T>(conv3<T>(3, 2), activation_layer<T>(activation::tanh)))));
                     }),
           3);
 }
 
 TEST_CASE("containers: errors name the layer and both shapes", "[containers]") {
     const auto net = chain<float>(conv3<float>(3, 4), flatten<float>(), linear<float>({.in = 100, .out = 2}));
-    CHECK_THROWS_WITH(net.out_shape({1, 4, 4, 3}), Catch::Contains("layer 2") && Catch::Contains("(..., 100)") &&
-                                                       Catch::Contains("(1, 64)"));
+    CHECK_THROWS_WITH(net.out_shape({1, 4, 4, 3}),
+                      Catch::Contains("layer 2") && Catch::Contains("(..., 100)") && Catch::Contains("(1, 64)"));
     const residual<float> block(chain<float>(conv3<float>(3, 4)));
-    CHECK_THROWS_WITH(block.out_shape({1, 4, 5, 3}), Catch::Contains("(1, 4, 5, 4)") && Catch::Contains("(1, 4, 5, 3)"));
+    CHECK_THROWS_WITH(block.out_shape({1, 4, 5, 3}),
+                      Catch::Contains("(1, 4, 5, 4)") && Catch::Contains("(1, 4, 5, 3)"));
     CHECK_THROWS_WITH(summed<float>(three_branches<float>()).out_shape({1, 4, 4, 4}), Catch::Contains("branch 1"));
     const skip<float> s(chain<float>(max_pool<float>({.kernel = 2})));
     CHECK_THROWS_WITH(s.out_shape({1, 4, 4, 3}), Catch::Contains("(1, 2, 2, 3)"));
@@ -190,8 +202,9 @@ TEST_CASE("containers: names of parameters", "[containers]") {
     net.add("layer1/0", residual<float>(std::move(body), std::move(projection)));
     std::string names;
     for (const auto& [name, p] : net.params()) names += name + ' ';
-    CHECK(names == "layer1/0/conv1/weight layer1/0/bn1/weight layer1/0/bn1/bias layer1/0/shortcut/conv/weight "
-                   "layer1/0/shortcut/conv/bias ");
+    CHECK(names ==
+          "layer1/0/conv1/weight layer1/0/bn1/weight layer1/0/bn1/bias layer1/0/shortcut/conv/weight "
+          "layer1/0/shortcut/conv/bias ");
     CHECK(net.buffers().size() == 2);
     CHECK(net.buffers()[0].name == "layer1/0/bn1/running_mean");
 }

@@ -1,5 +1,5 @@
-#include "layer_laws.hpp"
 #include "oracle/conv.hpp"
+#include "layer_laws.hpp"
 
 #include <cairn/nn/conv.hpp>
 
@@ -18,7 +18,9 @@ drawn draw(int dims, std::uint32_t number) {
     for (std::uint32_t attempt = 0;; ++attempt) {
         const random_stream random{17, number, attempt};
         std::uint64_t at = 0;
-        const auto below = [&](index n) { return static_cast<cairn::index>(random.below(static_cast<std::uint64_t>(n), at++)); };
+        const auto below = [&](index n) {
+            return static_cast<cairn::index>(random.below(static_cast<std::uint64_t>(n), at++));
+        };
         drawn d;
         d.c.dims = dims;
         d.c.groups = below(3) == 0 ? 2 + below(2) : 1;
@@ -69,15 +71,18 @@ TEST_CASE("conv: laws on chosen shapes", "[laws][conv]") {
     check("depthwise", {1, 7, 7, 8}, {.in = 8, .out = 8, .kernel = 3, .pad = 1, .groups = 8});
     check("1D", {3, 13, 4}, {.in = 4, .out = 6, .kernel = 5, .stride = 2, .pad = 2, .dims = 1});
     check("3D 3x3x3", {1, 4, 5, 6, 2}, {.in = 2, .out = 4, .kernel = 3, .pad = 1, .dims = 3});
-    check("3D, axes apart", {2, 3, 6, 5, 3}, {.in = 3, .out = 2, .kernel = {1, 3, 2}, .stride = {1, 2, 3}, .pad = {0, 1, 0}, .dims = 3});
-    check("7x7 stride 2 on one image", {1, 15, 14, 3}, {.in = 3, .out = 8, .kernel = 7, .stride = 2, .pad = 3, .bias = false});
+    check("3D, axes apart", {2, 3, 6, 5, 3},
+          {.in = 3, .out = 2, .kernel = {1, 3, 2}, .stride = {1, 2, 3}, .pad = {0, 1, 0}, .dims = 3});
+    check("7x7 stride 2 on one image", {1, 15, 14, 3},
+          {.in = 3, .out = 8, .kernel = 7, .stride = 2, .pad = 3, .bias = false});
 }
 
 TEST_CASE("conv: laws on random shapes", "[laws][conv]") {
     for (int dims = 1; dims <= 3; ++dims)
         for (std::uint32_t number = 0; number < 8; ++number) {
             const drawn d = draw(dims, number + 100u * static_cast<std::uint32_t>(dims));
-            const std::string name = concat("random ", dims, "D ", number, " on ", d.in, ": ", conv<float>(d.c).describe());
+            const std::string name =
+                concat("random ", dims, "D ", number, " on ", d.in, ": ", conv<float>(d.c).describe());
             laws::check_laws(make_case(name, d.in, [c = d.c](auto t) { return make<decltype(t)>(c); }));
         }
 }
@@ -90,7 +95,8 @@ TEST_CASE("conv: plain loops on random shapes", "[conv]") {
             INFO(conv<float>(d.c).describe() << " on " << d.in);
             laws::bench<double> b(make<double>(d.c));
             const conv_geometry g = make<double>(d.c).geometry(d.in);
-            const tensor<double> x = laws::numbers<double>(d.in, 1), dy = laws::numbers<double>(b.layer.out_shape(d.in), 2);
+            const tensor<double> x = laws::numbers<double>(d.in, 1),
+                                 dy = laws::numbers<double>(b.layer.out_shape(d.in), 2);
             const auto r = b.run(x.share(), dy.share());
             const auto& parameters = b.arena.parameters();
             const double* const bias = d.c.bias ? parameters[1].p->value.data() : nullptr;

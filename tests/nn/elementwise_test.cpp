@@ -12,7 +12,8 @@ using laws::law_case, laws::make_case;
 
 TEST_CASE("dropout: laws", "[laws][dropout]") {
     for (const double rate : {0.0, 0.3, 0.9}) {
-        law_case c = make_case(concat("dropout ", rate), {5, 7, 3}, [rate](auto t) { return dropout<decltype(t)>(rate); });
+        law_case c =
+            make_case(concat("dropout ", rate), {5, 7, 3}, [rate](auto t) { return dropout<decltype(t)>(rate); });
         c.wrong = std::nullopt;  // an elementwise layer takes any shape
         laws::check_laws(c);
     }
@@ -42,9 +43,8 @@ TEST_CASE("softmax, layer_norm: laws", "[laws][softmax][layer_norm]") {
     s.depth = 2;
     laws::check_laws(s);
     for (const index width : {1, 5, 64, 100}) {
-        law_case c = make_case(concat("layer_norm ", width), {3, 7, width}, [width](auto t) {
-            return layer_norm<decltype(t)>({.features = width});
-        });
+        law_case c = make_case(concat("layer_norm ", width), {3, 7, width},
+                               [width](auto t) { return layer_norm<decltype(t)>({.features = width}); });
         c.depth = 2;  // statistics, then values
         laws::check_laws(c);
     }
@@ -52,7 +52,8 @@ TEST_CASE("softmax, layer_norm: laws", "[laws][softmax][layer_norm]") {
 
 TEST_CASE("embedding: laws", "[laws][embedding]") {
     const auto check = [](const char* name, shape in, index entries, index width) {
-        law_case c = make_case(name, in, [=](auto t) { return embedding<decltype(t)>({.entries = entries, .width = width}); });
+        law_case c =
+            make_case(name, in, [=](auto t) { return embedding<decltype(t)>({.entries = entries, .width = width}); });
         c.smooth = false;
         c.tokens = entries;
         c.wrong = std::nullopt;  // any shape of ids will do

@@ -6,21 +6,24 @@ namespace cairn {
 using laws::make_case;
 
 TEST_CASE("linear: laws", "[laws][linear]") {
-    laws::check_laws(make_case("linear 5 -> 3", {4, 5}, [](auto t) { return linear<decltype(t)>({.in = 5, .out = 3}); }));
-    laws::check_laws(make_case("linear, one row", {1, 33}, [](auto t) { return linear<decltype(t)>({.in = 33, .out = 17}); }));
-    laws::check_laws(make_case("linear, one feature", {7, 1}, [](auto t) { return linear<decltype(t)>({.in = 1, .out = 1}); }));
-    laws::check_laws(make_case("linear without bias", {3, 8}, [](auto t) {
-        return linear<decltype(t)>({.in = 8, .out = 5, .bias = false});
-    }));
-    laws::check_laws(make_case("linear over three axes", {2, 3, 4, 6}, [](auto t) {
-        return linear<decltype(t)>({.in = 6, .out = 9});
-    }));
-    laws::check_laws(make_case("linear, larger", {65, 130}, [](auto t) { return linear<decltype(t)>({.in = 130, .out = 70}); }));
+    laws::check_laws(
+        make_case("linear 5 -> 3", {4, 5}, [](auto t) { return linear<decltype(t)>({.in = 5, .out = 3}); }));
+    laws::check_laws(
+        make_case("linear, one row", {1, 33}, [](auto t) { return linear<decltype(t)>({.in = 33, .out = 17}); }));
+    laws::check_laws(
+        make_case("linear, one feature", {7, 1}, [](auto t) { return linear<decltype(t)>({.in = 1, .out = 1}); }));
+    laws::check_laws(make_case("linear without bias", {3, 8},
+                               [](auto t) { return linear<decltype(t)>({.in = 8, .out = 5, .bias = false}); }));
+    laws::check_laws(make_case("linear over three axes", {2, 3, 4, 6},
+                               [](auto t) { return linear<decltype(t)>({.in = 6, .out = 9}); }));
+    laws::check_laws(
+        make_case("linear, larger", {65, 130}, [](auto t) { return linear<decltype(t)>({.in = 130, .out = 70}); }));
 }
 
 TEST_CASE("linear: plain loops", "[linear]") {
     choices::global().set_policy(choice_policy::first);
-    const auto [rows, in, out] = GENERATE(table<index, index, index>({{1, 1, 1}, {3, 5, 2}, {31, 17, 23}, {64, 100, 10}}));
+    const auto [rows, in, out] =
+        GENERATE(table<index, index, index>({{1, 1, 1}, {3, 5, 2}, {31, 17, 23}, {64, 100, 10}}));
     laws::bench<double> b(linear<double>({.in = in, .out = out}));
     const tensor<double> x = laws::numbers<double>({rows, in}, 1), dy = laws::numbers<double>({rows, out}, 2);
     const auto r = b.run(x.share(), dy.share());

@@ -14,7 +14,8 @@ inline std::vector<double> resize(const image& in, pixel_box box, index height, 
     const auto weight = [](index source, double begin, double extent, index out, index n) {
         const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
         const double centre = begin + (static_cast<double>(out) + 0.5) * scale;
-        const bool inside = static_cast<double>(source) + 1 > begin + 1e-6 && static_cast<double>(source) < begin + extent - 1e-6;
+        const bool inside =
+            static_cast<double>(source) + 1 > begin + 1e-6 && static_cast<double>(source) < begin + extent - 1e-6;
         if (!inside) return 0.0;
         return std::max(0.0, 1 - std::abs(static_cast<double>(source) + 0.5 - centre) / support);
     };
@@ -25,7 +26,8 @@ inline std::vector<double> resize(const image& in, pixel_box box, index height, 
                 double sum = 0, total = 0;
                 for (index v = 0; v < in.height; ++v)
                     for (index u = 0; u < in.width; ++u) {
-                        const double w = weight(v, box.top, box.height, y, height) * weight(u, box.left, box.width, mirrored ? width - 1 - x : x, width);
+                        const double w = weight(v, box.top, box.height, y, height) *
+                                         weight(u, box.left, box.width, mirrored ? width - 1 - x : x, width);
                         sum += w * in.row(v)[u * in.channels + c];
                         total += w;
                     }

@@ -7,8 +7,8 @@ namespace oracle {
 
 /// c (m × n) = alpha op(a) op(b) + beta c, row-major, op(a) m × k, op(b) k × n. With beta 0, c is not read.
 template <class T>
-void gemm(bool trans_a, bool trans_b, cairn::index m, cairn::index n, cairn::index k, T alpha, const T* a, cairn::index lda,
-          const T* b, cairn::index ldb, T beta, T* c, cairn::index ldc) {
+void gemm(bool trans_a, bool trans_b, cairn::index m, cairn::index n, cairn::index k, T alpha, const T* a,
+          cairn::index lda, const T* b, cairn::index ldb, T beta, T* c, cairn::index ldc) {
     for (cairn::index i = 0; i < m; ++i)
         for (cairn::index j = 0; j < n; ++j) {
             double sum = 0;

@@ -34,12 +34,14 @@ void check_plans(const char* name, sequential<float> net, const shape& in, bool 
     stash_planner<float> planner(net, in);
     const stash_plan keep = planner.keep_plan(), root = planner.sqrt_plan(), smallest = planner.smallest_plan();
     const stash_plan half = planner.cheapest_plan((keep.predicted_peak + smallest.predicted_peak) / 2);
-    for (const auto& [what, plan] : {std::pair{"keep", &keep}, {"sqrt", &root}, {"smallest", &smallest}, {"half", &half}}) {
+    for (const auto& [what, plan] :
+         {std::pair{"keep", &keep}, {"sqrt", &root}, {"smallest", &smallest}, {"half", &half}}) {
         apply(net, *plan);
         const index measured = measured_peak(net, a, x);
         std::ostringstream text;
         text << *plan;
-        INFO(name << ", " << what << ": predicted " << plan->predicted_peak << ", measured " << measured << '\n' << text.str());
+        INFO(name << ", " << what << ": predicted " << plan->predicted_peak << ", measured " << measured << '\n'
+                  << text.str());
         CHECK(static_cast<double>(measured) == Approx(static_cast<double>(plan->predicted_peak)).epsilon(0.02));
     }
     CHECK(smallest.predicted_peak <= std::min(root.predicted_peak, keep.predicted_peak));
@@ -76,7 +78,8 @@ index best_of_all(sequential<float>& net, const shape& in) {
     index best = predicted_peak(net, in);
     int ways = 1;
     for (int i = 0; i < n; ++i) ways *= 3;
-    for (int way = 0; way < ways; ++way) {  // for each layer: kept, first of a segment, or in the segment of the one before
+    for (int way = 0; way < ways;
+         ++way) {  // for each layer: kept, first of a segment, or in the segment of the one before
         std::vector<sequential<float>::segment> segments;
         bool valid = true, open = false;
         for (int i = 0, rest = way; i < n && valid; ++i, rest /= 3) {
@@ -159,7 +162,8 @@ TEST_CASE("recomputed chains: laws", "[laws][stash]") {
         net.add("fc", linear<T>({.in = 36, .out = 5}));
         return net;
     };
-    laws::law_case all = laws::make_case("one segment", {2, 6, 6, 3}, [chain](auto t) { return recompute_segment(chain(t)); });
+    laws::law_case all =
+        laws::make_case("one segment", {2, 6, 6, 3}, [chain](auto t) { return recompute_segment(chain(t)); });
     all.depth = 6;
     laws::check_laws(all);
     laws::law_case parts = laws::make_case("two segments", {2, 6, 6, 3}, [chain](auto t) {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <string>
 
 namespace cairn {
 
@@ -16,17 +18,20 @@ template <class T, Device D = cpu>
 class arena {
 public:
     /// Allocates, initialises from `seed` and binds every parameter of `list`, and numbers them in order.
-    /// Throws on a parameter that is bound already.
+    /// Throws on a parameter that is bound already and on two of one name.
     arena(parameter_list<T, D> list, std::uint64_t seed) : list_(std::move(list)) {
         constexpr index step = memory_pool::alignment / static_cast<index>(sizeof(T));
         index total = 0;
         for (const auto& [name, p] : list_) total += (p->shape.size() + step - 1) / step * step;
         values_ = tensor<T, D>::zeros({total}, category::parameters);
         grads_ = tensor<T, D>::zeros({total}, category::gradients);
+        std::set<std::string> names;
         index at = 0;
         int id = 0;
         for (auto& [name, p] : list_) {
             require(p->value.empty(), "arena: parameter ", name, " has memory already (is it listed twice?)");
+            require(names.insert(name).second, "arena: two parameters are called ", name,
+                    "; give the layers different names");
             p->name = name;
             p->id = id;
             p->value = values_.slice(at, p->shape);

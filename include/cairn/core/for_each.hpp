@@ -24,7 +24,8 @@ void for_each(cpu, index n, F f, Elements*... arrays) {
 /// Calls f on the elements of tensors of equal size. Throws if the sizes differ.
 template <class F, class T, class D, class... Others>
 void for_each(F f, tensor<T, D>& first, Others&... others) {
-    require(((others.size() == first.size()) && ...), "for_each: tensors of different size, the first has ", first.shape());
+    require(((others.size() == first.size()) && ...), "for_each: tensors of different size, the first has ",
+            first.shape());
     for_each(D{}, first.size(), f, first.data(), others.data()...);
 }
 

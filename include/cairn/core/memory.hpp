@@ -56,8 +56,9 @@ public:
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
         const index size = rounded(bytes);
         if (total_.live + size > limit_) throw_out_of_memory(size, use);
-        void* block = system_ ? ::operator new(static_cast<std::size_t>(size), std::align_val_t{alignment}, std::nothrow)
-                              : take(size);
+        void* block = system_
+                          ? ::operator new (static_cast<std::size_t>(size), std::align_val_t{alignment}, std::nothrow)
+                          : take(size);
         if (!block) throw_out_of_memory(size, use);
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
@@ -71,7 +72,7 @@ public:
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
         if (system_)
-            ::operator delete(block, std::align_val_t{alignment});
+            ::operator delete (block, std::align_val_t{alignment});
         else
             give(static_cast<char*>(block), size);
     }
@@ -105,7 +106,8 @@ public:
         for (const auto& [start, size] : free_) {
             const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
             const auto first = (reinterpret_cast<std::uintptr_t>(start) + page - 1) / page * page;
-            const auto last = (reinterpret_cast<std::uintptr_t>(start) + static_cast<std::uintptr_t>(size)) / page * page;
+            const auto last =
+                (reinterpret_cast<std::uintptr_t>(start) + static_cast<std::uintptr_t>(size)) / page * page;
             if (last > first && start < touched_) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
         }
     }
@@ -129,7 +131,9 @@ private:
         if (!system_) reserve(4 * physical);
     }
 
-    static index rounded(index bytes) { return std::max<index>((bytes + alignment - 1) / alignment * alignment, alignment); }
+    static index rounded(index bytes) {
+        return std::max<index>((bytes + alignment - 1) / alignment * alignment, alignment);
+    }
 
     // Address space only; no page is used before it is written. Halved until the system agrees, else plain allocation.
     void reserve(index bytes) {
@@ -186,9 +190,10 @@ private:
     [[noreturn]] void throw_out_of_memory(index size, category use) const {
         std::string held;
         for (std::size_t i = 0; i < by_category_.size(); ++i)
-            if (by_category_[i].live) held += concat(held.empty() ? "" : ", ", category_names[i], ' ', by_category_[i].live);
-        fail("out of memory: ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ", total_.live,
-             " held (", held.empty() ? "nothing" : held, "), ", limit_,
+            if (by_category_[i].live)
+                held += concat(held.empty() ? "" : ", ", category_names[i], ' ', by_category_[i].live);
+        fail("out of memory: ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ",
+             total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_,
              " allowed; use a smaller batch, recomputation, or raise CAIRN_MEMORY_LIMIT");
     }
 

@@ -2,6 +2,7 @@
 // What training changes: a value, its gradient and what an optimizer may know about it. Layers own parameters, an arena (core/arena.hpp)
 // gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
 
+#include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 
@@ -22,9 +23,9 @@ template <class T, Device D = cpu>
 struct parameter {
     cairn::shape shape;
     initializer init;
-    bool decay = true;  // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
-    std::string name;   // path in the model, set by arena
-    int id = -1;        // position in the model's list, set by arena
+    bool decay = true;   // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
+    std::string name;    // path in the model, set by arena
+    int id = -1;         // position in the model's list, set by arena
     tensor<T, D> value;  // slice of the arena
     tensor<T, D> grad;   // slice of the arena, same shape; backward adds to it
 };
@@ -60,17 +61,20 @@ void append_prefixed(List& outer, const std::string& prefix, List inner) {
 template <class T>
 void fill(std::span<T> out, const initializer& init, random_stream random) {
     using kind = initializer::distribution;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-        double number = 0;
-        if (init.kind == kind::uniform) number = 2.0 * random.uniform(i) - 1.0;
-        if (init.kind == kind::normal) number = random.normal(i);
-        if (init.kind == kind::truncated_normal) {  // redrawn until within two standard deviations
-            number = random.normal(i);
-            for (std::uint32_t again = 1; std::abs(number) > 2.0; ++again)
-                number = random_stream{random.seed, random.stream, random.step + again}.normal(i);
-        }
-        out[i] = static_cast<T>(init.offset + init.scale * number);
-    }
+    const auto number = [&](std::uint64_t i) {
+        if (init.kind == kind::uniform) return 2.0 * random.uniform(i) - 1.0;
+        if (init.kind == kind::constant) return 0.0;
+        double drawn = random.normal(i);
+        if (init.kind == kind::truncated_normal)  // redrawn until within two standard deviations
+            for (std::uint32_t again = 1; std::abs(drawn) > 2.0; ++again)
+                drawn = random_stream{random.seed, random.stream, random.step + again}.normal(i);
+        return drawn;
+    };
+    parallel_for(static_cast<index>(out.size()), 4096, [&](index begin, index end) {
+        for (index i = begin; i < end; ++i)
+            out[static_cast<std::size_t>(i)] =
+                static_cast<T>(init.offset + init.scale * number(static_cast<std::uint64_t>(i)));
+    });
 }
 
 }  // namespace cairn

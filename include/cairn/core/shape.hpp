@@ -58,8 +58,7 @@ public:
     }
 
     bool operator==(const shape& other) const {
-        return rank_ == other.rank_ &&
-               std::equal(begin(), end(), other.begin());
+        return rank_ == other.rank_ && std::equal(begin(), end(), other.begin());
     }
 
     friend std::ostream& operator<<(std::ostream& out, const shape& s) {
@@ -74,7 +73,8 @@ private:
         constexpr index most = std::numeric_limits<index>::max() / 16;
         index product = 1;
         for (index extent : *this) {
-            require(extent == 0 || product <= most / extent, "shape: ", *this, " has more elements than can be counted");
+            require(extent == 0 || product <= most / extent, "shape: ", *this,
+                    " has more elements than can be counted");
             product *= std::max<index>(extent, 1);
         }
     }

@@ -25,7 +25,9 @@ struct cpu {
 };
 
 template <class D>
-concept Device = requires { D::memory().allocate(index{}, category::activations); };
+concept Device = requires {
+    D::memory().allocate(index{}, category::activations);
+};
 
 /// Owning, row-major array of T on device D.
 template <class T, Device D = cpu>
@@ -44,16 +46,12 @@ public:
     }
 
     /// Elements all equal to `value` (host only).
-    static tensor filled(cairn::shape s, T value, category use = category::activations)
-        requires std::same_as<D, cpu>
-    {
+    static tensor filled(cairn::shape s, T value, category use = category::activations) requires std::same_as<D, cpu> {
         tensor t(s, use);
         std::fill_n(t.data(), t.size(), value);
         return t;
     }
-    static tensor zeros(cairn::shape s, category use = category::activations)
-        requires std::same_as<D, cpu>
-    {
+    static tensor zeros(cairn::shape s, category use = category::activations) requires std::same_as<D, cpu> {
         return filled(s, T{}, use);
     }
 
@@ -85,9 +83,7 @@ public:
     }
 
     /// New elements with the same values (host only).
-    tensor clone(category use = category::activations) const
-        requires std::same_as<D, cpu>
-    {
+    tensor clone(category use = category::activations) const requires std::same_as<D, cpu> {
         tensor t(shape_, use);
         std::copy_n(data_, size(), t.data_);
         return t;
@@ -103,7 +99,8 @@ public:
 
     /// Elements [begin, begin + s.size()) of this tensor in memory order, as a tensor of cairn::shape s that shares the block.
     tensor slice(index begin, cairn::shape s) const {
-        require(begin >= 0 && begin + s.size() <= size(), "slice: elements ", begin, " to ", begin + s.size(), " of ", size());
+        require(begin >= 0 && begin + s.size() <= size(), "slice: elements ", begin, " to ", begin + s.size(), " of ",
+                size());
         tensor t = share();
         t.data_ += begin;
         t.shape_ = s;

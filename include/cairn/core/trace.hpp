@@ -61,9 +61,10 @@ public:
         for (const trace_event& e : events_) {
             auto at = std::find(threads.begin(), threads.end(), e.thread);
             if (at == threads.end()) at = threads.insert(at, e.thread);
-            out << separator << "{\"ph\": \"X\", \"pid\": 0, \"tid\": " << at - threads.begin() << ", \"name\": \"" << escaped(e.path)
-                << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \"" << e.kind << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": "
-                << (e.end - e.begin) * 1e6 << std::defaultfloat << '}';
+            out << separator << "{\"ph\": \"X\", \"pid\": 0, \"tid\": " << at - threads.begin() << ", \"name\": \""
+                << escaped(e.path) << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \"" << e.kind
+                << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": " << (e.end - e.begin) * 1e6
+                << std::defaultfloat << '}';
             separator = ",\n";
         }
         out << "\n]}\n";

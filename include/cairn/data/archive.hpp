@@ -50,8 +50,8 @@ public:
     void check(int result) {
         if (result == ARCHIVE_OK || result == ARCHIVE_WARN) return;
         const char* message = archive_error_string(handle_.get());
-        fail(name_, ": near byte ", archive_filter_bytes(handle_.get(), -1), member_.empty() ? "" : ", member ", member_, ": ",
-             message ? message : "unreadable", ": truncated, corrupt or no tar archive");
+        fail(name_, ": near byte ", archive_filter_bytes(handle_.get(), -1), member_.empty() ? "" : ", member ",
+             member_, ": ", message ? message : "unreadable", ": truncated, corrupt or no tar archive");
     }
     void set_member(std::string member) { member_ = std::move(member); }
 
@@ -64,7 +64,8 @@ private:
 };
 
 inline std::vector<archive_member> read_members(archive_reader& in, const std::string& name,
-                                                const std::function<bool(const std::string&)>& wanted, std::uint64_t limit) {
+                                                const std::function<bool(const std::string&)>& wanted,
+                                                std::uint64_t limit) {
     std::vector<archive_member> out;
     std::uint64_t total = 0;
     archive_entry* entry = nullptr;
@@ -85,7 +86,8 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
             if (member.folder && !member.name.empty()) out.push_back(std::move(member));
             continue;
         }
-        require(archive_entry_sparse_count(entry) == 0, name, ": member ", member.name, ": a sparse file, whose holes could be of any size");
+        require(archive_entry_sparse_count(entry) == 0, name, ": member ", member.name,
+                ": a sparse file, whose holes could be of any size");
         // What the header says about the size is only a hint: memory grows with the data that really come.
         const auto claimed = static_cast<std::uint64_t>(std::max<la_int64_t>(archive_entry_size(entry), 0));
         member.bytes.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(claimed, 1 << 20)));
@@ -95,10 +97,12 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
             if (got == 0) break;
             if (got < 0) in.check(static_cast<int>(got));
             total += static_cast<std::uint64_t>(got);
-            require(total <= limit, name, ": more than ", limit, " bytes unpacked; raise the limit, or unpack it to a folder");
+            require(total <= limit, name, ": more than ", limit,
+                    " bytes unpacked; raise the limit, or unpack it to a folder");
             member.bytes.insert(member.bytes.end(), piece.begin(), piece.begin() + got);
         }
-        require(member.bytes.size() == claimed, name, ": member ", member.name, ": ", member.bytes.size(), " bytes, its header says ", claimed);
+        require(member.bytes.size() == claimed, name, ": member ", member.name, ": ", member.bytes.size(),
+                " bytes, its header says ", claimed);
         out.push_back(std::move(member));
     }
     return out;
@@ -107,7 +111,8 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
 
 /// All folders, and the files whose name `wanted` accepts, with their bytes. Throws on truncated and corrupt archives, naming the
 /// member, and on more than `limit` bytes.
-inline std::vector<archive_member> read_archive(const std::filesystem::path& path, const std::function<bool(const std::string&)>& wanted,
+inline std::vector<archive_member> read_archive(const std::filesystem::path& path,
+                                                const std::function<bool(const std::string&)>& wanted,
                                                 std::uint64_t limit = std::uint64_t{1} << 36) {
     std::error_code failure;
     require(std::filesystem::is_regular_file(path, failure), path.string(), ": no such file");
@@ -129,12 +134,14 @@ inline std::vector<archive_member> read_archive(byte_span bytes, const std::stri
 
 #else
 
-inline std::vector<archive_member> read_archive(const std::filesystem::path& path, const std::function<bool(const std::string&)>&,
-                                                std::uint64_t = 0) {
-    fail(path.string(), ": Cairn was built without libarchive; unpack the archive to a folder, or install libarchive-dev and build again");
+inline std::vector<archive_member> read_archive(const std::filesystem::path& path,
+                                                const std::function<bool(const std::string&)>&, std::uint64_t = 0) {
+    fail(path.string(),
+         ": Cairn was built without libarchive; unpack the archive to a folder, or install libarchive-dev and build "
+         "again");
 }
-inline std::vector<archive_member> read_archive(byte_span, const std::string& name, const std::function<bool(const std::string&)>&,
-                                                std::uint64_t = 0) {
+inline std::vector<archive_member> read_archive(byte_span, const std::string& name,
+                                                const std::function<bool(const std::string&)>&, std::uint64_t = 0) {
     return read_archive(std::filesystem::path(name), {});
 }
 

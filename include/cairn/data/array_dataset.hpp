@@ -12,22 +12,29 @@ namespace cairn {
 class array_dataset {
 public:
     /// x (N, …) with labels (N) of classes 0 … classes−1. Throws when the counts differ or a label is out of range.
-    array_dataset(tensor<float> x, tensor<std::int32_t> labels, std::vector<std::string> classes, std::string name = "array")
-        : x_(checked(std::move(x), name)), labels_(std::move(labels)), info_{target_kind::classes, std::move(classes), {}, {}}, name_(std::move(name)) {
-        require(labels_.rank() == 1 && labels_.extent(0) == size(), name_, ": x has shape ", x_.shape(), ", labels have shape ", labels_.shape(),
-                ", (", size(), ") is expected");
+    array_dataset(tensor<float> x, tensor<std::int32_t> labels, std::vector<std::string> classes,
+                  std::string name = "array")
+        : x_(checked(std::move(x), name)),
+          labels_(std::move(labels)),
+          info_{target_kind::classes, std::move(classes), {}, {}},
+          name_(std::move(name)) {
+        require(labels_.rank() == 1 && labels_.extent(0) == size(), name_, ": x has shape ", x_.shape(),
+                ", labels have shape ", labels_.shape(), ", (", size(), ") is expected");
         for (index i = 0; i < size(); ++i)
-            require(labels_[i] >= 0 && labels_[i] < info_.count(), name_, ": label ", labels_[i], " of sample ", i, ", 0 to ", info_.count() - 1,
-                    " expected");
+            require(labels_[i] >= 0 && labels_[i] < info_.count(), name_, ": label ", labels_[i], " of sample ", i,
+                    ", 0 to ", info_.count() - 1, " expected");
     }
 
     /// x (N, …) with targets (N, K) or (N). With `normalise` the targets' mean and deviation, by column, are taken out and noted in
     /// targets().
-    array_dataset(tensor<float> x, tensor<float> values, std::vector<std::string> names = {}, bool normalise = false, std::string name = "array")
-        : x_(checked(std::move(x), name)), values_(normalise ? values.clone(category::data) : std::move(values)), name_(std::move(name)) {
+    array_dataset(tensor<float> x, tensor<float> values, std::vector<std::string> names = {}, bool normalise = false,
+                  std::string name = "array")
+        : x_(checked(std::move(x), name)),
+          values_(normalise ? values.clone(category::data) : std::move(values)),
+          name_(std::move(name)) {
         if (values_.rank() == 1) values_ = values_.reshaped({values_.extent(0), 1});
-        require(values_.rank() == 2 && values_.extent(0) == size(), name_, ": x has shape ", x_.shape(), ", targets have shape ",
-                values_.shape(), ", (", size(), ", K) is expected");
+        require(values_.rank() == 2 && values_.extent(0) == size(), name_, ": x has shape ", x_.shape(),
+                ", targets have shape ", values_.shape(), ", (", size(), ", K) is expected");
         const index k = values_.extent(1);
         for (index c = static_cast<index>(names.size()); c < k; ++c) names.push_back(concat("target ", c));
         require(static_cast<index>(names.size()) == k, name_, ": ", names.size(), " target names for ", k, " targets");
@@ -36,9 +43,11 @@ public:
         for (index c = 0; normalise && c < k; ++c) {
             double mean = 0, square = 0;
             for (index i = 0; i < size(); ++i) mean += static_cast<double>(values_(i, c)) / static_cast<double>(size());
-            for (index i = 0; i < size(); ++i) square += std::pow(static_cast<double>(values_(i, c)) - mean, 2) / static_cast<double>(size());
+            for (index i = 0; i < size(); ++i)
+                square += std::pow(static_cast<double>(values_(i, c)) - mean, 2) / static_cast<double>(size());
             const double deviation = square > 0 ? std::sqrt(square) : 1;
-            for (index i = 0; i < size(); ++i) values_(i, c) = static_cast<float>((static_cast<double>(values_(i, c)) - mean) / deviation);
+            for (index i = 0; i < size(); ++i)
+                values_(i, c) = static_cast<float>((static_cast<double>(values_(i, c)) - mean) / deviation);
             info_.mean[static_cast<std::size_t>(c)] = static_cast<float>(mean);
             info_.scale[static_cast<std::size_t>(c)] = static_cast<float>(deviation);
         }
@@ -46,12 +55,18 @@ public:
 
     // Copies share the elements.
     array_dataset(const array_dataset& other)
-        : x_(other.x_.share()), labels_(other.labels_.share()), values_(other.values_.share()), info_(other.info_), name_(other.name_) {}
+        : x_(other.x_.share()),
+          labels_(other.labels_.share()),
+          values_(other.values_.share()),
+          info_(other.info_),
+          name_(other.name_) {}
     array_dataset(array_dataset&&) = default;
     array_dataset& operator=(array_dataset&&) = default;
 
     index size() const { return x_.extent(0); }
-    shape sample_shape() const { return shape(std::span(x_.shape().begin() + 1, static_cast<std::size_t>(x_.rank() - 1))); }
+    shape sample_shape() const {
+        return shape(std::span(x_.shape().begin() + 1, static_cast<std::size_t>(x_.rank() - 1)));
+    }
     target_info targets() const { return info_; }
     std::string sample_name(index i) const { return concat(name_, " #", i); }
 

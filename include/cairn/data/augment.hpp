@@ -41,7 +41,8 @@ struct random_resized_crop {
 
 private:
     static pixel_box whole(index top, index left, index height, index width) {
-        return {static_cast<double>(top), static_cast<double>(left), static_cast<double>(height), static_cast<double>(width)};
+        return {static_cast<double>(top), static_cast<double>(left), static_cast<double>(height),
+                static_cast<double>(width)};
     }
 };
 
@@ -50,22 +51,26 @@ struct centre_crop {
 
     /// The box, in fractional pixels, that becomes crop × crop.
     pixel_box operator()(index height, index width) const {
-        const double side = static_cast<double>(std::min(height, width)) * static_cast<double>(crop) / static_cast<double>(resize);
+        const double side =
+            static_cast<double>(std::min(height, width)) * static_cast<double>(crop) / static_cast<double>(resize);
         return {(static_cast<double>(height) - side) / 2, (static_cast<double>(width) - side) / 2, side, side};
     }
 };
 
 struct colour_jitter {
-    float brightness = 0, contrast = 0, saturation = 0, hue = 0;  // 0: off; factors from [1 − b, 1 + b], turns of hue from [−h, h]
+    float brightness = 0, contrast = 0, saturation = 0,
+          hue = 0;  // 0: off; factors from [1 − b, 1 + b], turns of hue from [−h, h]
 
     bool active() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 
     /// Changes RGB values 0 … 255 in place.
     void operator()(float* rgb, index pixels, sample_random& random) const {
         std::array<int, 4> order{0, 1, 2, 3};
-        for (index i = 3; i > 0; --i) std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
+        for (index i = 3; i > 0; --i)
+            std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
         const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
-        const float b = factor(brightness), c = factor(contrast), s = factor(saturation), turn = random.uniform(-hue, hue);
+        const float b = factor(brightness), c = factor(contrast), s = factor(saturation),
+                    turn = random.uniform(-hue, hue);
         for (int step : order) {
             if (step == 0 && brightness > 0) blend(rgb, pixels, b, [](const float*) { return 0.0f; });
             if (step == 1 && contrast > 0) {

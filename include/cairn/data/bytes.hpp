@@ -49,8 +49,8 @@ public:
     /// The next n bytes. Throws naming `what` was expected.
     byte_span take(std::uint64_t n, const char* what) {
         if (n > left())
-            fail(name_, ": truncated at byte ", bytes_.size(), ": ", what, " needs ", n, " bytes from byte ", at_, ", ", left(),
-                 " are left");
+            fail(name_, ": truncated at byte ", bytes_.size(), ": ", what, " needs ", n, " bytes from byte ", at_, ", ",
+                 left(), " are left");
         const byte_span taken = bytes_.subspan(at_, static_cast<std::size_t>(n));
         at_ += static_cast<std::size_t>(n);
         return taken;
@@ -61,7 +61,8 @@ public:
     T number(const char* what, std::endian order) {
         const byte_span raw = take(sizeof(T), what);
         std::array<std::uint8_t, sizeof(T)> ordered;
-        for (std::size_t i = 0; i < sizeof(T); ++i) ordered[i] = order == std::endian::native ? raw[i] : raw[sizeof(T) - 1 - i];
+        for (std::size_t i = 0; i < sizeof(T); ++i)
+            ordered[i] = order == std::endian::native ? raw[i] : raw[sizeof(T) - 1 - i];
         T value;
         std::memcpy(&value, ordered.data(), sizeof(T));
         return value;
@@ -95,7 +96,8 @@ std::uint64_t checked_product(const Extents& extents, std::uint64_t limit, const
         const auto extent = static_cast<std::uint64_t>(raw);
         none |= extent == 0;
         if (extent == 0) continue;
-        require(product <= limit / extent, name, ": its header claims more than ", limit, " elements, which cannot be there: corrupt header?");
+        require(product <= limit / extent, name, ": its header claims more than ", limit,
+                " elements, which cannot be there: corrupt header?");
         product *= extent;
     }
     return none ? 0 : product;

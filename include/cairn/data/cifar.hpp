@@ -22,19 +22,20 @@ inline image_recipe cifar100_recipe(bool augmented) {
 namespace detail {
 
 // label_bytes: 1 or 2; the last one counts.
-inline void append_cifar(labelled_images& out, const std::filesystem::path& path, std::size_t label_bytes, int classes) {
+inline void append_cifar(labelled_images& out, const std::filesystem::path& path, std::size_t label_bytes,
+                         int classes) {
     constexpr std::size_t plane = 32 * 32;
     const auto bytes = read_maybe_gzip(path);
     const std::size_t record = label_bytes + 3 * plane;
-    require(!bytes.empty() && bytes.size() % record == 0, path.string(), ": ", bytes.size(), " bytes are no whole number of records of ",
-            record, " bytes (", bytes.size() / record, " records and ", bytes.size() % record,
-            " bytes): truncated, or not a CIFAR binary file");
+    require(!bytes.empty() && bytes.size() % record == 0, path.string(), ": ", bytes.size(),
+            " bytes are no whole number of records of ", record, " bytes (", bytes.size() / record, " records and ",
+            bytes.size() % record, " bytes): truncated, or not a CIFAR binary file");
     const std::size_t records = bytes.size() / record, before = out.pixels.size();
     out.pixels.resize(before + records * 3 * plane);
     for (std::size_t r = 0; r < records; ++r) {
         const std::uint8_t* in = bytes.data() + r * record;
-        require(in[label_bytes - 1] < classes, path.string(), ": byte ", r * record + label_bytes - 1, ": label ", int{in[label_bytes - 1]},
-                " of record ", r, ", 0 to ", classes - 1, " expected");
+        require(in[label_bytes - 1] < classes, path.string(), ": byte ", r * record + label_bytes - 1, ": label ",
+                int{in[label_bytes - 1]}, " of record ", r, ", 0 to ", classes - 1, " expected");
         out.labels.push_back(in[label_bytes - 1]);
         in += label_bytes;
         std::uint8_t* to = out.pixels.data() + before + r * 3 * plane;
@@ -47,7 +48,8 @@ inline void append_cifar(labelled_images& out, const std::filesystem::path& path
 inline std::filesystem::path cifar_file(const std::filesystem::path& folder, const std::string& name, const char* set) {
     for (const char* ending : {"", ".gz"})
         if (std::filesystem::exists(folder / (name + ending))) return folder / (name + ending);
-    fail((folder / name).string(), "[.gz]: no such file; give the folder of the binary version of ", set, ", or run benchmarks/fetch_data ", set);
+    fail((folder / name).string(), "[.gz]: no such file; give the folder of the binary version of ", set,
+         ", or run benchmarks/fetch_data ", set);
 }
 
 // Class names from the list that comes with the data; numbers where it is missing.
@@ -80,7 +82,8 @@ inline memory_images cifar10(const std::filesystem::path& folder, part which, im
     if (which == part::test)
         files.push_back(detail::cifar_file(folder, "test_batch.bin", "cifar10"));
     else
-        for (int i = 1; i <= 5; ++i) files.push_back(detail::cifar_file(folder, concat("data_batch_", i, ".bin"), "cifar10"));
+        for (int i = 1; i <= 5; ++i)
+            files.push_back(detail::cifar_file(folder, concat("data_batch_", i, ".bin"), "cifar10"));
     return {read_cifar10(files), std::move(recipe)};
 }
 inline memory_images cifar10(const std::filesystem::path& folder, part which) {

@@ -12,12 +12,12 @@
 namespace cairn {
 
 struct cosmology_config {
-    index count = 512;        // volumes
-    index first = 0;          // number of the first one: give a test set other numbers of the same seed
-    index grid = 32;          // cells an edge
-    double box = 256;         // edge in Mpc/h
+    index count = 512;  // volumes
+    index first = 0;    // number of the first one: give a test set other numbers of the same seed
+    index grid = 32;    // cells an edge
+    double box = 256;   // edge in Mpc/h
     std::uint64_t seed = 0;
-    bool augment = false;     // random translations (the box is periodic) and the 48 symmetries of the cube
+    bool augment = false;  // random translations (the box is periodic) and the 48 symmetries of the cube
     std::array<double, 2> omega_m{0.1, 0.5}, sigma_8{0.6, 1.0}, n_s{0.8, 1.2};
     double h = 0.67, omega_b = 0.049;
 };
@@ -26,8 +26,9 @@ class cosmology_volumes {
 public:
     /// Makes all volumes, on all threads (about 2 ms each at 32³). Throws on empty ranges or sizes.
     explicit cosmology_volumes(cosmology_config config) : config_(config) {
-        require(config.count >= 1 && config.first >= 0 && config.grid >= 2 && config.box > 0, "cosmology: ", config.count, " volumes from ",
-                config.first, " on, grid ", config.grid, ", box ", config.box, " Mpc/h: all must be positive (grid at least 2)");
+        require(config.count >= 1 && config.first >= 0 && config.grid >= 2 && config.box > 0,
+                "cosmology: ", config.count, " volumes from ", config.first, " on, grid ", config.grid, ", box ",
+                config.box, " Mpc/h: all must be positive (grid at least 2)");
         for (const auto& range : {config.omega_m, config.sigma_8, config.n_s})
             require(range[1] > range[0], "cosmology: empty parameter range ", range[0], " to ", range[1]);
         const cube_transform fft(config.grid);
@@ -35,7 +36,8 @@ public:
         // What is taken out of the input must not depend on seed, count or first: 8 boxes of the middle of the ranges.
         std::array<double, 2> sums{};
         for (std::uint32_t i = 0; i < 8; ++i) {
-            const auto field = log_density(fft, parameters_at({0.5, 0.5, 0.5}), {0, stream_of("cosmology reference"), i});
+            const auto field =
+                log_density(fft, parameters_at({0.5, 0.5, 0.5}), {0, stream_of("cosmology reference"), i});
             for (float value : field.span()) {
                 sums[0] += static_cast<double>(value);
                 sums[1] += static_cast<double>(value) * static_cast<double>(value);
@@ -58,7 +60,9 @@ public:
 
     index size() const { return config_.count; }
     shape sample_shape() const { return {config_.grid, config_.grid, config_.grid, 1}; }
-    std::string sample_name(index i) const { return concat("cosmology volume ", config_.first + i, " of seed ", config_.seed); }
+    std::string sample_name(index i) const {
+        return concat("cosmology volume ", config_.first + i, " of seed ", config_.seed);
+    }
     const cosmology_config& config() const { return config_; }
 
     target_info targets() const {
@@ -86,7 +90,8 @@ public:
         const std::array<double, 3> theta{c.omega_m, c.sigma_8, c.n_s};
         const std::array<std::array<double, 2>, 3> ranges{config_.omega_m, config_.sigma_8, config_.n_s};
         for (std::size_t j = 0; j < 3; ++j)
-            slot.values[j] = static_cast<float>((theta[j] - (ranges[j][0] + ranges[j][1]) / 2) / (ranges[j][1] - ranges[j][0]) * std::sqrt(12.0));
+            slot.values[j] = static_cast<float>((theta[j] - (ranges[j][0] + ranges[j][1]) / 2) /
+                                                (ranges[j][1] - ranges[j][0]) * std::sqrt(12.0));
         if (!config_.augment) {
             std::copy_n(volume, n * n * n, slot.x);
             return true;
@@ -94,7 +99,8 @@ public:
         // Axis a of the output walks along axis order[a] of the volume, forwards or backwards, from a random cell.
         sample_random random(key, i);
         std::array<index, 3> stride{n * n, n, 1};
-        for (index a = 2; a > 0; --a) std::swap(stride[static_cast<std::size_t>(a)], stride[static_cast<std::size_t>(random.below(a + 1))]);
+        for (index a = 2; a > 0; --a)
+            std::swap(stride[static_cast<std::size_t>(a)], stride[static_cast<std::size_t>(random.below(a + 1))]);
         std::array<std::vector<index>, 3> offsets;
         for (std::size_t a = 0; a < 3; ++a) {
             const index start = random.below(n);
@@ -110,8 +116,11 @@ public:
 
 private:
     cosmology parameters_at(const std::array<double, 3>& u) const {
-        const auto in = [](const std::array<double, 2>& range, double at) { return range[0] + (range[1] - range[0]) * at; };
-        return {in(config_.omega_m, u[0]), in(config_.sigma_8, u[1]), in(config_.n_s, u[2]), config_.h, config_.omega_b};
+        const auto in = [](const std::array<double, 2>& range, double at) {
+            return range[0] + (range[1] - range[0]) * at;
+        };
+        return {in(config_.omega_m, u[0]), in(config_.sigma_8, u[1]), in(config_.n_s, u[2]), config_.h,
+                config_.omega_b};
     }
 
     tensor<float> log_density(const cube_transform& fft, const cosmology& c, random_stream random) const {

@@ -60,13 +60,14 @@ inline csv_table parse_csv(std::string_view text, const std::string& name) {
             }
             continue;
         }
-        require(cells.size() == table.columns.size(), name, ": line ", line, ": ", cells.size(), " cells, the header has ",
-                table.columns.size());
+        require(cells.size() == table.columns.size(), name, ": line ", line, ": ", cells.size(),
+                " cells, the header has ", table.columns.size());
         for (std::size_t c = 0; c < cells.size(); ++c) {
             double value = 0;
             const auto [stop, failure] = std::from_chars(cells[c].data(), cells[c].data() + cells[c].size(), value);
-            require(failure == std::errc{} && stop == cells[c].data() + cells[c].size() && std::isfinite(value), name, ": line ", line,
-                    ", column ", c + 1, " (", table.columns[c], "): '", std::string(cells[c].substr(0, 40)), "' is no finite number");
+            require(failure == std::errc{} && stop == cells[c].data() + cells[c].size() && std::isfinite(value), name,
+                    ": line ", line, ", column ", c + 1, " (", table.columns[c], "): '",
+                    std::string(cells[c].substr(0, 40)), "' is no finite number");
             table.values.push_back(value);
         }
     }

@@ -23,7 +23,8 @@ inline bool is_gzip(byte_span bytes) { return bytes.size() >= 2 && bytes[0] == 0
 namespace detail {
 
 // window_bits selects the container: 15 + 16 gzip, -15 raw deflate.
-inline std::vector<std::uint8_t> inflate_all(byte_span packed, int window_bits, std::size_t limit, const std::string& name) {
+inline std::vector<std::uint8_t> inflate_all(byte_span packed, int window_bits, std::size_t limit,
+                                             const std::string& name) {
     struct stream : z_stream {
         stream() : z_stream{} {}
         ~stream() { inflateEnd(this); }
@@ -39,15 +40,17 @@ inline std::vector<std::uint8_t> inflate_all(byte_span packed, int window_bits, 
             z.avail_in = static_cast<uInt>(n);
             fed += n;
         }
-        if (made == out.size()) out.resize(std::min(std::max(out.size() + std::min(out.size(), step * 64), std::min(step, packed.size() * 4)),
-                                                    limit + 1));
+        if (made == out.size())
+            out.resize(std::min(
+                std::max(out.size() + std::min(out.size(), step * 64), std::min(step, packed.size() * 4)), limit + 1));
         const std::size_t room = std::min(out.size() - made, step);
         z.next_out = out.data() + made;
         z.avail_out = static_cast<uInt>(room);
         const int result = inflate(&z, Z_NO_FLUSH);
         made += room - z.avail_out;
         const std::size_t at = fed - z.avail_in;
-        require(made <= limit, name, ": unpacks to more than ", limit, " bytes: corrupt, or not the file that it should be");
+        require(made <= limit, name, ": unpacks to more than ", limit,
+                " bytes: corrupt, or not the file that it should be");
         if (result == Z_STREAM_END) {
             // A gzip file may have several members, one after the other.
             if (window_bits > 15 && is_gzip(packed.subspan(at))) {
@@ -68,7 +71,8 @@ inline std::vector<std::uint8_t> inflate_all(byte_span packed, int window_bits, 
 }  // namespace detail
 
 /// Unpacks a gzip file held in memory. Throws on corrupt or truncated data, a wrong checksum, or more than `limit` bytes.
-inline std::vector<std::uint8_t> gunzip(byte_span packed, const std::string& name, std::size_t limit = std::size_t{1} << 36) {
+inline std::vector<std::uint8_t> gunzip(byte_span packed, const std::string& name,
+                                        std::size_t limit = std::size_t{1} << 36) {
     require(is_gzip(packed), name, ": byte 0: not a gzip file (magic 1f 8b expected)");
     return detail::inflate_all(packed, 15 + 16, limit, name);
 }
@@ -97,7 +101,8 @@ inline std::vector<std::uint8_t> gunzip(byte_span, const std::string& name, std:
     fail(name, ": Cairn was built without zlib; unpack the file (gzip -d), or install zlib1g-dev and build again");
 }
 inline std::vector<std::uint8_t> inflate_raw(byte_span, std::size_t, const std::string& name) {
-    fail(name, ": Cairn was built without zlib; save it uncompressed (numpy.savez), or install zlib1g-dev and build again");
+    fail(name,
+         ": Cairn was built without zlib; save it uncompressed (numpy.savez), or install zlib1g-dev and build again");
 }
 inline std::uint32_t crc32_of(byte_span bytes) {
     std::uint32_t crc = 0xffffffff;  // bit by bit, polynomial 0xedb88320

@@ -65,8 +65,8 @@ public:
     tensor<T> read_rows(const std::string& dataset, index begin, index count, category use = category::data) const {
         const session s;
         const opened d = open(dataset);
-        require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset), "rows ", begin, " to ",
-                begin + count, " of shape ", d.extents);
+        require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset),
+                "rows ", begin, " to ", begin + count, " of shape ", d.extents);
         tensor<T> t(d.extents.with(0, count), use);
         read_into(d, dataset, t, begin);
         return t;
@@ -159,19 +159,22 @@ private:
         }
         d.type = handle(H5Dget_type(d.dataset.get()), &H5Tclose);
         const H5T_class_t kind = H5Tget_class(d.type.get());
-        require(kind == H5T_INTEGER || kind == H5T_FLOAT, where(dataset), "its elements are neither integers nor floating-point numbers (class ",
-                static_cast<int>(kind), ")");
+        require(kind == H5T_INTEGER || kind == H5T_FLOAT, where(dataset),
+                "its elements are neither integers nor floating-point numbers (class ", static_cast<int>(kind), ")");
         const handle space(H5Dget_space(d.dataset.get()), &H5Sclose);
         const int rank = H5Sget_simple_extent_ndims(space.get());
         require(rank >= 0, where(dataset), "unreadable extents: ", reason());
-        require(rank <= cairn::shape::max_rank, where(dataset), rank, " axes; up to ", cairn::shape::max_rank, " are read");
+        require(rank <= cairn::shape::max_rank, where(dataset), rank, " axes; up to ", cairn::shape::max_rank,
+                " are read");
         std::array<hsize_t, cairn::shape::max_rank> extents{};
         H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
         // Compression makes data small, but not without end: an extent far beyond what is stored is damage (or a set never written).
-        const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()), limit = stored > (std::uint64_t{1} << 50) ? 0 : stored * 4096;
+        const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()),
+                            limit = stored > (std::uint64_t{1} << 50) ? 0 : stored * 4096;
         checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), limit,
                         concat(where(dataset), stored, " bytes are stored"));
-        for (int axis = 0; axis < rank; ++axis) d.extents.push_back(static_cast<index>(extents[static_cast<std::size_t>(axis)]));
+        for (int axis = 0; axis < rank; ++axis)
+            d.extents.push_back(static_cast<index>(extents[static_cast<std::size_t>(axis)]));
         return d;
     }
 
@@ -183,13 +186,14 @@ private:
             tensor<std::int64_t> wide(t.shape(), category::workspace);
             read_into(d, dataset, wide, begin);
             for (index i = 0; i < t.size(); ++i) {
-                require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i], ", too large for the ", sizeof(T),
-                        "-byte integers asked for");
+                require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i],
+                        ", too large for the ", sizeof(T), "-byte integers asked for");
                 t[i] = static_cast<T>(wide[i]);
             }
         } else {
             if constexpr (std::is_integral_v<T>)
-                require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset), "holds floating-point numbers, integers are asked for");
+                require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset),
+                        "holds floating-point numbers, integers are asked for");
             read_selected(d, dataset, t, begin);
         }
     }
@@ -200,10 +204,12 @@ private:
         if (begin >= 0) {
             std::array<hsize_t, cairn::shape::max_rank> start{}, count{};
             start[0] = static_cast<hsize_t>(begin);
-            for (int axis = 0; axis < t.rank(); ++axis) count[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(t.extent(axis));
+            for (int axis = 0; axis < t.rank(); ++axis)
+                count[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(t.extent(axis));
             file = handle(H5Dget_space(d.dataset.get()), &H5Sclose);
             memory = handle(H5Screate_simple(t.rank(), count.data(), nullptr), &H5Sclose);
-            require(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0, where(dataset), reason());
+            require(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0,
+                    where(dataset), reason());
         }
         const herr_t result = H5Dread(d.dataset.get(), native<T>(), memory.valid() ? memory.get() : H5S_ALL,
                                       file.valid() ? file.get() : H5S_ALL, H5P_DEFAULT, t.data());
@@ -217,7 +223,8 @@ private:
         else if constexpr (std::is_same_v<T, double>)
             return H5T_NATIVE_DOUBLE;
         else {
-            static_assert(std::is_same_v<T, std::int64_t>, "hdf5: float, double and integers up to 64 bits with sign can be read");
+            static_assert(std::is_same_v<T, std::int64_t>,
+                          "hdf5: float, double and integers up to 64 bits with sign can be read");
             return H5T_NATIVE_INT64;
         }
     }
@@ -231,7 +238,8 @@ private:
 class hdf5_file {
 public:
     explicit hdf5_file(const std::filesystem::path& path) {
-        fail(path.string(), ": Cairn was built without HDF5; install libhdf5-dev and build again, or convert the file to .npy");
+        fail(path.string(),
+             ": Cairn was built without HDF5; install libhdf5-dev and build again, or convert the file to .npy");
     }
     std::vector<std::string> datasets() const { return {}; }
     cairn::shape shape(const std::string&) const { return {}; }

@@ -14,11 +14,15 @@ enum class idx_type : std::uint8_t { u8 = 0x08, i8 = 0x09, i16 = 0x0b, i32 = 0x0
 inline std::size_t size_of(idx_type t) {
     switch (t) {
         case idx_type::u8:
-        case idx_type::i8: return 1;
-        case idx_type::i16: return 2;
+        case idx_type::i8:
+            return 1;
+        case idx_type::i16:
+            return 2;
         case idx_type::i32:
-        case idx_type::f32: return 4;
-        case idx_type::f64: return 8;
+        case idx_type::f32:
+            return 4;
+        case idx_type::f64:
+            return 8;
     }
     fail("idx: unknown element type ", static_cast<int>(t));
 }
@@ -38,12 +42,18 @@ struct idx_array {
         byte_reader in(byte_span(bytes).subspan(at, size_of(type)), name);
         constexpr auto big = std::endian::big;
         switch (type) {
-            case idx_type::u8: return in.number<std::uint8_t>("element", big);
-            case idx_type::i8: return in.number<std::int8_t>("element", big);
-            case idx_type::i16: return in.number<std::int16_t>("element", big);
-            case idx_type::i32: return in.number<std::int32_t>("element", big);
-            case idx_type::f32: return static_cast<double>(in.number<float>("element", big));
-            case idx_type::f64: return in.number<double>("element", big);
+            case idx_type::u8:
+                return in.number<std::uint8_t>("element", big);
+            case idx_type::i8:
+                return in.number<std::int8_t>("element", big);
+            case idx_type::i16:
+                return in.number<std::int16_t>("element", big);
+            case idx_type::i32:
+                return in.number<std::int32_t>("element", big);
+            case idx_type::f32:
+                return static_cast<double>(in.number<float>("element", big));
+            case idx_type::f64:
+                return in.number<double>("element", big);
         }
         fail(name, ": unknown element type");
     }
@@ -65,12 +75,13 @@ struct idx_array {
 inline idx_array parse_idx(std::vector<std::uint8_t> bytes, const std::string& name) {
     byte_reader in(bytes, name);
     const byte_span magic = in.take(4, "the IDX magic number");
-    require(magic[0] == 0 && magic[1] == 0, name, ": byte 0: not an IDX file (two zero bytes expected, found ", int{magic[0]}, " and ",
-            int{magic[1]}, ")");
+    require(magic[0] == 0 && magic[1] == 0, name, ": byte 0: not an IDX file (two zero bytes expected, found ",
+            int{magic[0]}, " and ", int{magic[1]}, ")");
     const int code = magic[2], rank = magic[3];
-    require(code == 0x08 || code == 0x09 || (code >= 0x0b && code <= 0x0e), name, ": byte 2: unknown IDX element type ", code,
-            " (8 to 14 without 10 expected)");
-    require(rank >= 1 && rank <= shape::max_rank, name, ": byte 3: rank ", rank, "; 1 to ", shape::max_rank, " are read");
+    require(code == 0x08 || code == 0x09 || (code >= 0x0b && code <= 0x0e), name, ": byte 2: unknown IDX element type ",
+            code, " (8 to 14 without 10 expected)");
+    require(rank >= 1 && rank <= shape::max_rank, name, ": byte 3: rank ", rank, "; 1 to ", shape::max_rank,
+            " are read");
     idx_array a;
     a.name = name;
     a.type = static_cast<idx_type>(code);
@@ -78,8 +89,8 @@ inline idx_array parse_idx(std::vector<std::uint8_t> bytes, const std::string& n
     for (int axis = 0; axis < rank; ++axis) extents.push_back(in.number<std::uint32_t>("an extent", std::endian::big));
     const std::uint64_t width = size_of(a.type), expected = checked_product(extents, most_elements, name) * width;
     for (std::uint32_t extent : extents) a.shape.push_back(extent);
-    require(in.left() == expected, name, ": ", a.shape, " elements of ", width, " byte(s) take ", expected, " bytes from byte ", in.position(),
-            ", ", in.left(), " are there: truncated or mixed-up file?");
+    require(in.left() == expected, name, ": ", a.shape, " elements of ", width, " byte(s) take ", expected,
+            " bytes from byte ", in.position(), ", ", in.left(), " are there: truncated or mixed-up file?");
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(in.position()));
     a.bytes = std::move(bytes);
     return a;

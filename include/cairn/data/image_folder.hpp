@@ -47,7 +47,8 @@ public:
         else
             fail(root.string(), ": neither a folder nor an archive (.tar, .tar.gz, .tar.zst)");
         std::sort(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) { return a.name < b.name; });
-        require(!entries_.empty(), root.string(), ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
+        require(!entries_.empty(), root.string(),
+                ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
                 others_ ? concat("; ", others_, " other file(s)") : "");
         refuse_empty(folders, policy);
         number_classes();
@@ -83,7 +84,8 @@ public:
             split_indices s = stratified_split(labels, fraction, seed);
             return which == part::train ? std::move(s.first) : std::move(s.second);
         }
-        require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted, which == part::test ? ", val or validation" : "");
+        require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted,
+                which == part::test ? ", val or validation" : "");
         return chosen;
     }
 
@@ -94,7 +96,8 @@ private:
         std::string lower;
         for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
         const auto slash = lower.rfind('/');
-        if (lower.compare(slash == std::string::npos ? 0 : slash + 1, 1, ".") == 0) return false;  // "._x.jpg" of macOS archives
+        if (lower.compare(slash == std::string::npos ? 0 : slash + 1, 1, ".") == 0)
+            return false;  // "._x.jpg" of macOS archives
         return lower.ends_with(".jpg") || lower.ends_with(".jpeg") || lower.ends_with(".png");
     }
 
@@ -116,7 +119,8 @@ private:
     }
 
     void list_archive(std::set<std::string>& folders) {
-        const auto memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+        const auto memory =
+            static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
         in_memory_ = true;
         const auto wanted = [&](const std::string& name) {
             others_ += !is_image_name(name);
@@ -134,13 +138,15 @@ private:
     void refuse_empty(const std::set<std::string>& folders, empty_class policy) {
         std::set<std::string> filled;
         for (const entry& e : entries_)
-            for (auto slash = e.name.rfind('/'); slash != std::string::npos; slash = slash ? e.name.rfind('/', slash - 1) : std::string::npos)
+            for (auto slash = e.name.rfind('/'); slash != std::string::npos;
+                 slash = slash ? e.name.rfind('/', slash - 1) : std::string::npos)
                 filled.insert(e.name.substr(0, slash));
         for (const std::string& folder : folders)
             if (!filled.contains(folder)) left_out_.push_back(folder);
         if (left_out_.empty() || policy == empty_class::leave_out) return;
         fail(root_.string(), ": class folder '", left_out_.front(), "' holds no image (.jpg, .jpeg, .png)",
-             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "", "; remove or fill it, or allow empty classes");
+             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "",
+             "; remove or fill it, or allow empty classes");
     }
 
     void number_classes() {
@@ -148,7 +154,8 @@ private:
         std::vector<std::string> names;
         for (entry& e : entries_) {
             const std::filesystem::path path(e.name);
-            require(path.has_parent_path(), root_.string(), ": image '", e.name, "' lies in no class folder (ROOT/CLASS/NAME.jpg is expected)");
+            require(path.has_parent_path(), root_.string(), ": image '", e.name,
+                    "' lies in no class folder (ROOT/CLASS/NAME.jpg is expected)");
             const auto folder = path.parent_path();
             names.push_back(folder.filename().string());
             numbers[names.back()] = 0;
@@ -176,15 +183,15 @@ private:
 enum class corrupt_image { stop, skip };
 
 struct image_folder_config {
-    index size = 224;                       // images become size × size × 3
-    bool augmented = true;                  // random resized crop and flip, otherwise the centre
+    index size = 224;       // images become size × size × 3
+    bool augmented = true;  // random resized crop and flip, otherwise the centre
     random_resized_crop crop{};
-    float flip = 0.5f;                      // probability of left-right
+    float flip = 0.5f;  // probability of left-right
     colour_jitter jitter{};
-    index resize = 256;                     // short side before the centre crop, scaled to `size` as 256 : 224
+    index resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
-    index cache_bytes = 0;                  // decoded images are kept in memory if they all take at most this much
+    index cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
 };
 
 namespace detail {
@@ -209,9 +216,10 @@ class image_folder {
 public:
     image_folder(std::shared_ptr<const image_collection> images, std::vector<index> chosen, image_folder_config config)
         : images_(std::move(images)), chosen_(std::move(chosen)), config_(config) {
-        require(config_.size >= 1 && config_.resize >= config_.size, "image_folder: size ", config_.size, " and resize ", config_.resize,
-                "; 1 ≤ size ≤ resize is needed");
-        for (index i : chosen_) require(i >= 0 && i < images_->size(), "image_folder: image ", i, " of ", images_->size());
+        require(config_.size >= 1 && config_.resize >= config_.size, "image_folder: size ", config_.size,
+                " and resize ", config_.resize, "; 1 ≤ size ≤ resize is needed");
+        for (index i : chosen_)
+            require(i >= 0 && i < images_->size(), "image_folder: image ", i, " of ", images_->size());
         for (std::size_t c = 0; c < 3; ++c) {
             require(config_.std[c] > 0, "image_folder: standard deviation ", config_.std[c], " of channel ", c);
             scale_[c] = 1 / (255 * config_.std[c]);
@@ -232,7 +240,8 @@ public:
         *slot.label = images_->label(at(i));
         sample_random random(key, at(i));
         const auto box_of = [&](index height, index width) {
-            return config_.augmented ? config_.crop(height, width, random) : centre_crop{config_.resize, config_.size}(height, width);
+            return config_.augmented ? config_.crop(height, width, random)
+                                     : centre_crop{config_.resize, config_.size}(height, width);
         };
         thread_local image decoded;
         thread_local std::vector<std::uint8_t> bytes;
@@ -245,7 +254,8 @@ public:
             box = box_of(source->height, source->width);
         } else {
             try {
-                box = detail::decode_box(images_->bytes(at(i), bytes), sample_name(i), config_.size, config_.size, box_of, decoded);
+                box = detail::decode_box(images_->bytes(at(i), bytes), sample_name(i), config_.size, config_.size,
+                                         box_of, decoded);
             } catch (const error&) {
                 if (config_.corrupt == corrupt_image::skip) return false;
                 throw;
@@ -254,14 +264,17 @@ public:
         const bool mirrored = config_.augmented && random.coin(config_.flip);
         if (config_.augmented && config_.jitter.active()) {
             constexpr std::array<float, 3> one{1, 1, 1}, zero{};
-            resize_to_float(*source, box, mirrored, config_.size, config_.size, one.data(), zero.data(), slot.x, scratch);
+            resize_to_float(*source, box, mirrored, config_.size, config_.size, one.data(), zero.data(), slot.x,
+                            scratch);
             const index pixels = config_.size * config_.size;
             config_.jitter(slot.x, pixels, random);
             for (index p = 0; p < pixels; ++p)
                 for (index c = 0; c < 3; ++c)
-                    slot.x[3 * p + c] = slot.x[3 * p + c] * scale_[static_cast<std::size_t>(c)] + shift_[static_cast<std::size_t>(c)];
+                    slot.x[3 * p + c] =
+                        slot.x[3 * p + c] * scale_[static_cast<std::size_t>(c)] + shift_[static_cast<std::size_t>(c)];
         } else
-            resize_to_float(*source, box, mirrored, config_.size, config_.size, scale_.data(), shift_.data(), slot.x, scratch);
+            resize_to_float(*source, box, mirrored, config_.size, config_.size, scale_.data(), shift_.data(), slot.x,
+                            scratch);
         return true;
     }
 
@@ -299,7 +312,8 @@ static_assert(Dataset<image_folder>);
 
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the first that differs,
 /// or that is corrupt.
-inline std::shared_ptr<const labelled_images> decode_all(const image_collection& images, const std::vector<index>& chosen, std::string name) {
+inline std::shared_ptr<const labelled_images> decode_all(const image_collection& images,
+                                                         const std::vector<index>& chosen, std::string name) {
     require(!chosen.empty(), name, ": no image chosen");
     image first;
     std::vector<std::uint8_t> buffer;
@@ -320,8 +334,9 @@ inline std::shared_ptr<const labelled_images> decode_all(const image_collection&
         for (index k = begin; k < end; ++k) {
             const index i = chosen[static_cast<std::size_t>(k)];
             detail::decode_image(images.bytes(i, local), images.name(i), decoded);
-            require(decoded.height == first.height && decoded.width == first.width, images.name(i), ": ", decoded.height, " × ",
-                    decoded.width, " pixels, the first image has ", first.height, " × ", first.width, ": images of equal size are expected");
+            require(decoded.height == first.height && decoded.width == first.width, images.name(i), ": ",
+                    decoded.height, " × ", decoded.width, " pixels, the first image has ", first.height, " × ",
+                    first.width, ": images of equal size are expected");
             std::copy(decoded.pixels.begin(), decoded.pixels.end(), out->pixels.begin() + k * bytes);
         }
     });

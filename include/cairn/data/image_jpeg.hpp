@@ -24,7 +24,9 @@
 namespace cairn {
 
 /// Whether the bytes start like a JPEG file.
-inline bool is_jpeg(byte_span bytes) { return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff; }
+inline bool is_jpeg(byte_span bytes) {
+    return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
+}
 
 #if CAIRN_HAS_JPEG
 
@@ -48,10 +50,11 @@ public:
                 jpeg_read_header(&c_, TRUE);
             });
             const index w = width(), h = height();
-            require(w * h <= max_image_pixels, name_, ": ", w, " × ", h, " pixels; up to ", max_image_pixels, " are decoded");
+            require(w * h <= max_image_pixels, name_, ": ", w, " × ", h, " pixels; up to ", max_image_pixels,
+                    " are decoded");
             // A block of 64 pixels takes at least one bit; with room to spare, more pixels than that are a lie.
-            require(w * h <= static_cast<index>(bytes.size()) * 4096, name_, ": ", w, " × ", h, " pixels cannot come from ", bytes.size(),
-                    " bytes: corrupt header, or truncated");
+            require(w * h <= static_cast<index>(bytes.size()) * 4096, name_, ": ", w, " × ", h,
+                    " pixels cannot come from ", bytes.size(), " bytes: corrupt header, or truncated");
         } catch (...) {
             jpeg_destroy_decompress(&c_);
             throw;
@@ -108,8 +111,8 @@ private:
 
     // Warnings of the library that mean lost pixels. Others (odd markers, unknown colour transforms) are harmless.
     static bool is_damage(int code) {
-        return code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_MUST_RESYNC ||
-               code == JWRN_ARITH_BAD_CODE;
+        return code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+               code == JWRN_MUST_RESYNC || code == JWRN_ARITH_BAD_CODE;
     }
 
     // The library reports errors by a callback that must not return; it jumps back to here. `action` may hold nothing with a
@@ -128,8 +131,8 @@ private:
         if (!own_message_) c_.err->format_message(reinterpret_cast<j_common_ptr>(&c_), message.data());
         const std::size_t at = bytes_.size() - (c_.src ? c_.src->bytes_in_buffer : 0);
         jpeg_abort_decompress(&c_);
-        fail(name_, ": near byte ", std::min(at, bytes_.size()), " of ", bytes_.size(), ": corrupt JPEG image: ",
-             own_message_ ? own_message_ : message.data());
+        fail(name_, ": near byte ", std::min(at, bytes_.size()), " of ", bytes_.size(),
+             ": corrupt JPEG image: ", own_message_ ? own_message_ : message.data());
     }
 
     // Whether an end-of-image marker is where it should be; some writers pad after it.
@@ -188,7 +191,8 @@ private:
         std::uint8_t* p = out.pixels.data();
         for (std::size_t i = 0; i < count; ++i) {
             const int black = p[4 * i + 3];
-            for (std::size_t c = 0; c < 3; ++c) p[3 * i + c] = static_cast<std::uint8_t>((p[4 * i + c] * black + 127) / 255);
+            for (std::size_t c = 0; c < 3; ++c)
+                p[3 * i + c] = static_cast<std::uint8_t>((p[4 * i + c] * black + 127) / 255);
         }
         out.resize(out.height, out.width, 3);
     }
@@ -207,7 +211,8 @@ private:
 class jpeg_decoder {
 public:
     jpeg_decoder(byte_span, const std::string& name) {
-        fail(name, ": Cairn was built without libjpeg; install libjpeg-dev and build again, or convert the images to PNG");
+        fail(name,
+             ": Cairn was built without libjpeg; install libjpeg-dev and build again, or convert the images to PNG");
     }
     index width() const { return 0; }
     index height() const { return 0; }

@@ -72,14 +72,14 @@ public:
     loader(D data, loader_config config) : data_(std::move(data)), config_(config), info_(data_.targets()) {
         const index n = data_.size();
         require(config.batch >= 1, "loader: batch size ", config.batch, "; at least 1 is needed");
-        require(config.world >= 1 && config.rank >= 0 && config.rank < config.world, "loader: rank ", config.rank, " of ",
-                config.world);
+        require(config.world >= 1 && config.rank >= 0 && config.rank < config.world, "loader: rank ", config.rank,
+                " of ", config.world);
         require(config.workers >= 0, "loader: ", config.workers, " workers; 0 or more are possible");
         require(config.epochs >= 0, "loader: ", config.epochs, " epochs");
         require(config.prefetch >= 1, "loader: prefetch of ", config.prefetch, " batches; at least 1 is needed");
         require(n > 0, "loader: the data set is empty");
-        require(config.batch <= n / config.world, "loader: a batch of ", config.batch, " samples on ", config.world, " rank(s) is larger than the data set of ",
-                n, "; use a batch of at most ", n / config.world);
+        require(config.batch <= n / config.world, "loader: a batch of ", config.batch, " samples on ", config.world,
+                " rank(s) is larger than the data set of ", n, "; use a batch of at most ", n / config.world);
         const index global = config.batch * config.world;
         batches_ = config.drop_last ? n / global : (n + global - 1) / global;
         for (index i = 0; i < (config.workers ? config.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
@@ -115,8 +115,9 @@ public:
 
     /// Goes on at `to`; what was made ahead is dropped. Throws when there is no such batch.
     void seek(cursor to) {
-        require(to.epoch >= 0 && to.batch >= 0 && to.batch <= batches_, "loader: no batch ", to.batch, " in epoch ", to.epoch, "; there are ",
-                batches_, " an epoch (another batch size or number of ranks than when the cursor was saved?)");
+        require(to.epoch >= 0 && to.batch >= 0 && to.batch <= batches_, "loader: no batch ", to.batch, " in epoch ",
+                to.epoch, "; there are ", batches_,
+                " an epoch (another batch size or number of ranks than when the cursor was saved?)");
         stop_workers();
         jobs_.clear();
         orders_.clear();
@@ -125,7 +126,9 @@ public:
     }
 
     index batches_per_epoch() const { return batches_; }
-    index samples_per_epoch() const { return config_.drop_last ? batches_ * config_.batch * config_.world : data_.size(); }
+    index samples_per_epoch() const {
+        return config_.drop_last ? batches_ * config_.batch * config_.world : data_.size();
+    }
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
@@ -167,10 +170,10 @@ private:
     struct job {
         cursor at;
         std::vector<index> samples;
-        std::vector<char> kept;      // by sample; one writer each
+        std::vector<char> kept;  // by sample; one writer each
         index global_count = 0;
         std::size_t buffer = 0;
-        index handed_out = 0;        // samples that a worker has taken
+        index handed_out = 0;  // samples that a worker has taken
         index done = 0;
         std::exception_ptr failure;  // of the first sample in the batch that failed
         index failed_sample = -1;
@@ -245,7 +248,8 @@ private:
                 e.add_context(concat("loader: sample ", sample, " (", data_.sample_name(sample), ")"));
                 return {k, std::make_exception_ptr(e)};
             } catch (const std::exception& e) {
-                return {k, std::make_exception_ptr(error(concat("loader: sample ", sample, " (", data_.sample_name(sample), "): ", e.what())))};
+                return {k, std::make_exception_ptr(error(
+                               concat("loader: sample ", sample, " (", data_.sample_name(sample), "): ", e.what())))};
             } catch (...) {
                 return {k, std::current_exception()};
             }
@@ -283,8 +287,9 @@ private:
             }
             ++kept;
         }
-        require(kept > 0 || j.samples.empty(), "loader: all ", j.samples.size(), " samples of batch ", j.at.batch, " in epoch ",
-                j.at.epoch, " are corrupt, the first is ", out.skipped.empty() ? "?" : out.skipped.front());
+        require(kept > 0 || j.samples.empty(), "loader: all ", j.samples.size(), " samples of batch ", j.at.batch,
+                " in epoch ", j.at.epoch, " are corrupt, the first is ",
+                out.skipped.empty() ? "?" : out.skipped.front());
         out.x = b.x.slice(0, shape_of(kept));
         if (!b.labels.empty()) out.labels = b.labels.slice(0, {kept});
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
@@ -340,7 +345,7 @@ private:
             throw;
         }
         next_planned_ = next_planned_.batch + 1 < batches_ ? cursor{next_planned_.epoch, next_planned_.batch + 1}
-                                                          : cursor{next_planned_.epoch + 1, 0};
+                                                           : cursor{next_planned_.epoch + 1, 0};
         return &jobs_.back();
     }
 
@@ -353,7 +358,8 @@ private:
                     wanted_.wait(lock);
                     continue;
                 }
-                const index begin = j->handed_out, end = std::min(begin + piece(), static_cast<index>(j->samples.size()));
+                const index begin = j->handed_out,
+                            end = std::min(begin + piece(), static_cast<index>(j->samples.size()));
                 if (begin == end) {  // no sample for this rank in a short last batch
                     made_.notify_all();
                     continue;

@@ -30,17 +30,19 @@ struct image_recipe {
 class memory_images {
 public:
     /// Throws when sizes or channel counts do not fit together.
-    memory_images(std::shared_ptr<const labelled_images> images, image_recipe recipe) : images_(std::move(images)), recipe_(std::move(recipe)) {
+    memory_images(std::shared_ptr<const labelled_images> images, image_recipe recipe)
+        : images_(std::move(images)), recipe_(std::move(recipe)) {
         const labelled_images& d = *images_;
         require(static_cast<index>(d.labels.size()) == d.count &&
                     static_cast<index>(d.pixels.size()) == d.count * d.height * d.width * d.channels,
-                d.name, ": ", d.pixels.size(), " pixel bytes and ", d.labels.size(), " labels do not make ", d.count, " images of ",
-                shape{d.height, d.width, d.channels});
+                d.name, ": ", d.pixels.size(), " pixel bytes and ", d.labels.size(), " labels do not make ", d.count,
+                " images of ", shape{d.height, d.width, d.channels});
         if (recipe_.mean.empty()) recipe_.mean.assign(static_cast<std::size_t>(d.channels), 0.0f);
         if (recipe_.std.empty()) recipe_.std.assign(static_cast<std::size_t>(d.channels), 1.0f);
-        require(static_cast<index>(recipe_.mean.size()) == d.channels && static_cast<index>(recipe_.std.size()) == d.channels, d.name,
-                ": normalisation for ", recipe_.mean.size(), " means and ", recipe_.std.size(), " deviations, the images have ", d.channels,
-                " channel(s)");
+        require(static_cast<index>(recipe_.mean.size()) == d.channels &&
+                    static_cast<index>(recipe_.std.size()) == d.channels,
+                d.name, ": normalisation for ", recipe_.mean.size(), " means and ", recipe_.std.size(),
+                " deviations, the images have ", d.channels, " channel(s)");
         require(recipe_.pad >= 0 && recipe_.pad <= std::max(d.height, d.width), d.name, ": padding ", recipe_.pad);
         // One row of factors, so that the inner loop knows no channels.
         for (index i = 0; i < d.width; ++i)

@@ -17,16 +17,19 @@ inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::
     const auto find = [&](const std::string& name) {
         for (const char* ending : {"", ".gz"})
             if (std::filesystem::exists(folder / (name + ending))) return folder / (name + ending);
-        fail((folder / name).string(), "[.gz]: no such file; give the folder that holds MNIST's four files, or run benchmarks/fetch_data mnist");
+        fail((folder / name).string(),
+             "[.gz]: no such file; give the folder that holds MNIST's four files, or run benchmarks/fetch_data mnist");
     };
     idx_array images = read_idx(find(stem + "-images-idx3-ubyte"));
     idx_array labels = read_idx(find(stem + "-labels-idx1-ubyte"));
-    require(images.type == idx_type::u8 && images.shape.rank() == 3, images.name, ": bytes of rank 3 expected (magic 2051), found type ",
-            static_cast<int>(images.type), " of shape ", images.shape);
-    require(labels.type == idx_type::u8 && labels.shape.rank() == 1, labels.name, ": bytes of rank 1 expected (magic 2049), found type ",
-            static_cast<int>(labels.type), " of shape ", labels.shape);
-    require(images.shape[0] == labels.shape[0], images.name, " holds ", images.shape[0], " images, ", labels.name, ' ', labels.shape[0],
-            " labels: files of different sets?");
+    require(images.type == idx_type::u8 && images.shape.rank() == 3, images.name,
+            ": bytes of rank 3 expected (magic 2051), found type ", static_cast<int>(images.type), " of shape ",
+            images.shape);
+    require(labels.type == idx_type::u8 && labels.shape.rank() == 1, labels.name,
+            ": bytes of rank 1 expected (magic 2049), found type ", static_cast<int>(labels.type), " of shape ",
+            labels.shape);
+    require(images.shape[0] == labels.shape[0], images.name, " holds ", images.shape[0], " images, ", labels.name, ' ',
+            labels.shape[0], " labels: files of different sets?");
     auto out = std::make_shared<labelled_images>();
     out->count = images.shape[0];
     out->height = images.shape[1];
@@ -35,7 +38,8 @@ inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::
     out->name = folder.string() + ' ' + stem;
     for (int digit = 0; digit < 10; ++digit) out->classes.push_back(std::to_string(digit));
     for (std::size_t i = 0; i < labels.bytes.size(); ++i) {
-        require(labels.bytes[i] < 10, labels.name, ": byte ", i + 8, ": label ", int{labels.bytes[i]}, " of image ", i, ", 0 to 9 expected");
+        require(labels.bytes[i] < 10, labels.name, ": byte ", i + 8, ": label ", int{labels.bytes[i]}, " of image ", i,
+                ", 0 to 9 expected");
         out->labels.push_back(labels.bytes[i]);
     }
     out->pixels = std::move(images.bytes);

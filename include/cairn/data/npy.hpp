@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <string_view>
-#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -40,7 +40,8 @@ struct npy_array {
                 index from = i;
                 if (fortran) {
                     from = 0;
-                    for (int axis = shape.rank(); axis-- > 0;) from = from * shape[axis] + at[static_cast<std::size_t>(axis)];
+                    for (int axis = shape.rank(); axis-- > 0;)
+                        from = from * shape[axis] + at[static_cast<std::size_t>(axis)];
                     for (int axis = shape.rank(); axis-- > 0;) {
                         if (++at[static_cast<std::size_t>(axis)] < shape[axis]) break;
                         at[static_cast<std::size_t>(axis)] = 0;
@@ -58,10 +59,14 @@ private:
         if (kind == 'f') return width == 4 ? visit(float{}) : visit(double{});
         const bool is_signed = kind == 'i';
         switch (width) {
-            case 1: return is_signed ? visit(std::int8_t{}) : visit(std::uint8_t{});
-            case 2: return is_signed ? visit(std::int16_t{}) : visit(std::uint16_t{});
-            case 4: return is_signed ? visit(std::int32_t{}) : visit(std::uint32_t{});
-            default: return is_signed ? visit(std::int64_t{}) : visit(std::uint64_t{});
+            case 1:
+                return is_signed ? visit(std::int8_t{}) : visit(std::uint8_t{});
+            case 2:
+                return is_signed ? visit(std::int16_t{}) : visit(std::uint16_t{});
+            case 4:
+                return is_signed ? visit(std::int32_t{}) : visit(std::uint32_t{});
+            default:
+                return is_signed ? visit(std::int64_t{}) : visit(std::uint64_t{});
         }
     }
 
@@ -76,10 +81,11 @@ private:
     template <class T, class Stored>
     T converted(Stored value, index i) const {
         if constexpr (std::is_integral_v<T> && std::is_integral_v<Stored>)
-            require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T), "-byte integers asked for");
+            require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T),
+                    "-byte integers asked for");
         else if constexpr (std::is_integral_v<T>)
-            require(value >= static_cast<Stored>(std::numeric_limits<T>::min()) && value < std::ldexp(Stored{1}, std::numeric_limits<T>::digits) &&
-                        value == std::trunc(value),
+            require(value >= static_cast<Stored>(std::numeric_limits<T>::min()) &&
+                        value < std::ldexp(Stored{1}, std::numeric_limits<T>::digits) && value == std::trunc(value),
                     name, ": element ", i, " is ", value, ", which is no ", sizeof(T), "-byte integer");
         return static_cast<T>(value);
     }
@@ -121,9 +127,11 @@ public:
 private:
     void parse_descr(npy_array& a) {
         skip_space();
-        if (at_ < text_.size() && text_[at_] == '[') bad("structured arrays are not read: save each field as its own array");
+        if (at_ < text_.size() && text_[at_] == '[')
+            bad("structured arrays are not read: save each field as its own array");
         const std::string descr = quoted();
-        if (descr.size() < 3 || std::string_view("<>|=").find(descr[0]) == std::string_view::npos) bad(concat("element type '", descr, "'"));
+        if (descr.size() < 3 || std::string_view("<>|=").find(descr[0]) == std::string_view::npos)
+            bad(concat("element type '", descr, "'"));
         a.kind = descr[1];
         if (a.kind == 'O') bad("object arrays are not read (they may run code): save numbers");
         const auto [end, failure] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), a.width);
@@ -177,7 +185,8 @@ private:
     }
     std::string quoted() {
         skip_space();
-        if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) bad(concat("a quoted string expected at character ", at_));
+        if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"'))
+            bad(concat("a quoted string expected at character ", at_));
         const auto end = text_.find(text_[at_], at_ + 1);
         if (end == std::string_view::npos) bad("a string without end");
         const std::string s(text_.substr(at_ + 1, end - at_ - 1));
@@ -208,8 +217,8 @@ inline npy_array parse_npy(byte_span bytes, const std::string& name) {
     detail::npy_header(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()), in).parse(a);
     const auto width = static_cast<std::uint64_t>(a.width);
     const std::uint64_t expected = checked_product(a.shape, most_elements, name) * width;
-    require(in.left() == expected, name, ": an array of shape ", a.shape, " takes ", expected, " bytes from byte ", in.position(), ", ",
-            in.left(), " are there");
+    require(in.left() == expected, name, ": an array of shape ", a.shape, " takes ", expected, " bytes from byte ",
+            in.position(), ", ", in.left(), " are there");
     const byte_span elements = in.take(expected, "the elements");
     a.bytes.assign(elements.begin(), elements.end());
     return a;
@@ -223,7 +232,9 @@ class npz_file {
 public:
     /// Reads the file and its directory. Throws when it is no zip file or its directory lies.
     explicit npz_file(const std::filesystem::path& path) : npz_file(read_bytes(path), path.string()) {}
-    npz_file(std::vector<std::uint8_t> bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) { read_directory(); }
+    npz_file(std::vector<std::uint8_t> bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {
+        read_directory();
+    }
 
     /// Names of the arrays, without ".npy", in the order of the file.
     std::vector<std::string> names() const {
@@ -257,7 +268,8 @@ private:
         std::size_t at = bytes_.size() - end_size;
         const std::size_t lowest = at > 0xffff ? at - 0xffff : 0;
         while (!has(at, 0x06054b50)) {
-            require(at > lowest, name_, ": not an npz (zip) file, or truncated: no end record in the last ", bytes_.size() - lowest, " bytes");
+            require(at > lowest, name_, ": not an npz (zip) file, or truncated: no end record in the last ",
+                    bytes_.size() - lowest, " bytes");
             --at;
         }
         byte_reader end = reader(at + 10);
@@ -314,15 +326,16 @@ private:
 
     std::vector<std::uint8_t> unpack(const member& m) const {
         const std::string where = concat(name_, '[', m.name, ']');
-        require(m.header < bytes_.size() && has(static_cast<std::size_t>(m.header), 0x04034b50), where, ": byte ", m.header,
-                ": no local zip header");
+        require(m.header < bytes_.size() && has(static_cast<std::size_t>(m.header), 0x04034b50), where, ": byte ",
+                m.header, ": no local zip header");
         byte_reader in = reader(static_cast<std::size_t>(m.header) + 26);
         const auto name_length = in.number<std::uint16_t>("a local header", little);
         const auto extra_length = in.number<std::uint16_t>("a local header", little);
         in.take(std::uint64_t{name_length} + extra_length, "a local header");
         const byte_span packed = in.take(m.packed, "packed data");
         // Deflate packs at most about 1,032 : 1, so a size beyond that is a lie.
-        require(m.size <= m.packed * 1100 + 64, where, ": claims to unpack ", m.packed, " bytes to ", m.size, ": corrupt directory");
+        require(m.size <= m.packed * 1100 + 64, where, ": claims to unpack ", m.packed, " bytes to ", m.size,
+                ": corrupt directory");
         std::vector<std::uint8_t> out;
         if (m.method == 8)
             out = inflate_raw(packed, static_cast<std::size_t>(m.size), where);

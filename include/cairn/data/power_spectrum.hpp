@@ -16,11 +16,11 @@ namespace cairn {
 
 /// The parameters of a flat universe that the spectrum depends on.
 struct cosmology {
-    double omega_m = 0.3;   // matter density
-    double sigma_8 = 0.8;   // rms linear overdensity in spheres of 8 Mpc/h
-    double n_s = 0.96;      // spectral index of the primordial fluctuations
-    double h = 0.67;        // Hubble constant / (100 km/s/Mpc)
-    double omega_b = 0.049; // baryon density
+    double omega_m = 0.3;    // matter density
+    double sigma_8 = 0.8;    // rms linear overdensity in spheres of 8 Mpc/h
+    double n_s = 0.96;       // spectral index of the primordial fluctuations
+    double h = 0.67;         // Hubble constant / (100 km/s/Mpc)
+    double omega_b = 0.049;  // baryon density
 };
 
 /// Fourier transform of a ball of radius R at x = kR; 1 at 0.
@@ -34,7 +34,8 @@ public:
     /// Throws unless all parameters are positive and Ω_b < Ω_m.
     explicit power_spectrum(const cosmology& c) : c_(c) {
         require(c.omega_m > 0 && c.sigma_8 > 0 && c.h > 0 && c.omega_b > 0 && c.omega_b < c.omega_m,
-                "power_spectrum: impossible cosmology: Omega_m ", c.omega_m, ", Omega_b ", c.omega_b, ", h ", c.h, ", sigma_8 ", c.sigma_8);
+                "power_spectrum: impossible cosmology: Omega_m ", c.omega_m, ", Omega_b ", c.omega_b, ", h ", c.h,
+                ", sigma_8 ", c.sigma_8);
         const double matter = c.omega_m * c.h * c.h, baryons = c.omega_b * c.h * c.h, ratio = c.omega_b / c.omega_m;
         sound_ = 44.5 * std::log(9.83 / matter) / std::sqrt(1 + 10 * std::pow(baryons, 0.75)) * c.h;
         alpha_ = 1 - 0.328 * std::log(431 * matter) * ratio + 0.38 * std::log(22.3 * matter) * ratio * ratio;
@@ -66,7 +67,7 @@ public:
         double sum = 0;
         for (int i = 0; i <= steps; ++i) {
             const double k = std::exp(low + i * d), w = top_hat(k * radius);
-            sum += (*this)(k) * k * k * k * w * w * (i == 0 || i == steps ? 0.5 : 1.0);
+            sum += (*this)(k)*k * k * k * w * w * (i == 0 || i == steps ? 0.5 : 1.0);
         }
         return std::sqrt(sum * d / (2 * std::numbers::pi * std::numbers::pi));
     }

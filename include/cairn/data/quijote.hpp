@@ -18,9 +18,10 @@ namespace cairn {
 
 struct quijote_config {
     std::vector<std::string> targets{"Omega_m", "sigma_8"};
-    index reduce = 1;        // means of reduce × reduce pixels first
-    index crop = 0;          // edge, after reduction, of the window given out: at a random place if augmented, else the middle; 0: all
-    bool augment = false;    // the eight symmetries of the square, and the crop's place
+    index reduce = 1;  // means of reduce × reduce pixels first
+    index crop =
+        0;  // edge, after reduction, of the window given out: at a random place if augmented, else the middle; 0: all
+    bool augment = false;  // the eight symmetries of the square, and the crop's place
 };
 
 class quijote_slices {
@@ -29,34 +30,44 @@ public:
     quijote_slices(const std::filesystem::path& folder, quijote_config config) : config_(std::move(config)) {
         const idx_array images = read_idx(only_file(folder, {"-idx3-ubyte.gz", "-idx3-ubyte"}));
         const csv_table table = read_csv(only_file(folder, {".csv"}));
-        require(images.type == idx_type::u8 && images.shape.rank() == 3, images.name, ": bytes of rank 3 expected, found shape ", images.shape);
-        require(images.shape[0] == table.rows() && table.rows() > 0, images.name, " holds ", images.shape[0], " slices, ", table.name, ' ',
-                table.rows(), " rows");
-        require(config_.reduce >= 1 && images.shape[1] % config_.reduce == 0 && images.shape[1] == images.shape[2], images.name, ": slices of ",
-                images.shape[1], " × ", images.shape[2], " pixels; square ones, divisible by reduce = ", config_.reduce, ", are expected");
+        require(images.type == idx_type::u8 && images.shape.rank() == 3, images.name,
+                ": bytes of rank 3 expected, found shape ", images.shape);
+        require(images.shape[0] == table.rows() && table.rows() > 0, images.name, " holds ", images.shape[0],
+                " slices, ", table.name, ' ', table.rows(), " rows");
+        require(config_.reduce >= 1 && images.shape[1] % config_.reduce == 0 && images.shape[1] == images.shape[2],
+                images.name, ": slices of ", images.shape[1], " × ", images.shape[2],
+                " pixels; square ones, divisible by reduce = ", config_.reduce, ", are expected");
         edge_ = images.shape[1] / config_.reduce;
         if (config_.crop == 0) config_.crop = edge_;
-        require(config_.crop >= 1 && config_.crop <= edge_, "quijote: crop ", config_.crop, " of slices of ", edge_, " pixels");
+        require(config_.crop >= 1 && config_.crop <= edge_, "quijote: crop ", config_.crop, " of slices of ", edge_,
+                " pixels");
         reduce(images);
         // Centre and width of the Latin hypercube: known beforehand, so that no test slice has a say in the normalisation.
-        const std::map<std::string, std::array<double, 2>> ranges{
-            {"Omega_m", {0.1, 0.5}}, {"Omega_b", {0.03, 0.07}}, {"h", {0.5, 0.9}}, {"n_s", {0.8, 1.2}}, {"sigma_8", {0.6, 1.0}}};
+        const std::map<std::string, std::array<double, 2>> ranges{{"Omega_m", {0.1, 0.5}},
+                                                                  {"Omega_b", {0.03, 0.07}},
+                                                                  {"h", {0.5, 0.9}},
+                                                                  {"n_s", {0.8, 1.2}},
+                                                                  {"sigma_8", {0.6, 1.0}}};
         info_ = {target_kind::values, config_.targets, {}, {}};
         require(!config_.targets.empty(), "quijote: no target chosen");
         auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(size_ * info_.count()));
         for (std::size_t k = 0; k < config_.targets.size(); ++k) {
             const auto range = ranges.find(config_.targets[k]);
-            require(range != ranges.end(), "quijote: unknown target '", config_.targets[k], "'; there are: Omega_m, Omega_b, h, n_s, sigma_8");
-            const double mean = (range->second[0] + range->second[1]) / 2, scale = (range->second[1] - range->second[0]) / std::sqrt(12.0);
+            require(range != ranges.end(), "quijote: unknown target '", config_.targets[k],
+                    "'; there are: Omega_m, Omega_b, h, n_s, sigma_8");
+            const double mean = (range->second[0] + range->second[1]) / 2,
+                         scale = (range->second[1] - range->second[0]) / std::sqrt(12.0);
             info_.mean.push_back(static_cast<float>(mean));
             info_.scale.push_back(static_cast<float>(scale));
             const index column = table.column(config_.targets[k]);
             for (index i = 0; i < size_; ++i)
-                (*values)[static_cast<std::size_t>(i) * config_.targets.size() + k] = static_cast<float>((table(i, column) - mean) / scale);
+                (*values)[static_cast<std::size_t>(i) * config_.targets.size() + k] =
+                    static_cast<float>((table(i, column) - mean) / scale);
         }
         values_ = std::move(values);
         const index ids = table.columns.front() == "sim_id" ? 0 : -1;
-        for (index i = 0; i < size_; ++i) names_.push_back(concat(images.name, " #", i, ids == 0 ? concat(" (simulation ", table(i, 0), ')') : ""));
+        for (index i = 0; i < size_; ++i)
+            names_.push_back(concat(images.name, " #", i, ids == 0 ? concat(" (simulation ", table(i, 0), ')') : ""));
     }
 
     index size() const { return size_; }
@@ -96,14 +107,16 @@ public:
     }
 
 private:
-    static std::filesystem::path only_file(const std::filesystem::path& folder, std::initializer_list<const char*> endings) {
+    static std::filesystem::path only_file(const std::filesystem::path& folder,
+                                           std::initializer_list<const char*> endings) {
         std::vector<std::filesystem::path> found;
         std::error_code failure;
         for (const auto& file : std::filesystem::directory_iterator(folder, failure))
             for (const char* ending : endings)
                 if (file.path().filename().string().ends_with(ending)) found.push_back(file.path());
         require(!failure, folder.string(), ": ", failure.message());
-        require(found.size() == 1, folder.string(), ": ", found.size(), " files end in ", *endings.begin(), "; exactly one is expected");
+        require(found.size() == 1, folder.string(), ": ", found.size(), " files end in ", *endings.begin(),
+                "; exactly one is expected");
         return found.front();
     }
 
@@ -121,9 +134,11 @@ private:
             sum += static_cast<double>(value);
             squares += static_cast<double>(value) * static_cast<double>(value);
         }
-        const double count = static_cast<double>(pixels->size()), mean = sum / count, variance = squares / count - mean * mean;
+        const double count = static_cast<double>(pixels->size()), mean = sum / count,
+                     variance = squares / count - mean * mean;
         require(variance > 0, images.name, ": all pixels are equal");
-        for (float& value : *pixels) value = static_cast<float>((static_cast<double>(value) - mean) / std::sqrt(variance));
+        for (float& value : *pixels)
+            value = static_cast<float>((static_cast<double>(value) - mean) / std::sqrt(variance));
         pixels_ = std::move(pixels);
     }
 

@@ -35,7 +35,8 @@ struct resize_axis {
         weights.assign(static_cast<std::size_t>(n * taps), 0.0f);
         for (index i = 0; i < n; ++i) {
             const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
-            const auto from = std::clamp(static_cast<index>(std::floor(centre - support - 0.5)) + 1, low, std::max(low, high - taps));
+            const auto from =
+                std::clamp(static_cast<index>(std::floor(centre - support - 0.5)) + 1, low, std::max(low, high - taps));
             const index at = mirrored ? n - 1 - i : i;
             float* w = weights.data() + at * taps;
             double sum = 0;
@@ -70,7 +71,8 @@ inline four load_four(const float* p) {
 // loads of positions and weights. An RGB pixel is handled as four floats: the fourth is overwritten by the next pixel, so that rows
 // have room for one more.
 template <int Taps, int Rows>
-inline void resample_rows(const float* in, index in_stride, const resize_axis& axis, index channels, float* out, index out_stride) {
+inline void resample_rows(const float* in, index in_stride, const resize_axis& axis, index channels, float* out,
+                          index out_stride) {
     const index n = static_cast<index>(axis.first.size()), taps = Taps ? Taps : axis.taps;
     const index* first = axis.first.data();
     const float* w = axis.weights.data();
@@ -95,7 +97,8 @@ inline void resample_rows(const float* in, index in_stride, const resize_axis& a
 
 // A piece of an output row from rows `stride` floats apart: out = factor · Σ_t w_t row_t + offset.
 template <int Taps>
-inline void mix_rows(const float* rows, index stride, const float* w, index taps, const float* factor, const float* offset, index n, float* out) {
+inline void mix_rows(const float* rows, index stride, const float* w, index taps, const float* factor,
+                     const float* offset, index n, float* out) {
     if constexpr (Taps > 0) {
 #pragma omp simd
         for (index i = 0; i < n; ++i) {
@@ -118,10 +121,14 @@ inline void mix_rows(const float* rows, index stride, const float* w, index taps
 template <class F>
 inline void with_taps(index taps, F&& f) {
     switch (taps) {
-        case 2: return f(std::integral_constant<int, 2>{});
-        case 3: return f(std::integral_constant<int, 3>{});
-        case 4: return f(std::integral_constant<int, 4>{});
-        default: return f(std::integral_constant<int, 0>{});
+        case 2:
+            return f(std::integral_constant<int, 2>{});
+        case 3:
+            return f(std::integral_constant<int, 3>{});
+        case 4:
+            return f(std::integral_constant<int, 4>{});
+        default:
+            return f(std::integral_constant<int, 0>{});
     }
 }
 
@@ -129,11 +136,12 @@ inline void with_taps(index taps, F&& f) {
 
 /// The part `box` of `in` as height × width × channels floats at `out`: scale[i mod channels] · value + shift[i mod channels], values
 /// being 0 … 255. `scale` and `shift` have one entry a channel. mirrored: left and right exchanged. 1 or 3 channels.
-inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index height, index width, const float* scale, const float* shift,
-                            float* out, resize_scratch& scratch) {
+inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index height, index width,
+                            const float* scale, const float* shift, float* out, resize_scratch& scratch) {
     const index channels = in.channels, line = width * channels;
     require(channels == 1 || channels == 3, "resize: an image of ", channels, " channels; 1 or 3 are possible");
-    const resize_axis across(in.width, box.left, box.width, width, mirrored), down(in.height, box.top, box.height, height);
+    const resize_axis across(in.width, box.left, box.width, width, mirrored),
+        down(in.height, box.top, box.height, height);
     const index first = *std::min_element(down.first.begin(), down.first.end());
     const index rows = *std::max_element(down.first.begin(), down.first.end()) + down.taps - first;
     constexpr index together = 4, pad = 4;
@@ -151,10 +159,12 @@ inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index
             }
             float* to = scratch.rows.data() + y * out_stride;
             if (count == together)
-                detail::resample_rows<taps, together>(scratch.source.data(), in_stride, across, channels, to, out_stride);
+                detail::resample_rows<taps, together>(scratch.source.data(), in_stride, across, channels, to,
+                                                      out_stride);
             else
                 for (index r = 0; r < count; ++r)
-                    detail::resample_rows<taps, 1>(scratch.source.data() + r * in_stride, in_stride, across, channels, to + r * out_stride, out_stride);
+                    detail::resample_rows<taps, 1>(scratch.source.data() + r * in_stride, in_stride, across, channels,
+                                                   to + r * out_stride, out_stride);
         }
     });
     // Pieces of whole pixels, so that one short table of factors serves all of them.
@@ -169,7 +179,8 @@ inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index
             const float* w = down.weights.data() + y * down.taps;
             const float* from = scratch.rows.data() + (down.first[static_cast<std::size_t>(y)] - first) * out_stride;
             for (index begin = 0; begin < line; begin += piece)
-                detail::mix_rows<taps>(from + begin, out_stride, w, down.taps, factor, offset, std::min(piece, line - begin), out + y * line + begin);
+                detail::mix_rows<taps>(from + begin, out_stride, w, down.taps, factor, offset,
+                                       std::min(piece, line - begin), out + y * line + begin);
         }
     });
 }
@@ -179,11 +190,12 @@ inline image resized(const image& in, index height, index width) {
     constexpr std::array<float, 3> one{1, 1, 1}, zero{};
     std::vector<float> values(static_cast<std::size_t>(height * width * in.channels));
     resize_scratch scratch;
-    resize_to_float(in, {0, 0, static_cast<double>(in.height), static_cast<double>(in.width)}, false, height, width, one.data(), zero.data(),
-                    values.data(), scratch);
+    resize_to_float(in, {0, 0, static_cast<double>(in.height), static_cast<double>(in.width)}, false, height, width,
+                    one.data(), zero.data(), values.data(), scratch);
     image out;
     out.resize(height, width, in.channels);
-    for (std::size_t i = 0; i < values.size(); ++i) out.pixels[i] = static_cast<std::uint8_t>(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
+    for (std::size_t i = 0; i < values.size(); ++i)
+        out.pixels[i] = static_cast<std::uint8_t>(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
     return out;
 }
 

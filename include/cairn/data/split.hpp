@@ -88,7 +88,8 @@ inline split_indices fold_split(index n, index folds, index fold, std::uint64_t 
     require(fold >= 0 && fold < folds, "split: fold ", fold, " of ", folds);
     const auto order = random_order(n, {seed, stream_of("folds"), 0});
     split_indices out;
-    for (index i = 0; i < n; ++i) (i % folds == fold ? out.second : out.first).push_back(order[static_cast<std::size_t>(i)]);
+    for (index i = 0; i < n; ++i)
+        (i % folds == fold ? out.second : out.first).push_back(order[static_cast<std::size_t>(i)]);
     detail::sort_both(out);
     return out;
 }

@@ -21,7 +21,8 @@ namespace cairn {
 inline index signed_frequency(index i, index n) { return i <= n / 2 ? i : i - n; }
 
 /// Fourier transform (FFTW's convention) of a Gaussian overdensity field with spectrum P, the mean mode being 0.
-inline tensor<std::complex<float>> gaussian_spectrum(const cube_transform& fft, const power_spectrum& p, double box, random_stream random) {
+inline tensor<std::complex<float>> gaussian_spectrum(const cube_transform& fft, const power_spectrum& p, double box,
+                                                     random_stream random) {
     const index n = fft.edge(), cells = n * n * n;
     tensor<float> noise({n, n, n}, category::data);
     for (index i = 0; i < cells; i += 4) {
@@ -41,7 +42,8 @@ inline tensor<std::complex<float>> gaussian_spectrum(const cube_transform& fft, 
     const double fundamental = 2 * std::numbers::pi / box, volume = box * box * box;
     std::vector<float> amplitude(static_cast<std::size_t>(3 * (n / 2) * (n / 2) + 1), 0.0f);
     for (std::size_t k2 = 1; k2 < amplitude.size(); ++k2)
-        amplitude[k2] = static_cast<float>(std::sqrt(p(fundamental * std::sqrt(static_cast<double>(k2))) * static_cast<double>(cells) / volume));
+        amplitude[k2] = static_cast<float>(
+            std::sqrt(p(fundamental * std::sqrt(static_cast<double>(k2))) * static_cast<double>(cells) / volume));
     std::complex<float>* mode = spectrum.data();
     for (index a = 0; a < n; ++a)
         for (index b = 0; b < n; ++b)
@@ -74,7 +76,8 @@ inline tensor<float> displacement(const cube_transform& fft, const tensor<std::c
             for (index c = 0; c <= n / 2; ++c, ++at) {
                 const std::array<index, 3> m{signed_frequency(a, n), signed_frequency(b, n), c};
                 const index m2 = m[0] * m[0] + m[1] * m[1] + m[2] * m[2], along = m[static_cast<std::size_t>(axis)];
-                const float weight = m2 == 0 || 2 * along == n ? 0.0f : factor * static_cast<float>(along) / static_cast<float>(m2);
+                const float weight =
+                    m2 == 0 || 2 * along == n ? 0.0f : factor * static_cast<float>(along) / static_cast<float>(m2);
                 psi[at] = {-weight * delta[at].imag(), weight * delta[at].real()};
             }
     return field_of(fft, psi);
@@ -116,7 +119,8 @@ inline tensor<float> cloud_in_cell(const std::array<tensor<float>, 3>& psi) {
 }
 
 /// One box: ρ/ρ_mean on the grid, of the universe of `p`.
-inline tensor<float> zeldovich_density(const cube_transform& fft, const power_spectrum& p, double box, random_stream random) {
+inline tensor<float> zeldovich_density(const cube_transform& fft, const power_spectrum& p, double box,
+                                       random_stream random) {
     const auto delta = gaussian_spectrum(fft, p, box, random);
     return cloud_in_cell({displacement(fft, delta, 0), displacement(fft, delta, 1), displacement(fft, delta, 2)});
 }

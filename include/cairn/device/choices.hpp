@@ -142,7 +142,8 @@ public:
     void save(const std::string& path, const std::string& fingerprint) const {
         auto sections = read(path);
         for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
-        const std::string temporary = path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
+        const std::string temporary =
+            path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
         {
             std::ofstream out(temporary);
             for (const auto& [machine, lines] : sections) {
@@ -230,7 +231,8 @@ private:
         const double start = now();
         const auto enough = [&](int round) {
             const double spent = now() - start;
-            return round >= 1 && (spent > budget_ || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget_));
+            return round >= 1 &&
+                   (spent > budget_ || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget_));
         };
         for (int round = 0; !enough(round); ++round) {
             for (std::size_t i = 0; i < n; ++i) {
@@ -280,8 +282,8 @@ private:
                 const std::string number_text = equals == std::string::npos ? "" : fields[i].substr(equals + 1);
                 char* end = nullptr;
                 const double microseconds = std::strtod(number_text.c_str(), &end);
-                require(!number_text.empty() && *end == 0 && microseconds >= 0, "choices: line ", number, " of ", path, ": '",
-                        fields[i], "' is not name=microseconds: delete the file to measure again");
+                require(!number_text.empty() && *end == 0 && microseconds >= 0, "choices: line ", number, " of ", path,
+                        ": '", fields[i], "' is not name=microseconds: delete the file to measure again");
                 entry.seconds.emplace_back(fields[i].substr(0, equals), microseconds * 1e-6);
             }
             (*current)[fields[0]] = std::move(entry);

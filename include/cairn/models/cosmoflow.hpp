@@ -17,9 +17,9 @@ namespace cairn {
 
 /// The defaults are the network of MLPerf HPC on half its side.
 struct cosmoflow_config {
-    index size = 64;      // side of the volume: a multiple of 2^blocks
-    index channels = 4;   // of the input
-    index filters = 16;   // of the first block; each further one has twice as many
+    index size = 64;     // side of the volume: a multiple of 2^blocks
+    index channels = 4;  // of the input
+    index filters = 16;  // of the first block; each further one has twice as many
     int blocks = 5;
     std::vector<index> dense{128, 64};
     index outputs = 3;
@@ -47,7 +47,8 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
                                                .init = c.init}));
         // The maximum and a batch norm do not commute, its gamma may be negative.
         if (c.normalise)
-            net.add(concat("bn", b), batch_norm<T, D>({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
+            net.add(concat("bn", b),
+                    batch_norm<T, D>({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
         net.add(concat("pool", b), max_pool<T, D>({.kernel = 2, .dims = c.dims}));
         if (!c.normalise) net.add(concat("leaky", b), leaky_relu<T, D>(c.slope));
         width = filters;

@@ -19,8 +19,8 @@ sequential<T, D> lenet(index classes = 10) {
     net.add("conv1", conv<T, D>({.in = 1, .out = 6, .kernel = 5, .pad = 2}));  // (N, 28, 28, 6)
     net.add("pool1", max_pool<T, D>({.kernel = 2}));                           // (N, 14, 14, 6)
     net.add("relu1", relu<T, D>());
-    net.add("conv2", conv<T, D>({.in = 6, .out = 16, .kernel = 5}));           // (N, 10, 10, 16)
-    net.add("pool2", max_pool<T, D>({.kernel = 2}));                           // (N, 5, 5, 16)
+    net.add("conv2", conv<T, D>({.in = 6, .out = 16, .kernel = 5}));  // (N, 10, 10, 16)
+    net.add("pool2", max_pool<T, D>({.kernel = 2}));                  // (N, 5, 5, 16)
     net.add("relu2", relu<T, D>());
     net.add("flatten", flatten<T, D>());
     net.add("fc1", linear<T, D>({.in = 400, .out = 120}));

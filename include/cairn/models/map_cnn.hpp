@@ -27,7 +27,13 @@ sequential<T, D> map_cnn(const map_cnn_config& c) {
     index channels = c.in_channels;
     for (std::size_t i = 0; i < c.filters.size(); ++i) {
         const std::string number = std::to_string(i + 1);
-        net.add("conv" + number, conv<T, D>({.in = channels, .out = c.filters[i], .kernel = 3, .stride = 2, .pad = 1, .bias = false, .init = init::kaiming_normal_fan_out}));
+        net.add("conv" + number, conv<T, D>({.in = channels,
+                                             .out = c.filters[i],
+                                             .kernel = 3,
+                                             .stride = 2,
+                                             .pad = 1,
+                                             .bias = false,
+                                             .init = init::kaiming_normal_fan_out}));
         net.add("norm" + number, batch_norm<T, D>({.channels = c.filters[i], .act = activation::relu}));
         channels = c.filters[i];
     }

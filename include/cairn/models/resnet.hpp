@@ -23,7 +23,8 @@ struct resnet_config {
     std::vector<int> blocks{2, 2, 2, 2};                     // in each stage
     bool bottleneck = false;
     index channels = 3, classes = 10;
-    bool zero_init_residual = false;  // last gamma of each block starts at 0: the block starts as its shortcut (Goyal et al. 2017)
+    bool zero_init_residual =
+        false;  // last gamma of each block starts at 0: the block starts as its shortcut (Goyal et al. 2017)
     init_rule init = init::kaiming_normal_fan_out;
 };
 
@@ -47,7 +48,8 @@ public:
         }
         for (std::size_t stage = 0; stage < c.blocks.size(); ++stage)
             for (int b = 0; b < c.blocks[stage]; ++b) {
-                const index stride = stage > 0 && b == 0 ? 2 : 1, inner = c.widths[stage], out = c.bottleneck ? 4 * inner : inner;
+                const index stride = stage > 0 && b == 0 ? 2 : 1, inner = c.widths[stage],
+                            out = c.bottleneck ? 4 * inner : inner;
                 net_.add(concat("layer", stage + 1, '/', b), block(width, inner, out, stride));
                 width = out;
             }
@@ -72,8 +74,8 @@ private:
         return residual<T, D>(std::move(body), std::move(shortcut));
     }
 
-    void conv_bn(sequential<T, D>& chain, const char* number, index in, index out, index kernel, index stride, activation act,
-                 double scale = 1) const {
+    void conv_bn(sequential<T, D>& chain, const char* number, index in, index out, index kernel, index stride,
+                 activation act, double scale = 1) const {
         chain.add(concat("conv", number), conv<T, D>({.in = in,
                                                       .out = out,
                                                       .kernel = kernel,
@@ -98,7 +100,8 @@ sequential<T, D> resnet(resnet_config config) {
 
 /// ResNet-20, 32, 44, 56, 110 of the paper's section on CIFAR: depth 6n + 2, widths 16, 32, 64. Throws on another depth.
 inline resnet_config resnet_cifar_config(int depth, index classes = 10) {
-    require(depth >= 8 && depth % 6 == 2, "resnet_cifar: depth ", depth, "; 6n + 2 is needed, 20, 32 or 56 for example");
+    require(depth >= 8 && depth % 6 == 2, "resnet_cifar: depth ", depth,
+            "; 6n + 2 is needed, 20, 32 or 56 for example");
     const int n = (depth - 2) / 6;
     resnet_config c;
     c.widths = {16, 32, 64};
@@ -108,7 +111,8 @@ inline resnet_config resnet_cifar_config(int depth, index classes = 10) {
 }
 
 /// ResNet-18, 34 and 50. Throws on another depth.
-inline resnet_config resnet_config_of(int depth, resnet_config::stem form = resnet_config::stem::imagenet, index classes = 1000) {
+inline resnet_config resnet_config_of(int depth, resnet_config::stem form = resnet_config::stem::imagenet,
+                                      index classes = 1000) {
     require(depth == 18 || depth == 34 || depth == 50, "resnet: depth ", depth, "; 18, 34 and 50 are known");
     resnet_config c;
     c.form = form;

@@ -114,8 +114,9 @@ public:
         shape out = (*this)[0].out_shape(in);
         for (int i = 1; i < this->size(); ++i) {
             const shape other = (*this)[i].out_shape(in);
-            require(other.rank() == out.rank() && other.with(-1, 0) == out.with(-1, 0), "branches: from ", in, " branch 0 makes ",
-                    (*this)[0].out_shape(in), ", branch ", i, ' ', other, "; all axes but the last must agree");
+            require(other.rank() == out.rank() && other.with(-1, 0) == out.with(-1, 0), "branches: from ", in,
+                    " branch 0 makes ", (*this)[0].out_shape(in), ", branch ", i, ' ', other,
+                    "; all axes but the last must agree");
             out = out.with(-1, out.back() + other.back());
         }
         return out;
@@ -161,7 +162,8 @@ public:
         const shape out = (*this)[0].out_shape(in);
         for (int i = 1; i < this->size(); ++i) {
             const shape other = (*this)[i].out_shape(in);
-            require(other == out, "summed: from ", in, " branch 0 makes ", out, ", branch ", i, ' ', other, "; they must agree");
+            require(other == out, "summed: from ", in, " branch 0 makes ", out, ", branch ", i, ' ', other,
+                    "; they must agree");
         }
         return out;
     }

@@ -38,10 +38,11 @@ public:
         geometry_.stride = c.stride.expand(dims_, 1, "conv: stride");
         geometry_.pad = c.pad.expand(dims_, 0, "conv: pad");
         geometry_.dilation = c.dilation.expand(dims_, 1, "conv: dilation");
-        require(c.in > 0 && c.out > 0 && c.groups > 0 && c.in % c.groups == 0 && c.out % c.groups == 0, "conv ", c.in, " -> ",
-                c.out, " channels in ", c.groups, " groups: numbers must be positive and divide");
+        require(c.in > 0 && c.out > 0 && c.groups > 0 && c.in % c.groups == 0 && c.out % c.groups == 0, "conv ", c.in,
+                " -> ", c.out, " channels in ", c.groups, " groups: numbers must be positive and divide");
         for (std::size_t a = 0; a < 3; ++a)
-            require(geometry_.kernel[a] > 0 && geometry_.stride[a] > 0 && geometry_.pad[a] >= 0 && geometry_.dilation[a] > 0,
+            require(geometry_.kernel[a] > 0 && geometry_.stride[a] > 0 && geometry_.pad[a] >= 0 &&
+                        geometry_.dilation[a] > 0,
                     describe(), ": kernel, stride and dilation must be positive, pad not negative");
 
         weight_.shape = {c.out};
@@ -55,7 +56,8 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        if (weight_.value.empty()) fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
+        if (weight_.value.empty())
+            fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         const conv_geometry g = geometry(x.shape());
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
         conv_forward(D{}, g, x.data(), weight_.value.data(), has_bias_ ? bias_.value.data() : nullptr, y.data());
@@ -93,7 +95,8 @@ public:
 
     layer_cost cost(const shape& in) const {
         const conv_geometry g = geometry(in);
-        const double size = sizeof(T), x = double(g.x_elements()), y = double(g.y_elements()), w = double(g.w_elements());
+        const double size = sizeof(T), x = double(g.x_elements()), y = double(g.y_elements()),
+                     w = double(g.w_elements());
         const double bias = has_bias_ ? y : 0;
         layer_cost c;
         c.forward = {g.flops() + bias, size * (x + w + y)};
@@ -119,12 +122,14 @@ public:
 
     /// The geometry for one input shape. Throws if that shape does not fit the layer.
     conv_geometry geometry(const shape& in) const {
-        if (in.rank() != dims_ + 2 || in.back() != geometry_.c_in) fail(describe(), " takes ", expected(), ", got ", in);
+        if (in.rank() != dims_ + 2 || in.back() != geometry_.c_in)
+            fail(describe(), " takes ", expected(), ", got ", in);
         conv_geometry g = geometry_;
         g.n = in[0];
         for (int a = 0; a < dims_; ++a) g.in[static_cast<std::size_t>(3 - dims_ + a)] = in[a + 1];
         g = g.with_output();
-        if (g.out_points() <= 0) fail(describe(), " takes ", expected(), " with images no smaller than its kernel, got ", in);
+        if (g.out_points() <= 0)
+            fail(describe(), " takes ", expected(), " with images no smaller than its kernel, got ", in);
         return g;
     }
 

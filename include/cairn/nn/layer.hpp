@@ -23,20 +23,21 @@ enum class mode { train, evaluate };
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
     cairn::mode mode = cairn::mode::train;
-    std::uint64_t seed = 0;       // with step and the layer's stream: the key of dropout and its like
-    std::uint32_t step = 0;       // different for every micro-batch of a run
-    bool repeated = false;        // forward runs again for recomputation: leave running statistics alone
-    bool input_gradient = true;   // false: nobody reads dx of this layer, backward_input may return an empty tensor
+    std::uint64_t seed = 0;      // with step and the layer's stream: the key of dropout and its like
+    std::uint32_t step = 0;      // different for every micro-batch of a run
+    bool repeated = false;       // forward runs again for recomputation: leave running statistics alone
+    bool input_gradient = true;  // false: nobody reads dx of this layer, backward_input may return an empty tensor
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
 };
 
 template <class L, class T, class D>
-concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<T, D>& saved, const pass& p, const shape& in) {
+concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<T, D>& saved, const pass& p,
+                             const shape& in) {
     { layer.forward(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
     { layer.backward_input(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
-    { layer.backward_weight(saved, p) };
+    {layer.backward_weight(saved, p)};
     { layer.params() } -> std::same_as<parameter_list<T, D>>;
     { constant.out_shape(in) } -> std::same_as<shape>;
     { constant.cost(in) } -> std::same_as<layer_cost>;
@@ -98,7 +99,9 @@ public:
         requires(!std::same_as<L, any_layer>)
     any_layer(L layer) : self_(std::make_unique<model<L>>(std::move(layer))) {}
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) { return self_->forward(std::move(x), saved, p); }
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        return self_->forward(std::move(x), saved, p);
+    }
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         return self_->backward_input(std::move(dy), saved, p);
     }
@@ -157,7 +160,9 @@ private:
     template <class L>
     struct model final : interface {
         explicit model(L l) : layer(std::move(l)) {}
-        tensor<T, D> forward(tensor<T, D> x, slots<T, D>& s, const pass& p) override { return layer.forward(std::move(x), s, p); }
+        tensor<T, D> forward(tensor<T, D> x, slots<T, D>& s, const pass& p) override {
+            return layer.forward(std::move(x), s, p);
+        }
         tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
             return layer.backward_input(std::move(dy), s, p);
         }

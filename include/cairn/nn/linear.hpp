@@ -36,11 +36,12 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        if (weight_.value.empty()) fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
+        if (weight_.value.empty())
+            fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, out)
         const index rows = y.size() / config_.out;
-        gemm(D{}, false, true, rows, config_.out, config_.in, T{1}, x.data(), config_.in,
-             weight_.value.data(), config_.in, T{0}, y.data(), config_.out);
+        gemm(D{}, false, true, rows, config_.out, config_.in, T{1}, x.data(), config_.in, weight_.value.data(),
+             config_.in, T{0}, y.data(), config_.out);
         if (config_.bias) add_to_rows(D{}, rows, config_.out, bias_.value.data(), y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
@@ -79,7 +80,8 @@ public:
 
     layer_cost cost(const shape& in) const {
         const double size = sizeof(T), x = double(in.size()), y = double(out_shape(in).size());
-        const double w = double(weight_.shape.size()), b = config_.bias ? double(config_.out) : 0, product = 2 * y * double(config_.in);
+        const double w = double(weight_.shape.size()), b = config_.bias ? double(config_.out) : 0,
+                     product = 2 * y * double(config_.in);
         layer_cost c;
         c.forward = {product, size * (x + w + y)};
         c.backward_input = {product, size * (y + w + x)};

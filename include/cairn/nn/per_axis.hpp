@@ -38,7 +38,8 @@ private:
 /// "3x3x3": the last `dims` of three values.
 inline std::string axes_text(const std::array<index, 3>& values, int dims) {
     std::string text;
-    for (int axis = 3 - dims; axis < 3; ++axis) text += (text.empty() ? "" : "x") + std::to_string(values[static_cast<std::size_t>(axis)]);
+    for (int axis = 3 - dims; axis < 3; ++axis)
+        text += (text.empty() ? "" : "x") + std::to_string(values[static_cast<std::size_t>(axis)]);
     return text;
 }
 

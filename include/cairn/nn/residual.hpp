@@ -45,10 +45,10 @@ public:
     }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        auto [dx, dskip] = body_.accepts_add() ? body_.backward_add(std::move(dy), saved.child(0), p)
-                                               : both(std::move(dy), [&](tensor<T, D> d) {
-                                                     return body_.backward(std::move(d), saved.child(0), p);
-                                                 });
+        auto [dx, dskip] =
+            body_.accepts_add()
+                ? body_.backward_add(std::move(dy), saved.child(0), p)
+                : both(std::move(dy), [&](tensor<T, D> d) { return body_.backward(std::move(d), saved.child(0), p); });
         dskip = shortcut_.backward(std::move(dskip), saved.child(1), p);
         return add(std::move(dx), std::move(dskip));
     }
@@ -67,7 +67,8 @@ public:
 
     shape out_shape(const shape& in) const {
         const shape out = body_.out_shape(in), skip = shortcut_.out_shape(in);
-        require(out == skip, "residual: from ", in, " the body makes ", out, ", the shortcut ", skip, "; they must agree");
+        require(out == skip, "residual: from ", in, " the body makes ", out, ", the shortcut ", skip,
+                "; they must agree");
         return out;
     }
 

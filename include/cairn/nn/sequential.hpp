@@ -50,10 +50,13 @@ public:
 
     tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
         const int last = size() - 1;
-        require(segments_.empty() || segments_.back().end <= last, "sequential: the last layer adds a skip, it cannot be recomputed");
+        require(segments_.empty() || segments_.back().end <= last,
+                "sequential: the last layer adds a skip, it cannot be recomputed");
         x = forward_until(last, std::move(x), saved, p);
         const shape in = x.shape();
-        const auto add = [&](auto& layer) { return layer.forward_add(std::move(x), std::move(skip), saved.child(last), p); };
+        const auto add = [&](auto& layer) {
+            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), p);
+        };
         return visit(last, "forward", add, &in);
     }
 
@@ -113,8 +116,8 @@ public:
     void recompute(std::vector<segment> segments) {
         int free = 0;
         for (const auto& [begin, end] : segments) {
-            require(free <= begin && begin < end && end <= size(), "sequential: cannot recompute layers ", begin, " to ", end, " of ",
-                    size(), " after those up to ", free);
+            require(free <= begin && begin < end && end <= size(), "sequential: cannot recompute layers ", begin,
+                    " to ", end, " of ", size(), " after those up to ", free);
             free = end;
         }
         segments_ = std::move(segments);
@@ -124,17 +127,19 @@ public:
     /// Both halves of backward of layer i; its slots are empty afterwards.
     tensor<T, D> backward_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         restore(i, saved, p);
-        return visit(i, "backward", [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), pass_of(i, p)); });
+        return visit(i, "backward",
+                     [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), pass_of(i, p)); });
     }
 
 private:
     layer_cost total_cost(const shape& in, bool add) const {
         layer_cost total;
         shape s = in;
-        bool is_input = true;   // the block that travels from layer to layer: is it the chain's input still,
-        bool on_tape = false;   // and is it on the tape already?
+        bool is_input = true;  // the block that travels from layer to layer: is it the chain's input still,
+        bool on_tape = false;  // and is it on the tape already?
         const auto save_block = [&] {
-            if (!std::exchange(on_tape, true)) (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
+            if (!std::exchange(on_tape, true))
+                (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
         };
         for (int i = 0; i < size(); ++i) {
             const layer_cost c = add && i == size() - 1 ? (*this)[i].cost_add(s) : (*this)[i].cost(s);
@@ -175,16 +180,16 @@ private:
     tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
         for (int i = begin; i < end; ++i) {
             const shape in = x.shape();
-            x = visit(i, "forward", [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), p); }, &in);
+            x = visit(
+                i, "forward", [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), p); }, &in);
         }
         return x;
     }
 
     tensor<T, D> backward_input_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         restore(i, saved, p);
-        return visit(i, "backward_input", [&](auto& layer) {
-            return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p));
-        });
+        return visit(i, "backward_input",
+                     [&](auto& layer) { return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p)); });
     }
 
     // Where a segment ends at layer i, fills its slots by running it again.

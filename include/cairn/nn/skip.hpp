@@ -27,17 +27,15 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return backward_with(std::move(dy), saved, [&](tensor<T, D> d) {
-            return inner_.backward_input(std::move(d), saved.child(0), p);
-        });
+        return backward_with(std::move(dy), saved,
+                             [&](tensor<T, D> d) { return inner_.backward_input(std::move(d), saved.child(0), p); });
     }
 
     void backward_weight(slots<T, D>& saved, const pass& p) { inner_.backward_weight(saved.child(0), p); }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return backward_with(std::move(dy), saved, [&](tensor<T, D> d) {
-            return inner_.backward(std::move(d), saved.child(0), p);
-        });
+        return backward_with(std::move(dy), saved,
+                             [&](tensor<T, D> d) { return inner_.backward(std::move(d), saved.child(0), p); });
     }
 
     parameter_list<T, D> params() { return inner_.params(); }
@@ -45,8 +43,8 @@ public:
 
     shape out_shape(const shape& in) const {
         const shape inner = inner_.out_shape(in);
-        require(inner.rank() == in.rank() && inner.with(-1, 0) == in.with(-1, 0), "skip: from ", in, " the inner chain makes ",
-                inner, "; all axes but the last must agree");
+        require(inner.rank() == in.rank() && inner.with(-1, 0) == in.with(-1, 0), "skip: from ", in,
+                " the inner chain makes ", inner, "; all axes but the last must agree");
         return in.with(-1, in.back() + inner.back());
     }
 

@@ -34,13 +34,15 @@ public:
     }
 
     bool has(int slot) const {
-        return static_cast<std::size_t>(slot) < entries_.size() && entries_[static_cast<std::size_t>(slot)].index() != 0;
+        return static_cast<std::size_t>(slot) < entries_.size() &&
+               entries_[static_cast<std::size_t>(slot)].index() != 0;
     }
 
     /// The tensor in slot `slot`. Throws if backward runs without its forward.
     template <class U = T>
     const tensor<U, D>& get(int slot) const {
-        require(has(slot), "backward: nothing on the tape in slot ", slot, " (was forward run in training mode with this tape?)");
+        require(has(slot), "backward: nothing on the tape in slot ", slot,
+                " (was forward run in training mode with this tape?)");
         return std::get<tensor<U, D>>(entries_[static_cast<std::size_t>(slot)]);
     }
 

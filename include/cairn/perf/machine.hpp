@@ -73,10 +73,11 @@ inline machine_info read_machine_info() {
         const auto colon = line.find(':');
         if (colon == std::string::npos) continue;
         const auto value = line.find_first_not_of(' ', colon + 1);
-        first[line.substr(0, line.find_last_not_of(" \t:", colon) + 1)] = value == std::string::npos ? "" : line.substr(value);
+        first[line.substr(0, line.find_last_not_of(" \t:", colon) + 1)] =
+            value == std::string::npos ? "" : line.substr(value);
     }
-    info.cpu = first.count("model name") ? concat(first["model name"], " family ", first["cpu family"], " model ", first["model"],
-                                                  " stepping ", first["stepping"])
+    info.cpu = first.count("model name") ? concat(first["model name"], " family ", first["cpu family"], " model ",
+                                                  first["model"], " stepping ", first["stepping"])
                                          : "unknown processor";
     info.cores = std::thread::hardware_concurrency();
     info.isa = vector_instructions();
@@ -160,8 +161,8 @@ inline std::string fingerprint() {
 
 /// A measured matrix peak and where it was reached.
 struct matrix_peak {
-    double gflops = 0;        ///< the higher of the two below
-    std::string reached_by;   ///< "registers", "onednn", "builtin" or "cblas"
+    double gflops = 0;       ///< the higher of the two below
+    std::string reached_by;  ///< "registers", "onednn", "builtin" or "cblas"
     double registers = 0, gemm = 0;
 };
 
@@ -226,9 +227,12 @@ inline double measured_region_latency() {
     double& seconds = known[threads()];
     if (seconds > 0) return seconds;
     constexpr int regions = 200;
-    seconds = detail::fastest(0.01, [&] {
-                  for (int i = 0; i < regions; ++i) parallel_for(threads(), 1, [](index, index) { asm volatile("" ::: "memory"); });
-              }) / regions;
+    seconds = detail::fastest(0.01,
+                              [&] {
+                                  for (int i = 0; i < regions; ++i)
+                                      parallel_for(threads(), 1, [](index, index) { asm volatile("" ::: "memory"); });
+                              }) /
+              regions;
     return seconds;
 }
 
@@ -238,9 +242,10 @@ inline void print_machine(std::ostream& out) {
     const matrix_peak& peak = measured_matrix_peak();
     out << m.cpu << ", " << m.cores << " cores (" << m.isa << ")\n"
         << m.compiler << ", built for " << m.built_for << "; " << m.libraries << '\n'
-        << "matrix peak of " << threads() << " threads: " << peak.gflops << " GFLOP/s (" << peak.reached_by << "; registers "
-        << peak.registers << ", best GEMM " << peak.gemm << ")\n"
-        << "bandwidth " << measured_bandwidth() << " GB/s; parallel region " << measured_region_latency() * 1e6 << " µs\n";
+        << "matrix peak of " << threads() << " threads: " << peak.gflops << " GFLOP/s (" << peak.reached_by
+        << "; registers " << peak.registers << ", best GEMM " << peak.gemm << ")\n"
+        << "bandwidth " << measured_bandwidth() << " GB/s; parallel region " << measured_region_latency() * 1e6
+        << " µs\n";
 }
 
 }  // namespace cairn::perf

@@ -55,7 +55,8 @@ public:
         if (const auto* chain = layer.template as<sequential<T, D>>()) return forward(*chain, std::move(x), in, saved);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block skip = forward(r->shortcut(), x, in, saved.child(1));
-            if (r->body().accepts_add()) return forward_add(r->body(), std::move(x), std::move(skip), in, saved.child(0));
+            if (r->body().accepts_add())
+                return forward_add(r->body(), std::move(x), std::move(skip), in, saved.child(0));
             block y = forward(r->body(), std::move(x), in, saved.child(0));
             return add(std::move(y), std::move(skip), r->out_shape(in));
         }
@@ -66,7 +67,8 @@ public:
         }
         if (const auto* b = layer.template as<summed<T, D>>()) {
             block y = forward((*b)[0], x, in, saved.child(0));
-            for (int i = 1; i < b->size(); ++i) y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->out_shape(in));
+            for (int i = 1; i < b->size(); ++i)
+                y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->out_shape(in));
             return y;
         }
         if (const auto* s = layer.template as<skip<T, D>>()) {
@@ -84,7 +86,8 @@ public:
     /// The block of the input's gradient after joint backward; null without `input_gradient`.
     block backward(const any_layer<T, D>& layer, block dy, node& saved, bool input_gradient) {
         const shape in = saved.in;
-        if (const auto* chain = layer.template as<sequential<T, D>>()) return backward(*chain, std::move(dy), saved, input_gradient);
+        if (const auto* chain = layer.template as<sequential<T, D>>())
+            return backward(*chain, std::move(dy), saved, input_gradient);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block dx, dskip;
             if (r->body().accepts_add()) {
@@ -264,7 +267,9 @@ private:
     }
 
     // Gradients of scale and shift that a normalisation holds between the halves of backward.
-    block sums_of(const layer_cost& c) { return c.parameters ? make(block_bytes(c.parameters * index(sizeof(T)))) : nullptr; }
+    block sums_of(const layer_cost& c) {
+        return c.parameters ? make(block_bytes(c.parameters * index(sizeof(T)))) : nullptr;
+    }
 
     // See nn/add.hpp.
     block add(block a, block b, const shape& s) {

@@ -27,8 +27,8 @@ struct stash_plan {
         int segment = -1;  // layers recomputed together have the same number; -1: kept
     };
     std::vector<entry> layers;
-    index predicted_peak = 0;      // activation bytes of a training step
-    double recomputed_flops = 0;   // of one step
+    index predicted_peak = 0;     // activation bytes of a training step
+    double recomputed_flops = 0;  // of one step
 };
 
 /// Prints one line a segment: "recompute 3: layer1/0 to layer1/2".
@@ -51,7 +51,8 @@ inline std::ostream& operator<<(std::ostream& out, const stash_plan& plan) {
 /// Makes `net` follow `plan`. Throws if the plan is for another chain.
 template <class T, Device D>
 void apply(sequential<T, D>& net, const stash_plan& plan) {
-    require(static_cast<int>(plan.layers.size()) == net.size(), "stash plan for ", plan.layers.size(), " layers, the chain has ", net.size());
+    require(static_cast<int>(plan.layers.size()) == net.size(), "stash plan for ", plan.layers.size(),
+            " layers, the chain has ", net.size());
     std::vector<typename sequential<T, D>::segment> segments;
     for (int i = 0; i < net.size(); ++i) {
         const auto& [layer, what, number] = plan.layers[static_cast<std::size_t>(i)];
@@ -135,15 +136,17 @@ public:
                 const state s = states[static_cast<std::size_t>(choice)];
                 for_each_option(i, [&](int end, bool recompute, const range_use& use, double work) {
                     if (s.kept + use.peak <= budget)
-                        at[static_cast<std::size_t>(end)].push_back({s.kept + use.kept, s.work + work, i, choice, recompute});
+                        at[static_cast<std::size_t>(end)].push_back(
+                            {s.kept + use.kept, s.work + work, i, choice, recompute});
                 });
             }
         }
         const auto& ends = at.back();
         if (ends.empty())
-            fail("stash plan: no way to stay within ", budget, " bytes of activations for input ", in_, "; the smallest peak is ",
-                 smallest_plan().predicted_peak);
-        const state* s = &*std::min_element(ends.begin(), ends.end(), [](const state& a, const state& b) { return a.work < b.work; });
+            fail("stash plan: no way to stay within ", budget, " bytes of activations for input ", in_,
+                 "; the smallest peak is ", smallest_plan().predicted_peak);
+        const state* s = &*std::min_element(ends.begin(), ends.end(),
+                                            [](const state& a, const state& b) { return a.work < b.work; });
         std::vector<segment> segments;
         for (int end = size_; end > 0;) {
             if (s->recomputes) segments.insert(segments.begin(), segment{s->from, end});
@@ -159,7 +162,8 @@ private:
     // Bytes that layer i leaves on the tape if it is kept.
     double left_by(int i) const {
         const layer_cost& c = costs_[static_cast<std::size_t>(i)];
-        return static_cast<double>(c.saved_bytes + (c.saves_input ? block_bytes<T>(shapes_[static_cast<std::size_t>(i)]) : 0));
+        return static_cast<double>(c.saved_bytes +
+                                   (c.saves_input ? block_bytes<T>(shapes_[static_cast<std::size_t>(i)]) : 0));
     }
 
     // Rough time of running layer i forward again, in operations: a byte takes as long as ten.

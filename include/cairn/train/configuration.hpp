@@ -48,7 +48,8 @@ std::string nearest(std::string_view word, const Range& candidates) {
 }
 
 /// Throws naming the setting, the unknown word and the nearest of the words that are known.
-[[noreturn]] inline void fail_unknown(std::string_view setting, std::string_view word, const std::vector<std::string>& known) {
+[[noreturn]] inline void fail_unknown(std::string_view setting, std::string_view word,
+                                      const std::vector<std::string>& known) {
     std::string all;
     for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
     fail(setting, ": '", word, "' is not known; did you mean '", nearest(word, known), "'? (", all, ")");
@@ -119,7 +120,8 @@ public:
     }
 
     /// One of `known`. Throws naming the nearest one otherwise.
-    std::string choice(const std::string& path, const std::vector<std::string>& known, const std::string& fallback = {}) {
+    std::string choice(const std::string& path, const std::vector<std::string>& known,
+                       const std::string& fallback = {}) {
         const std::string word = fallback.empty() ? need<std::string>(path) : get<std::string>(path, fallback);
         if (std::find(known.begin(), known.end(), word) == known.end()) fail_unknown(path, word, known);
         return word;

@@ -29,7 +29,8 @@ inline std::filesystem::path data_path(configuration& settings, const std::strin
     std::filesystem::path fallback = std::filesystem::path("data") / name;
     if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / name;
     const std::filesystem::path path = settings.get("data.path", fallback.string());
-    require(std::filesystem::exists(path), "data ", path.string(), " not found; give --data DIR, or run benchmarks/fetch_data ", name);
+    require(std::filesystem::exists(path), "data ", path.string(),
+            " not found; give --data DIR, or run benchmarks/fetch_data ", name);
     return path;
 }
 
@@ -79,7 +80,8 @@ inline data_parts make_cifar(configuration& settings, index classes, bool withou
     recipe.flip = settings.get("data.flip", true);
     if (without_files) return generated({32, 32, 3}, numbered_classes(classes), seed);
     const auto path = data_path(settings, concat("cifar", classes));
-    if (classes == 10 && !std::filesystem::exists(path / "data_batch_1.bin") && !std::filesystem::exists(path / "data_batch_1.bin.gz"))
+    if (classes == 10 && !std::filesystem::exists(path / "data_batch_1.bin") &&
+        !std::filesystem::exists(path / "data_batch_1.bin.gz"))
         return make_cifar10_of_images(path, recipe);
     if (classes == 100)
         return parts_of(cifar100(path, part::train, recipe), cifar100(path, part::test, cifar100_recipe(false)));
@@ -90,16 +92,20 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     image_folder_config training;
     training.size = settings.get<index>("data.size", 224);
     training.resize = settings.get<index>("data.resize", training.size * 8 / 7);
-    training.augmented = settings.choice("data.augment", {"random_resized_crop", "none"}, "random_resized_crop") != "none";
+    training.augmented =
+        settings.choice("data.augment", {"random_resized_crop", "none"}, "random_resized_crop") != "none";
     training.crop.area_min = settings.get("data.area_min", 0.08f);
     training.flip = settings.get("data.flip", true) ? 0.5f : 0.0f;
     const float jitter = settings.get("data.jitter", 0.0f);
     training.jitter = {jitter, jitter, jitter, 0};
     training.cache_bytes = settings.get<index>("data.cache_mib", 0) << 20;
-    if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none") training.mean = {0, 0, 0}, training.std = {1, 1, 1};
-    training.corrupt = settings.choice("data.corrupt", {"stop", "skip"}, "stop") == "skip" ? corrupt_image::skip : corrupt_image::stop;
-    const empty_class empty =
-        settings.choice("data.empty_class", {"stop", "leave_out"}, "stop") == "stop" ? empty_class::stop : empty_class::leave_out;
+    if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none")
+        training.mean = {0, 0, 0}, training.std = {1, 1, 1};
+    training.corrupt =
+        settings.choice("data.corrupt", {"stop", "skip"}, "stop") == "skip" ? corrupt_image::skip : corrupt_image::stop;
+    const empty_class empty = settings.choice("data.empty_class", {"stop", "leave_out"}, "stop") == "stop"
+                                  ? empty_class::stop
+                                  : empty_class::leave_out;
     const double fraction = 1 - settings.get("data.test_fraction", 0.2);
     const index classes = settings.get<index>("data.classes", 1000);
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
@@ -128,7 +134,10 @@ inline data_parts make_quijote(configuration& settings, bool without_files, std:
     const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0));
     if (without_files) {
         const index edge = c.crop ? c.crop : 352 / std::max<index>(c.reduce, 1);
-        return generated({edge, edge, 1}, {target_kind::values, c.targets, std::vector<float>(c.targets.size(), 0), std::vector<float>(c.targets.size(), 1)}, seed);
+        return generated({edge, edge, 1},
+                         {target_kind::values, c.targets, std::vector<float>(c.targets.size(), 0),
+                          std::vector<float>(c.targets.size(), 1)},
+                         seed);
     }
     const quijote_slices all(data_path(settings, "quijote"), c);
     const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
@@ -142,10 +151,11 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
                                    .box = settings.get("data.box", 256.0),
                                    .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
                                    .augment = settings.get("data.augment", true)};
-    const index tests = settings.get<index>("data.test_volumes", 64), channels = settings.get<index>("data.channels", 1);
+    const index tests = settings.get<index>("data.test_volumes", 64),
+                channels = settings.get<index>("data.channels", 1);
     if (without_files)
-        return generated({volumes.grid, volumes.grid, volumes.grid, channels}, {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}},
-                         seed);
+        return generated({volumes.grid, volumes.grid, volumes.grid, channels},
+                         {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
     require(channels == 1, "data.channels = ", channels, ": the generator makes 1 channel");
     cosmology_config testing = volumes;
     testing.first = volumes.count;
@@ -158,7 +168,8 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
 
 /// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
-    const std::string format = settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology"});
+    const std::string format =
+        settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology"});
     if (format == "mnist") return detail::make_mnist(settings, without_files, seed);
     if (format == "cifar10") return detail::make_cifar(settings, 10, without_files, seed);
     if (format == "cifar100") return detail::make_cifar(settings, 100, without_files, seed);

@@ -13,19 +13,22 @@ namespace cairn {
 
 /// The network that the settings name, for samples of shape `sample` and `outputs` numbers a sample.
 inline sequential<float> make_model(configuration& settings, const shape& sample, index outputs) {
-    const std::string kind = settings.choice("model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn"});
+    const std::string kind = settings.choice(
+        "model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn"});
     const auto need_axes = [&](int axes, const char* names) {
         require(sample.rank() == axes, "model ", kind, " takes samples ", names, ", the data have ", sample);
     };
     if (kind == "mlp") {
         std::vector<index> sizes{sample.size()};
-        for (std::int64_t hidden : settings.get("model.hidden", std::vector<std::int64_t>{256, 256})) sizes.push_back(hidden);
+        for (std::int64_t hidden : settings.get("model.hidden", std::vector<std::int64_t>{256, 256}))
+            sizes.push_back(hidden);
         sizes.push_back(outputs);
         return mlp(sizes);
     }
     if (kind == "autoencoder") {
         std::vector<index> widths{sample.size()};
-        for (std::int64_t width : settings.get("model.hidden", std::vector<std::int64_t>{1000, 500, 250, 30})) widths.push_back(width);
+        for (std::int64_t width : settings.get("model.hidden", std::vector<std::int64_t>{1000, 500, 250, 30}))
+            widths.push_back(width);
         return autoencoder(widths);
     }
     if (kind == "cosmoflow") {
@@ -42,13 +45,15 @@ inline sequential<float> make_model(configuration& settings, const shape& sample
     if (kind == "lenet") return lenet(outputs);
     if (kind == "map-cnn") {
         map_cnn_config c{.in_channels = sample.back(), .outputs = outputs};
-        if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64}); !filters.empty())
+        if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64});
+            !filters.empty())
             c.filters.assign(filters.begin(), filters.end());
         return map_cnn(c);
     }
     if (kind == "resnet-cifar") return resnet_cifar(settings.get("model.depth", 20), outputs);
     const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
-    return resnet(settings.get("model.depth", 18), form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, outputs);
+    return resnet(settings.get("model.depth", 18),
+                  form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, outputs);
 }
 
 }  // namespace cairn

@@ -35,22 +35,34 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
     if (kind == "sgd" || kind == "lars") {
         const double momentum = settings.get("optimizer.momentum", 0.9);
         if (kind == "lars")
-            return detail::over(settings, lars{{.momentum = momentum, .weight_decay = decay, .trust = settings.get("optimizer.trust", 0.001)}}, weights);
-        return detail::over(settings, sgd{{.momentum = momentum, .weight_decay = decay, .nesterov = settings.get("optimizer.nesterov", false)}}, weights);
+            return detail::over(
+                settings,
+                lars{{.momentum = momentum, .weight_decay = decay, .trust = settings.get("optimizer.trust", 0.001)}},
+                weights);
+        return detail::over(
+            settings,
+            sgd{{.momentum = momentum, .weight_decay = decay, .nesterov = settings.get("optimizer.nesterov", false)}},
+            weights);
     }
     const double beta1 = settings.get("optimizer.beta1", 0.9), beta2 = settings.get("optimizer.beta2", 0.999);
-    if (kind == "lamb") return detail::over(settings, lamb{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
-    if (kind == "adamw") return detail::over(settings, adamw{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+    if (kind == "lamb")
+        return detail::over(settings, lamb{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+    if (kind == "adamw")
+        return detail::over(settings, adamw{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
     return detail::over(settings, adam{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
 }
 
 /// The schedule that the settings name; `steps` updates in all, `epoch_steps` an epoch.
 inline schedule make_schedule(configuration& settings, std::int64_t steps, std::int64_t epoch_steps) {
     const double peak = settings.get("optimizer.lr", 0.1);
-    const std::string kind = settings.choice("schedule.kind", {"one_cycle", "cosine", "step", "polynomial", "constant"}, "constant");
-    if (kind == "one_cycle") return one_cycle(steps, peak, settings.get("schedule.rise", 0.2), settings.get("schedule.start", 0.05));
-    const auto rise = static_cast<std::int64_t>(settings.get("schedule.warmup_epochs", 0.0) * static_cast<double>(epoch_steps));
-    require(rise < steps || rise == 0, "schedule.warmup_epochs: ", rise, " steps of warm-up in a run of ", steps, " steps");
+    const std::string kind =
+        settings.choice("schedule.kind", {"one_cycle", "cosine", "step", "polynomial", "constant"}, "constant");
+    if (kind == "one_cycle")
+        return one_cycle(steps, peak, settings.get("schedule.rise", 0.2), settings.get("schedule.start", 0.05));
+    const auto rise =
+        static_cast<std::int64_t>(settings.get("schedule.warmup_epochs", 0.0) * static_cast<double>(epoch_steps));
+    require(rise < steps || rise == 0, "schedule.warmup_epochs: ", rise, " steps of warm-up in a run of ", steps,
+            " steps");
     if (kind == "constant") return warmup(rise, 0, constant(peak));
     if (kind == "cosine") return warmup(rise, 0, cosine(steps, peak));
     if (kind == "polynomial") return warmup(rise, 0, polynomial(steps, peak, settings.get("schedule.power", 2.0)));

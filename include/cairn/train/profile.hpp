@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ostream>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -45,7 +45,8 @@ inline std::vector<profile_row> profile_of(const std::vector<trace_event>& event
             ++row.steps;
         }
         const auto slash = e.path.rfind('/');
-        if (slash != std::string::npos) (forward ? inner_forward : inner_backward)[e.path.substr(0, slash)] += e.end - e.begin;
+        if (slash != std::string::npos)
+            (forward ? inner_forward : inner_backward)[e.path.substr(0, slash)] += e.end - e.begin;
     }
     std::vector<profile_row> leaves;
     for (profile_row& row : rows) {
@@ -63,26 +64,29 @@ inline std::vector<profile_row> profile_of(const std::vector<trace_event>& event
 }
 
 /// Prints the table. Peaks in flop/s and bytes/s; `steps` training steps lie in the trace.
-inline void print_profile(std::ostream& out, const std::vector<profile_row>& rows, int steps, double peak_flops, double peak_bytes) {
+inline void print_profile(std::ostream& out, const std::vector<profile_row>& rows, int steps, double peak_flops,
+                          double peak_bytes) {
     double total = 0;
     for (const profile_row& row : rows) total += row.seconds();
     char line[256];
-    std::snprintf(line, sizeof line, "%-34s %9s %9s %6s %9s %9s %9s %9s\n", "layer", "fwd ms", "bwd ms", "share", "GFLOP", "MB",
-                  "GFLOP/s", "roofline");
+    std::snprintf(line, sizeof line, "%-34s %9s %9s %6s %9s %9s %9s %9s\n", "layer", "fwd ms", "bwd ms", "share",
+                  "GFLOP", "MB", "GFLOP/s", "roofline");
     out << line;
     for (const profile_row& row : rows) {
         const double n = std::max(1, steps);
-        const double flops = (row.forward.flops + row.backward.flops) / n, bytes = (row.forward.bytes + row.backward.bytes) / n;
+        const double flops = (row.forward.flops + row.backward.flops) / n,
+                     bytes = (row.forward.bytes + row.backward.bytes) / n;
         const double seconds = row.seconds() / n;
         const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / peak_flops, c.bytes / peak_bytes); };
         const double floor = (floor_of(row.forward) + floor_of(row.backward)) / n;
         std::snprintf(line, sizeof line, "%-34s %9.3f %9.3f %5.1f%% %9.3f %9.2f %9.1f %8.1f%%\n", row.path.c_str(),
-                      1e3 * row.forward_seconds / n, 1e3 * row.backward_seconds / n, total > 0 ? 100 * row.seconds() / total : 0.0,
-                      flops / 1e9, bytes / 1e6, seconds > 0 ? flops / seconds / 1e9 : 0.0, seconds > 0 ? 100 * floor / seconds : 0.0);
+                      1e3 * row.forward_seconds / n, 1e3 * row.backward_seconds / n,
+                      total > 0 ? 100 * row.seconds() / total : 0.0, flops / 1e9, bytes / 1e6,
+                      seconds > 0 ? flops / seconds / 1e9 : 0.0, seconds > 0 ? 100 * floor / seconds : 0.0);
         out << line;
     }
-    std::snprintf(line, sizeof line, "%-34s %9.3f ms a step in %d traced steps; peaks: %.0f GFLOP/s, %.1f GB/s\n", "all layers",
-                  1e3 * total / std::max(1, steps), steps, peak_flops / 1e9, peak_bytes / 1e9);
+    std::snprintf(line, sizeof line, "%-34s %9.3f ms a step in %d traced steps; peaks: %.0f GFLOP/s, %.1f GB/s\n",
+                  "all layers", 1e3 * total / std::max(1, steps), steps, peak_flops / 1e9, peak_bytes / 1e9);
     out << line;
 }
 

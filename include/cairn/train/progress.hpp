@@ -34,7 +34,8 @@ public:
         if (since < (terminal_ ? 0.1 : log_seconds_)) return;
         shown_ = now();
         if (!terminal_) {
-            std::fprintf(stderr, "%5.1f %%  %s\n", 100.0 * static_cast<double>(done) / static_cast<double>(std::max<index>(total, 1)),
+            std::fprintf(stderr, "%5.1f %%  %s\n",
+                         100.0 * static_cast<double>(done) / static_cast<double>(std::max<index>(total, 1)),
                          text.c_str());
             return;
         }

@@ -58,11 +58,14 @@ inline nlohmann::json memory_by_category() {
 }
 
 inline nlohmann::json machine_json() {
-    return {{"fingerprint", perf::fingerprint()}, {"matrix_peak_gflops", perf::measured_matrix_peak().gflops}, {"copy_gb_per_s", perf::measured_bandwidth()}};
+    return {{"fingerprint", perf::fingerprint()},
+            {"matrix_peak_gflops", perf::measured_matrix_peak().gflops},
+            {"copy_gb_per_s", perf::measured_bandwidth()}};
 }
 
 /// record.json without what only the run knows (memory, threads, batch, parameters).
-inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const figure_list& figures, const std::vector<double>& rates) {
+inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const figure_list& figures,
+                                const std::vector<double>& rates) {
     nlohmann::json headline = nlohmann::json::array();
     for (const auto& [figure, value] : figures)
         if (!figure.starts_with("mae_")) headline.push_back({figure_label(figure), figure_value(figure, value)});
@@ -72,21 +75,25 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
 
     nlohmann::json metrics = nlohmann::json::object();
     const auto add = [&](const std::string& key, const char* unit, bool higher) {
-        if (result.contains(key)) metrics[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
+        if (result.contains(key))
+            metrics[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
     };
     add("samples_per_s", "samples/s", true);
     add("peak_bytes", "bytes", false);
     add("test_loss", "", false);
-    for (const auto& [figure, value] : figures) add("test_" + figure, "", !figure.starts_with("mae_") && figure != "squared_error");
+    for (const auto& [figure, value] : figures)
+        add("test_" + figure, "", !figure.starts_with("mae_") && figure != "squared_error");
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
-    return {{"benchmark", name}, {"headline", headline}, {"metrics", metrics}, {"result", result}, {"machine", machine_json()}, {"samples_per_s", samples}};
+    return {{"benchmark", name}, {"headline", headline},      {"metrics", metrics},
+            {"result", result},  {"machine", machine_json()}, {"samples_per_s", samples}};
 }
 
 /// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
 inline nlohmann::json examples_json(const score& s, const std::vector<std::string>& names) {
-    if (!s.confusion.empty() && s.confusion.size() <= 30) return {{"kind", "confusion"}, {"names", names}, {"counts", s.confusion}};
+    if (!s.confusion.empty() && s.confusion.size() <= 30)
+        return {{"kind", "confusion"}, {"names", names}, {"counts", s.confusion}};
     if (s.truth.empty()) return nullptr;
     constexpr std::size_t most = 600;
     nlohmann::json points = nlohmann::json::array();
@@ -108,18 +115,22 @@ inline nlohmann::json profile_json(const std::vector<trace_event>& events) {
     for (const profile_row& row : profile_of(events)) {
         const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
         const double n = std::max(1, row.steps);
-        rows.push_back({{"layer", row.path},
-                        {"forward_ms", 1e3 * row.forward_seconds / n},
-                        {"backward_ms", 1e3 * row.backward_seconds / n},
-                        {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
+        rows.push_back(
+            {{"layer", row.path},
+             {"forward_ms", 1e3 * row.forward_seconds / n},
+             {"backward_ms", 1e3 * row.backward_seconds / n},
+             {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
     }
     return rows;
 }
 
 /// The table at the end of a run.
-inline void print_result(const std::string& name, const nlohmann::json& result, const figure_list& figures, bool interrupted, const std::string& report) {
+inline void print_result(const std::string& name, const nlohmann::json& result, const figure_list& figures,
+                         bool interrupted, const std::string& report) {
     std::printf("\n%s%s\n", name.c_str(), interrupted ? " (interrupted; continue with --resume)" : "");
-    const auto row = [](const std::string& label, const std::string& value) { std::printf("  %-32s %s\n", label.c_str(), value.c_str()); };
+    const auto row = [](const std::string& label, const std::string& value) {
+        std::printf("  %-32s %s\n", label.c_str(), value.c_str());
+    };
     for (const auto& [figure, value] : figures) row("test " + figure_label(figure), figure_value(figure, value));
     if (result.contains("test_loss")) row("test loss", print("%.4f", result["test_loss"].get<double>()));
     row("training loss", print("%.4f", result["train_loss"].get<double>()));

@@ -23,10 +23,14 @@ namespace detail {
 inline std::string escape_html(const std::string& text) {
     std::string out;
     for (char c : text) {
-        if (c == '<') out += "&lt;";
-        else if (c == '>') out += "&gt;";
-        else if (c == '&') out += "&amp;";
-        else out += c;
+        if (c == '<')
+            out += "&lt;";
+        else if (c == '>')
+            out += "&gt;";
+        else if (c == '&')
+            out += "&amp;";
+        else
+            out += c;
     }
     return out;
 }
@@ -35,8 +39,10 @@ inline std::string escape_html(const std::string& text) {
 inline std::string escape_script(const std::string& json) {
     std::string out;
     for (char c : json) {
-        if (c == '<') out += "\\u003c";
-        else out += c;
+        if (c == '<')
+            out += "\\u003c";
+        else
+            out += c;
     }
     return out;
 }
@@ -113,15 +119,19 @@ inline std::string report_html(const report_data& d) {
     std::string config = "\"";
     for (char c : d.config) {
         if (c == '"' || c == '\\') config += '\\';
-        if (c == '\n') config += "\\n";
-        else config += c;
+        if (c == '\n')
+            config += "\\n";
+        else
+            config += c;
     }
     config += '"';
     const std::string data = "{\"record\":" + d.record + ",\"metrics\":" + d.metrics + ",\"profile\":" + d.profile +
                              ",\"examples\":" + d.examples + ",\"config\":" + config + "}";
-    return "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>" +
+    return "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+           "content=\"width=device-width\"><title>" +
            title + "</title><style>" + detail::report_style + "</style></head><body><main><h1>" + title +
-           "</h1><p class=\"sub\">a training run of Cairn</p><div class=\"tiles\"></div><div class=\"grid\"></div></main>"
+           "</h1><p class=\"sub\">a training run of Cairn</p><div class=\"tiles\"></div><div "
+           "class=\"grid\"></div></main>"
            "<script type=\"application/json\" id=\"data\">" +
            detail::escape_script(data) + "</script><script>" + detail::report_script + "</script></body></html>\n";
 }

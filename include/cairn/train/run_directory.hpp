@@ -22,8 +22,10 @@ public:
     explicit run_directory(std::filesystem::path path) : path_(std::move(path)) {
         std::error_code failure;
         std::filesystem::create_directories(path_, failure);
-        require(!failure, "run directory ", path_.string(), " cannot be made: ", failure.message(), "; choose another with --out");
-        require(access(path_.c_str(), W_OK) == 0, "run directory ", path_.string(), " is not writable; choose another with --out");
+        require(!failure, "run directory ", path_.string(), " cannot be made: ", failure.message(),
+                "; choose another with --out");
+        require(access(path_.c_str(), W_OK) == 0, "run directory ", path_.string(),
+                " is not writable; choose another with --out");
     }
 
     /// A new name "runs/NAME-YYYYMMDD-HHMMSS", with a number behind it when taken.
@@ -52,7 +54,8 @@ public:
                 const int code = errno;
                 std::error_code ignored;
                 std::filesystem::remove(fresh, ignored);
-                fail("cannot write ", target.string(), " (", text.size(), " bytes): ", std::strerror(code), "; the earlier version is intact");
+                fail("cannot write ", target.string(), " (", text.size(), " bytes): ", std::strerror(code),
+                     "; the earlier version is intact");
             }
         }
         std::error_code failure;

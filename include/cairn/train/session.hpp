@@ -38,11 +38,13 @@ struct session_options {
 /// The parts of a run, built from settings. Throws before any training on settings that do not fit together.
 class session {
 public:
-    session(configuration settings, session_options options) : settings_(std::move(settings)), options_(std::move(options)) {
+    session(configuration settings, session_options options)
+        : settings_(std::move(settings)), options_(std::move(options)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
         data_ = make_data(settings_, options_.generated, seed_);
-        const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"}, default_loss()) == "reconstruction";
+        const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"},
+                                                  default_loss()) == "reconstruction";
         model_ = make_model(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index>("train.batch", 32);
         check_shapes(reconstruct);
@@ -67,15 +69,19 @@ public:
         total_steps_ = epochs_ * train_->batches_per_epoch();
         any_optimizer<float> optimizer = make_optimizer(settings_, *weights_);
         rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
-        const task_kind kind = reconstruct ? task_kind::reconstruction
-                               : data_.info.kind == target_kind::classes ? task_kind::classes : task_kind::values;
+        const task_kind kind = reconstruct                               ? task_kind::reconstruction
+                               : data_.info.kind == target_kind::classes ? task_kind::classes
+                                                                         : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info), seed_);
+        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_,
+                                             task({kind, smoothing}, data_.info), seed_);
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1 && test_every_ >= 1, "train.log_every and train.test_every must be at least 1");
-        if (options_.max_steps >= 0) last_step_ = std::min(total_steps_, options_.max_steps);
-        else last_step_ = total_steps_;
+        if (options_.max_steps >= 0)
+            last_step_ = std::min(total_steps_, options_.max_steps);
+        else
+            last_step_ = total_steps_;
         settings_.check_all_used();
     }
 
@@ -96,7 +102,8 @@ public:
         std::int64_t since_log = 0;
         train_->reset_stats();
         while (trainer_->steps() < last_step_ && !interrupt_guard::requested()) {
-            trace::global().enable(trainer_->steps() - first_step >= trace_begin && trainer_->steps() - first_step < trace_end);
+            trace::global().enable(trainer_->steps() - first_step >= trace_begin &&
+                                   trainer_->steps() - first_step < trace_end);
             step_watch.restart();
             auto b = train_->next();
             if (!b) {
@@ -120,7 +127,8 @@ public:
                          {"lr", rate_(step - 1)},
                          {"samples_per_s", median(window)},
                          {"seconds", whole.seconds()}};
-                if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = trainer_->take_training_accuracy();
+                if (trainer_->goal().kind() == task_kind::classes)
+                    last_["train_accuracy"] = trainer_->take_training_accuracy();
                 log(last_);
                 loss_sum = 0;
                 since_log = 0;
@@ -144,7 +152,8 @@ public:
         const stopwatch warming;
         for (int i = 0; i < warm_up_steps; ++i) trainer_->step(*b);
         const double estimate = warming.seconds() / warm_up_steps;
-        if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
+        if (steps < 0)
+            steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
         memory_pool::host().reset_peaks();
         trace::global().enable(table);
         std::vector<double> rates;
@@ -159,21 +168,34 @@ public:
         if (rates.empty()) fail("throughput: interrupted before the first measured step");
         const index resident = peak_resident_bytes(), pool_peak = memory_pool::host().total().peak;
         const nlohmann::json memory = memory_by_category();
-        const double peak_flops = 1e9 * perf::measured_matrix_peak().gflops, peak_bytes = 1e9 * perf::measured_bandwidth();  // after the memory was read
+        const double peak_flops = 1e9 * perf::measured_matrix_peak().gflops,
+                     peak_bytes = 1e9 * perf::measured_bandwidth();  // after the memory was read
         line.print("");
         const double rate = median(rates);
         const layer_cost cost = cost_of_batch();
-        const double flops = (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_);
-        if (table) print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops, peak_bytes);
-        std::printf("%s, batch %td, %d threads: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n", name_.c_str(), batch_,
-                    threads(), rate, rates.size(), *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
-        std::printf("%.1f effective GFLOP/s = %.1f %% of the measured matrix peak of %.0f GFLOP/s\n", rate * flops / 1e9,
-                    100 * rate * flops / peak_flops, peak_flops / 1e9);
-        for (const auto& [use, bytes] : memory.items()) std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.get<double>() / (1 << 20));
+        const double flops =
+            (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_);
+        if (table)
+            print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
+                          peak_bytes);
+        std::printf("%s, batch %td, %d threads: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
+                    name_.c_str(), batch_, threads(), rate, rates.size(), *std::min_element(rates.begin(), rates.end()),
+                    *std::max_element(rates.begin(), rates.end()));
+        std::printf("%.1f effective GFLOP/s = %.1f %% of the measured matrix peak of %.0f GFLOP/s\n",
+                    rate * flops / 1e9, 100 * rate * flops / peak_flops, peak_flops / 1e9);
+        for (const auto& [use, bytes] : memory.items())
+            std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.get<double>() / (1 << 20));
         std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
-        return {{"workload", name_}, {"samples_per_s", rate}, {"peak_bytes", resident}, {"batch", batch_}, {"threads", threads()},
-                {"steps", rates.size()}, {"flops_per_sample", flops}, {"share_of_matrix_peak", rate * flops / peak_flops},
-                {"pool_peak_bytes", pool_peak}, {"memory", memory}};
+        return {{"workload", name_},
+                {"samples_per_s", rate},
+                {"peak_bytes", resident},
+                {"batch", batch_},
+                {"threads", threads()},
+                {"steps", rates.size()},
+                {"flops_per_sample", flops},
+                {"share_of_matrix_peak", rate * flops / peak_flops},
+                {"pool_peak_bytes", pool_peak},
+                {"memory", memory}};
     }
 
     sequential<float>& model() { return model_; }
@@ -194,8 +216,8 @@ private:
     void check_shapes(bool reconstruct) const {
         const shape out = with_context("model " + name_, [&] { return model_.out_shape(batch_shape()); });
         const index wanted = reconstruct ? data_.sample.size() : data_.info.count();
-        require(out == shape{batch_, wanted}, "model ", name_, ": samples of shape ", data_.sample, " give an output of shape ", out,
-                ", the data need ", shape{batch_, wanted});
+        require(out == shape{batch_, wanted}, "model ", name_, ": samples of shape ", data_.sample,
+                " give an output of shape ", out, ", the data need ", shape{batch_, wanted});
     }
 
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
@@ -253,20 +275,26 @@ private:
 
     void print_head() const {
         const layer_cost cost = cost_of_batch();
-        std::fprintf(stderr, "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n", name_.c_str(),
-                     data_.train.size(), data_.test ? data_.test.size() : 0, concat(data_.sample).c_str(), weights_->count(),
-                     (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_) / 1e9);
-        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %d threads, seed %llu, results in %s\n", static_cast<long long>(epochs_),
-                     train_->batches_per_epoch(), batch_, threads(), static_cast<unsigned long long>(seed_), run_->path().c_str());
+        std::fprintf(stderr,
+                     "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
+                     name_.c_str(), data_.train.size(), data_.test ? data_.test.size() : 0,
+                     concat(data_.sample).c_str(), weights_->count(),
+                     (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) /
+                         static_cast<double>(batch_) / 1e9);
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %d threads, seed %llu, results in %s\n",
+                     static_cast<long long>(epochs_), train_->batches_per_epoch(), batch_, threads(),
+                     static_cast<unsigned long long>(seed_), run_->path().c_str());
     }
 
-    std::string status_text(std::int64_t step, const std::vector<double>& rates, double seconds, std::int64_t first_step) const {
+    std::string status_text(std::int64_t step, const std::vector<double>& rates, double seconds,
+                            std::int64_t first_step) const {
         char text[160];
-        const std::vector<double> recent(rates.end() - std::min<std::ptrdiff_t>(21, static_cast<std::ptrdiff_t>(rates.size())), rates.end());
+        const std::vector<double> recent(
+            rates.end() - std::min<std::ptrdiff_t>(21, static_cast<std::ptrdiff_t>(rates.size())), rates.end());
         const double per_step = seconds / static_cast<double>(step - first_step);
         std::snprintf(text, sizeof text, "epoch %lld/%lld  loss %.4f%s  %.0f samples/s  %s left",
-                      static_cast<long long>((step - 1) / train_->batches_per_epoch() + 1), static_cast<long long>(epochs_),
-                      last_.value("loss", 0.0), quality_text().c_str(), median(recent),
+                      static_cast<long long>((step - 1) / train_->batches_per_epoch() + 1),
+                      static_cast<long long>(epochs_), last_.value("loss", 0.0), quality_text().c_str(), median(recent),
                       clock_text(per_step * static_cast<double>(last_step_ - step)).c_str());
         return text;
     }
@@ -293,13 +321,14 @@ private:
         for (const auto& figure : figures_) {
             entry["test_" + figure.first] = figure.second;
             if (!figure.first.starts_with("mae_"))
-                text += (text.empty() ? "" : ", ") + figure_label(figure.first) + ' ' + figure_value(figure.first, figure.second);
+                text += (text.empty() ? "" : ", ") + figure_label(figure.first) + ' ' +
+                        figure_value(figure.first, figure.second);
         }
         log(entry);
         char head[96];
         std::snprintf(head, sizeof head, "epoch %-4.4g training loss %.4f  test loss %.4f  ",
-                      static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch()), last_.value("loss", 0.0),
-                      score_.loss());
+                      static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch()),
+                      last_.value("loss", 0.0), score_.loss());
         line.print(head + text);
     }
 
@@ -307,17 +336,18 @@ private:
     nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
         const index resident = peak_resident_bytes();
         const nlohmann::json memory = memory_by_category();  // both before the machine's ceilings are measured
-        nlohmann::json result{{"workload", name_},
-                              {"finished", !interrupted && trainer_->steps() >= last_step_},
-                              {"steps", trainer_->steps()},
-                              {"epochs", static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch())},
-                              {"seed", seed_},
-                              {"seconds", seconds},
-                              {"samples_per_s", median(rates)},
-                              {"peak_bytes", resident},
-                              {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
-                              {"skipped_samples", train_->stats().skipped},
-                              {"train_loss", last_.value("loss", 0.0)}};
+        nlohmann::json result{
+            {"workload", name_},
+            {"finished", !interrupted && trainer_->steps() >= last_step_},
+            {"steps", trainer_->steps()},
+            {"epochs", static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch())},
+            {"seed", seed_},
+            {"seconds", seconds},
+            {"samples_per_s", median(rates)},
+            {"peak_bytes", resident},
+            {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
+            {"skipped_samples", train_->stats().skipped},
+            {"train_loss", last_.value("loss", 0.0)}};
         if (score_.count) result["test_loss"] = score_.loss();
         for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
 

@@ -44,7 +44,8 @@ public:
 
     /// Loss and gradient of the model's output y for batch b whose input is x. The gradient may take y's block.
     loss_result<float> loss(tensor<float> y, const tensor<float>& x, const batch& b) const {
-        if (c_.kind == task_kind::classes) return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), b.labels);
+        if (c_.kind == task_kind::classes)
+            return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), b.labels);
         if (c_.kind == task_kind::values) return mean_squared{}(std::move(y), b.targets);
         // mean over the batch of the sum over the pixels
         const index pixels = y.size() / y.extent(0);
@@ -133,7 +134,8 @@ private:
         for (index i = 0; i < b.count; ++i)
             for (std::size_t j = 0; j < k; ++j) {
                 const auto physical = [&](float v) {
-                    return static_cast<double>(info_.mean[j]) + static_cast<double>(info_.scale[j]) * static_cast<double>(v);
+                    return static_cast<double>(info_.mean[j]) +
+                           static_cast<double>(info_.scale[j]) * static_cast<double>(v);
                 };
                 s.truth[j].push_back(physical(b.targets[i * y.extent(1) + static_cast<index>(j)]));
                 s.predicted[j].push_back(physical(y[i * y.extent(1) + static_cast<index>(j)]));

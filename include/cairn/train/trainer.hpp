@@ -16,13 +16,23 @@ namespace cairn {
 /// A model with what trains it.
 class trainer {
 public:
-    trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal, std::uint64_t seed)
-        : model_(model), weights_(weights), optimizer_(std::move(optimizer)), rate_(std::move(rate)), goal_(std::move(goal)), seed_(seed) {}
+    trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal,
+            std::uint64_t seed)
+        : model_(model),
+          weights_(weights),
+          optimizer_(std::move(optimizer)),
+          rate_(std::move(rate)),
+          goal_(std::move(goal)),
+          seed_(seed) {}
 
     /// One step on batch b. Returns the loss before the update. Throws when it is not finite, naming the step and the first layer whose
     /// output is not.
     double step(const batch& b) {
-        const pass p{.mode = mode::train, .seed = seed_, .step = static_cast<std::uint32_t>(steps()), .repeated = false, .input_gradient = false};
+        const pass p{.mode = mode::train,
+                     .seed = seed_,
+                     .step = static_cast<std::uint32_t>(steps()),
+                     .repeated = false,
+                     .input_gradient = false};
         tensor<float> y;
         {
             const trace_scope scope("", "forward", "phase");
@@ -74,7 +84,8 @@ private:
     [[noreturn]] void throw_non_finite(const batch& b, pass p, double loss) {
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
         const std::string advice = "; lower the learning rate, warm up, or clip gradients";
-        if (first_non_finite(b.x)) fail(where, "the input batch holds a value that is not finite (sample data, not training)");
+        if (first_non_finite(b.x))
+            fail(where, "the input batch holds a value that is not finite (sample data, not training)");
         for (const auto& [name, parameter] : weights_.parameters())
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);
         p.repeated = true;
@@ -83,7 +94,8 @@ private:
         for (int i = 0; i < model_.size(); ++i) {
             x = model_[i].forward(std::move(x), scratch.child(i), p);
             if (first_non_finite(x))
-                fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(), ')', advice);
+                fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(),
+                     ')', advice);
         }
         fail(where, "all layers give finite outputs: the loss itself overflows", advice);
     }

@@ -1,13 +1,17 @@
 // Convolutions: every algorithm against plain loops, on random and on awkward shapes, in float and double.
-#include "catch.hpp"
 #include "oracle/conv.hpp"
+#include "catch.hpp"
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cpu/conv.hpp>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 namespace {
 
@@ -114,11 +118,11 @@ TEST_CASE("convolution: each algorithm equals plain loops on random shapes", "[c
 }
 
 TEST_CASE("convolution: layers of real networks, small", "[conv]") {
-    std::vector<conv_geometry> shapes{
-        geometry2d(3, 28, 1, 6, 5, 1, 2),    geometry2d(2, 14, 6, 16, 5, 1, 0),   geometry2d(2, 32, 3, 64, 3, 1, 1),
-        geometry2d(1, 56, 3, 64, 7, 2, 3),   geometry2d(2, 16, 64, 128, 3, 2, 1), geometry2d(2, 16, 64, 128, 1, 2, 0),
-        geometry2d(2, 9, 64, 256, 1, 1, 0),  geometry2d(1, 7, 40, 33, 3, 1, 1),   geometry2d(1, 1, 5, 7, 1, 1, 0),
-        geometry2d(4, 19, 16, 16, 3, 1, 1)};
+    std::vector<conv_geometry> shapes{geometry2d(3, 28, 1, 6, 5, 1, 2),    geometry2d(2, 14, 6, 16, 5, 1, 0),
+                                      geometry2d(2, 32, 3, 64, 3, 1, 1),   geometry2d(1, 56, 3, 64, 7, 2, 3),
+                                      geometry2d(2, 16, 64, 128, 3, 2, 1), geometry2d(2, 16, 64, 128, 1, 2, 0),
+                                      geometry2d(2, 9, 64, 256, 1, 1, 0),  geometry2d(1, 7, 40, 33, 3, 1, 1),
+                                      geometry2d(1, 1, 5, 7, 1, 1, 0),     geometry2d(4, 19, 16, 16, 3, 1, 1)};
     conv_geometry cosmo;
     cosmo.n = 2, cosmo.c_in = 4, cosmo.c_out = 16;
     cosmo.in = {8, 9, 10}, cosmo.kernel = {3, 3, 3}, cosmo.pad = {1, 1, 1};
@@ -129,4 +133,156 @@ TEST_CASE("convolution: layers of real networks, small", "[conv]") {
             compare<float>(g, algorithm, std::string(algorithm) == "winograd4" || !*algorithm ? 1e-4 : 2e-5);
             compare<double>(g, algorithm, 1e-12);
         }
+}
+
+namespace {
+
+struct threads_for_now {
+    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
+    ~threads_for_now() { cairn::set_threads(before); }
+    int before;
+};
+
+// Results of the three phases, one after the other.
+std::vector<float> all_phases(const conv_geometry& g, const char* algorithm, int threads) {
+    const forced f(algorithm);
+    const threads_for_now t(threads);
+    const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
+    const auto b = random_values<float>(g.c_out, 3), dy = random_values<float>(g.y_elements(), 4);
+    std::vector<float> y(dy.size()), dx(x.size()), dw(w.size()), db(b.size());
+    cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), y.data());
+    cairn::conv_backward_input(cairn::cpu{}, g, dy.data(), w.data(), dx.data());
+    cairn::conv_backward_weight(cairn::cpu{}, g, x.data(), dy.data(), dw.data(), db.data());
+    for (const auto* part : {&dx, &dw, &db}) y.insert(y.end(), part->begin(), part->end());
+    return y;
+}
+
+template <class Action>
+std::string message_of(Action&& action) {
+    try {
+        action();
+    } catch (const cairn::error& e) {
+        return e.what();
+    }
+    return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("convolution: the same bits again, and on any number of threads", "[conv]") {
+    for (const conv_geometry& g :
+         {geometry2d(5, 20, 24, 40, 3, 1, 1), geometry2d(9, 15, 16, 24, 3, 2, 1), geometry2d(6, 12, 32, 16, 1, 1, 0)}) {
+        cairn::choices::global().force("gemm", "builtin");
+        for (const char* algorithm : {"plain", "tiled", "im2col", "winograd4", "winograd2"}) {
+            INFO(algorithm << ' ' << g.to_string());
+            const auto once = all_phases(g, algorithm, 1);
+            CHECK(all_phases(g, algorithm, 1) == once);
+            CHECK(all_phases(g, algorithm, 2) == once);
+            CHECK(all_phases(g, algorithm, 3) == once);
+        }
+        cairn::choices::global().force("gemm", "");
+        // oneDNN promises the same bits only for the same number of threads.
+        for (const int threads : {1, 2}) CHECK(all_phases(g, "direct", threads) == all_phases(g, "direct", threads));
+    }
+}
+
+TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[conv]") {
+    auto& registry = cairn::choices::global();
+    const conv_geometry g = geometry2d(4, 17, 16, 24, 3, 1, 1);
+    const std::string key = "conv/forward f32 " + g.to_string() + " t" + std::to_string(cairn::threads());
+    registry.clear();
+    const auto first = all_phases(g, "", cairn::threads());
+    REQUIRE(registry.entries().count(key) == 1);
+    const auto made = registry.entries();
+    CHECK(made.at(key).seconds.size() >= 2);
+    const std::string path = "/tmp/cairn_conv_choices_" + std::to_string(::getpid());
+    registry.save(path, "here");
+    registry.clear();
+    CHECK(registry.load(path, "here") == made.size());
+    std::remove(path.c_str());
+    CHECK(all_phases(g, "", cairn::threads()) == first);
+    CHECK(registry.entries().size() == made.size());
+    // Another choice put into the registry is obeyed.
+    registry.set(key, {"tiled", {}});
+    auto expected = first;
+    {
+        const forced f("tiled");
+        const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
+        const auto b = random_values<float>(g.c_out, 3);
+        cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), expected.data());
+    }
+    CHECK(all_phases(g, "", cairn::threads()) == expected);
+}
+
+TEST_CASE("convolution: policy first measures nothing", "[conv]") {
+    auto& registry = cairn::choices::global();
+    registry.clear();
+    registry.set_policy(cairn::choice_policy::first);
+    all_phases(geometry2d(2, 9, 16, 16, 3, 1, 1), "", 1);
+    for (const auto& [key, entry] : registry.entries()) CHECK(entry.seconds.empty());
+    registry.set_policy(cairn::choice_policy::measure);
+    registry.clear();
+}
+
+TEST_CASE("convolution: calls from several threads at once", "[conv]") {
+    const conv_geometry g = geometry2d(3, 14, 8, 16, 3, 2, 1);
+    for (const char* algorithm : {"direct", "tiled", "im2col", ""}) {
+        const auto expected = all_phases(g, algorithm, 1);
+        const forced f(algorithm);
+        std::vector<std::vector<float>> got(4);
+        std::vector<std::thread> threads;
+        for (auto& result : got)
+            threads.emplace_back([&] {
+                cairn::set_threads(1);  // of this thread's own parallel regions
+                const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
+                const auto b = random_values<float>(g.c_out, 3);
+                result.resize(static_cast<std::size_t>(g.y_elements()));
+                for (int i = 0; i < 5; ++i)
+                    cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), result.data());
+            });
+        for (auto& t : threads) t.join();
+        for (const auto& result : got) CHECK(std::equal(result.begin(), result.end(), expected.begin()));
+    }
+}
+
+TEST_CASE("convolution: counts the direct algorithm's operations, and leaves no workspace", "[conv]") {
+    const conv_geometry g = geometry2d(2, 12, 16, 16, 3, 1, 1);
+    const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
+    std::vector<float> y(static_cast<std::size_t>(g.y_elements()));
+    const auto& pool = cairn::memory_pool::host();
+    const auto before = pool.use_of(cairn::category::workspace).live;
+    for (const char* algorithm : {"direct", "winograd4", "tiled", "im2col", "plain", ""}) {
+        const forced f(algorithm);
+        const cairn::work::scope counting;
+        cairn::conv_forward<float>(cairn::cpu{}, g, x.data(), w.data(), nullptr, y.data());
+        CHECK(cairn::work::total().flops == 2u * 2 * 12 * 12 * 16 * 9 * 16);
+        CHECK(cairn::work::total().bytes == 4u * (x.size() + w.size() + y.size()));
+        CHECK(pool.use_of(cairn::category::workspace).live == before);
+    }
+}
+
+TEST_CASE("convolution: an empty batch is no work", "[conv]") {
+    const conv_geometry g = geometry2d(0, 12, 3, 4, 3, 1, 1);
+    std::vector<float> w(static_cast<std::size_t>(g.w_elements()), 1.0f), dw = w;
+    cairn::conv_forward<float>(cairn::cpu{}, g, nullptr, w.data(), nullptr, nullptr);
+    cairn::conv_backward_input<float>(cairn::cpu{}, g, nullptr, w.data(), nullptr);
+    cairn::conv_backward_weight<float>(cairn::cpu{}, g, nullptr, nullptr, dw.data(), nullptr);
+    CHECK(dw == w);
+}
+
+TEST_CASE("convolution: impossible geometries are refused before any compute", "[conv]") {
+    const auto refused = [](auto change) {
+        conv_geometry g = geometry2d(2, 8, 4, 6, 3, 1, 1);
+        change(g);
+        return message_of([&] { cairn::conv_forward<float>(cairn::cpu{}, g, nullptr, nullptr, nullptr, nullptr); });
+    };
+    CHECK(contains(refused([](auto& g) { g.out[2] = 9; }), "axis 2: the output size is 9, the rest gives 8"));
+    CHECK(contains(refused([](auto& g) { g.groups = 4; }), "groups must divide"));
+    CHECK(contains(refused([](auto& g) { g.c_in = 0; }), "channels must be positive"));
+    CHECK(contains(refused([](auto& g) { g.stride[1] = 0; }), "axis 1"));
+    CHECK(contains(refused([](auto& g) { g.pad[1] = -1; }), "padding at least 0"));
+    CHECK(contains(refused([](auto& g) { g.kernel[1] = 11, g.out[1] = 0; }), "larger than the padded input"));
+    CHECK(contains(refused([](auto& g) { g.n = -1; }), "n-1 in1x8x8x4"));
 }

@@ -1,6 +1,6 @@
 // GEMM: every kernel against three plain loops, on odd sizes, transposes, leading dimensions, alpha and beta.
-#include "catch.hpp"
 #include "oracle/gemm.hpp"
+#include "catch.hpp"
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cpu/gemm.hpp>
@@ -78,9 +78,9 @@ constexpr const char* kernels[] = {"onednn", "builtin", "cblas"};
 }  // namespace
 
 TEST_CASE("gemm: each kernel equals plain loops", "[gemm]") {
-    const std::vector<std::array<ix, 3>> sizes{{1, 1, 1},    {1, 37, 5},   {37, 1, 5},     {5, 7, 1},     {14, 32, 3},
-                                                  {15, 33, 17}, {64, 64, 64}, {100, 31, 257}, {13, 300, 40}, {130, 270, 520},
-                                                  {3, 2100, 9}, {57, 10, 600}};
+    const std::vector<std::array<ix, 3>> sizes{{1, 1, 1},     {1, 37, 5},      {37, 1, 5},   {5, 7, 1},
+                                               {14, 32, 3},   {15, 33, 17},    {64, 64, 64}, {100, 31, 257},
+                                               {13, 300, 40}, {130, 270, 520}, {3, 2100, 9}, {57, 10, 600}};
     for (const auto& [m, n, k] : sizes)
         for (const char* kernel : kernels)
             for (const bool ta : {false, true})
@@ -132,8 +132,10 @@ TEST_CASE("gemm_batched: few and many products, strided", "[gemm]") {
         auto c = random_values<float>(batch * sc, 3);
         auto expected = c;
         for (ix i = 0; i < batch; ++i)
-            oracle::gemm(false, true, m, n, k, 2.0f, a.data() + i * sa, k, b.data() + i * sb, k, 1.0f, expected.data() + i * sc, n);
-        cairn::gemm_batched(cairn::cpu{}, false, true, m, n, k, 2.0f, a.data(), k, sa, b.data(), k, sb, 1.0f, c.data(), n, sc, batch);
+            oracle::gemm(false, true, m, n, k, 2.0f, a.data() + i * sa, k, b.data() + i * sb, k, 1.0f,
+                         expected.data() + i * sc, n);
+        cairn::gemm_batched(cairn::cpu{}, false, true, m, n, k, 2.0f, a.data(), k, sa, b.data(), k, sb, 1.0f, c.data(),
+                            n, sc, batch);
         check_close(c, expected, 2 * k);
     }
 }

@@ -48,31 +48,33 @@ namespace conv_detail {
 enum class algorithm : std::uint8_t { direct, winograd4, winograd2, tiled, im2col, plain };
 inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winograd2", "tiled", "im2col", "plain"};
 
-/// The algorithms for this shape, best guess first. Plain loops are for the asking only.
+/// The algorithms worth measuring for this shape, best guess first. Plain loops are for the asking only.
 template <class T>
 std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
     std::vector<algorithm> list;
-    const auto winograd = [&](int tile) {
-        // Transforms do not pay with few channels, and tiles larger than the image compute borders for nothing.
-        return winograd_applies(g, tile) && std::min(g.c_in, g.c_out) >= 8 && 2 * std::min(g.out[1], g.out[2]) >= tile;
-    };
-    if (winograd(4)) list.push_back(algorithm::winograd4);
-    if (winograd(2)) list.push_back(algorithm::winograd2);
+    const index smaller = std::min(g.out[1], g.out[2]), per_group = std::min(g.c_in, g.c_out) / g.groups;
+    // Winograd's transforms do not pay with few channels. Its small tiles are for images that the large ones overhang.
+    const bool winograd = winograd_applies(g, 4) && per_group >= 8 && smaller >= 2;
+    if (winograd && smaller >= 3) list.push_back(algorithm::winograd4);
+    if (winograd && smaller <= 8) list.push_back(algorithm::winograd2);
     if constexpr (std::is_same_v<T, float>)
-        if (onednn::convolution_applies(g, phase)) list.insert(list.begin(), algorithm::direct);
-    list.push_back(algorithm::tiled);
-    list.push_back(algorithm::im2col);
-    if (list.size() > 2 && list[1] == algorithm::winograd4) std::swap(list[0], list[1]);
+        if (onednn::convolution_applies(g, phase)) list.push_back(algorithm::direct);
+    if (g.groups == 1 || per_group >= 4 || list.empty()) list.push_back(algorithm::tiled);
+    if (!winograd && per_group >= 8) list.push_back(algorithm::im2col);
     return list;
 }
 
 template <class T>
 bool applies(algorithm a, const conv_geometry& g, conv_phase phase) {
     switch (a) {
-        case algorithm::direct: return std::is_same_v<T, float> && onednn::convolution_applies(g, phase);
-        case algorithm::winograd4: return winograd_applies(g, 4);
-        case algorithm::winograd2: return winograd_applies(g, 2);
-        default: return true;
+        case algorithm::direct:
+            return std::is_same_v<T, float> && onednn::convolution_applies(g, phase);
+        case algorithm::winograd4:
+            return winograd_applies(g, 4);
+        case algorithm::winograd2:
+            return winograd_applies(g, 2);
+        default:
+            return true;
     }
 }
 
@@ -128,7 +130,8 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
         return true;
     }();
     (void)forced;
-    const std::string key = concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
+    const std::string key =
+        concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
     struct answer {
         std::uint64_t epoch = 0;
         algorithm a{};
@@ -140,9 +143,11 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
     if (known.epoch == epoch) return known.a;
 
     std::vector<algorithm> list = candidates<T>(g, phase);
-    for (const algorithm a : {algorithm::winograd4, algorithm::winograd2, algorithm::plain}) {
-        const bool asked = registry.is_forced("conv", algorithm_names[static_cast<std::size_t>(a)]);
-        if (asked && applies<T>(a, g, phase) && std::find(list.begin(), list.end(), a) == list.end()) list.push_back(a);
+    for (std::size_t i = 0; i < std::size(algorithm_names); ++i) {  // what was asked for by name joins, if it can
+        const auto a = static_cast<algorithm>(i);
+        if (registry.is_forced("conv", algorithm_names[i]) && applies<T>(a, g, phase) &&
+            std::find(list.begin(), list.end(), a) == list.end())
+            list.push_back(a);
     }
     std::vector<const char*> names;
     for (algorithm a : list) names.push_back(algorithm_names[static_cast<std::size_t>(a)]);

@@ -41,7 +41,8 @@ inline lattice gradient_lattice(const conv_geometry& g, std::size_t axis, index 
     const index s = g.stride[axis];
     lattice l{(g.in[axis] - r + s - 1) / s, r, s, 1, {}};
     for (index k = g.kernel[axis]; k-- > 0;)
-        if (const index scaled = r + g.pad[axis] - k * g.dilation[axis]; scaled % s == 0) l.taps.push_back({k, scaled / s});
+        if (const index scaled = r + g.pad[axis] - k * g.dilation[axis]; scaled % s == 0)
+            l.taps.push_back({k, scaled / s});
     return l;
 }
 
@@ -86,8 +87,11 @@ class slab {
 public:
     /// `spare` elements behind the last row may be read.
     slab(const lattices& l, const grid<const T>& source, index spare)
-        : l_(l), source_(source), low_(l[2].taps.empty() ? 0 : l[2].taps.front().offset),
-          width_(l[2].taps.empty() ? 0 : (l[2].count - 1) * l[2].source_step + l[2].taps.back().offset - low_ + 1), spare_(spare),
+        : l_(l),
+          source_(source),
+          low_(l[2].taps.empty() ? 0 : l[2].taps.front().offset),
+          width_(l[2].taps.empty() ? 0 : (l[2].count - 1) * l[2].source_step + l[2].taps.back().offset - low_ + 1),
+          spare_(spare),
           direct_(spare == 0 && low_ >= 0 && low_ + width_ <= source.size[2] && source.used == source.channels) {}
 
     /// Moves to another block; copies its rows unless they can be read in place.
@@ -98,7 +102,8 @@ public:
         low_row_ = high_row_ = 0;
         if (!l.taps.empty()) {
             low_row_ = std::clamp<index>(block.row_begin * l.source_step + l.taps.front().offset, 0, source_.size[1]);
-            high_row_ = std::clamp<index>((block.row_end - 1) * l.source_step + l.taps.back().offset + 1, low_row_, source_.size[1]);
+            high_row_ = std::clamp<index>((block.row_end - 1) * l.source_step + l.taps.back().offset + 1, low_row_,
+                                          source_.size[1]);
         }
         const index line = source_.size[2] * source_.channels;
         if (direct_) {
@@ -113,7 +118,8 @@ public:
         if (buffer_.size() < size) buffer_ = tensor<T>({size}, category::workspace);
         base_ = buffer_.data();
         // Columns [left, right) of the slab lie inside the source.
-        const index left = std::clamp<index>(-low_, 0, width_), right = std::clamp<index>(source_.size[2] - low_, left, width_);
+        const index left = std::clamp<index>(-low_, 0, width_),
+                    right = std::clamp<index>(source_.size[2] - low_, left, width_);
         T* to = buffer_.data();
         for (index plane = planes[0]; plane < planes[1]; ++plane)
             for (index row = low_row_; row < high_row_; ++row, to += row_stride_) {
@@ -121,7 +127,8 @@ public:
                 std::fill(to, to + left * source_.used, T{});
                 std::fill(to + right * source_.used, to + row_stride_, T{});
                 if (source_.used == source_.channels)
-                    std::copy(from + (low_ + left) * source_.channels, from + (low_ + right) * source_.channels, to + left * source_.used);
+                    std::copy(from + (low_ + left) * source_.channels, from + (low_ + right) * source_.channels,
+                              to + left * source_.used);
                 else
                     for (index x = left; x < right; ++x)
                         std::copy_n(from + (low_ + x) * source_.channels, source_.used, to + x * source_.used);
@@ -164,8 +171,8 @@ private:
 
 /// Taps of the last axis whose source points follow each other, so that they and their channels are one stretch of memory.
 struct run {
-    index offset;       // of the first one in the source
-    index first, count; // in the list of taps
+    index offset;        // of the first one in the source
+    index first, count;  // in the list of taps
 };
 
 inline std::vector<run> runs_of(const lattice& l) {

@@ -57,7 +57,8 @@ void for_each_point(index images, const std::array<index, 3>& size, Body body) {
     const index points = size[0] * size[1] * size[2];
     parallel_for(images * points, 64, [&](index begin, index end) {
         for (index i = begin; i < end; ++i)
-            body(i / points, std::array<index, 3>{i / (size[1] * size[2]) % size[0], i / size[2] % size[1], i % size[2]}, i);
+            body(i / points,
+                 std::array<index, 3>{i / (size[1] * size[2]) % size[0], i / size[2] % size[1], i % size[2]}, i);
     });
 }
 
@@ -95,7 +96,8 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
     const index ci = g.c_in / g.groups, co = g.c_out / g.groups, taps = g.kernel_points();
     parallel_for(g.c_out, 1, [&](index first, index last) {
         for (index o = 0; o < g.n * g.out_points(); ++o) {
-            const std::array<index, 3> point{o / (g.out[1] * g.out[2]) % g.out[0], o / g.out[2] % g.out[1], o % g.out[2]};
+            const std::array<index, 3> point{o / (g.out[1] * g.out[2]) % g.out[0], o / g.out[2] % g.out[1],
+                                             o % g.out[2]};
             for_each_input(g, o / g.out_points(), point, [&](index tap, index i) {
                 for (index k = first; k < last; ++k)
                     for (index c = 0; c < ci; ++c)

@@ -31,8 +31,8 @@ struct piece {
     tap d, h;
     index column;  // source column of its first number, and which number of that point
     index channel;
-    index k;       // numbers
-    index row;     // first row of it in the packed weights
+    index k;    // numbers
+    index row;  // first row of it in the packed weights
 };
 
 /// The weights of one correlation: K × columns, in panels.
@@ -64,7 +64,8 @@ inline std::vector<std::vector<piece>> kernel_blocks(const lattices& l, index ch
 
 /// result = correlation of source and weights (+ bias), over the positions of the lattices.
 template <class T>
-void correlate(const lattices& l, const grid<const T>& source, const packed_weights<T>& w, const T* bias, const grid<T>& result) {
+void correlate(const lattices& l, const grid<const T>& source, const packed_weights<T>& w, const T* bias,
+               const grid<T>& result) {
     constexpr index width = panel_columns<T>;
     const auto blocks = kernel_blocks(l, source.used, w.k <= 1536 ? w.k : 1024);
     // Points of a block: as many as let the source stay in the second-level cache, and enough blocks to go round.
@@ -98,7 +99,8 @@ void correlate(const lattices& l, const grid<const T>& source, const packed_weig
                         for (index row = b.row_begin; row < b.row_end; ++row, ++i) {
                             const std::size_t from = i ? row_end[i - 1] : 0;
                             if (!first && from == row_end[i]) continue;
-                            const index z = plane / l[0].count * result.size[0] + l[0].first + plane % l[0].count * l[0].step;
+                            const index z =
+                                plane / l[0].count * result.size[0] + l[0].first + plane % l[0].count * l[0].step;
                             T* to = result.data + (z * result.size[1] + l[1].first + row * l[1].step) * line +
                                     l[2].first * result.channels + result.channel + j;
                             builtin::tile_strip<T>(vectors, l[2].count,
@@ -117,7 +119,8 @@ void correlate(const lattices& l, const grid<const T>& source, const packed_weig
 template <class T>
 packed_weights<T> room_for_weights(index k, index columns) {
     constexpr index width = panel_columns<T>;
-    return {k, columns, tensor<T>({std::max<index>((columns + width - 1) / width * width * k, 1)}, category::workspace)};
+    return {k, columns,
+            tensor<T>({std::max<index>((columns + width - 1) / width * width * k, 1)}, category::workspace)};
 }
 
 /// y = x * w + bias; bias may be null.
@@ -174,9 +177,11 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
     };
     const index stretch = runs.front().count * ci;
     const bool along_c_out = co % lanes<T> == 0 && filled(stretch) < 0.9;
-    const index spare = stretch % panel_columns<T> || along_c_out ? 4 * lanes<T> : 0;  // a tile may read behind its columns
+    const index spare =
+        stretch % panel_columns<T> || along_c_out ? 4 * lanes<T> : 0;  // a tile may read behind its columns
     const index bytes = static_cast<index>(sizeof(T));
-    const row_blocks parts(l, g.n, std::max<index>((index{1} << 17) / (bytes * std::max(co, ci * g.stride[1] * g.stride[2])), 32));
+    const row_blocks parts(
+        l, g.n, std::max<index>((index{1} << 17) / (bytes * std::max(co, ci * g.stride[1] * g.stride[2])), 32));
     // Pieces of the points, each with a sum of its own, and of the rows of dw, so that there is work for many threads.
     const index pieces = std::clamp<index>((index{1} << 20) / weights, 1, std::min<index>(16, parts.count()));
     const index most_rows = std::max<index>(builtin::tile_rows, (co + 15) / 16);
@@ -217,7 +222,7 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
                                 if (along_c_out)
                                     for (index j = 0, wide; j < co; j += wide) {
                                         int vectors = builtin::tile_vectors<T>(length, co - j);
-                                        while (vectors * lanes<T> > co - j) vectors /= 2;  // dy ends there
+                                        while (vectors * lanes < T >> co - j) vectors /= 2;  // dy ends there
                                         wide = std::min(vectors * lanes<T>, co - j);
                                         builtin::tile_strip<T>(vectors, length,
                                                                {in, 1, in_step, gradient + j, g.c_out, panel_columns<T>,

@@ -38,11 +38,12 @@ void dropout_apply(cpu, index n, double rate, const random_stream& random, const
     const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);
     const T scale = static_cast<T>(1 / (1 - rate));
     constexpr index group = detail::dropout_group;
+    const philox_lanes random_bits(random);
     parallel_for((n + group - 1) / group, 256, [=](index begin, index end) {
         for (index g = begin; g < end; ++g) {
             std::uint32_t bits[group];
-            philox_blocks(random, static_cast<std::uint64_t>(g) * 16, bits, 16);
-            philox_blocks(random, static_cast<std::uint64_t>(g) * 16 + 8, bits + 8, 16);
+            random_bits.blocks(static_cast<std::uint64_t>(g) * 16, bits, 16);
+            random_bits.blocks(static_cast<std::uint64_t>(g) * 16 + 8, bits + 8, 16);
             const index at = g * group;
             if (at + group <= n)
                 detail::drop(group, bits, threshold, scale, x + at, y + at);

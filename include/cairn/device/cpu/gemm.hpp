@@ -86,7 +86,8 @@ std::vector<kernel> candidates(bool threaded) {
     std::vector<kernel> list;
     if (std::is_same_v<T, float> && onednn::available) list.push_back(use_onednn);
     list.push_back(use_builtin);
-    if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>)) list.push_back(use_cblas);
+    if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>))
+        list.push_back(use_cblas);
     return list;
 }
 
@@ -107,8 +108,9 @@ kernel choose(bool threaded, const gemm_size& s, T* c) {
     thread_local answer answers[256];
     const unsigned cm = size_class(s.m), cn = size_class(s.n), ck = size_class(s.k);
     const std::uint64_t code = std::uint64_t{cm} | std::uint64_t{cn} << 8 | std::uint64_t{ck} << 16 |
-                               std::uint64_t{s.trans_a} << 24 | std::uint64_t{s.trans_b} << 25 | std::uint64_t{threaded} << 26 |
-                               std::uint64_t{sizeof(T) == 8} << 27 | static_cast<std::uint64_t>(threads()) << 32;
+                               std::uint64_t{s.trans_a} << 24 | std::uint64_t{s.trans_b} << 25 |
+                               std::uint64_t{threaded} << 26 | std::uint64_t{sizeof(T) == 8} << 27 |
+                               static_cast<std::uint64_t>(threads()) << 32;
     answer& known = answers[code * 0x9E3779B97F4A7C15u >> 56];
     choices& registry = choices::global();
     if (known.code == code && known.epoch == registry.epoch()) return known.which;
@@ -116,8 +118,9 @@ kernel choose(bool threaded, const gemm_size& s, T* c) {
     const std::vector<kernel> list = candidates<T>(threaded);
     std::vector<const char*> names;
     for (kernel k : list) names.push_back(kernel_names[k]);
-    const std::string key = concat("gemm/", sizeof(T) == 8 ? "f64 " : "f32 ", s.trans_a ? 'T' : 'N', s.trans_b ? 'T' : 'N', " m2^", cm, " n2^",
-                                   cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
+    const std::string key =
+        concat("gemm/", sizeof(T) == 8 ? "f64 " : "f32 ", s.trans_a ? 'T' : 'N', s.trans_b ? 'T' : 'N', " m2^", cm,
+               " n2^", cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
     const std::uint64_t epoch = registry.epoch();
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
         // Zeros stand for the operands: time does not depend on values, and the caller's result must stay.
@@ -172,8 +175,8 @@ inline void check(const gemm_size& s) {
 /// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With beta 0,
 /// c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
 template <class T>
-void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b, index ldb,
-          T beta, T* c, index ldc) {
+void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b,
+          index ldb, T beta, T* c, index ldc) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     gemm_detail::check(s);
     gemm_detail::product(true, s, alpha, a, b, beta, c);
@@ -185,8 +188,9 @@ void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, c
 /// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread over
 /// the threads whole, so that the result does not depend on the number of threads.
 template <class T>
-void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, index stride_a,
-                  const T* b, index ldb, index stride_b, T beta, T* c, index ldc, index stride_c, index batch) {
+void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
+                  index stride_a, const T* b, index ldb, index stride_b, T beta, T* c, index ldc, index stride_c,
+                  index batch) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     gemm_detail::check(s);
     require(batch >= 0, "gemm_batched: batch of ", batch);

@@ -52,7 +52,7 @@ void pack_strips(index k, index rows, index readable, const T* a, index lda, T* 
     for (index i = 0; i < k; ++i, a += lda)
         for (index r = 0, high; r < rows; r += high) {
             high = next_rows(rows - r, tile_rows);
-            T* to = strips + r * (k + lanes<T>) + i * high;
+            T* to = strips + r * (k + lanes<T>)+i * high;
             if (high <= lanes<T> && r + lanes<T> <= readable && r + high < rows)
                 store(to, load(a + r));
             else
@@ -64,8 +64,8 @@ inline constexpr index n_block = 2048, m_piece = 8 * tile_rows, n_piece = 512;
 
 /// c = alpha op(a) op(b) + beta c, row-major; op(a) is m × k, op(b) is k × n. `threaded` is false inside a parallel region.
 template <class T>
-void gemm(bool threaded, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b,
-          index ldb, T beta, T* c, index ldc) {
+void gemm(bool threaded, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
+          const T* b, index ldb, T beta, T* c, index ldc) {
     constexpr index width = panel_columns<T>;
     const bool worth = threaded && static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) > 1e5;
     const auto each = [&](index count, auto&& body) {
@@ -91,7 +91,8 @@ void gemm(bool threaded, bool trans_a, bool trans_b, index m, index n, index k, 
             const auto b_at = [&](index j) { return trans_b ? b + (jc + j) * ldb + pc : b + pc * ldb + jc + j; };
             if (packs)
                 each((depth + 31) / 32, [&](index rows) {
-                    pack_rows(trans_b, 32 * rows, std::min(depth, 32 * rows + 32), depth, columns, b_at(0), ldb, packed.data());
+                    pack_rows(trans_b, 32 * rows, std::min(depth, 32 * rows + 32), depth, columns, b_at(0), ldb,
+                              packed.data());
                 });
             else if (columns % width)
                 pack_rows(false, 0, depth, depth, columns % width, b_at(columns - columns % width), ldb, packed.data());

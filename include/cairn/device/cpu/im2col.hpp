@@ -88,7 +88,10 @@ void scatter_add(const conv_geometry& g, const T* patches, index begin, index en
 /// Sizes of one group's matrices.
 struct plan {
     explicit plan(const conv_geometry& g, index element_bytes)
-        : points(g.n * g.out_points()), c_in(g.c_in / g.groups), c_out(g.c_out / g.groups), k(g.kernel_points() * c_in) {
+        : points(g.n * g.out_points()),
+          c_in(g.c_in / g.groups),
+          c_out(g.c_out / g.groups),
+          k(g.kernel_points() * c_in) {
         // Half a megabyte of patches, yet enough rows to repay the packing of the weights in each product, in whole tiles;
         // and enough blocks to go round the threads.
         const index fit = (index{1} << 19) / (k * element_bytes);
@@ -110,8 +113,8 @@ void forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y
     };
     if (is_pointwise(g)) {
         for (index q = 0; q < g.groups; ++q)
-            gemm_detail::product<T>(true, {false, true, p.points, p.c_out, p.k, g.c_in, p.k, g.c_out}, T{1}, x + q * p.c_in,
-                                    w + q * p.c_out * p.k, T{}, y + q * p.c_out);
+            gemm_detail::product<T>(true, {false, true, p.points, p.c_out, p.k, g.c_in, p.k, g.c_out}, T{1},
+                                    x + q * p.c_in, w + q * p.c_out * p.k, T{}, y + q * p.c_out);
         return parallel_for(p.points, 1024, add_bias);
     }
     const gemm_size whole{false, true, p.block, p.c_out, p.k, p.k, p.k, g.c_out};
@@ -151,8 +154,8 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
             for (index q = 0; q < g.groups; ++q) {
                 gemm_size s = whole;
                 s.m = end - begin;
-                gemm_detail::product<T>(threaded, s, T{1}, dy + begin * g.c_out + q * p.c_out, w + q * p.c_out * p.k, T{},
-                                        patches.data());
+                gemm_detail::product<T>(threaded, s, T{1}, dy + begin * g.c_out + q * p.c_out, w + q * p.c_out * p.k,
+                                        T{}, patches.data());
                 scatter_add(g, patches.data(), begin, end, dx + q * p.c_in);
             }
         }
@@ -177,16 +180,17 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
                         gather(g, x + q * p.c_in, first + a, first + b, patches.data() + a * p.k);
                     });
                 const T* inputs = pointwise ? x + first * g.c_in + q * p.c_in : patches.data();
-                gemm_detail::product<T>(threaded,
-                                        {true, false, p.c_out, p.k, last - first, g.c_out, pointwise ? g.c_in : p.k, p.k},
-                                        T{1}, dy + first * g.c_out + q * p.c_out, inputs, T{1}, sum + q * p.c_out * p.k);
+                gemm_detail::product<T>(
+                    threaded, {true, false, p.c_out, p.k, last - first, g.c_out, pointwise ? g.c_in : p.k, p.k}, T{1},
+                    dy + first * g.c_out + q * p.c_out, inputs, T{1}, sum + q * p.c_out * p.k);
             }
         }
     };
     // Small gradients: points in 16 pieces, each with its own sum, added in order. Large ones fill the threads by themselves.
     constexpr index most_pieces = 16;
     const index pieces = std::min(most_pieces, p.points / p.block);
-    if (pieces < 2 || weights * static_cast<index>(sizeof(T)) > index{1} << 19) return accumulate(true, 0, p.points, dw);
+    if (pieces < 2 || weights * static_cast<index>(sizeof(T)) > index{1} << 19)
+        return accumulate(true, 0, p.points, dw);
     gemm_detail::choose<T>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, dw);
     auto sums = tensor<T>::zeros({pieces, weights}, category::workspace);
     parallel_chunks(pieces, 1, [&](index piece, index, index) {

@@ -41,42 +41,59 @@ struct words {
 }
 
 /// high(p) ^ a ^ k.
-[[gnu::always_inline]] inline words mix(const words& p, const words& a, std::uint32_t k) {
+[[gnu::always_inline]] inline words mix(const words& p, const words& a, std::uint64_t k) {
     words c;
-    for (int i = 0; i < simd::parts; ++i) c.part[i] = (p.part[i] >> 32) ^ a.part[i] ^ std::uint64_t{k};
+    for (int i = 0; i < simd::parts; ++i) c.part[i] = (p.part[i] >> 32) ^ a.part[i] ^ k;
     return c;
 }
 
 }  // namespace detail
 
-/// Word w of block first + i goes to bits[w * stride + i], for eight blocks i.
-[[gnu::always_inline]] inline void philox_blocks(const random_stream& random, std::uint64_t first, std::uint32_t* bits,
-                                                 int stride) {
-    using detail::words;
-    std::uint64_t counter[4][8];
-    for (std::uint64_t i = 0; i < 8; ++i) {
-        counter[0][i] = (first + i) & 0xffffffffu;
-        counter[1][i] = (first + i) >> 32;
-        counter[2][i] = random.step;
-        counter[3][i] = random.stream;
-    }
-    words c[4];
-    for (int w = 0; w < 4; ++w) std::memcpy(c[w].part, counter[w], sizeof counter[w]);
-    const auto key_low = static_cast<std::uint32_t>(random.seed),
-               key_high = static_cast<std::uint32_t>(random.seed >> 32);
-    for (std::uint32_t round = 0; round < 10; ++round) {
-        const words p0 = detail::multiply_low(c[0], 0xD2511F53u), p1 = detail::multiply_low(c[2], 0xCD9E8D57u);
-        c[0] = detail::mix(p1, c[1], key_low + round * 0x9E3779B9u);
-        c[1] = p1;
-        c[2] = detail::mix(p0, c[3], key_high + round * 0xBB67AE85u);
-        c[3] = p0;
-    }
-    using half = typename simd::register_of<std::uint32_t, simd::register_bytes / 2>::type;
-    for (int w = 0; w < 4; ++w)
-        for (int i = 0; i < simd::parts; ++i) {
-            const half low = __builtin_convertvector(c[w].part[i], half);
-            std::memcpy(bits + w * stride + i * (8 / simd::parts), &low, sizeof low);
+/// The generator of one random_stream.
+class philox_lanes {
+public:
+    explicit philox_lanes(const random_stream& random) : step_(random.step), stream_(random.stream) {
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+            key_low_[round] = static_cast<std::uint32_t>(random.seed) + round * 0x9E3779B9u;
+            key_high_[round] = static_cast<std::uint32_t>(random.seed >> 32) + round * 0xBB67AE85u;
         }
-}
+    }
+
+    /// Word w of block first + i goes to bits[w * stride + i], for eight blocks i.
+    [[gnu::always_inline]] void blocks(std::uint64_t first, std::uint32_t* bits, int stride) const {
+        using detail::words;
+        words c[4];
+        for (int i = 0; i < simd::parts; ++i) {
+            words::native block = words::native{} + first + static_cast<std::uint64_t>(i * lanes);
+            for (int j = 0; j < lanes; ++j) block[j] += static_cast<std::uint64_t>(j);
+            c[0].part[i] = block;
+            c[1].part[i] = block >> 32;
+            c[2].part[i] = words::native{} + step_;
+            c[3].part[i] = words::native{} + stream_;
+        }
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+            const words p0 = detail::multiply_low(c[0], 0xD2511F53u), p1 = detail::multiply_low(c[2], 0xCD9E8D57u);
+            c[0] = detail::mix(p1, c[1], key_low_[round]);
+            c[1] = p1;
+            c[2] = detail::mix(p0, c[3], key_high_[round]);
+            c[3] = p0;
+        }
+        for (int w = 0; w < 4; ++w) {
+#if CAIRN_SIMD_AVX512
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(bits + w * stride),
+                                _mm512_cvtepi64_epi32(reinterpret_cast<__m512i>(c[w].part[0])));
+#else
+            std::uint64_t all[8];
+            std::memcpy(all, c[w].part, sizeof all);
+            for (int i = 0; i < 8; ++i) bits[w * stride + i] = static_cast<std::uint32_t>(all[i]);
+#endif
+        }
+    }
+
+private:
+    static constexpr std::uint32_t rounds = 10;
+    static constexpr int lanes = 8 / simd::parts;
+    std::uint64_t step_, stream_, key_low_[rounds], key_high_[rounds];
+};
 
 }  // namespace cairn

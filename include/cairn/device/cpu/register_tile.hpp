@@ -49,15 +49,34 @@ struct tile_target {
     const T* start = nullptr;
 };
 
+/// The general end of a tile: any alpha and beta, any number of columns. `part` holds its sums, row after row, `stride` apart.
+template <class T>
+void finish_tile(int rows, index stride, const T* part, const tile_target<T>& to) {
+    for (int r = 0; r < rows; ++r)
+        for (index j = 0; j < to.columns; j += lanes<T>) {
+            const index count = std::min(lanes<T>, to.columns - j);
+            T* const c = to.c + r * to.ldc + j;
+            vec<T> value = to.alpha * load(part + r * stride + j);
+            if (to.beta != T{}) value += to.beta * load(c, count);
+            if (to.start) value += load(to.start + j, count);
+            store(c, value, count);
+        }
+}
+
 template <class T, int Rows, int Vecs>
 [[gnu::noinline]] void register_tile(const tile_source<T>& from, const tile_target<T>& to) {
     using vector = vec<T>;
     constexpr index width = lanes<T>;
+    // The common ends, c = sum, c += sum and c = sum + start over full columns, begin with what is there.
+    const bool plain =
+        to.columns == Vecs * width && to.alpha == T{1} && (to.beta == T{} || (to.beta == T{1} && !to.start));
+    const T* const begin = !plain ? nullptr : to.beta == T{1} ? to.c : to.start;
+    const index begin_row = begin == to.start ? 0 : to.ldc;
     vector sum[Rows][Vecs];
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < Vecs; ++v) sum[r][v] = vector{};
+        for (int v = 0; v < Vecs; ++v) sum[r][v] = begin ? load(begin + r * begin_row + v * width) : vector{};
     const index a_row = from.a_row, a_k = from.a_k, b_k = from.b_k, b_next = from.b_next;
     for (const tile_segment *s = from.segments, *end = s + from.count; s < end; ++s) {
         // One pointer for three rows: row 3q + 1 and 3q + 2 are reached by a scaled index, and all of it stays in registers.
@@ -69,8 +88,7 @@ template <class T, int Rows, int Vecs>
         for (index i = 0; i < s->k; ++i) {
             vector row[Vecs];
 #pragma GCC unroll 4
-            for (int v = 0; v < Vecs; ++v)
-                row[v] = load(b + v % 2 * width + (v >= 2 ? b_next : 0));
+            for (int v = 0; v < Vecs; ++v) row[v] = load(b + v % 2 * width + (v >= 2 ? b_next : 0));
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
                 const T number = a[r / 3][r % 3 * a_row];
@@ -82,24 +100,19 @@ template <class T, int Rows, int Vecs>
             b += b_k;
         }
     }
-    const auto finish = [&](auto&& get, auto&& put) {
+    if (plain) {
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-            for (int v = 0; v < Vecs; ++v) {
-                T* c = to.c + r * to.ldc + v * width;
-                const index count = to.columns - v * width;
-                vector value = to.alpha * sum[r][v];
-                if (to.beta != T{}) value += to.beta * get(c, count);
-                if (to.start) value += get(to.start + v * width, count);
-                put(c, value, count);
-            }
-    };
-    if (to.columns == Vecs * width)
-        finish([](const T* p, index) { return load(p); }, [](T* p, const vector& value, index) { store(p, value); });
-    else
-        finish([](const T* p, index count) { return load(p, std::max<index>(count, 0)); },
-               [](T* p, const vector& value, index count) { store(p, value, std::max<index>(count, 0)); });
+            for (int v = 0; v < Vecs; ++v) store(to.c + r * to.ldc + v * width, sum[r][v]);
+        return;
+    }
+    T part[Rows * Vecs * width];
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < Vecs; ++v) store(part + (r * Vecs + v) * width, sum[r][v]);
+    finish_tile(Rows, Vecs * width, part, to);
 }
 
 /// Rows that the next tile takes of `left`, at most `most`, so that no thin tile remains: 32 rows are 14 + 10 + 8, 16 are 8 + 8.
@@ -120,9 +133,8 @@ void tile_strip(index rows, tile_source<T> from, tile_target<T> to) {
             if constexpr (Rows <= most)
                 if (now == Rows) register_tile<T, Rows, Vecs>(from, to);
         };
-        [&]<int... Rows>(std::integer_sequence<int, Rows...>) {
-            (if_now(std::integral_constant<int, Rows>{}), ...);
-        }(std::integer_sequence<int, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1>{});
+        [&]<int... Rows>(std::integer_sequence<int, Rows...>) { (if_now(std::integral_constant<int, Rows>{}), ...); }
+        (std::integer_sequence<int, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1>{});
         rows -= now;
         from.a += now * from.a_row;
         to.c += now * to.ldc;
