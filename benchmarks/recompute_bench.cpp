@@ -1,5 +1,6 @@
-// What recomputation saves and costs: for each model and stash plan the predicted and the measured peak of activation bytes and the time of
-// a training step, relative to keeping everything. Steps of all plans are interleaved, the median counts.
+// What recomputation saves and costs: for each model and stash plan the predicted and the measured peak of activation
+// bytes and the time of a training step, relative to keeping everything. Steps of all plans are interleaved, the
+// median counts.
 //   recompute_bench [--model NAME] [--batch N] [--steps N] [--show]
 
 #include <cairn/core/arena.hpp>

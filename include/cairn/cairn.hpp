@@ -1,6 +1,6 @@
 #pragma once
-// Everything that a program needs to build a network and train it in a loop of its own. For users: no header of the library includes
-// this one. What reads files is under data/.
+// Everything that a program needs to build a network and train it in a loop of its own. For users: no header of the
+// library includes this one. What reads files is under data/.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>

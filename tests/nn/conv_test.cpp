@@ -13,7 +13,8 @@ struct drawn {
     shape in;
 };
 
-/// A random small convolution whose kernel fits its image: odd sizes, stride larger than the kernel, dilation, groups, single images.
+/// A random small convolution whose kernel fits its image: odd sizes, stride larger than the kernel, dilation,
+/// groups, single images.
 drawn draw(int dims, std::uint32_t number) {
     for (std::uint32_t attempt = 0;; ++attempt) {
         const random_stream random{17, number, attempt};

@@ -13,7 +13,8 @@ namespace cairn {
 
 namespace {
 
-/// Peak activation bytes of one training step as train/trainer.hpp does it, with the prediction's gradient over the prediction.
+/// Peak activation bytes of one training step as train/trainer.hpp does it, with the prediction's gradient over the
+/// prediction.
 index measured_peak(sequential<float>& net, const arena<float>&, const tensor<float>& x) {
     const index before = laws::live_activations();
     memory_pool::host().reset_peaks();

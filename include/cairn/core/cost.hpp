@@ -1,13 +1,14 @@
 #pragma once
-// What a layer costs, computed from shapes alone: the input of profiles, stash plans, schedules and the performance model.
+// What a layer costs, computed from shapes alone: the input of profiles, stash plans, schedules and the performance
+// model.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/core/shape.hpp>
 
 namespace cairn {
 
-/// Arithmetic and memory traffic of one phase. A multiply-add is 2 flops; bytes are the compulsory ones: each operand read once, each
-/// result written once.
+/// Arithmetic and memory traffic of one phase. A multiply-add is 2 flops; bytes are the compulsory ones: each operand
+/// read once, each result written once.
 struct phase_cost {
     double flops = 0;
     double bytes = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// What training changes: a value, its gradient and what an optimizer may know about it. Layers own parameters, an arena (core/arena.hpp)
-// gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
+// What training changes: a value, its gradient and what an optimizer may know about it. Layers own parameters, an
+// arena (core/arena.hpp) gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>

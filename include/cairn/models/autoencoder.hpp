@@ -1,6 +1,6 @@
 #pragma once
-// Deep autoencoder (Hinton and Salakhutdinov, Science 2006; with ReLU as in Martens and Grosse 2015): 784-1000-500-250-30 and back. The
-// code is linear. The output is logits: the sigmoid belongs to the loss.
+// Deep autoencoder (Hinton and Salakhutdinov, Science 2006; with ReLU as in Martens and Grosse 2015):
+// 784-1000-500-250-30 and back. The code is linear. The output is logits: the sigmoid belongs to the loss.
 
 #include <cairn/models/mlp.hpp>
 

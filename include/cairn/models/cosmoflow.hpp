@@ -1,7 +1,8 @@
 #pragma once
 // CosmoFlow (Mathuriya et al., SC'18; the form of MLPerf HPC): cosmological parameters from the density field.
 //   blocks of  conv 3x3x3 + bias → max pooling 2 → leaky ReLU,  filters doubling,  then dense layers with dropout
-// Leaky ReLU comes after the pooling: the maximum of a monotone function is the function of the maximum, on an eighth of the values.
+// Leaky ReLU comes after the pooling: the maximum of a monotone function is the function of the maximum, on an eighth
+// of the values.
 // With dims = 2 the same network reads images.
 
 #include <cairn/nn/activation.hpp>

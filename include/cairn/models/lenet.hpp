@@ -1,7 +1,8 @@
 #pragma once
 // LeNet-5 (LeCun et al. 1998) as it is built today, with ReLU and max pooling: 61,706 parameters.
 //   conv 5x5, 6 → pool → conv 5x5, 16 → pool → 120 → 84 → 10
-// ReLU comes after the pooling: the maximum of a monotone function is the function of the maximum, on a quarter of the values.
+// ReLU comes after the pooling: the maximum of a monotone function is the function of the maximum, on a quarter of
+// the values.
 
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/conv.hpp>

@@ -1,5 +1,6 @@
 #pragma once
-// Residual networks (He et al., "Deep residual learning for image recognition", CVPR 2016), with the parameters of torchvision's.
+// Residual networks (He et al., "Deep residual learning for image recognition", CVPR 2016), with the parameters of
+// torchvision's.
 //   basic block       relu(bn(conv3x3(relu(bn(conv3x3(x))))) + x')             ResNet-18, 34; 20, 32, 56 for CIFAR
 //   bottleneck block  1x1 → 3x3 → 1x1, four times as wide at its end           ResNet-50; the 3x3 holds the stride
 //   shortcut          x' = x, or bn(conv1x1(x)) where the shape changes (option B)
@@ -98,7 +99,8 @@ sequential<T, D> resnet(resnet_config config) {
     return detail::resnet_builder<T, D>(std::move(config)).build();
 }
 
-/// ResNet-20, 32, 44, 56, 110 of the paper's section on CIFAR: depth 6n + 2, widths 16, 32, 64. Throws on another depth.
+/// ResNet-20, 32, 44, 56, 110 of the paper's section on CIFAR: depth 6n + 2, widths 16, 32, 64. Throws on another
+/// depth.
 inline resnet_config resnet_cifar_config(int depth, index classes = 10) {
     require(depth >= 8 && depth % 6 == 2, "resnet_cifar: depth ", depth,
             "; 6n + 2 is needed, 20, 32 or 56 for example");

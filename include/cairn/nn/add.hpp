@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-/// a + b, written over whichever of them nobody else holds, else into new memory; the bits are the same in each case. An empty
-/// tensor (a gradient that nobody asked for) makes the sum empty. Throws if the shapes differ.
+/// a + b, written over whichever of them nobody else holds, else into new memory; the bits are the same in each case.
+/// An empty tensor (a gradient that nobody asked for) makes the sum empty. Throws if the shapes differ.
 template <class T, class D>
 tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
     if (a.empty() || b.empty()) return {};

@@ -1,5 +1,6 @@
 #pragma once
-// Joining tensors on their last axis and cutting pieces out again. Rows are contiguous, so both are copies of row pieces.
+// Joining tensors on their last axis and cutting pieces out again. Rows are contiguous, so both are copies of row
+// pieces.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>

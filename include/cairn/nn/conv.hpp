@@ -2,7 +2,8 @@
 // Convolution over one to three spatial axes, channels last:
 //   y[n, o, k] = b[k] + sum over t, c of x[n, o stride + t dilation - pad, c] w[k, t, c]
 // x (N, in…, C), w (K, kernel…, C / groups), b (K), y (N, out…, K). Tape: x; after backward_input also dy.
-// The algorithm (direct, Winograd, GEMM) is the kernel's business: device/cpu/conv.hpp. Tested against tests/oracle/conv.hpp.
+// The algorithm (direct, Winograd, GEMM) is the kernel's business: device/cpu/conv.hpp. Tested against
+// tests/oracle/conv.hpp.
 
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv.hpp>

@@ -1,6 +1,6 @@
 #pragma once
-// Where weights start. The variance of a weight follows from how many values it is summed with, so that activations (fan in) or gradients
-// (fan out) keep their scale from layer to layer:
+// Where weights start. The variance of a weight follows from how many values it is summed with, so that activations
+// (fan in) or gradients (fan out) keep their scale from layer to layer:
 //   variance = gain / fan,   fan = values read by one output (in), values written by one input (out), or their mean
 //   xavier  (Glorot and Bengio 2010)   gain 1, mean fan      for tanh and sigmoid
 //   lecun   (LeCun et al. 1998)        gain 1, fan in        for linear layers and SELU
@@ -48,8 +48,9 @@ inline constexpr init_rule pytorch{init_rule::fan::in, 1.0 / 3, uniform};
 
 }  // namespace init
 
-/// Makes the rows of `w`, taken as a matrix of extent(0) rows, orthonormal times `gain`; its columns, if there are more rows than
-/// columns. Starts from normal numbers of `random`, then modified Gram–Schmidt, twice (Saxe et al. 2014; Giraud et al. 2005).
+/// Makes the rows of `w`, taken as a matrix of extent(0) rows, orthonormal times `gain`; its columns, if there are
+/// more rows than columns. Starts from normal numbers of `random`, then modified Gram–Schmidt, twice (Saxe et al.
+/// 2014; Giraud et al. 2005).
 template <class T>
 void fill_orthogonal(tensor<T>& w, double gain, random_stream random) {
     const index rows = w.extent(0), cols = w.size() / std::max<index>(rows, 1);

@@ -20,7 +20,8 @@ public:
         for (index v : each) values_[axis++] = v;
     }
 
-    /// Values of the axes (depth, height, width) of a layer with `dims` spatial axes; axes that it does not have get `absent`.
+    /// Values of the axes (depth, height, width) of a layer with `dims` spatial axes; axes that it does not have get
+    /// `absent`.
     /// Throws if another number of values was given.
     std::array<index, 3> expand(int dims, index absent, const char* what) const {
         require(given_ == 0 || given_ == dims, what, " has ", given_, " values for a layer of ", dims, " spatial axes");

@@ -2,8 +2,8 @@
 // Residual block (He et al. 2016):  y = body(x) + shortcut(x).  An empty shortcut is the identity.
 // Where the body ends in a layer that adds by itself (batch_norm), sum and activation are one pass with it:
 //   y = activation(batch_norm(… x …) + shortcut(x))
-// Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the body's own: that
-// of the sum until the body is done, then the result, to which the other half is added in place.
+// Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the
+// body's own: that of the sum until the body is done, then the result, to which the other half is added in place.
 
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/sequential.hpp>

@@ -1,7 +1,8 @@
 #pragma once
-// Layers one after another. Forward drops each activation as soon as the next layer has read it and nobody saved it; backward drops the
-// gradients and slots of each layer as soon as the layer before has what it needs.
-// Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward again first.
+// Layers one after another. Forward drops each activation as soon as the next layer has read it and nobody saved it;
+// backward drops the gradients and slots of each layer as soon as the layer before has what it needs.
+// Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
+// again first.
 // Which segments is a stash policy's business (stash/recompute.hpp); results have the same bits whatever it says.
 
 #include <cairn/core/trace.hpp>
@@ -112,7 +113,8 @@ public:
         int begin, end;
     };
 
-    /// Recomputes these segments from now on, none if the list is empty. Throws unless they are in order, apart and inside the chain.
+    /// Recomputes these segments from now on, none if the list is empty. Throws unless they are in order, apart and
+    /// inside the chain.
     void recompute(std::vector<segment> segments) {
         int free = 0;
         for (const auto& [begin, end] : segments) {

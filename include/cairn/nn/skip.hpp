@@ -1,6 +1,6 @@
 #pragma once
-// U-Net's long skip (Ronneberger et al. 2015):  y = (x | inner(x)), joined on channels. `inner` goes down a level and comes back up to the
-// size of x; nested skips are the U.
+// U-Net's long skip (Ronneberger et al. 2015):  y = (x | inner(x)), joined on channels. `inner` goes down a level and
+// comes back up to the size of x; nested skips are the U.
 
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/channels.hpp>

@@ -1,6 +1,7 @@
 #pragma once
-// What forward leaves for backward. A tape is a tree of `slots`, one node a layer, children for the layers of a container. A layer puts a
-// tensor into a numbered slot and takes it out again in backward; it never learns what a stash policy did with it in between.
+// What forward leaves for backward. A tape is a tree of `slots`, one node a layer, children for the layers of a
+// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what a
+// stash policy did with it in between.
 // Every micro-batch in flight has its own tape.
 
 #include <cairn/core/random.hpp>
@@ -65,7 +66,8 @@ public:
         return c;
     }
 
-    /// From now on put() drops what it is given, here and below (or keeps it again): for a forward pass whose results are recomputed.
+    /// From now on put() drops what it is given, here and below (or keeps it again): for a forward pass whose results
+    /// are recomputed.
     /// Returns what held before.
     bool discard(bool on) { return std::exchange(discarding_, on); }
 

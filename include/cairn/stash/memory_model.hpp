@@ -1,7 +1,8 @@
 #pragma once
-// Predicts the activation memory of a training step from shapes alone, by playing the step: who allocates, shares and lets go, in the
-// order of the code, but a block is only its number of bytes. A layer is played from its cost(): what it saves, what it overwrites, what
-// it lets go first; containers are played layer by layer. Tested to be exact for every layer of the library (tests/stash).
+// Predicts the activation memory of a training step from shapes alone, by playing the step: who allocates, shares and
+// lets go, in the order of the code, but a block is only its number of bytes. A layer is played from its cost(): what
+// it saves, what it overwrites, what it lets go first; containers are played layer by layer. Tested to be exact for
+// every layer of the library (the law "peak" of tests/nn/layer_laws.hpp).
 
 #include <cairn/core/cost.hpp>
 #include <cairn/nn/branches.hpp>
@@ -131,13 +132,14 @@ public:
         return dy;
     }
 
-    /// What layers [begin, end) of a chain add to the tape, and the highest bytes while they run, from nothing to nothing.
+    /// What layers [begin, end) of a chain add to the tape, and the highest bytes while they run, from nothing to
+    /// nothing.
     struct range_use {
         index kept = 0, peak = 0;
     };
 
-    /// Plays these layers alone on an input of shape `in`: kept as they are, or recomputed from their input. The batch that the first
-    /// layer reads is not counted.
+    /// Plays these layers alone on an input of shape `in`: kept as they are, or recomputed from their input. The
+    /// batch that the first layer reads is not counted.
     static range_use play(const sequential<T, D>& chain, int begin, int end, const shape& in, bool recompute) {
         memory_model model;
         node saved;
@@ -280,8 +282,8 @@ private:
     index live_ = 0, peak_ = 0;
 };
 
-/// Highest activation bytes of forward, loss and backward of `chain` on one batch of shape `in`. The batch itself is not counted (its
-/// category is data); the loss writes its gradient over the prediction.
+/// Highest activation bytes of forward, loss and backward of `chain` on one batch of shape `in`. The batch itself is
+/// not counted (its category is data); the loss writes its gradient over the prediction.
 template <class T, Device D>
 index predicted_peak(const sequential<T, D>& chain, const shape& in, bool input_gradient = false) {
     memory_model<T, D> model;

@@ -1,12 +1,14 @@
 #pragma once
-// Which layers keep what backward needs, and which are recomputed from the input of their segment: data, made from shapes alone.
+// Which layers keep what backward needs, and which are recomputed from the input of their segment: data, made from
+// shapes alone.
 //   keep_plan      keep everything
-//   sqrt_plan      about √L segments that leave equally much (Chen et al. 2016, "Training deep nets with sublinear memory cost"); the last
-//                  one is kept, it would be recomputed at once
+//   sqrt_plan      about √L segments that leave equally much (Chen et al. 2016, "Training deep nets with sublinear
+//                  memory cost"); the last one is kept, it would be recomputed at once
 //   cheapest_plan  the least recomputation whose peak of activation bytes stays within a budget
 //   smallest_plan  the smallest peak, and the least recomputation that reaches it
-// The last two are exact over all ways to cut the chain, given what each segment keeps and needs (stash/memory_model.hpp):
-//   peak from layer i on   g(i) = min over j of max(need(i, j), kept(i, j) + g(j)),   j the end of the segment that starts at i
+// The last two are exact over all ways to cut the chain, given what each segment keeps and needs
+// (stash/memory_model.hpp):
+//   peak from layer i on   g(i) = min over j of max(need(i, j), kept(i, j) + g(j)),   j: where the segment from i ends
 //   and for a budget, the states (kept so far, work so far) at each cut that no other state beats in both
 
 #include <cairn/stash/memory_model.hpp>

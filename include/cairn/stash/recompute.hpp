@@ -1,7 +1,7 @@
 #pragma once
-// A chain that keeps its input alone and runs forward again in backward (Chen et al. 2016): memory of one chain at a time for a second
-// forward. The second pass has the same bits: dropout draws the same mask, running statistics are left alone. The mechanism is
-// sequential's; which segments of a model to recompute is planned in stash/plan.hpp.
+// A chain that keeps its input alone and runs forward again in backward (Chen et al. 2016): memory of one chain at a
+// time for a second forward. The second pass has the same bits: dropout draws the same mask, running statistics are
+// left alone. The mechanism is sequential's; which segments of a model to recompute is planned in stash/plan.hpp.
 
 #include <cairn/nn/sequential.hpp>
 

@@ -4,6 +4,7 @@
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
+#include <cairn/core/for_each.hpp>
 #include <cairn/data/loader.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>

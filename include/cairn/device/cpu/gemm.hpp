@@ -23,7 +23,14 @@
 #endif
 
 #if CAIRN_HAS_CBLAS
-#include <cblas.h>
+// Two functions of CBLAS under names of our own: <cblas.h> and the header of the same name inside xtensor-blas contradict each
+// other, and device/cpu/linalg.hpp needs the latter. The numbers are those of the CBLAS standard.
+extern "C" {
+void cairn_cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
+                       const float* b, int ldb, float beta, float* c, int ldc) __asm__("cblas_sgemm");
+void cairn_cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
+                       const double* b, int ldb, double beta, double* c, int ldc) __asm__("cblas_dgemm");
+}
 // OpenBLAS over pthreads does not know OpenMP's number of threads; another BLAS does not have these.
 extern "C" void openblas_set_num_threads(int) __attribute__((weak));
 extern "C" int openblas_get_num_threads(void) __attribute__((weak));
@@ -52,16 +59,17 @@ inline std::string blas_version() {
 template <class T>
 void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
     if (openblas_set_num_threads && openblas_get_num_threads() != threads()) openblas_set_num_threads(threads());
-    const auto op = [](bool trans) { return trans ? CblasTrans : CblasNoTrans; };
+    constexpr int row_major = 101, as_is = 111, transposed = 112;
+    const auto op = [](bool trans) { return trans ? transposed : as_is; };
     const auto i = [](index v) { return static_cast<int>(v); };
     const auto call = [&](auto f) {
-        f(CblasRowMajor, op(s.trans_a), op(s.trans_b), i(s.m), i(s.n), i(s.k), alpha, a, i(s.lda), b, i(s.ldb), beta, c,
+        f(row_major, op(s.trans_a), op(s.trans_b), i(s.m), i(s.n), i(s.k), alpha, a, i(s.lda), b, i(s.ldb), beta, c,
           i(s.ldc));
     };
     if constexpr (std::is_same_v<T, float>)
-        call(cblas_sgemm);
+        call(cairn_cblas_sgemm);
     else
-        call(cblas_dgemm);
+        call(cairn_cblas_dgemm);
 }
 #endif
 
