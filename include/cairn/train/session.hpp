@@ -4,6 +4,7 @@
 #include <cairn/core/memory.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/perf/machine.hpp>
+#include <cairn/stash/plan.hpp>
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/data_factory.hpp>
 #include <cairn/train/interrupt.hpp>
@@ -49,6 +50,10 @@ public:
         batch_ = settings_.get<index>("train.batch", 32);
         check_shapes(reconstruct);
         weights_ = std::make_unique<arena<float>>(model_.params(), seed_);
+        const std::string stash =
+            settings_.choice("train.stash", {"keep", "sqrt", "smallest"}, "keep");  // what forward leaves for backward
+        if (stash != "keep")
+            apply(model_, stash == "sqrt" ? sqrt_plan(model_, batch_shape()) : smallest_plan(model_, batch_shape()));
 
         const loader_config loading{.batch = batch_,
                                     .workers = settings_.get("train.workers", 1),
