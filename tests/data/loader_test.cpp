@@ -2,9 +2,6 @@
 #include "data/synthetic.hpp"
 
 #include <cairn/data/loader.hpp>
-#include <cairn/data/split.hpp>
-
-#include <map>
 
 namespace cairn::test {
 namespace {
@@ -263,61 +260,6 @@ TEST_CASE("loader: the statistics of a run") {
     REQUIRE(s.samples_per_second() > 0);
     l.reset_stats();
     REQUIRE(l.stats().samples == 0);
-}
-
-TEST_CASE("shuffle: every permutation of four is about equally likely") {
-    std::map<std::vector<index>, int> counts;
-    const int draws = 24 * 500;
-    for (std::uint32_t epoch = 0; epoch < draws; ++epoch) ++counts[epoch_order(4, 77, epoch)];
-    REQUIRE(counts.size() == 24);
-    double chi2 = 0;
-    for (const auto& [order, count] : counts) chi2 += (count - 500.0) * (count - 500.0) / 500.0;
-    REQUIRE(chi2 < 49.7);  // 23 degrees of freedom, probability 0.001
-}
-
-TEST_CASE("split: parts are disjoint, complete and repeatable") {
-    const auto s = random_split(101, 0.8, 4);
-    REQUIRE(s.first.size() == 81);
-    std::vector<index> all = s.first;
-    all.insert(all.end(), s.second.begin(), s.second.end());
-    std::sort(all.begin(), all.end());
-    for (index i = 0; i < 101; ++i) REQUIRE(all[static_cast<std::size_t>(i)] == i);
-    REQUIRE(random_split(101, 0.8, 4).first == s.first);
-    REQUIRE(random_split(101, 0.8, 5).first != s.first);
-
-    std::vector<int> held_out(23, 0);
-    for (index fold = 0; fold < 5; ++fold) {
-        const auto f = fold_split(23, 5, fold, 1);
-        REQUIRE(f.first.size() + f.second.size() == 23);
-        REQUIRE((f.second.size() == 4 || f.second.size() == 5));
-        for (index i : f.second) ++held_out[static_cast<std::size_t>(i)];
-    }
-    for (int times : held_out) REQUIRE(times == 1);
-
-    std::vector<std::int32_t> labels;
-    for (int i = 0; i < 60; ++i) labels.push_back(i % 3 ? 1 : 0);
-    const auto strata = stratified_split(labels, 0.25, 2);
-    REQUIRE(std::count_if(strata.first.begin(), strata.first.end(),
-                          [&](index i) { return labels[static_cast<std::size_t>(i)] == 0; }) == 5);
-    REQUIRE(strata.first.size() == 15);
-    REQUIRE_THAT(message_of([] { random_split(10, 1.5, 0); }), Contains("fraction 1.5"));
-    REQUIRE_THAT(message_of([] { fold_split(10, 11, 0, 0); }), Contains("11 folds of 10"));
-
-    const subset part(counting_dataset{.n = 10}, {7, 2});
-    float x[3];
-    std::int32_t label = 0;
-    REQUIRE(part.read(0, {}, {x, &label, nullptr}));
-    REQUIRE(x[0] == 7);
-    REQUIRE(part.sample_name(1) == "count #2");
-    REQUIRE_THAT(message_of([] { subset(counting_dataset{.n = 10}, {10}); }),
-                 Contains("sample 10 of a data set of 10"));
-}
-
-TEST_CASE("any_dataset: copies share, an empty one says so") {
-    const any_dataset a = counting_dataset{.n = 4};
-    const any_dataset b = a;
-    REQUIRE(b.size() == 4);
-    REQUIRE_THAT(message_of([] { any_dataset().size(); }), Contains("empty"));
 }
 
 }  // namespace cairn::test

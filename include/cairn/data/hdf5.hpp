@@ -50,6 +50,12 @@ public:
         return open(dataset).extents;
     }
 
+    /// Whether a data set holds integers (otherwise floating-point numbers).
+    bool holds_integers(const std::string& dataset) const {
+        const session s;
+        return H5Tget_class(open(dataset).type.get()) == H5T_INTEGER;
+    }
+
     /// A whole data set. T: float, double, or an integer type that all elements must fit.
     template <class T>
     tensor<T> read(const std::string& dataset, category use = category::data) const {
@@ -243,6 +249,7 @@ public:
     }
     std::vector<std::string> datasets() const { return {}; }
     cairn::shape shape(const std::string&) const { return {}; }
+    bool holds_integers(const std::string&) const { return false; }
     template <class T>
     tensor<T> read(const std::string&, category = category::data) const {
         return {};

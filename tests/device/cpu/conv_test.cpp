@@ -177,14 +177,13 @@ TEST_CASE("convolution: the same bits again, and on any number of threads", "[co
         cairn::choices::global().force("gemm", "builtin");
         for (const char* algorithm : {"plain", "tiled", "im2col", "winograd4", "winograd2"}) {
             INFO(algorithm << ' ' << g.to_string());
+            if (std::string(algorithm).rfind("winograd", 0) == 0 && !cairn::winograd_applies(g, 4)) continue;
             const auto once = all_phases(g, algorithm, 1);
-            CHECK(all_phases(g, algorithm, 1) == once);
-            CHECK(all_phases(g, algorithm, 2) == once);
-            CHECK(all_phases(g, algorithm, 3) == once);
+            for (const int threads : {1, 2, 3}) CHECK((all_phases(g, algorithm, threads) == once));
         }
         cairn::choices::global().force("gemm", "");
         // oneDNN promises the same bits only for the same number of threads.
-        for (const int threads : {1, 2}) CHECK(all_phases(g, "direct", threads) == all_phases(g, "direct", threads));
+        for (const int threads : {1, 2}) CHECK((all_phases(g, "direct", threads) == all_phases(g, "direct", threads)));
     }
 }
 
@@ -202,7 +201,7 @@ TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[con
     registry.clear();
     CHECK(registry.load(path, "here") == made.size());
     std::remove(path.c_str());
-    CHECK(all_phases(g, "", cairn::threads()) == first);
+    CHECK((all_phases(g, "", cairn::threads()) == first));
     CHECK(registry.entries().size() == made.size());
     // Another choice put into the registry is obeyed.
     registry.set(key, {"tiled", {}});
@@ -213,7 +212,7 @@ TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[con
         const auto b = random_values<float>(g.c_out, 3);
         cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), expected.data());
     }
-    CHECK(all_phases(g, "", cairn::threads()) == expected);
+    CHECK((all_phases(g, "", cairn::threads()) == expected));
 }
 
 TEST_CASE("convolution: policy first measures nothing", "[conv]") {

@@ -151,9 +151,9 @@ TEST_CASE("gemm: the same bits again; the built-in kernel's on any number of thr
         return c;
     };
     for (const char* kernel : kernels)
-        for (const int threads : {1, 2}) CHECK(run(kernel, threads) == run(kernel, threads));
-    CHECK(run("builtin", 1) == run("builtin", 2));
-    CHECK(run("builtin", 1) == run("builtin", 3));
+        for (const int threads : {1, 2}) CHECK((run(kernel, threads) == run(kernel, threads)));
+    CHECK((run("builtin", 1) == run("builtin", 2)));
+    CHECK((run("builtin", 1) == run("builtin", 3)));
 }
 
 TEST_CASE("gemm: counts 2 m n k operations and each operand once", "[gemm]") {

@@ -20,13 +20,13 @@ struct words {
     native part[simd::parts];
 };
 
-/// low(a) m, lane by lane; m < 2^32.
+/// low(a) m, lane by lane; m < 2^32. (The zero-masked forms: g++ 12 warns of its own header in the plain ones.)
 [[gnu::always_inline]] inline words multiply_low(const words& a, std::uint64_t m) {
     words c;
     for (int i = 0; i < simd::parts; ++i) {
 #if CAIRN_SIMD_AVX512
-        c.part[i] = reinterpret_cast<words::native>(
-            _mm512_mul_epu32(reinterpret_cast<__m512i>(a.part[i]), _mm512_set1_epi64(static_cast<long long>(m))));
+        c.part[i] = reinterpret_cast<words::native>(_mm512_maskz_mul_epu32(
+            0xff, reinterpret_cast<__m512i>(a.part[i]), _mm512_set1_epi64(static_cast<long long>(m))));
 #elif defined(__AVX2__)
         c.part[i] = reinterpret_cast<words::native>(
             _mm256_mul_epu32(reinterpret_cast<__m256i>(a.part[i]), _mm256_set1_epi64x(static_cast<long long>(m))));
@@ -81,7 +81,7 @@ public:
         for (int w = 0; w < 4; ++w) {
 #if CAIRN_SIMD_AVX512
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(bits + w * stride),
-                                _mm512_cvtepi64_epi32(reinterpret_cast<__m512i>(c[w].part[0])));
+                                _mm512_maskz_cvtepi64_epi32(0xff, reinterpret_cast<__m512i>(c[w].part[0])));
 #else
             std::uint64_t all[8];
             std::memcpy(all, c[w].part, sizeof all);
