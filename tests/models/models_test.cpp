@@ -167,7 +167,7 @@ TEST_CASE("models: the loss falls", "[models]") {
     falls("resnet 20", resnet_cifar(20), {4, 16, 16, 3}, 0.05);
     falls("resnet 18", resnet(18, resnet_config::stem::imagenet, 10), {4, 64, 64, 3}, 0.05);
     falls("cosmoflow", cosmoflow({.size = 16, .filters = 4, .blocks = 3, .dense = {16}, .dropout = 0}),
-          {4, 16, 16, 16, 4}, 0.5);
+          {4, 16, 16, 16, 4}, 0.2);
 }
 
 }  // namespace cairn

@@ -73,6 +73,7 @@ public:
         c.backward_weight = {n, 3 * size * n};
         c.parameters = config_.entries * config_.width;
         c.saved_bytes = block_bytes(in.size() * 4);
+        c.weight_gradient_first = true;  // there is no input gradient to wait for
         return c;
     }
 
