@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compiles each header of include/ as a translation unit of its own, warnings being errors.
 
-    tests/checks/headers_alone.py build/dev [--jobs N] [--compiler CXX] [--together] [HEADER...]
+    tests/checks/headers_alone.py build/dev [--jobs N] [--compiler CXX] [--together [--with SOURCE]] [HEADER...]
 
 Flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is made.
---together includes all headers in one translation unit instead: a quick look by a second compiler.
+--together includes all headers in one translation unit instead, --with a program that instantiates most of them: a quick
+look by a second compiler.
 """
 
 import argparse
@@ -42,17 +43,22 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--compiler", help="default: the build folder's")
     parser.add_argument("--together", action="store_true")
+    parser.add_argument("--with", dest="program", type=pathlib.Path)
     options = parser.parse_args()
 
     root = pathlib.Path(__file__).resolve().parents[2]
     compiler, flags = flags_of(options.build, root)
-    compiler = options.compiler or compiler
+    if options.compiler:
+        compiler = options.compiler
+        flags.append("-Wno-unknown-warning-option")  # the flags are those of the build folder's compiler
     headers = options.headers or sorted(p.relative_to(root / "include").as_posix() for p in (root / "include").rglob("*.hpp"))
     if not headers:
         sys.exit("no headers")
 
     def compile_unit(names):
         source = "".join(f"#include <{name}>\n" for name in names)
+        if options.program:
+            source += f'#include "{options.program.resolve()}"\n'
         command = [compiler, *flags, "-Werror", "-fsyntax-only", "-x", "c++", "-"]
         return names, subprocess.run(command, input=source, capture_output=True, text=True)
 

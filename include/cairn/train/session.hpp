@@ -197,6 +197,7 @@ public:
                 {"batch", batch_},
                 {"threads", threads()},
                 {"steps", rates.size()},
+                {"parameters", weights_->count()},
                 {"flops_per_sample", flops},
                 {"share_of_matrix_peak", rate * flops / peak_flops},
                 {"pool_peak_bytes", pool_peak},
