@@ -1,7 +1,7 @@
-// Kernels that memory limits: normalisation, pooling, activations, softmax, reductions, embedding, dropout, on the shapes of
-// ResNet-18/CIFAR, ResNet-50/224 and CosmoFlow. The bytes are those that the kernels count (core/work.hpp), each operand read
-// or written once a pass. GB/s and % of copy are of the fastest iteration; copy is a plain vectorised copy that moves as many
-// bytes, so that arrays which fit a cache are compared with a copy that fits it too.
+// Kernels that memory limits: normalisation, pooling, activations, softmax, reductions, embedding, dropout, on the
+// shapes of ResNet-18/CIFAR, ResNet-50/224 and CosmoFlow. The bytes are those that the kernels count (core/work.hpp),
+// each operand read or written once a pass. GB/s and % of copy are of the fastest iteration; copy is a plain vectorised
+// copy that moves as many bytes, so that arrays which fit a cache are compared with a copy that fits it too.
 
 #include <benchmark/benchmark.h>
 

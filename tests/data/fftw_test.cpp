@@ -19,11 +19,14 @@ TEST_CASE("fftw: a plane wave has one mode, and there and back is a factor", "[f
         }
         const tensor<float> before = wave.clone();
         fft.forward(wave, spectrum);
-        for_modes(n, [&](index at, const std::array<index, 3>& m, int) {
-            const bool there = m == std::array<index, 3>{1, 0, 1} || (n == 2 && m[1] == 0);
-            REQUIRE(std::abs(spectrum[at]) ==
-                    Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
-        });
+        index at = 0;
+        for (index a = 0; a < n; ++a)
+            for (index b = 0; b < n; ++b)
+                for (index c = 0; c <= n / 2; ++c, ++at) {
+                    const bool there = a == 1 && b == 0 && c == 1;
+                    REQUIRE(std::abs(spectrum[at]) ==
+                            Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
+                }
         fft.inverse(spectrum, back);
         for (index i = 0; i < back.size(); ++i)
             REQUIRE(back[i] / static_cast<float>(n * n * n) == Approx(before[i]).margin(1e-5));

@@ -1,5 +1,6 @@
 #pragma once
-// Batch and layer normalisation by plain loops: the definitions that the kernels are compared with. Everything in double.
+// Batch and layer normalisation by plain loops: the definitions that the kernels are compared with. Everything in
+// double.
 
 #include <cmath>
 #include <cstddef>
@@ -21,7 +22,8 @@ inline moments moments_of(const numbers& x, std::size_t start, std::size_t step,
     return {double(mean), double(squares / static_cast<long double>(count))};
 }
 
-/// y = act(gamma (x - mean) / sqrt(var + eps) + beta + skip), act(v) = v for v > 0 and slope v otherwise; slope 1 is none.
+/// y = act(gamma (x - mean) / sqrt(var + eps) + beta + skip), act(v) = v for v > 0 and slope v otherwise; slope 1 is
+/// none.
 struct batch_norm_result {
     numbers mean, var, y;
     numbers dx, dskip, dgamma, dbeta;  // of the loss Σ dy y

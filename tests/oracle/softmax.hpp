@@ -34,7 +34,8 @@ inline reals softmax_gradient(const reals& p, const reals& dy) {
     return dx;
 }
 
-/// Loss of one row with targets t_k = (1 - smoothing) [k = label] + smoothing / classes and class weights, and its gradient.
+/// Loss of one row with targets t_k = (1 - smoothing) [k = label] + smoothing / classes and class weights, and its
+/// gradient.
 struct cross_entropy_result {
     long double loss = 0;
     reals gradient;

@@ -1,4 +1,6 @@
 #include <cairn/cairn.hpp>
+#include <cairn/data/cosmology.hpp>
+#include <cairn/data/loader.hpp>
 
 #include <cstdio>
 
