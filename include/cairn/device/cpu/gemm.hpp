@@ -59,8 +59,8 @@ inline std::string blas_version() {
 template <class T>
 void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
     if (openblas_set_num_threads && openblas_get_num_threads() != threads()) openblas_set_num_threads(threads());
-    constexpr int row_major = 101, as_is = 111, transposed = 112;
-    const auto op = [](bool trans) { return trans ? transposed : as_is; };
+    constexpr int row_major = 101;
+    const auto op = [](bool trans) { return trans ? 112 : 111; };  // CblasTrans, CblasNoTrans
     const auto i = [](index v) { return static_cast<int>(v); };
     const auto call = [&](auto f) {
         f(row_major, op(s.trans_a), op(s.trans_b), i(s.m), i(s.n), i(s.k), alpha, a, i(s.lda), b, i(s.ldb), beta, c,

@@ -1,0 +1,67 @@
+// Convolutions: every algorithm and the chosen one, all phases, on the layers of real networks (conv_layers.hpp).
+//   kernels --benchmark_filter=conv/resnet18_cifar/.*/forward
+// Counters: effective GFLOPs per second, counting the direct algorithm's operations whatever runs (Winograd can so be above
+// 100 %), and percent of the measured matrix peak of as many threads.
+#include <benchmark/benchmark.h>
+
+#include "conv_layers.hpp"
+
+#include <cairn/device/cpu/conv.hpp>
+#include <cairn/perf/machine.hpp>
+
+#include <string>
+
+namespace {
+
+using cairn::conv_phase;
+using cairn::conv_detail::algorithm;
+
+// a = −1: whatever the registry chooses.
+void run(benchmark::State& state, const kernels::conv_layer& layer, conv_phase phase, int a) {
+    const cairn::conv_geometry& g = layer.g;
+    if (a >= 0 && !cairn::conv_detail::applies<float>(static_cast<algorithm>(a), g, phase)) {
+        state.SkipWithError("does not apply to this shape");
+        return;
+    }
+    auto x = cairn::tensor<float>::filled({g.x_elements()}, 0.5f), w = cairn::tensor<float>::filled({g.w_elements()}, 0.25f);
+    auto y = cairn::tensor<float>::filled({g.y_elements()}, 0.125f);
+    using operands = cairn::conv_detail::operands<float>;
+    const operands o = phase == conv_phase::forward          ? operands{x.data(), w.data(), nullptr, y.data()}
+                       : phase == conv_phase::backward_input ? operands{y.data(), w.data(), nullptr, x.data()}
+                                                             : operands{x.data(), y.data(), nullptr, w.data()};
+    const algorithm chosen = a < 0 ? cairn::conv_detail::choose(phase, g, o) : static_cast<algorithm>(a);
+    if (a < 0) state.SetLabel(cairn::conv_detail::algorithm_names[static_cast<std::size_t>(chosen)]);
+    cairn::conv_detail::run(chosen, phase, g, o);
+    for (auto _ : state) {
+        cairn::conv_detail::run(chosen, phase, g, o);
+        benchmark::ClobberMemory();
+    }
+    const double gflop = 1e-9 * g.flops() * static_cast<double>(state.iterations());
+    state.counters["GFLOP/s"] = benchmark::Counter(gflop, benchmark::Counter::kIsRate);
+    state.counters["%peak"] = benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
+}
+
+const bool registered = [] {
+    static const auto layers = kernels::conv_layers();
+    for (const auto& layer : layers)
+        for (const auto phase : {conv_phase::forward, conv_phase::backward_input, conv_phase::backward_weight}) {
+            if (layer.first && phase == conv_phase::backward_input) continue;
+            const auto add = [&](const char* name, int a) {
+                const std::string title = "conv/" + layer.network + '/' + layer.name + '/' + cairn::name_of(phase) + '/' + name;
+                benchmark::RegisterBenchmark(title.c_str(), [&layer, phase, a](benchmark::State& state) { run(state, layer, phase, a); })
+                    ->UseRealTime()
+                    ->Unit(benchmark::kMillisecond);
+            };
+            for (const auto a : {algorithm::direct, algorithm::winograd4, algorithm::winograd2, algorithm::tiled, algorithm::im2col}) {
+                if (a == algorithm::direct && !cairn::onednn::available) continue;
+                if ((a == algorithm::winograd4 && !cairn::winograd_applies(layer.g, 4)) ||
+                    (a == algorithm::winograd2 && !cairn::winograd_applies(layer.g, 2)))
+                    continue;
+                add(cairn::conv_detail::algorithm_names[static_cast<std::size_t>(a)], static_cast<int>(a));
+            }
+            add("chosen", -1);
+        }
+    return true;
+}();
+
+}  // namespace

@@ -1,0 +1,65 @@
+// GEMM: every kernel and the chosen one, on the products of real layers.
+//   kernels --benchmark_filter=gemm/
+// Counters: GFLOPs per second, and percent of the measured matrix peak of as many threads.
+#include <benchmark/benchmark.h>
+
+#include <cairn/device/cpu/gemm.hpp>
+#include <cairn/perf/machine.hpp>
+
+#include <string>
+
+namespace {
+
+struct product {
+    const char* what;
+    bool trans_a, trans_b;
+    cairn::index m, n, k;
+};
+
+constexpr product products[] = {
+    {"square", false, false, 1024, 1024, 1024},
+    {"resnet50_1x1_forward", false, true, 50176, 256, 64},
+    {"resnet50_1x1_backward_input", false, false, 50176, 64, 256},
+    {"resnet50_1x1_backward_weight", true, false, 256, 64, 50176},
+    {"resnet50_1x1_late", false, true, 784, 2048, 512},
+    {"im2col_3x3", false, true, 4096, 64, 576},
+    {"autoencoder", false, true, 128, 1000, 784},
+    {"autoencoder_weight", true, false, 1000, 784, 128},
+    {"lenet_dense", false, true, 128, 120, 400},
+    {"lenet_last", false, true, 128, 10, 84},
+};
+
+// kernel −1: whatever the registry chooses.
+void run(benchmark::State& state, const product& p, int kernel) {
+    const cairn::gemm_size s{p.trans_a, p.trans_b, p.m, p.n, p.k, p.trans_a ? p.m : p.k, p.trans_b ? p.k : p.n, p.n};
+    const auto a = cairn::tensor<float>::filled({p.m * p.k}, 0.5f), b = cairn::tensor<float>::filled({p.k * p.n}, 0.25f);
+    auto c = cairn::tensor<float>::zeros({p.m * p.n});
+    for (auto _ : state) {
+        if (kernel < 0)
+            cairn::gemm(cairn::cpu{}, s.trans_a, s.trans_b, s.m, s.n, s.k, 1.0f, a.data(), s.lda, b.data(), s.ldb, 0.0f, c.data(), s.ldc);
+        else
+            cairn::gemm_detail::run(static_cast<cairn::gemm_detail::kernel>(kernel), true, s, 1.0f, a.data(), b.data(), 0.0f, c.data());
+        benchmark::DoNotOptimize(c.data());
+        benchmark::ClobberMemory();
+    }
+    const double gflop = 2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+                         static_cast<double>(state.iterations());
+    state.counters["GFLOP/s"] = benchmark::Counter(gflop, benchmark::Counter::kIsRate);
+    state.counters["%peak"] = benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
+}
+
+const bool registered = [] {
+    for (const product& p : products) {
+        const auto add = [&](const std::string& name, int kernel) {
+            benchmark::RegisterBenchmark((std::string("gemm/") + p.what + '/' + name).c_str(),
+                                         [&p, kernel](benchmark::State& state) { run(state, p, kernel); })
+                ->UseRealTime()
+                ->Unit(benchmark::kMicrosecond);
+        };
+        for (const auto kernel : cairn::gemm_detail::candidates<float>(true)) add(cairn::gemm_detail::kernel_names[kernel], kernel);
+        add("chosen", -1);
+    }
+    return true;
+}();
+
+}  // namespace
