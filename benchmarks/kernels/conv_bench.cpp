@@ -23,7 +23,8 @@ void run(benchmark::State& state, const kernels::conv_layer& layer, conv_phase p
         state.SkipWithError("does not apply to this shape");
         return;
     }
-    auto x = cairn::tensor<float>::filled({g.x_elements()}, 0.5f), w = cairn::tensor<float>::filled({g.w_elements()}, 0.25f);
+    auto x = cairn::tensor<float>::filled({g.x_elements()}, 0.5f),
+         w = cairn::tensor<float>::filled({g.w_elements()}, 0.25f);
     auto y = cairn::tensor<float>::filled({g.y_elements()}, 0.125f);
     using operands = cairn::conv_detail::operands<float>;
     const operands o = phase == conv_phase::forward          ? operands{x.data(), w.data(), nullptr, y.data()}
@@ -38,7 +39,8 @@ void run(benchmark::State& state, const kernels::conv_layer& layer, conv_phase p
     }
     const double gflop = 1e-9 * g.flops() * static_cast<double>(state.iterations());
     state.counters["GFLOP/s"] = benchmark::Counter(gflop, benchmark::Counter::kIsRate);
-    state.counters["%peak"] = benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
+    state.counters["%peak"] =
+        benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
 }
 
 const bool registered = [] {
@@ -47,12 +49,15 @@ const bool registered = [] {
         for (const auto phase : {conv_phase::forward, conv_phase::backward_input, conv_phase::backward_weight}) {
             if (layer.first && phase == conv_phase::backward_input) continue;
             const auto add = [&](const char* name, int a) {
-                const std::string title = "conv/" + layer.network + '/' + layer.name + '/' + cairn::name_of(phase) + '/' + name;
-                benchmark::RegisterBenchmark(title.c_str(), [&layer, phase, a](benchmark::State& state) { run(state, layer, phase, a); })
+                const std::string title =
+                    "conv/" + layer.network + '/' + layer.name + '/' + cairn::name_of(phase) + '/' + name;
+                benchmark::RegisterBenchmark(
+                    title.c_str(), [&layer, phase, a](benchmark::State& state) { run(state, layer, phase, a); })
                     ->UseRealTime()
                     ->Unit(benchmark::kMillisecond);
             };
-            for (const auto a : {algorithm::direct, algorithm::winograd4, algorithm::winograd2, algorithm::tiled, algorithm::im2col}) {
+            for (const auto a :
+                 {algorithm::direct, algorithm::winograd4, algorithm::winograd2, algorithm::tiled, algorithm::im2col}) {
                 if (a == algorithm::direct && !cairn::onednn::available) continue;
                 if ((a == algorithm::winograd4 && !cairn::winograd_applies(layer.g, 4)) ||
                     (a == algorithm::winograd2 && !cairn::winograd_applies(layer.g, 2)))

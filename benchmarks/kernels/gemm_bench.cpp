@@ -32,20 +32,24 @@ constexpr product products[] = {
 // kernel −1: whatever the registry chooses.
 void run(benchmark::State& state, const product& p, int kernel) {
     const cairn::gemm_size s{p.trans_a, p.trans_b, p.m, p.n, p.k, p.trans_a ? p.m : p.k, p.trans_b ? p.k : p.n, p.n};
-    const auto a = cairn::tensor<float>::filled({p.m * p.k}, 0.5f), b = cairn::tensor<float>::filled({p.k * p.n}, 0.25f);
+    const auto a = cairn::tensor<float>::filled({p.m * p.k}, 0.5f),
+               b = cairn::tensor<float>::filled({p.k * p.n}, 0.25f);
     auto c = cairn::tensor<float>::zeros({p.m * p.n});
     for (auto _ : state) {
         if (kernel < 0)
-            cairn::gemm(cairn::cpu{}, s.trans_a, s.trans_b, s.m, s.n, s.k, 1.0f, a.data(), s.lda, b.data(), s.ldb, 0.0f, c.data(), s.ldc);
+            cairn::gemm(cairn::cpu{}, s.trans_a, s.trans_b, s.m, s.n, s.k, 1.0f, a.data(), s.lda, b.data(), s.ldb, 0.0f,
+                        c.data(), s.ldc);
         else
-            cairn::gemm_detail::run(static_cast<cairn::gemm_detail::kernel>(kernel), true, s, 1.0f, a.data(), b.data(), 0.0f, c.data());
+            cairn::gemm_detail::run(static_cast<cairn::gemm_detail::kernel>(kernel), true, s, 1.0f, a.data(), b.data(),
+                                    0.0f, c.data());
         benchmark::DoNotOptimize(c.data());
         benchmark::ClobberMemory();
     }
     const double gflop = 2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
                          static_cast<double>(state.iterations());
     state.counters["GFLOP/s"] = benchmark::Counter(gflop, benchmark::Counter::kIsRate);
-    state.counters["%peak"] = benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
+    state.counters["%peak"] =
+        benchmark::Counter(100 * gflop / cairn::perf::measured_matrix_peak().gflops, benchmark::Counter::kIsRate);
 }
 
 const bool registered = [] {
@@ -56,7 +60,8 @@ const bool registered = [] {
                 ->UseRealTime()
                 ->Unit(benchmark::kMicrosecond);
         };
-        for (const auto kernel : cairn::gemm_detail::candidates<float>(true)) add(cairn::gemm_detail::kernel_names[kernel], kernel);
+        for (const auto kernel : cairn::gemm_detail::candidates<float>(true))
+            add(cairn::gemm_detail::kernel_names[kernel], kernel);
         add("chosen", -1);
     }
     return true;

@@ -32,7 +32,7 @@ struct layers_of_parameters {
         for (std::size_t i = 0; i < list.size(); ++i) {
             list[i].shape = {values / layers};
             list[i].init = {initializer::distribution::constant, 0.0, 0.5};
-            names.push_back({"layer" + std::to_string(i), &list[i]});
+            names.push_back({concat("layer", i), &list[i]});
         }
         memory = std::make_unique<arena<float>>(names, 1);
         for_each([](float& g) { g = 1e-3f; }, memory->grads());

@@ -27,9 +27,15 @@ TEST_CASE("bytes: claimed extents are counted without overflow", "[bytes]") {
     REQUIRE(checked_product(extents{}, 10, "f") == 1);
     REQUIRE(checked_product(extents{2, 5}, 10, "f") == 10);
     REQUIRE(checked_product(extents{2, 0, 5}, 10, "f") == 0);
-    REQUIRE_THAT(message_of([] { checked_product(extents{2, 6}, 10, "f"); }), Contains("f: its header claims more than 10 elements"));
+    REQUIRE_THAT(message_of([] {
+                     checked_product(extents{2, 6}, 10, "f");
+                 }),
+                 Contains("f: its header claims more than 10 elements"));
     const std::uint64_t huge = std::uint64_t{1} << 63;
-    REQUIRE_THAT(message_of([&] { checked_product(extents{huge, huge, 0}, most_elements, "f"); }), Contains("claims more"));
+    REQUIRE_THAT(message_of([&] {
+                     checked_product(extents{huge, huge, 0}, most_elements, "f");
+                 }),
+                 Contains("claims more"));
 }
 
 TEST_CASE("bytes: files that cannot be read", "[bytes]") {

@@ -24,8 +24,9 @@ TEST_CASE("fftw: a plane wave has one mode, and there and back is a factor", "[f
             for (index b = 0; b < n; ++b)
                 for (index c = 0; c <= n / 2; ++c, ++at) {
                     const bool there = a == 1 && b == 0 && c == 1;
-                    REQUIRE(std::abs(spectrum[at]) ==
-                            Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
+                    REQUIRE(
+                        std::abs(spectrum[at]) ==
+                        Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
                 }
         fft.inverse(spectrum, back);
         for (index i = 0; i < back.size(); ++i)

@@ -35,7 +35,7 @@ struct small_model {
         add({131}, false);
         add({33}, true);
         cairn::parameter_list<T> list;
-        for (std::size_t i = 0; i < owned.size(); ++i) list.push_back({"p" + std::to_string(i), owned[i].get()});
+        for (std::size_t i = 0; i < owned.size(); ++i) list.push_back({cairn::concat("p", i), owned[i].get()});
         memory = std::make_unique<cairn::arena<T>>(list, 7);
         for (cairn::tensor<T>* wave : {&sine, &cosine}) {
             *wave = cairn::tensor<T>({memory->grads().size()});

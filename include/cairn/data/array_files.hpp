@@ -30,12 +30,16 @@ inline array_place place_of(const std::string& where) {
     else if (ending == ".h5" || ending == ".hdf5" || ending == ".hdf")
         p.format = array_place::hdf5;
     else
-        require(ending == ".npy", where, ": unknown kind of array file; FILE.npy, FILE.npz:NAME and FILE.h5:NAME are read");
-    require(p.format == array_place::npy || !p.name.empty(), where, ": say which array of the file is meant: ", where, ":NAME");
+        require(ending == ".npy", where,
+                ": unknown kind of array file; FILE.npy, FILE.npz:NAME and FILE.h5:NAME are read");
+    require(p.format == array_place::npy || !p.name.empty(), where, ": say which array of the file is meant: ", where,
+            ":NAME");
     return p;
 }
 
-inline npy_array read_numpy(const array_place& p) { return p.format == array_place::npz ? npz_file(p.file).read(p.name) : read_npy(p.file); }
+inline npy_array read_numpy(const array_place& p) {
+    return p.format == array_place::npz ? npz_file(p.file).read(p.name) : read_npy(p.file);
+}
 
 }  // namespace detail
 
@@ -43,11 +47,13 @@ inline npy_array read_numpy(const array_place& p) { return p.format == array_pla
 template <class T>
 tensor<T> read_array(const std::string& where, category use = category::data) {
     const detail::array_place p = detail::place_of(where);
-    return p.format == detail::array_place::hdf5 ? hdf5_file(p.file).read<T>(p.name, use) : detail::read_numpy(p).to_tensor<T>(use);
+    return p.format == detail::array_place::hdf5 ? hdf5_file(p.file).read<T>(p.name, use)
+                                                 : detail::read_numpy(p).to_tensor<T>(use);
 }
 
 /// Inputs and targets from two arrays. Real targets are normalised, see array_dataset.
-inline array_dataset read_array_dataset(const std::string& x, const std::string& targets, std::vector<std::string> names = {}) {
+inline array_dataset read_array_dataset(const std::string& x, const std::string& targets,
+                                        std::vector<std::string> names = {}) {
     const detail::array_place p = detail::place_of(targets);
     bool classes = false;
     if (p.format == detail::array_place::hdf5) {

@@ -2,6 +2,8 @@
 // Arrays in HDF5 files, by the C library. The only file that includes it.
 // Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole, or a range of
 // the first axis. The serial library is not thread safe, so calls take turns.
+// Truncated files are refused. Damage inside the library's own structures is its to notice, and version 1.10 does not always: read files
+// that you trust.
 
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/bytes.hpp>
@@ -181,6 +183,11 @@ private:
                         concat(where(dataset), stored, " bytes are stored"));
         for (int axis = 0; axis < rank; ++axis)
             d.extents.push_back(static_cast<index>(extents[static_cast<std::size_t>(axis)]));
+        // The library itself does not always notice when an array kept in one piece is shorter than its extents say.
+        const handle how(H5Dget_create_plist(d.dataset.get()), &H5Pclose);
+        const std::uint64_t expected = static_cast<std::uint64_t>(d.extents.size()) * H5Tget_size(d.type.get());
+        require(H5Pget_layout(how.get()) == H5D_CHUNKED || stored == expected, where(dataset), stored,
+                " bytes are stored, ", d.extents, " elements take ", expected, ": damaged file?");
         return d;
     }
 
