@@ -191,7 +191,9 @@ void batch_norm_apply(cpu, index rows, index channels, const T* x, const T* skip
                     simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(scale + i) +
                                       simd::load(shift + i);
                     if constexpr (add()) v += simd::load(skip + at, count);
-                    simd::store(y + at, detail::activate<kind(), keep_bits()>(v, s, bits + at / 8), count);
+                    simd::store(y + at,
+                                detail::activate<kind(), keep_bits()>(v, s, keep_bits() ? bits + at / 8 : nullptr),
+                                count);
                 });
             });
         };
