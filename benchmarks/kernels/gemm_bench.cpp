@@ -40,13 +40,16 @@ void run(benchmark::State& state, const product& p, int kernel) {
     for (auto _ : state) {
         const cairn::stopwatch watch;
         if (kernel < 0)
-            cairn::gemm(cairn::cpu{}, s.trans_a, s.trans_b, s.m, s.n, s.k, 1.0f, a.data(), s.lda, b.data(), s.ldb, 0.0f, c.data(), s.ldc);
+            cairn::gemm(cairn::cpu{}, s.trans_a, s.trans_b, s.m, s.n, s.k, 1.0f, a.data(), s.lda, b.data(), s.ldb, 0.0f,
+                        c.data(), s.ldc);
         else
-            cairn::gemm_detail::run(static_cast<cairn::gemm_detail::kernel>(kernel), true, s, 1.0f, a.data(), b.data(), 0.0f, c.data());
+            cairn::gemm_detail::run(static_cast<cairn::gemm_detail::kernel>(kernel), true, s, 1.0f, a.data(), b.data(),
+                                    0.0f, c.data());
         benchmark::ClobberMemory();
         fastest = std::min(fastest, watch.seconds());
     }
-    const double gflops = 2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) / fastest;
+    const double gflops =
+        2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) / fastest;
     state.counters["GFLOP/s"] = gflops;
     state.counters["%peak"] = 100 * gflops / cairn::perf::measured_matrix_peak().gflops;
 }
