@@ -228,7 +228,8 @@ void batch_norm_sums(cpu, index rows, index channels, const T* dy, const std::ui
                 const simd::pack<T> m = simd::load(center + i);
                 for (index r = 0; r < count_rows(); ++r) {
                     const index e = at + i + r * period;
-                    const simd::pack<T> g = detail::masked<kind()>(simd::load(dy + e, count), s, bits + e / 8);
+                    const simd::pack<T> g = detail::masked<kind()>(simd::load(dy + e, count), s,
+                                                                   kind() == activation::none ? nullptr : bits + e / 8);
                     a += g;
                     b += g * (simd::load(x + e, count) - m);
                 }
@@ -288,7 +289,8 @@ void batch_norm_gradient(cpu, index rows, index channels, const T* dy, const std
             detail::for_long_rows(l, [=, &l](index begin, index end) {
                 const simd::pack<T> s(slope);
                 detail::for_packs_of_rows<T>(l, begin, end, [=](index at, index i, auto count) {
-                    const simd::pack<T> g = detail::masked<kind()>(simd::load(dy + at, count), s, bits + at / 8);
+                    const simd::pack<T> g = detail::masked<kind()>(
+                        simd::load(dy + at, count), s, kind() == activation::none ? nullptr : bits + at / 8);
                     const simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +
                                             (g * simd::load(a + i) + simd::load(c0 + i));
                     simd::store(dx + at, v, count);
