@@ -74,7 +74,8 @@ TEST_CASE("augment: colour jitter against the definitions", "[augment]") {
         REQUIRE(bright[2] <= 50 * 1.4f + 1e-3f);
         REQUIRE(bright[3] == 0);
 
-        // Saturation keeps the grey value where nothing is clipped, contrast the mean grey, hue the largest and smallest channel.
+        // Saturation keeps the grey value where nothing is clipped, contrast the mean grey, hue the largest and
+        // smallest channel.
         const auto grey = [](const std::vector<float>& p, std::size_t i) {
             return 0.299f * p[i] + 0.587f * p[i + 1] + 0.114f * p[i + 2];
         };

@@ -85,7 +85,8 @@ TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no valu
         auto x = read_one(d, 0, {1, epoch});
         REQUIRE(x == read_one(d, 0, {1, epoch}));
         seen.insert(x);
-        // The sum over pairs of neighbours, which every symmetry of the periodic grid keeps and no other permutation would.
+        // The sum over pairs of neighbours, which every symmetry of the periodic grid keeps and no other permutation
+        // would.
         double pairs = 0, expected = 0;
         for (index a = 0; a < n; ++a)
             for (index b = 0; b < n; ++b)

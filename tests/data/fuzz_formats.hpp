@@ -1,5 +1,6 @@
 #pragma once
-// Every parser with a few small valid files, for fuzzing. A parser may read its input or throw cairn::error; nothing else.
+// Every parser with a few small valid files, for fuzzing. A parser may read its input or throw cairn::error; nothing
+// else.
 
 #include "data/writers.hpp"
 

@@ -1,5 +1,5 @@
-// Mutates small valid files of every format, hundreds of times each, and lets the sanitizers watch. tests/fuzz holds the same
-// parsers for libFuzzer.
+// Mutates small valid files of every format, hundreds of times each, and lets the sanitizers watch. tests/fuzz holds
+// the same parsers for libFuzzer.
 #include "catch.hpp"
 #include "data/fuzz_formats.hpp"
 

@@ -36,7 +36,8 @@ TEST_CASE("power spectrum: limits and shape of the transfer function", "[cosmolo
     const double ratio = p.transfer(200) / p.transfer(100);
     REQUIRE(ratio > 0.25);
     REQUIRE(ratio < 0.30);
-    // The primordial slope at small k; the peak where matter and radiation are equal; today's amplitude within a few percent.
+    // The primordial slope at small k; the peak where matter and radiation are equal; today's amplitude within a few
+    // percent.
     REQUIRE(std::log(p(2e-5) / p(1e-5)) / std::log(2.0) == Approx(0.96).margin(0.01));
     double peak = 0, at = 0;
     for (double k = 1e-3; k < 1; k *= 1.01)
@@ -48,7 +49,8 @@ TEST_CASE("power spectrum: limits and shape of the transfer function", "[cosmolo
     REQUIRE(at < 0.020);
     REQUIRE(peak > 2.0e4);
     REQUIRE(peak < 3.0e4);
-    // Bardeen, Bond, Kaiser and Szalay 1986 with Sugiyama's shape parameter: another fit of the same physics, to a tenth.
+    // Bardeen, Bond, Kaiser and Szalay 1986 with Sugiyama's shape parameter: another fit of the same physics, to a
+    // tenth.
     const cosmology c;
     const double gamma = c.omega_m * c.h * std::exp(-c.omega_b * (1 + std::sqrt(2 * c.h) / c.omega_m));
     for (double k : {0.01, 0.03, 0.1, 0.3, 1.0}) {

@@ -1,4 +1,5 @@
-// libFuzzer target of all parsers; CAIRN_FUZZ_FORMAT says which. tests/fuzz/run builds it, writes the seeds and runs it.
+// libFuzzer target of all parsers; CAIRN_FUZZ_FORMAT says which. tests/fuzz/run builds it, writes the seeds and runs
+// it.
 #include "data/fuzz_formats.hpp"
 
 #include <cstdio>

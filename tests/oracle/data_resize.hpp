@@ -1,5 +1,6 @@
 #pragma once
-// Resampling by the triangle filter, straight from its definition: a weighted mean over all source pixels in the box, in double.
+// Resampling by the triangle filter, straight from its definition: a weighted mean over all source pixels in the box,
+// in double.
 
 #include <cairn/data/image.hpp>
 

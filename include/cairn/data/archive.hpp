@@ -109,8 +109,8 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
 }
 }  // namespace detail
 
-/// All folders, and the files whose name `wanted` accepts, with their bytes. Throws on truncated and corrupt archives, naming the
-/// member, and on more than `limit` bytes.
+/// All folders, and the files whose name `wanted` accepts, with their bytes. Throws on truncated and corrupt archives,
+/// naming the member, and on more than `limit` bytes.
 inline std::vector<archive_member> read_archive(const std::filesystem::path& path,
                                                 const std::function<bool(const std::string&)>& wanted,
                                                 std::uint64_t limit = std::uint64_t{1} << 36) {

@@ -25,8 +25,8 @@ public:
                     ", 0 to ", info_.count() - 1, " expected");
     }
 
-    /// x (N, …) with targets (N, K) or (N). With `normalise` the targets' mean and deviation, by column, are taken out and noted in
-    /// targets().
+    /// x (N, …) with targets (N, K) or (N). With `normalise` the targets' mean and deviation, by column, are taken out
+    /// and noted in targets().
     array_dataset(tensor<float> x, tensor<float> values, std::vector<std::string> names = {}, bool normalise = false,
                   std::string name = "array")
         : x_(checked(std::move(x), name)),

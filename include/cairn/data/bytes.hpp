@@ -1,6 +1,6 @@
 #pragma once
-// Bytes of a file with bounds: every reader of a format goes through this, so that a short or lying file ends in an error that names
-// the file, the byte, what was expected and what was found, and never in a read past the end.
+// Bytes of a file with bounds: every reader of a format goes through this, so that a short or lying file ends in an
+// error that names the file, the byte, what was expected and what was found, and never in a read past the end.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
@@ -86,8 +86,8 @@ private:
     std::size_t at_ = 0;
 };
 
-/// Product of extents that a file claims. Throws when the product of those that are not 0 passes `limit`: a header of a few bytes must
-/// neither overflow a count nor ask for all memory.
+/// Product of extents that a file claims. Throws when the product of those that are not 0 passes `limit`: a header of a
+/// few bytes must neither overflow a count nor ask for all memory.
 template <class Extents>
 std::uint64_t checked_product(const Extents& extents, std::uint64_t limit, const std::string& name) {
     std::uint64_t product = 1;

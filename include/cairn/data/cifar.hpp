@@ -64,7 +64,8 @@ inline std::vector<std::string> cifar_classes(const std::filesystem::path& list,
 
 }  // namespace detail
 
-/// Reads files of CIFAR-10 records, in order. Throws on a wrong size (with the bytes) or a wrong label (with its place).
+/// Reads files of CIFAR-10 records, in order. Throws on a wrong size (with the bytes) or a wrong label (with its
+/// place).
 inline std::shared_ptr<const labelled_images> read_cifar10(const std::vector<std::filesystem::path>& files) {
     auto out = std::make_shared<labelled_images>();
     out->height = out->width = 32;

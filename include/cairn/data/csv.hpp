@@ -1,6 +1,6 @@
 #pragma once
-// Numeric tables as text: a header line of column names, then one row of numbers a line, separated by commas. Empty lines and a final
-// carriage return are skipped. Errors name file, line and column.
+// Numeric tables as text: a header line of column names, then one row of numbers a line, separated by commas. Empty
+// lines and a final carriage return are skipped. Errors name file, line and column.
 
 #include <cairn/data/bytes.hpp>
 
@@ -31,7 +31,8 @@ struct csv_table {
     }
 };
 
-/// Takes the text of a table apart. Throws on cells that are no finite numbers and on rows of another length than the header.
+/// Takes the text of a table apart. Throws on cells that are no finite numbers and on rows of another length than the
+/// header.
 inline csv_table parse_csv(std::string_view text, const std::string& name) {
     csv_table table;
     table.name = name;

@@ -1,6 +1,6 @@
 #pragma once
-// What a training loop may ask of a data set. A data set is immutable and safe to read from many threads; it writes sample i, decoded,
-// augmented and normalised, straight into a slot of the batch:
+// What a training loop may ask of a data set. A data set is immutable and safe to read from many threads; it writes
+// sample i, decoded, augmented and normalised, straight into a slot of the batch:
 //   d.read(i, key, {x, label, values})
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
@@ -24,7 +24,8 @@ struct augment_key {
     std::uint32_t epoch = 0;
 };
 
-/// The random numbers of one reading of one sample, in sequence. Up to 256 of them; further ones belong to the next sample.
+/// The random numbers of one reading of one sample, in sequence. Up to 256 of them; further ones belong to the next
+/// sample.
 class sample_random {
 public:
     sample_random(augment_key key, index sample)
@@ -57,8 +58,8 @@ enum class part { train, test };
 /// A class number, or a vector of real values.
 enum class target_kind { classes, values };
 
-/// What is to be predicted: the names of the classes, or the names of the values with the mean and the scale that were taken out of
-/// them (physical value = mean + scale × target).
+/// What is to be predicted: the names of the classes, or the names of the values with the mean and the scale that were
+/// taken out of them (physical value = mean + scale × target).
 struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
@@ -75,8 +76,9 @@ struct sample_slot {
     float* values = nullptr;        // target_info::count()
 };
 
-/// A set of samples of equal shape. `read` returns false for a sample that is to be left out of its batch (a corrupt image that the
-/// policy says to skip); it throws cairn::error on what must stop the run. `sample_name` says where sample i came from.
+/// A set of samples of equal shape. `read` returns false for a sample that is to be left out of its batch (a corrupt
+/// image that the policy says to skip); it throws cairn::error on what must stop the run. `sample_name` says where
+/// sample i came from.
 template <class D>
 concept Dataset = requires(const D& d, index i, augment_key key, sample_slot slot) {
     { d.size() } -> std::same_as<index>;

@@ -1,9 +1,9 @@
 #pragma once
 // Arrays in HDF5 files, by the C library. The only file that includes it.
-// Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole, or a range of
-// the first axis. The serial library is not thread safe, so calls take turns.
-// Truncated files are refused. Damage inside the library's own structures is its to notice, and version 1.10 does not always: read files
-// that you trust.
+// Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole,
+// or a range of the first axis. The serial library is not thread safe, so calls take turns.
+// Truncated files are refused. Damage inside the library's own structures is its to notice, and version 1.10 does not
+// always: read files that you trust.
 
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/bytes.hpp>
@@ -176,7 +176,8 @@ private:
                 " are read");
         std::array<hsize_t, cairn::shape::max_rank> extents{};
         H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
-        // Compression makes data small, but not without end: an extent far beyond what is stored is damage (or a set never written).
+        // Compression makes data small, but not without end: an extent far beyond what is stored is damage (or a set
+        // never written).
         const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()),
                             limit = stored > (std::uint64_t{1} << 50) ? 0 : stored * 4096;
         checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), limit,

@@ -1,7 +1,7 @@
 #pragma once
 // IDX, the format of MNIST (yann.lecun.com/exdb/mnist): a big-endian array of any rank.
-//   byte 0, 1: zero   byte 2: element type   byte 3: rank   then `rank` extents of 4 bytes, then the elements, row-major
-// Read plain or packed by gzip.
+//   byte 0, 1: zero   byte 2: element type   byte 3: rank   then `rank` extents of 4 bytes, then the elements,
+// row-major Read plain or packed by gzip.
 
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/gzip.hpp>
@@ -70,8 +70,8 @@ struct idx_array {
     }
 };
 
-/// Takes an IDX file apart that is already in memory and unpacked; `name` is for errors. Throws unless the size is exactly what the
-/// header says.
+/// Takes an IDX file apart that is already in memory and unpacked; `name` is for errors. Throws unless the size is
+/// exactly what the header says.
 inline idx_array parse_idx(std::vector<std::uint8_t> bytes, const std::string& name) {
     byte_reader in(bytes, name);
     const byte_span magic = in.take(4, "the IDX magic number");

@@ -1,6 +1,8 @@
 #pragma once
-// Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an archive.
-//   the class is the folder that an image lies in; a folder above it called train, test, val or validation is the part it belongs to
+// Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an
+// archive.
+//   the class is the folder that an image lies in; a folder above it called train, test, val or validation is the part
+//   it belongs to
 //   classes are numbered in alphabetical order, over all parts
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
@@ -36,8 +38,8 @@ public:
         std::vector<std::uint8_t> bytes;  // of archives only
     };
 
-    /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left out), or when the
-    /// archive is damaged or larger than half of the machine's memory.
+    /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left
+    /// out), or when the archive is damaged or larger than half of the machine's memory.
     explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop) : root_(root) {
         std::set<std::string> folders;
         if (std::filesystem::is_directory(root))
@@ -69,7 +71,8 @@ public:
         return buffer;
     }
 
-    /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest for testing.
+    /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest
+    /// for testing.
     std::vector<index> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
         const char* wanted = which == part::train ? "train" : "test";
         std::vector<index> chosen;
@@ -310,8 +313,8 @@ private:
 
 static_assert(Dataset<image_folder>);
 
-/// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the first that differs,
-/// or that is corrupt.
+/// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
+/// first that differs, or that is corrupt.
 inline std::shared_ptr<const labelled_images> decode_all(const image_collection& images,
                                                          const std::vector<index>& chosen, std::string name) {
     require(!chosen.empty(), name, ": no image chosen");

@@ -1,9 +1,9 @@
 #pragma once
 // JPEG by libjpeg-turbo, to 8-bit RGB. The only file that includes it.
-// A crop that will be shrunk anyway is decoded small: the inverse DCT makes an 8×8 block directly 4×4, 2×2 or 1×1 (the scales with fast
-// code; others cost more than full size). Rows and columns outside the crop are not transformed at all.
-// Greyscale becomes RGB; CMYK and YCCK become RGB by (ink × black / 255), the convention of Adobe's inverted files.
-// Truncated and corrupt data, which the library repairs with grey and a warning, are errors here.
+// A crop that will be shrunk anyway is decoded small: the inverse DCT makes an 8×8 block directly 4×4, 2×2 or 1×1 (the
+// scales with fast code; others cost more than full size). Rows and columns outside the crop are not transformed at
+// all. Greyscale becomes RGB; CMYK and YCCK become RGB by (ink × black / 255), the convention of Adobe's inverted
+// files. Truncated and corrupt data, which the library repairs with grey and a warning, are errors here.
 
 #include <cairn/data/bytes.hpp>
 #include <cairn/data/image.hpp>
@@ -67,10 +67,11 @@ public:
     index width() const { return c_.image_width; }
     index height() const { return c_.image_height; }
 
-    /// Decodes at least `box` (in pixels of the full image), shrunk by 1, 2, 4 or 8, as far as box stays at least target_height ×
-    /// target_width. `out` gets RGB pixels; returns where box lies in them. Throws on corrupt data.
+    /// Decodes at least `box` (in pixels of the full image), shrunk by 1, 2, 4 or 8, as far as box stays at least
+    /// target_height × target_width. `out` gets RGB pixels; returns where box lies in them. Throws on corrupt data.
     pixel_box decode(pixel_box box, index target_height, index target_width, image& out) {
-        // Without an end marker the file was cut off, maybe below the crop: then all of it is decoded, which fails for certain.
+        // Without an end marker the file was cut off, maybe below the crop: then all of it is decoded, which fails for
+        // certain.
         const bool whole = !ends();
         int shrink = 1;
         while (shrink < 8 && box.height >= 2.0 * shrink * static_cast<double>(target_height) &&
@@ -115,8 +116,8 @@ private:
                code == JWRN_MUST_RESYNC || code == JWRN_ARITH_BAD_CODE;
     }
 
-    // The library reports errors by a callback that must not return; it jumps back to here. `action` may hold nothing with a
-    // destructor.
+    // The library reports errors by a callback that must not return; it jumps back to here. `action` may hold nothing
+    // with a destructor.
     template <class Action>
     void guarded(Action&& action) {
         if (setjmp(jump_) == 0) {

@@ -1,6 +1,6 @@
 #pragma once
-// PNG by libpng, to 8-bit RGB: palettes, grey, 16 bits and interlacing are expanded, transparency is laid over black. The only file that
-// includes libpng.
+// PNG by libpng, to 8-bit RGB: palettes, grey, 16 bits and interlacing are expanded, transparency is laid over black.
+// The only file that includes libpng.
 
 #include <cairn/data/bytes.hpp>
 #include <cairn/data/image.hpp>

@@ -1,10 +1,11 @@
 #pragma once
 // Batches of a data set, made ahead of the training loop by worker threads.
 //
-//   order of epoch e = random_order(seed, e);  global batch b = order[b·B·world … (b+1)·B·world), rank r takes the r-th part of it
-// Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch` batches are ready. What a
-// batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the prefetch depth and a resume at any cursor
-// change no bit. Buffers come from the pool (category data) and are used again as soon as nobody else holds them.
+//   order of epoch e = random_order(seed, e);  global batch b = order[b·B·world … (b+1)·B·world), rank r takes the r-th
+// part of it Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch`
+// batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the
+// prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and are used
+// again as soon as nobody else holds them.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>
@@ -90,8 +91,8 @@ public:
     loader(const loader&) = delete;
     loader& operator=(const loader&) = delete;
 
-    /// The next batch of the epoch; nothing, once, at the end of an epoch, and always after the last one. A worker's error comes out here, with the sample's name, and
-    /// again at every further call, until seek().
+    /// The next batch of the epoch; nothing, once, at the end of an epoch, and always after the last one. A worker's
+    /// error comes out here, with the sample's name, and again at every further call, until seek().
     std::optional<batch> next() {
         const double called = now();
         const trace_scope scope("loader", "wait for batch", "data");
@@ -156,7 +157,8 @@ private:
 
         bool free() const {
             if (taken || !alone(x) || !alone(labels) || !alone(targets)) return false;
-            // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what we write.
+            // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what
+            // we write.
             x.share(), labels.share(), targets.share();
             return true;
         }
@@ -220,7 +222,8 @@ private:
         return orders_.back().second;
     }
 
-    // A short last global batch is dealt evenly: ranks differ by at most one sample, and global_count gives the weight of each.
+    // A short last global batch is dealt evenly: ranks differ by at most one sample, and global_count gives the weight
+    // of each.
     void plan(job& j, cursor at) {
         const index n = data_.size(), global = config_.batch * config_.world;
         const index begin = at.batch * global, count = std::min(global, n - begin);
@@ -234,7 +237,8 @@ private:
         j.buffer = take_buffers();
     }
 
-    /// Reads samples [begin, end) of the job into its buffer b. Called without the lock; returns the sample that failed.
+    /// Reads samples [begin, end) of the job into its buffer b. Called without the lock; returns the sample that
+    /// failed.
     std::pair<index, std::exception_ptr> read(job& j, buffers& b, index begin, index end) const {
         const index width = b.x.size() / config_.batch;
         for (index k = begin; k < end; ++k) {
@@ -328,7 +332,8 @@ private:
         return out;
     }
 
-    // Samples a worker takes at a time: small enough that workers share a batch, large enough that cheap samples do not pay for locks.
+    // Samples a worker takes at a time: small enough that workers share a batch, large enough that cheap samples do not
+    // pay for locks.
     index piece() const { return std::max<index>(1, config_.batch / std::max(16, 4 * config_.workers)); }
 
     // Under the lock: a piece of the oldest batch that is not fully handed out, opening a new batch if there is room.

@@ -1,5 +1,6 @@
 #pragma once
-// Equally sized 8-bit images with class labels, held in memory: MNIST, CIFAR, decoded thumbnails. Making a float image is one pass:
+// Equally sized 8-bit images with class labels, held in memory: MNIST, CIFAR, decoded thumbnails. Making a float image
+// is one pass:
 //   x = (pixel/255 − mean) / std,  after padding, random crop and flip
 // Padding is 0 after normalisation, the mean colour, as in the usual CIFAR recipe (He et al. 2016, section 4.2).
 // Bytes moved: 1 read and 4 written an element.

@@ -11,7 +11,8 @@ namespace cairn {
 /// Mean and deviation of MNIST's training pixels, and shifts by up to `pad` pixels if asked for.
 inline image_recipe mnist_recipe(index pad = 0) { return {{0.1307f}, {0.3081f}, pad, false}; }
 
-/// Reads one part of MNIST from a folder. Throws when a file is missing, is not what its name says, or the counts differ.
+/// Reads one part of MNIST from a folder. Throws when a file is missing, is not what its name says, or the counts
+/// differ.
 inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::path& folder, part which) {
     const std::string stem = which == part::train ? "train" : "t10k";
     const auto find = [&](const std::string& name) {

@@ -3,8 +3,8 @@
 //   npy: "\x93NUMPY" major minor, header length (2 bytes, from version 2 on 4, little-endian), header, elements
 //   header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 //   zip: found from its end: end record → central directory → local header → data; zip64 where NumPy writes it
-// Read: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 and bool, either byte order, C and Fortran order. Object arrays, which run code, are refused.
-// Specification: numpy/lib/format.py; PKWARE APPNOTE 6.3.
+// Read: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 and bool, either byte order, C and Fortran order. Object arrays, which run code,
+// are refused. Specification: numpy/lib/format.py; PKWARE APPNOTE 6.3.
 
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/gzip.hpp>
@@ -201,7 +201,8 @@ private:
 
 }  // namespace detail
 
-/// Takes an .npy file apart that is already in memory. Throws on anything that is not one, or whose size is not what its header says.
+/// Takes an .npy file apart that is already in memory. Throws on anything that is not one, or whose size is not what
+/// its header says.
 inline npy_array parse_npy(byte_span bytes, const std::string& name) {
     byte_reader in(bytes, name);
     const byte_span magic = in.take(6, "the npy magic string");

@@ -1,7 +1,8 @@
 #pragma once
 // The linear power spectrum of matter today, normalised to σ_8. Lengths in Mpc/h, wave numbers in h/Mpc.
-//   P(k) = A k^{n_s} T(k)²      σ_R² = ∫ dln k  k³ P(k) / (2π²) · W(kR)²,   W(x) = 3 (sin x − x cos x) / x³,   σ_{8 Mpc/h} = σ_8
-// T is the shape of Eisenstein and Hu 1998 (ApJ 496, 605) without acoustic wiggles, equations 26 and 28 to 31:
+//   P(k) = A k^{n_s} T(k)²      σ_R² = ∫ dln k  k³ P(k) / (2π²) · W(kR)²,   W(x) = 3 (sin x − x cos x) / x³,   σ_{8
+// Mpc/h} = σ_8 T is the shape of Eisenstein and Hu 1998 (ApJ 496, 605) without acoustic wiggles, equations 26 and 28 to
+// 31:
 //   s = 44.5 ln(9.83 / Ω_m h²) / √(1 + 10 (Ω_b h²)^{3/4})  Mpc
 //   α = 1 − 0.328 ln(431 Ω_m h²) Ω_b/Ω_m + 0.38 ln(22.3 Ω_m h²) (Ω_b/Ω_m)²
 //   Γ = Ω_m h [α + (1 − α) / (1 + (0.43 k s)⁴)],   q = k Θ² / Γ,   Θ = T_CMB / 2.7 K
@@ -59,7 +60,8 @@ public:
         return amplitude_ * std::pow(k, c_.n_s) * t * t;
     }
 
-    /// Rms of the linear field in balls of `radius` Mpc/h: the integral over ln k by the trapezoidal rule. Relative error below 1e-4.
+    /// Rms of the linear field in balls of `radius` Mpc/h: the integral over ln k by the trapezoidal rule. Relative
+    /// error below 1e-4.
     double sigma(double radius) const {
         constexpr int steps = 600;
         const double low = std::log(1e-5 / radius * 8), high = std::log(30.0 / radius * 8);

@@ -1,10 +1,10 @@
 #pragma once
-// Density slices of the Quijote N-body simulations with their cosmological parameters (Villaescusa-Navarro et al. 2020): a regression
-// from real simulation output. A folder with
+// Density slices of the Quijote N-body simulations with their cosmological parameters (Villaescusa-Navarro et al.
+// 2020): a regression from real simulation output. A folder with
 //   *-idx3-ubyte[.gz]  (N, H, W) bytes v, the logarithm of the overdensity: ρ/ρ_mean = 0.5 · 2000^(v/255)
 //   *.csv              one row a slice: sim_id, Omega_m, Omega_b, h, n_s, sigma_8
-// Input: (v − mean) / std over all slices, (S, S, 1). Targets: by the centre and the deviation of the Latin hypercube's ranges.
-// A slice is 500 of a box of 1,000 Mpc/h: it is not periodic, so translations are made by cropping.
+// Input: (v − mean) / std over all slices, (S, S, 1). Targets: by the centre and the deviation of the Latin hypercube's
+// ranges. A slice is 500 of a box of 1,000 Mpc/h: it is not periodic, so translations are made by cropping.
 
 #include <cairn/data/csv.hpp>
 #include <cairn/data/dataset.hpp>
@@ -42,7 +42,8 @@ public:
         require(config_.crop >= 1 && config_.crop <= edge_, "quijote: crop ", config_.crop, " of slices of ", edge_,
                 " pixels");
         reduce(images);
-        // Centre and width of the Latin hypercube: known beforehand, so that no test slice has a say in the normalisation.
+        // Centre and width of the Latin hypercube: known beforehand, so that no test slice has a say in the
+        // normalisation.
         const std::map<std::string, std::array<double, 2>> ranges{{"Omega_m", {0.1, 0.5}},
                                                                   {"Omega_b", {0.03, 0.07}},
                                                                   {"h", {0.5, 0.9}},

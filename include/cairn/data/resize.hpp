@@ -2,8 +2,8 @@
 // Bilinear resampling with antialiasing: the triangle filter, widened by the factor of reduction, as in Pillow.
 //   scale = box / n,  s = max(scale, 1),  centre of output i: c = begin + (i + ½)·scale
 //   weight of source j: max(0, 1 − |j + ½ − c| / s), the weights of an output normalised to sum 1
-// Separable: rows first, into floats, then columns. Source pixels outside the box take no part, as if the box had been cut out first.
-// Bytes moved: source once, a float row a source row, the result once.
+// Separable: rows first, into floats, then columns. Source pixels outside the box take no part, as if the box had been
+// cut out first. Bytes moved: source once, a float row a source row, the result once.
 
 #include <cairn/core/error.hpp>
 #include <cairn/data/image.hpp>
@@ -67,9 +67,9 @@ inline four load_four(const float* p) {
     return v;
 }
 
-// Rows rows of the source to as many of the result, `in_stride` and `out_stride` floats apart; Taps is 0 for any number. Rows share the
-// loads of positions and weights. An RGB pixel is handled as four floats: the fourth is overwritten by the next pixel, so that rows
-// have room for one more.
+// Rows rows of the source to as many of the result, `in_stride` and `out_stride` floats apart; Taps is 0 for any
+// number. Rows share the loads of positions and weights. An RGB pixel is handled as four floats: the fourth is
+// overwritten by the next pixel, so that rows have room for one more.
 template <int Taps, int Rows>
 inline void resample_rows(const float* in, index in_stride, const resize_axis& axis, index channels, float* out,
                           index out_stride) {
@@ -134,8 +134,9 @@ inline void with_taps(index taps, F&& f) {
 
 }  // namespace detail
 
-/// The part `box` of `in` as height × width × channels floats at `out`: scale[i mod channels] · value + shift[i mod channels], values
-/// being 0 … 255. `scale` and `shift` have one entry a channel. mirrored: left and right exchanged. 1 or 3 channels.
+/// The part `box` of `in` as height × width × channels floats at `out`: scale[i mod channels] · value + shift[i mod
+/// channels], values being 0 … 255. `scale` and `shift` have one entry a channel. mirrored: left and right exchanged. 1
+/// or 3 channels.
 inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index height, index width,
                             const float* scale, const float* shift, float* out, resize_scratch& scratch) {
     const index channels = in.channels, line = width * channels;

@@ -1,6 +1,6 @@
 #pragma once
-// A random order of n samples, by Fisher and Yates with counter-based random numbers: the same (seed, epoch) gives the same order
-// everywhere. 8 bytes a sample; a million samples take about 20 ms.
+// A random order of n samples, by Fisher and Yates with counter-based random numbers: the same (seed, epoch) gives the
+// same order everywhere. 8 bytes a sample; a million samples take about 20 ms.
 //   for i = n-1 … 1:  swap(order[i], order[uniform integer in 0 … i])
 
 #include <cairn/core/random.hpp>

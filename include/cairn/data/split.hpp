@@ -1,6 +1,7 @@
 #pragma once
-// Parts of a data set: train / validation by fraction, k folds, and splits that keep the share of every class. All are pure functions
-// of the seed. Fold f of k takes every k-th sample of a random order, so folds differ in size by at most one.
+// Parts of a data set: train / validation by fraction, k folds, and splits that keep the share of every class. All are
+// pure functions of the seed. Fold f of k takes every k-th sample of a random order, so folds differ in size by at most
+// one.
 
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/shuffle.hpp>

@@ -3,9 +3,9 @@
 //   white noise w(x) → w_k → δ_k = w_k √(P(k) N³/V)           Gaussian overdensity with spectrum P
 //   Ψ_k = i k δ_k / k²,   δ = −∇·Ψ                              displacement, a gradient
 //   x = q + Ψ(q)                                               one particle from the middle of each cell
-//   ρ(cell) += Π_axis (1 − |distance|)                          cloud in cell: each particle shares itself among 8 cells; mean of ρ = 1
-// Grid (n, n, n) row-major, the axes called 0, 1, 2; box edge L in Mpc/h. Derivatives vanish at the Nyquist wave number, whose sign is
-// undefined. Work for one volume is serial: run many volumes at once.
+//   ρ(cell) += Π_axis (1 − |distance|)                          cloud in cell: each particle shares itself among 8
+// cells; mean of ρ = 1 Grid (n, n, n) row-major, the axes called 0, 1, 2; box edge L in Mpc/h. Derivatives vanish at
+// the Nyquist wave number, whose sign is undefined. Work for one volume is serial: run many volumes at once.
 
 #include <cairn/core/random.hpp>
 #include <cairn/data/fftw.hpp>
@@ -87,7 +87,8 @@ inline tensor<float> displacement(const cube_transform& fft, const tensor<std::c
 inline tensor<float> cloud_in_cell(const std::array<tensor<float>, 3>& psi) {
     const index n = psi[0].extent(0);
     auto density = tensor<float>::zeros({n, n, n}, category::data);
-    // The lower cell, the upper one, and the upper one's share. Positions stay small multiples of n, so that float is enough.
+    // The lower cell, the upper one, and the upper one's share. Positions stay small multiples of n, so that float is
+    // enough.
     struct share {
         index low, high;
         float upper;

@@ -101,8 +101,10 @@ std::vector<kernel> candidates(bool threaded) {
 
 inline unsigned size_class(index v) { return static_cast<unsigned>(std::bit_width(static_cast<std::size_t>(v - 1))); }
 
+/// The kernel in use for this size. Measured, if it is not known yet, on the operands given; c is then overwritten. Null ones
+/// are replaced by zeros: time does not depend on values.
 template <class T>
-kernel choose(bool threaded, const gemm_size& s, T* c) {
+kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
     static const bool forced = [] {
         if (const char* name = std::getenv("CAIRN_GEMM")) choices::global().force("gemm", name);
         return true;
@@ -131,22 +133,18 @@ kernel choose(bool threaded, const gemm_size& s, T* c) {
                " n2^", cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
     const std::uint64_t epoch = registry.epoch();
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
-        // Zeros stand for the operands: time does not depend on values, and the caller's result must stay.
+        const auto stand_in = [](const T* given, index rows, index ld) {
+            return given ? tensor<T>{} : tensor<T>::zeros({std::max<index>(rows * ld, 1)}, category::workspace);
+        };
         struct operands {
             tensor<T> a, b, c;
         };
-        const auto data = std::make_shared<operands>();
-        const auto zeros = [](index rows, index ld) {
-            return tensor<T>::zeros({std::max<index>(rows * ld, 1)}, category::workspace);
-        };
-        data->c = zeros(s.m, s.ldc);
-        data->a = zeros(s.trans_a ? s.k : s.m, s.lda);
-        data->b = zeros(s.trans_b ? s.n : s.k, s.ldb);
-        return [data, list, s, threaded](std::size_t i) {
-            run<T>(list[i], threaded, s, T{1}, data->a.data(), data->b.data(), T{}, data->c.data());
+        const auto own = std::make_shared<operands>(operands{stand_in(a, s.trans_a ? s.k : s.m, s.lda),
+                                                             stand_in(b, s.trans_b ? s.n : s.k, s.ldb), stand_in(c, s.m, s.ldc)});
+        return [own, list, s, threaded, a, b, c](std::size_t i) {
+            run<T>(list[i], threaded, s, T{1}, a ? a : own->a.data(), b ? b : own->b.data(), T{}, c ? c : own->c.data());
         };
     });
-    (void)c;
     known = {code, epoch, list[choice]};
     return list[choice];
 }
@@ -164,7 +162,7 @@ void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b,
         return;
     }
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-        run(choose<T>(threaded, s, c), threaded, s, alpha, a, b, beta, c);
+        run(choose<T>(threaded, s, a, b, beta == T{} ? c : nullptr), threaded, s, alpha, a, b, beta, c);
     else
         builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
 }
@@ -207,7 +205,7 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T 
         gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);
     };
     if (across) {
-        if (m > 0 && n > 0 && k > 0) gemm_detail::choose<T>(false, s, c);  // measured here, not by all threads at once
+        if (m > 0 && n > 0 && k > 0) gemm_detail::choose<T>(false, s, a, b, beta == T{} ? c : nullptr);  // measured here, not by all threads at once
         parallel_for(batch, 1, [&](index begin, index end) {
             for (index i = begin; i < end; ++i) one(i);
         });

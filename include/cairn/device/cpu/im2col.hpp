@@ -118,7 +118,7 @@ void forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y
         return parallel_for(p.points, 1024, add_bias);
     }
     const gemm_size whole{false, true, p.block, p.c_out, p.k, p.k, p.k, g.c_out};
-    gemm_detail::choose<T>(false, whole, y);
+    gemm_detail::choose<T>(false, whole, nullptr, nullptr, nullptr);
     parallel_for(p.points, p.block, [&](index begin, index end) {
         tensor<T> patches({end - begin, p.k}, category::workspace);
         for (index q = 0; q < g.groups; ++q) {
@@ -145,7 +145,7 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
     // Patches of one image overlap, those of two never do: an image is one thread's. A lone image is shared in the products.
     const bool threaded = g.n == 1;
     const gemm_size whole{false, false, std::min(p.block, g.out_points()), p.k, p.c_out, g.c_out, p.k, p.k};
-    gemm_detail::choose<T>(threaded, whole, dx);
+    gemm_detail::choose<T>(threaded, whole, nullptr, nullptr, nullptr);
     parallel_for(g.n, 1, [&](index first, index last) {
         tensor<T> patches({whole.m, p.k}, category::workspace);
         std::fill(dx + first * g.in_points() * g.c_in, dx + last * g.in_points() * g.c_in, T{});
@@ -191,7 +191,7 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
     const index pieces = std::min(most_pieces, p.points / p.block);
     if (pieces < 2 || weights * static_cast<index>(sizeof(T)) > index{1} << 19)
         return accumulate(true, 0, p.points, dw);
-    gemm_detail::choose<T>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, dw);
+    gemm_detail::choose<T>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, nullptr, nullptr, nullptr);
     auto sums = tensor<T>::zeros({pieces, weights}, category::workspace);
     parallel_chunks(pieces, 1, [&](index piece, index, index) {
         accumulate(false, piece * p.points / pieces, (piece + 1) * p.points / pieces, sums.data() + piece * weights);

@@ -136,7 +136,7 @@ void tile_strip(index rows, tile_source<T> from, tile_target<T> to) {
         [&]<int... Rows>(std::integer_sequence<int, Rows...>) { (if_now(std::integral_constant<int, Rows>{}), ...); }
         (std::integer_sequence<int, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1>{});
         rows -= now;
-        from.a += now * from.a_row;
+        if (from.a) from.a += now * from.a_row;
         to.c += now * to.ldc;
     }
 }
