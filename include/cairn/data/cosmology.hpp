@@ -3,8 +3,8 @@
 // without a download. Volume i of a seed is a pure function of (seed, i): parameters uniform in their ranges, then a
 // Zel'dovich box (zeldovich.hpp).
 //   input    x = (ln(1 + δ + ε) − mean) / std,  ε = 0.1 (empty cells)     (n, n, n, 1)
-//   targets  (Ω_m, σ_8, n_s), each with mean 0 and variance 1 over its range: predicting the mean gives a mean squared
-// error of 1 Mathuriya et al., CosmoFlow, SC18; parameter ranges of the Quijote Latin hypercube.
+//   targets  (Ω_m, σ_8, n_s), each with mean 0 and variance 1 over its range: the mean predictor's squared error is 1
+// Mathuriya et al., CosmoFlow, SC18; parameter ranges of the Quijote Latin hypercube.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/data/dataset.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 // Real Fourier transforms of a cube by FFTW, single precision. The only file that includes FFTW.
-//   forward  F[k] = Σ_x f[x] exp(−2πi k·x / n)      inverse  f[x] = Σ_k F[k] exp(+2πi k·x / n)   (no factor: inverse ∘
-// forward = n³) Plans come from FFTW_ESTIMATE, which measures nothing: the same plan, hence the same bits, on every run
-// of a machine.
+//   forward  F[k] = Σ_x f[x] exp(−2πi k·x / n)
+//   inverse  f[x] = Σ_k F[k] exp(+2πi k·x / n)      no factor: inverse ∘ forward = n³
+// Plans come from FFTW_ESTIMATE, which measures nothing: the same plan, hence the same bits, on every run of a machine.
 
 #include <cairn/core/tensor.hpp>
 

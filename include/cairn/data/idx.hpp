@@ -1,7 +1,7 @@
 #pragma once
 // IDX, the format of MNIST (yann.lecun.com/exdb/mnist): a big-endian array of any rank.
-//   byte 0, 1: zero   byte 2: element type   byte 3: rank   then `rank` extents of 4 bytes, then the elements,
-// row-major Read plain or packed by gzip.
+//   byte 0, 1: zero   byte 2: element type   byte 3: rank   then `rank` extents of 4 bytes, then the elements
+// Row-major. Read plain or packed by gzip.
 
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/gzip.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 // Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an
 // archive.
-//   the class is the folder that an image lies in; a folder above it called train, test, val or validation is the part
-//   it belongs to
+//   the class is the folder that an image lies in
+//   a folder above that called train, test, val or validation is the part that it belongs to
 //   classes are numbered in alphabetical order, over all parts
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.

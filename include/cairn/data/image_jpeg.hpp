@@ -2,8 +2,9 @@
 // JPEG by libjpeg-turbo, to 8-bit RGB. The only file that includes it.
 // A crop that will be shrunk anyway is decoded small: the inverse DCT makes an 8×8 block directly 4×4, 2×2 or 1×1 (the
 // scales with fast code; others cost more than full size). Rows and columns outside the crop are not transformed at
-// all. Greyscale becomes RGB; CMYK and YCCK become RGB by (ink × black / 255), the convention of Adobe's inverted
-// files. Truncated and corrupt data, which the library repairs with grey and a warning, are errors here.
+// all. At full size the pixels of a crop are exactly those of the whole image.
+// Greyscale becomes RGB; CMYK and YCCK become RGB by (ink × black / 255), the convention of Adobe's inverted files.
+// Truncated and corrupt data, which the library repairs with grey and a warning, are errors here.
 
 #include <cairn/data/bytes.hpp>
 #include <cairn/data/image.hpp>

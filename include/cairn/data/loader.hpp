@@ -1,8 +1,9 @@
 #pragma once
 // Batches of a data set, made ahead of the training loop by worker threads.
 //
-//   order of epoch e = random_order(seed, e);  global batch b = order[b·B·world … (b+1)·B·world), rank r takes the r-th
-// part of it Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch`
+//   order of epoch e = random_order(seed, e)
+//   global batch b = order[b·B·world … (b+1)·B·world), of which rank r takes the r-th part
+// Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch`
 // batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the
 // prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and are used
 // again as soon as nobody else holds them.
@@ -40,7 +41,7 @@ struct batch {
     cursor at;                         // its own position
     index count = 0;                   // N: samples of this rank
     index global_count = 0;            // samples of all ranks, before any was left out
-    std::vector<std::string> skipped;  // names of samples left out of this batch, with the reason where known
+    std::vector<std::string> skipped;  // names of the samples left out of this batch
 };
 
 struct loader_config {

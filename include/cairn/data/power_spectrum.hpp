@@ -1,8 +1,8 @@
 #pragma once
 // The linear power spectrum of matter today, normalised to σ_8. Lengths in Mpc/h, wave numbers in h/Mpc.
-//   P(k) = A k^{n_s} T(k)²      σ_R² = ∫ dln k  k³ P(k) / (2π²) · W(kR)²,   W(x) = 3 (sin x − x cos x) / x³,   σ_{8
-// Mpc/h} = σ_8 T is the shape of Eisenstein and Hu 1998 (ApJ 496, 605) without acoustic wiggles, equations 26 and 28 to
-// 31:
+//   P(k) = A k^{n_s} T(k)²,   A such that σ_R = σ_8 for R = 8 Mpc/h
+//   σ_R² = ∫ dln k  k³ P(k) / (2π²) · W(kR)²,   W(x) = 3 (sin x − x cos x) / x³
+// T is the shape of Eisenstein and Hu 1998 (ApJ 496, 605) without acoustic wiggles, equations 26 and 28 to 31:
 //   s = 44.5 ln(9.83 / Ω_m h²) / √(1 + 10 (Ω_b h²)^{3/4})  Mpc
 //   α = 1 − 0.328 ln(431 Ω_m h²) Ω_b/Ω_m + 0.38 ln(22.3 Ω_m h²) (Ω_b/Ω_m)²
 //   Γ = Ω_m h [α + (1 − α) / (1 + (0.43 k s)⁴)],   q = k Θ² / Γ,   Θ = T_CMB / 2.7 K

@@ -3,7 +3,7 @@
 //   scale = box / n,  s = max(scale, 1),  centre of output i: c = begin + (i + ½)·scale
 //   weight of source j: max(0, 1 − |j + ½ − c| / s), the weights of an output normalised to sum 1
 // Separable: rows first, into floats, then columns. Source pixels outside the box take no part, as if the box had been
-// cut out first. Bytes moved: source once, a float row a source row, the result once.
+// cut out first (torchvision's crop and resize). Bytes moved: source once, a float row a source row, the result once.
 
 #include <cairn/core/error.hpp>
 #include <cairn/data/image.hpp>

@@ -1,11 +1,11 @@
 #pragma once
 // Matter in a periodic box, by the Zel'dovich approximation (A&A 5, 84, 1970).
-//   white noise w(x) → w_k → δ_k = w_k √(P(k) N³/V)           Gaussian overdensity with spectrum P
-//   Ψ_k = i k δ_k / k²,   δ = −∇·Ψ                              displacement, a gradient
-//   x = q + Ψ(q)                                               one particle from the middle of each cell
-//   ρ(cell) += Π_axis (1 − |distance|)                          cloud in cell: each particle shares itself among 8
-// cells; mean of ρ = 1 Grid (n, n, n) row-major, the axes called 0, 1, 2; box edge L in Mpc/h. Derivatives vanish at
-// the Nyquist wave number, whose sign is undefined. Work for one volume is serial: run many volumes at once.
+//   white noise w(x) → w_k → δ_k = w_k √(P(k) N³/V)  Gaussian overdensity with spectrum P
+//   Ψ_k = i k δ_k / k²,   δ = −∇·Ψ                   displacement, a gradient
+//   x = q + Ψ(q)                                     one particle a cell
+//   ρ(cell) += Π_axis (1 − |distance|)               cloud in cell: a particle shares itself among 8 cells
+// The mean of ρ is 1. Grid (n, n, n) row-major, the axes called 0, 1, 2; box edge L in Mpc/h. Derivatives vanish at the
+// Nyquist wave number, whose sign is undefined. Work for one volume is serial: run many volumes at once.
 
 #include <cairn/core/random.hpp>
 #include <cairn/data/fftw.hpp>

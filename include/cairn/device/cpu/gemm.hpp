@@ -139,10 +139,12 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
         struct operands {
             tensor<T> a, b, c;
         };
-        const auto own = std::make_shared<operands>(operands{stand_in(a, s.trans_a ? s.k : s.m, s.lda),
-                                                             stand_in(b, s.trans_b ? s.n : s.k, s.ldb), stand_in(c, s.m, s.ldc)});
+        const auto own =
+            std::make_shared<operands>(operands{stand_in(a, s.trans_a ? s.k : s.m, s.lda),
+                                                stand_in(b, s.trans_b ? s.n : s.k, s.ldb), stand_in(c, s.m, s.ldc)});
         return [own, list, s, threaded, a, b, c](std::size_t i) {
-            run<T>(list[i], threaded, s, T{1}, a ? a : own->a.data(), b ? b : own->b.data(), T{}, c ? c : own->c.data());
+            run<T>(list[i], threaded, s, T{1}, a ? a : own->a.data(), b ? b : own->b.data(), T{},
+                   c ? c : own->c.data());
         };
     });
     known = {code, epoch, list[choice]};
@@ -205,7 +207,9 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T 
         gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);
     };
     if (across) {
-        if (m > 0 && n > 0 && k > 0) gemm_detail::choose<T>(false, s, a, b, beta == T{} ? c : nullptr);  // measured here, not by all threads at once
+        if (m > 0 && n > 0 && k > 0)
+            gemm_detail::choose<T>(false, s, a, b,
+                                   beta == T{} ? c : nullptr);  // measured here, not by all threads at once
         parallel_for(batch, 1, [&](index begin, index end) {
             for (index i = begin; i < end; ++i) one(i);
         });
