@@ -139,7 +139,7 @@ private:
 
     // Whether an end-of-image marker is where it should be; some writers pad after it.
     bool ends() const {
-        const std::size_t n = bytes_.size(), lowest = n > 64 ? n - 64 : 2;
+        const std::size_t n = bytes_.size(), lowest = n > 66 ? n - 64 : 2;
         for (std::size_t i = n; i >= lowest; --i)
             if (bytes_[i - 2] == 0xff && bytes_[i - 1] == 0xd9) return true;
         return false;
