@@ -130,18 +130,18 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
         return true;
     }();
     (void)forced;
-    const std::string key =
-        concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
     struct answer {
         std::uint64_t epoch = 0;
         algorithm a{};
     };
-    thread_local std::unordered_map<std::string, answer> answers;  // of this thread, so that no lock is taken
+    thread_local std::unordered_map<conv_call, answer, conv_call::hash> answers;  // of this thread: no lock is taken
     choices& registry = choices::global();
     const std::uint64_t epoch = registry.epoch();
-    answer& known = answers[key];
+    answer& known = answers[{g, static_cast<index>(phase), sizeof(T), 0, threads()}];
     if (known.epoch == epoch) return known.a;
 
+    const std::string key =
+        concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
     std::vector<algorithm> list = candidates<T>(g, phase);
     for (std::size_t i = 0; i < std::size(algorithm_names); ++i) {  // what was asked for by name joins, if it can
         const auto a = static_cast<algorithm>(i);

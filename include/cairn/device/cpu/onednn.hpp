@@ -14,11 +14,12 @@
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/conv_geometry.hpp>
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 #ifndef CAIRN_HAS_ONEDNN
@@ -40,6 +41,20 @@ inline const char* name_of(conv_phase phase) {
     constexpr const char* names[] = {"forward", "backward_input", "backward_weight"};
     return names[static_cast<std::size_t>(phase)];
 }
+
+/// What a kept answer or primitive depends on. Compared and hashed byte by byte.
+struct conv_call {
+    conv_geometry g;
+    index phase, bytes, variant, threads;
+    bool operator==(const conv_call&) const = default;
+
+    struct hash {
+        std::size_t operator()(const conv_call& c) const {
+            return std::hash<std::string_view>{}({reinterpret_cast<const char*>(&c), sizeof c});
+        }
+    };
+};
+static_assert(std::has_unique_object_representations_v<conv_call>);
 
 namespace onednn {
 
@@ -302,8 +317,8 @@ struct convolution {
 /// The kept primitive for this shape, phase and number of threads; null where oneDNN has none, or only its reference loops.
 inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
     static std::mutex mutex;
-    static std::map<std::string, std::shared_ptr<const convolution>> kept;
-    const std::string key = g.to_string() + ' ' + name_of(phase) + (bias ? " bias " : " ") + std::to_string(threads());
+    static std::unordered_map<conv_call, std::shared_ptr<const convolution>, conv_call::hash> kept;
+    const conv_call key{g, static_cast<index>(phase), sizeof(float), bias, threads()};
     const std::scoped_lock lock(mutex);
     const auto found = kept.find(key);
     if (found != kept.end()) return found->second;
