@@ -1,0 +1,75 @@
+#pragma once
+// How two arrays become one in a collective: element by element, vectorised, in a fixed order.
+
+#include <cairn/comm/communicator.hpp>
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/parallel.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+namespace cairn {
+
+/// What a reducing collective computes. All are commutative bit for bit.
+enum class reduction { sum, max, min };
+
+inline constexpr const char* name_of(reduction r) {
+    return r == reduction::sum ? "sum" : r == reduction::max ? "max" : "min";
+}
+
+/// The name of an element type in calls and errors.
+template <class T>
+constexpr std::string_view type_name() {
+    if constexpr (std::same_as<T, float>)
+        return "float";
+    else if constexpr (std::same_as<T, double>)
+        return "double";
+    else if constexpr (std::same_as<T, bfloat16>)
+        return "bf16";
+    else if constexpr (std::integral<T>)
+        return sizeof(T) == 1 ? "int8" : sizeof(T) == 4 ? "int32" : sizeof(T) == 8 ? "int64" : "int16";
+    else
+        return "bytes";
+}
+
+/// into[i] = into[i] ∘ from[i]. bf16 adds in float and rounds once. Throws on unequal sizes.
+/// 2 reads and 1 write per element; not threaded below 64 Ki elements.
+template <Communicator C, class T>
+void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {
+    require(into.size() == from.size(), "combine: ", into.size(), " elements and ", from.size());
+    if constexpr (requires { c.compute(index{}); }) c.compute(static_cast<index>(into.size_bytes()));
+    T* const a = into.data();
+    const T* const b = from.data();
+    parallel_for(static_cast<index>(into.size()), index{1} << 16, [&](index begin, index end) {
+        const auto each = [&](auto f) {
+#pragma omp simd
+            for (index i = begin; i < end; ++i) a[i] = f(a[i], b[i]);
+        };
+        switch (r) {
+            case reduction::sum:
+                return each([](T x, T y) { return static_cast<T>(x + y); });
+            case reduction::max:
+                return each([](T x, T y) { return x < y ? y : x; });
+            case reduction::min:
+                return each([](T x, T y) { return y < x ? y : x; });
+        }
+    });
+}
+
+/// Elements [begin, begin + count) of an array: the share of one of `parts` ranks. Sizes differ by at most one element.
+struct part {
+    index begin = 0;
+    index count = 0;
+};
+constexpr part part_of(index total, int parts, int which) {
+    const index small = total / parts, larger = total % parts;  // the first `larger` parts have one more
+    return {which * small + std::min<index>(which, larger), small + (which < larger ? 1 : 0)};
+}
+
+template <class T>
+std::span<T> subspan(std::span<T> all, part p) {
+    return all.subspan(static_cast<std::size_t>(p.begin), static_cast<std::size_t>(p.count));
+}
+
+}  // namespace cairn
