@@ -58,18 +58,18 @@ void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = red
 }
 
 /// Elements [begin, begin + count) of an array: the share of one of `parts` ranks. Sizes differ by at most one element.
-struct part {
+struct shard {
     index begin = 0;
     index count = 0;
 };
-constexpr part part_of(index total, int parts, int which) {
+constexpr shard shard_of(index total, int parts, int which) {
     const index small = total / parts, larger = total % parts;  // the first `larger` parts have one more
     return {which * small + std::min<index>(which, larger), small + (which < larger ? 1 : 0)};
 }
 
 template <class T>
-std::span<T> subspan(std::span<T> all, part p) {
-    return all.subspan(static_cast<std::size_t>(p.begin), static_cast<std::size_t>(p.count));
+std::span<T> subspan(std::span<T> all, shard s) {
+    return all.subspan(static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.count));
 }
 
 }  // namespace cairn
