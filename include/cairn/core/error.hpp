@@ -12,7 +12,7 @@ namespace cairn {
 
 /// Joins its arguments into one string with operator<<.
 template <class... Parts>
-std::string concat(const Parts&... parts) {
+[[gnu::cold, gnu::noinline]] std::string concat(const Parts&... parts) {
     std::ostringstream out;
     (out << ... << parts);
     return out.str();
@@ -34,7 +34,7 @@ private:
 
 /// Throws error with the joined arguments as its message.
 template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
     throw error(concat(parts...));
 }
 

@@ -5,6 +5,8 @@
 //              running_mean, running_var ← (1 - momentum) running + momentum batch,   the variance divided by n - 1
 //              there
 //   evaluate   the same with the running values, over x where nobody else holds it
+// Where the batch lies on several processes (pass::group), n, mean and var are those of the whole: each process gives its (n, mean,
+// Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta) likewise.
 // Tape: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
@@ -116,12 +118,13 @@ private:
 
     tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
         const index channels = config_.channels, rows = x.size() / channels;
-        require(rows > 1, describe(), ": ", x.shape(), " has ", rows,
+        require(rows > 1 || p.group, describe(), ": ", x.shape(), " has ", rows,
                 " value per channel; the variance of a batch needs at least two");
         tensor<T, D> statistics({2, channels});  // mean, 1/std
         T *const mean = statistics.data(), *const invstd = mean + channels;
         batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
-        if (!p.repeated) update_running(rows, mean, invstd);
+        const index all_rows = p.group ? merge_statistics(*p.group, rows, mean, invstd) : rows;
+        if (!p.repeated) update_running(all_rows, mean, invstd);
         for (index c = 0; c < channels; ++c) invstd[c] = inverse_root(invstd[c]);
 
         tensor<std::uint8_t, D> bits;
@@ -171,11 +174,51 @@ private:
             const bool masks = with_skip && has_sign();  // without an activation, dskip is dy itself
             if (with_skip) dskip = !masks || dy.unique() ? std::move(dy) : tensor<T, D>(s);
             dx = dy.unique() ? std::move(dy) : x.unique() ? std::move(x) : tensor<T, D>(s);
+            const tensor<T, D> whole = p.group ? sums_over(*p.group, rows, sums) : sums.share();
             batch_norm_gradient(D{}, rows, channels, gradient, bits.data(), config_.act, slope, values, mean, invstd,
-                                gamma_.value.data(), dgamma, dbeta, dx.data(), masks ? dskip.data() : nullptr);
+                                gamma_.value.data(), whole.data(), whole.data() + channels, dx.data(),
+                                masks ? dskip.data() : nullptr);
         }
         saved.put(sums_slot, std::move(sums));
         return {std::move(dx), std::move(dskip)};
+    }
+
+    // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
+    index merge_statistics(batch_group& group, index rows, T* mean, T* var) const {
+        const index channels = config_.channels;
+        const auto width = static_cast<std::size_t>(2 * channels + 1);
+        std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
+        mine[0] = double(rows);
+        for (index c = 0; c < channels; ++c) {
+            mine[static_cast<std::size_t>(1 + c)] = double(mean[c]);
+            mine[static_cast<std::size_t>(1 + channels + c)] = double(var[c]) * double(rows);
+        }
+        group.gather(mine, all);
+        detail::merged_moments merged(channels);
+        for (const double* one = all.data(); one != all.data() + all.size(); one += width)
+            if (one[0] > 0) merged.add(one[0], one + 1, one + 1 + channels);
+        require(merged.count > 1, describe(),
+                ": one value per channel on all processes together; a variance needs two");
+        for (index c = 0; c < channels; ++c) {
+            mean[c] = static_cast<T>(merged.mean[static_cast<std::size_t>(c)]);
+            var[c] = static_cast<T>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
+        }
+        return static_cast<index>(merged.count);
+    }
+
+    // (dgamma, dbeta) of the whole batch, times rows here / rows of all: what the gradient divides by the rows here.
+    tensor<T, D> sums_over(batch_group& group, index rows, const tensor<T, D>& sums) const {
+        const auto width = static_cast<std::size_t>(sums.size() + 1);
+        std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
+        mine[0] = double(rows);
+        for (index i = 0; i < sums.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(sums[i]);
+        group.gather(mine, all);
+        std::vector<double> total(width);
+        for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
+        tensor<T, D> whole(sums.shape(), category::workspace);
+        for (index i = 0; i < sums.size(); ++i)
+            whole[i] = static_cast<T>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
+        return whole;
     }
 
     // var: of this batch, divided by rows.

@@ -13,12 +13,29 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
 enum class mode { train, evaluate };
+
+/// Told during backward that a layer has added its share to the gradients of these parameters (parameter::id), in the order in which
+/// that happens: what overlaps a reduction with the rest of backward.
+struct gradient_listener {
+    virtual ~gradient_listener() = default;
+    virtual void added(std::span<const int> parameters) = 0;
+};
+
+/// Processes that hold parts of one batch: layers whose result depends on the whole batch ask it for the others' numbers.
+struct batch_group {
+    virtual ~batch_group() = default;
+    virtual int size() const = 0;
+    /// all[r · mine.size() …] = what process r gave, the same bits everywhere. Every process calls it alike.
+    virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
+};
 
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
@@ -27,6 +44,8 @@ struct pass {
     std::uint32_t step = 0;      // different for every micro-batch of a run
     bool repeated = false;       // forward runs again for recomputation: leave running statistics alone
     bool input_gradient = true;  // false: nobody reads dx of this layer, backward_input may return an empty tensor
+    gradient_listener* listener = nullptr;  // of the last micro-batch of a step
+    batch_group* group = nullptr;           // null: this batch is the whole batch
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
@@ -52,6 +71,7 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 ///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
 ///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
 ///   accepts_add()                                 with these two: whether this very object can do it
+///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for themselves
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
 
@@ -105,9 +125,14 @@ public:
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         return self_->backward_input(std::move(dy), saved, p);
     }
-    void backward_weight(slots<T, D>& saved, const pass& p) { self_->backward_weight(saved, p); }
+    void backward_weight(slots<T, D>& saved, const pass& p) {
+        self_->backward_weight(saved, p);
+        announce(p);
+    }
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return self_->backward(std::move(dy), saved, p);
+        tensor<T, D> dx = self_->backward(std::move(dy), saved, p);
+        announce(p);
+        return dx;
     }
     bool accepts_add() const { return self_->accepts_add(); }
     tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
@@ -117,7 +142,9 @@ public:
         return self_->backward_input_add(std::move(dy), saved, p);
     }
     add_gradients backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return self_->backward_add(std::move(dy), saved, p);
+        add_gradients grads = self_->backward_add(std::move(dy), saved, p);
+        announce(p);
+        return grads;
     }
     parameter_list<T, D> params() { return self_->params(); }
     buffer_list<T, D> buffers() { return self_->buffers(); }
@@ -139,8 +166,16 @@ public:
     }
 
 private:
+    void announce(const pass& p) {
+        if (!p.listener || self_->is_container()) return;
+        if (ids_.empty())
+            for (const auto& [name, parameter] : self_->params()) ids_.push_back(parameter->id);
+        if (!ids_.empty()) p.listener->added(ids_);
+    }
+
     struct interface {
         virtual ~interface() = default;
+        virtual bool is_container() const = 0;
         virtual tensor<T, D> forward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual tensor<T, D> backward_input(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual void backward_weight(slots<T, D>&, const pass&) = 0;
@@ -160,6 +195,9 @@ private:
     template <class L>
     struct model final : interface {
         explicit model(L l) : layer(std::move(l)) {}
+        bool is_container() const override {
+            return requires { requires L::is_container; };
+        }
         tensor<T, D> forward(tensor<T, D> x, slots<T, D>& s, const pass& p) override {
             return layer.forward(std::move(x), s, p);
         }
@@ -214,6 +252,7 @@ private:
     };
 
     std::unique_ptr<interface> self_;
+    std::vector<int> ids_;  // of its parameters, once asked for
 };
 
 }  // namespace cairn

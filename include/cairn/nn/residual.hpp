@@ -16,6 +16,7 @@ class residual {
 public:
     using value_type = T;
     using device = D;
+    static constexpr bool is_container = true;
 
     explicit residual(sequential<T, D> body, sequential<T, D> shortcut = {})
         : body_(std::move(body)), shortcut_(std::move(shortcut)) {

@@ -16,6 +16,7 @@ class sequential {
 public:
     using value_type = T;
     using device = D;
+    static constexpr bool is_container = true;
 
     sequential() = default;
 

@@ -14,6 +14,7 @@ class skip {
 public:
     using value_type = T;
     using device = D;
+    static constexpr bool is_container = true;
 
     explicit skip(sequential<T, D> inner) : inner_(std::move(inner)) {}
 

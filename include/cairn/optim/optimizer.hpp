@@ -15,6 +15,8 @@
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/norm.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -50,6 +52,21 @@ concept Optimizer = requires(const O& o) {
     o.check();  // throws on hyperparameters that make no sense
 }
 &&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
+
+/// The elements of an arena that an optimizer updates and keeps state for.
+struct arena_range {
+    index begin = 0, end = 0;
+    index size() const { return end - begin; }
+};
+
+/// An optimizer that looks after a part of the arena; others look after the rest.
+///   owned() → arena_range     multiples of 16 elements; layer-wise optimizers are given whole parameters
+///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the parts'
+template <class O>
+concept PartialOptimizer = requires(const O& o) {
+    { o.owned() } -> std::same_as<arena_range>;
+    { o.over_all(1.0) } -> std::convertible_to<double>;
+};
 
 /// References to the tensors of a state, in order.
 template <class State>
@@ -98,13 +115,24 @@ public:
     using state = typename O::template state<T, D>;
 
     /// Allocates state for every parameter, all zero. Throws on bad hyperparameters.
-    optimizer_over(O o, arena<T, D>& parameters) : o_(std::move(o)), grads_(parameters.grads().share()) {
+    optimizer_over(O o, arena<T, D>& parameters) : o_(std::move(o)), owned_{0, parameters.values().size()} {
         o_.check();
+        if constexpr (PartialOptimizer<O>) owned_ = o_.owned();
+        require(owned_.begin >= 0 && owned_.begin <= owned_.end && owned_.end <= parameters.values().size(), O::name,
+                ": owns elements ", owned_.begin, " to ", owned_.end, " of ", parameters.values().size());
+        grads_ = parameters.grads().slice(owned_.begin, {owned_.size()});
         tensor<T, D>& values = parameters.values();
-        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros(values.shape(), category::optimizer)), ...); },
+        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.size()}, category::optimizer)), ...); },
                    fields(state_));
-        for (const auto& [name, p] : parameters.parameters())
-            slices_.push_back({name, p->shape, p->value.data() - values.data(), p->decay});
+        for (const auto& [name, p] : parameters.parameters()) {
+            const index first = p->value.data() - values.data(), last = first + p->shape.size();
+            const index begin = std::max(first, owned_.begin), end = std::min(last, owned_.end);
+            if (begin >= end && first != last) continue;
+            const bool whole = begin == first && end == last;
+            require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
+                    ", but it needs whole ones");
+            slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p->decay});
+        }
         for (std::size_t i = 0; i < slices_.size(); ++i) {
             const slice& first = slices_[i];
             index end = first.begin + first.shape.size();
@@ -116,7 +144,7 @@ public:
                 }
                 extent = {end - first.begin};
             }
-            launches_.push_back({values.slice(first.begin, extent), grads_.slice(first.begin, extent),
+            launches_.push_back({values.slice(first.begin, extent), grads_.slice(first.begin - owned_.begin, extent),
                                  slice_of_state(first.begin, extent), first.decay});
         }
     }
@@ -128,6 +156,8 @@ public:
         require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
                 "; it must be finite and >= 0");
         update_step at{.number = steps_ + 1, .lr = lr, .gradient_norm = norm(grads_)};
+        if constexpr (PartialOptimizer<O>)
+            at.gradient_norm = std::sqrt(o_.over_all(at.gradient_norm * at.gradient_norm));
         if (!std::isfinite(at.gradient_norm)) throw_non_finite();
         for (launch& l : launches_) {
             at.decay = l.decay;
@@ -158,6 +188,18 @@ public:
         return all;
     }
 
+    /// The elements of the arena that this optimizer updates, and its state for them, flat: "velocity", ….
+    arena_range owned() const { return owned_; }
+    std::vector<named_tensor<T, D>> flat_state() {
+        std::vector<named_tensor<T, D>> all;
+        std::apply(
+            [&](auto&... field) {
+                (all.push_back({state::names[all.size()], field.share()}), ...);
+            },
+            fields(state_));
+        return all;
+    }
+
     /// Passes over memory that one step() starts: spans for elementwise optimizers, parameters for layer-wise ones.
     std::size_t launches() const { return launches_.size(); }
 
@@ -175,23 +217,26 @@ private:
     };
 
     state slice_of_state(index begin, const shape& extent) {
-        return std::apply([&](auto&... field) { return state{field.slice(begin, extent)...}; }, fields(state_));
+        return std::apply([&](auto&... field) { return state{field.slice(begin - owned_.begin, extent)...}; },
+                          fields(state_));
     }
 
     [[noreturn]] void throw_non_finite() const {
         for (const slice& p : slices_) {
-            const tensor<T, D> g = grads_.slice(p.begin, p.shape);
+            const tensor<T, D> g = grads_.slice(p.begin - owned_.begin, p.shape);
             if (const auto at = first_non_finite(g))
                 fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ",
                      *at, " is ", static_cast<double>(g[*at]),
                      "; nothing was updated. Lower the learning rate, warm up, or clip");
         }
-        fail(O::name, " step ", steps_ + 1, ": the norm of the gradients overflows; nothing was updated");
+        fail(O::name, " step ", steps_ + 1, ": the norm of the gradients is not finite",
+             PartialOptimizer<O> ? " (in another rank's part)" : " (it overflows)", "; nothing was updated");
     }
 
     O o_;
     state state_;
-    tensor<T, D> grads_;
+    arena_range owned_;
+    tensor<T, D> grads_;  // of owned_
     std::vector<slice> slices_;
     std::vector<launch> launches_;
     std::int64_t steps_ = 0;

@@ -99,7 +99,8 @@ public:
             segments.push_back({begin, i + 1});
             begin = i + 1;
         }
-        return plan_of(segments);
+        const stash_plan cut = plan_of(segments), keep = keep_plan();
+        return cut.predicted_peak < keep.predicted_peak ? cut : keep;  // a chain whose peak is one layer gains nothing
     }
 
     stash_plan smallest_plan() {
