@@ -1,0 +1,67 @@
+#pragma once
+// IEEE half precision: 5 exponent and 10 fraction bits. Eight times finer than bf16 between 2^-14 and 65504, but gradients
+// below 2^-24 vanish: combine with error feedback, or scale the loss.
+//   nearest     ties to even; multiples of 2^-24 below 2^-14
+//   stochastic  up with the probability that keeps the mean, to 2^-17 of a unit below 2^-14 and exactly above
+// |x − x̂| ≤ max(2^-11 |x|, 2^-25) to nearest, twice that at random. NaN and Inf pass through; finite values beyond 65504
+// become ±65504, so that one large value does not make the sum over ranks infinite by itself.
+// Wire format, sums and traffic: cast.hpp. The bit tricks are those of F. Giesen's float-half conversions; tested against
+// every one of the 65,536 halves and the definition of rounding.
+
+#include <cairn/compress/cast.hpp>
+
+#include <bit>
+
+namespace cairn {
+
+struct fp16_format {
+    static constexpr const char* name = "fp16";
+    static constexpr summand type = summand::float16;
+    static constexpr double contraction = 0;  // nothing is left of tiny values
+    static constexpr double variance = std::numeric_limits<double>::infinity();
+
+    static std::uint16_t nearest(float x) {
+        const auto wide = std::bit_cast<std::uint32_t>(x);
+        const std::uint32_t a = limited(wide & 0x7fffffffu);
+        const std::uint32_t normal = (a - rebias + 0xfffu + ((a >> 13) & 1u)) >> 13;
+        // Adding ½ leaves the multiple of 2^-24 in the lowest bits, rounded by the processor.
+        const std::uint32_t tiny = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) - 0x3f000000u;
+        return finish(wide, a, a < smallest_normal ? tiny : normal);
+    }
+    static std::uint16_t stochastic(float x, std::uint32_t r) {
+        const auto wide = std::bit_cast<std::uint32_t>(x);
+        const std::uint32_t a = limited(wide & 0x7fffffffu);
+        const std::uint32_t normal = (a - rebias + (r & 0x1fffu)) >> 13;
+        const float units = std::bit_cast<float>(a < smallest_normal ? a : 0u) * 0x1p24f;  // < 2^10
+        const auto tiny =
+            static_cast<std::uint32_t>(static_cast<std::int32_t>(units + (static_cast<float>(r) + 0.5f) * 0x1p-16f));
+        return finish(wide, a, a < smallest_normal ? tiny : normal > 0x7bffu ? 0x7bffu : normal);
+    }
+    static float widen(std::uint16_t h) {
+        const std::uint32_t shifted = (h & 0x7fffu) << 13;
+        const std::uint32_t exponent = shifted & 0x0f800000u;
+        const std::uint32_t normal = shifted + rebias;
+        const std::uint32_t infinite = normal + ((128u - 16u) << 23);
+        const float tiny = std::bit_cast<float>(normal + (1u << 23)) - 0x1p-14f;
+        const std::uint32_t magnitude = exponent == 0             ? std::bit_cast<std::uint32_t>(tiny)
+                                        : exponent == 0x0f800000u ? infinite
+                                                                  : normal;
+        return std::bit_cast<float>(magnitude | (static_cast<std::uint32_t>(h) & 0x8000u) << 16);
+    }
+
+private:
+    static constexpr std::uint32_t rebias = (127u - 15u) << 23;
+    static constexpr std::uint32_t smallest_normal = (127u - 14u) << 23;
+    static constexpr std::uint32_t largest = 0x477fe000u;  // 65504
+
+    static std::uint32_t limited(std::uint32_t a) { return a > largest && a < 0x7f800000u ? largest : a; }
+    static std::uint16_t finish(std::uint32_t wide, std::uint32_t a, std::uint32_t h) {
+        const std::uint32_t magnitude = a > 0x7f800000u ? 0x7e00u : a == 0x7f800000u ? 0x7c00u : h;
+        return static_cast<std::uint16_t>(magnitude | ((wide >> 16) & 0x8000u));
+    }
+};
+
+using fp16 = nearest_cast<fp16_format>;
+using fp16_stochastic = stochastic_cast<fp16_format>;
+
+}  // namespace cairn

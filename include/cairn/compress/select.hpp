@@ -1,0 +1,161 @@
+#pragma once
+// Finding the k numbers of largest magnitude among n. Magnitudes are compared as the integers that their bits are, so NaN is
+// above Inf is above all numbers; of equal ones the first win. Two ways:
+//   select_largest    exact: a threshold that surely lets k pass, guessed from a sample, one pass that collects the
+//                     candidates, and a radix select among them; if the guess was wrong, a histogram gives one that is right
+//   select_sampled    DGC's estimate: the threshold from a sample of 1 %, accepted if it lets 0.8 to 1.3 k pass
+// Memory traffic: the array once where the guess holds, about 2 % of it for the rest.
+
+#include <cairn/compress/compressor.hpp>
+#include <cairn/device/cpu/simd.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <vector>
+
+namespace cairn {
+
+using position_list = std::vector<std::uint32_t>;
+
+namespace detail {
+
+inline std::uint32_t magnitude_of(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
+
+/// Positions in [begin, end) of magnitudes ≥ t to out, which has room for end − begin + 16; returns how many.
+inline index collect_run(const float* x, index begin, index end, std::uint32_t t, std::uint32_t* out) {
+    index count = 0, i = begin;
+#if CAIRN_SIMD_AVX512
+    const __m512i sign = _mm512_set1_epi32(0x7fffffff), threshold = _mm512_set1_epi32(static_cast<int>(t));
+    const __m512i step = _mm512_set1_epi32(16);
+    __m512i at = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(begin))),
+                                  _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    for (; i + 16 <= end; i += 16) {
+        const __m512i v = _mm512_maskz_and_epi32(0xffff, _mm512_loadu_si512(x + i), sign);
+        const __mmask16 pass = _mm512_cmpge_epu32_mask(v, threshold);
+        _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi32(pass, at));
+        count += std::popcount(static_cast<unsigned>(pass));
+        at = _mm512_maskz_add_epi32(0xffff, at, step);
+    }
+#endif
+    for (; i < end; ++i) {
+        out[count] = static_cast<std::uint32_t>(i);
+        count += magnitude_of(x[i]) >= t ? 1 : 0;
+    }
+    return count;
+}
+
+/// All positions of magnitudes ≥ t, rising.
+inline void collect(std::span<const float> x, std::uint32_t t, position_list& found) {
+    const index n = static_cast<index>(x.size());
+    std::vector<position_list> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
+    parallel_chunks(n, compress_grain, [&](index chunk, index begin, index end) {
+        static thread_local position_list room(static_cast<std::size_t>(compress_grain + 16));
+        const index count = collect_run(x.data(), begin, end, t, room.data());
+        pieces[static_cast<std::size_t>(chunk)].assign(room.begin(), room.begin() + count);
+    });
+    std::size_t total = 0;
+    for (const position_list& p : pieces) total += p.size();
+    found.clear();
+    found.reserve(total);
+    for (const position_list& p : pieces) found.insert(found.end(), p.begin(), p.end());
+}
+
+/// The magnitude of rank `rank` (1: the largest) among values at positions 0, stride, 2 stride, … .
+inline std::uint32_t sample_threshold(std::span<const float> x, index stride, index rank) {
+    std::vector<std::uint32_t> sample;
+    for (index i = 0; i < static_cast<index>(x.size()); i += stride)
+        sample.push_back(magnitude_of(x[static_cast<std::size_t>(i)]));
+    if (rank > static_cast<index>(sample.size())) return 0;
+    const auto nth = sample.begin() + (rank - 1);
+    std::nth_element(sample.begin(), nth, sample.end(), std::greater<>{});
+    return *nth;
+}
+
+/// Of a histogram from low to high, the bin in which the number of rank `rank` from above lies; rank becomes that in the bin.
+template <class Bins>
+std::uint32_t bin_of_rank(const Bins& bins, index& rank) {
+    std::size_t b = bins.size() - 1;
+    while (bins[b] < rank) rank -= bins[b--];
+    return static_cast<std::uint32_t>(b);
+}
+
+/// The magnitude of rank k, by 11, 10 and 10 bits from the top. Afterwards k is how many of the equal ones belong to the k.
+inline std::uint32_t radix_select(std::vector<std::uint32_t> magnitudes, index& k) {
+    std::uint32_t prefix = 0;
+    int shift = 20;
+    for (const int bits : {11, 10, 10}) {
+        std::vector<index> bins(std::size_t{1} << bits, 0);
+        const std::uint32_t mask = (1u << bits) - 1;
+        for (const std::uint32_t m : magnitudes) ++bins[(m >> shift) & mask];
+        const std::uint32_t bin = bin_of_rank(bins, k);
+        prefix |= bin << shift;
+        std::erase_if(magnitudes, [=](std::uint32_t m) { return ((m >> shift) & mask) != bin; });
+        shift -= 10;
+    }
+    return prefix;
+}
+
+/// A threshold below which the kth largest does not lie: the lower edge of its bin in a histogram of the upper 11 bits.
+inline std::uint32_t histogram_threshold(std::span<const float> x, index k) {
+    struct histogram {
+        std::array<index, 2048> bins{};
+        histogram& operator+=(const histogram& other) {
+            for (std::size_t b = 0; b < bins.size(); ++b) bins[b] += other.bins[b];
+            return *this;
+        }
+    };
+    const auto all = parallel_sum<histogram>(static_cast<index>(x.size()), index{1} << 20, [&](index begin, index end) {
+        histogram h;
+        for (index i = begin; i < end; ++i) ++h.bins[magnitude_of(x[static_cast<std::size_t>(i)]) >> 20];
+        return h;
+    });
+    return bin_of_rank(all.bins, k) << 20;
+}
+
+}  // namespace detail
+
+/// Rising positions of the k largest magnitudes, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
+inline void select_largest(std::span<const float> x, index k, position_list& chosen) {
+    const index n = static_cast<index>(x.size());
+    chosen.clear();
+    if (k == 0) return;
+    const index stride = std::max<index>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
+    const double expected = static_cast<double>(k) / static_cast<double>(stride);
+    position_list candidates;
+    detail::collect(
+        x, detail::sample_threshold(x, stride, static_cast<index>(1.1 * expected + 3 * std::sqrt(expected) + 3)),
+        candidates);
+    if (static_cast<index>(candidates.size()) < k) detail::collect(x, detail::histogram_threshold(x, k), candidates);
+
+    std::vector<std::uint32_t> magnitudes(candidates.size());
+    for (std::size_t c = 0; c < candidates.size(); ++c) magnitudes[c] = detail::magnitude_of(x[candidates[c]]);
+    index ties = k;
+    const std::uint32_t threshold = detail::radix_select(magnitudes, ties);
+    chosen.reserve(static_cast<std::size_t>(k));
+    for (std::size_t c = 0; c < candidates.size(); ++c)
+        if (magnitudes[c] > threshold || (magnitudes[c] == threshold && ties-- > 0)) chosen.push_back(candidates[c]);
+}
+
+/// Rising positions of about k magnitudes, all those ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
+/// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k; exact
+/// after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
+inline int select_sampled(std::span<const float> x, index k, position_list& chosen) {
+    constexpr int most = 10;
+    chosen.clear();
+    if (k == 0) return 0;
+    const index stride = std::max<index>(1, std::min<index>(101, static_cast<index>(x.size()) / 1024)) | 1;
+    const double target = static_cast<double>(k);
+    float threshold = std::bit_cast<float>(detail::sample_threshold(
+        x, stride, std::max<index>(1, static_cast<index>(target / static_cast<double>(stride)))));
+    for (int adapted = 0; adapted <= most && threshold > 0 && std::isfinite(threshold); ++adapted) {
+        detail::collect(x, detail::magnitude_of(threshold), chosen);
+        const double passed = static_cast<double>(chosen.size());
+        if (passed >= 0.8 * target && passed <= 1.3 * target) return adapted;
+        threshold *= passed > target ? 1.3f : 0.8f;
+    }
+    select_largest(x, k, chosen);
+    return most + 1;
+}
+
+}  // namespace cairn
