@@ -1,0 +1,414 @@
+#pragma once
+// Ranks as threads of one process: labs, tests, debuggers and sanitizers.
+//   run_ranks(4, [](threads_communicator& c) { … });      c.rank() is 0 … 3
+// A send looks for a receive that waits already and copies straight into its buffer. Otherwise a small message is copied into the
+// mailbox while that has room, and is complete; a larger one waits for its receiver (rendezvous), and isend returns at once all the
+// same. Matching happens under one lock, copying outside of it.
+// The first rank that fails ends all: whoever waits, now or later, gets an error that names it, and run_ranks throws what it threw.
+
+#include <cairn/comm/communicator.hpp>
+#include <cairn/core/clock.hpp>
+#include <cairn/core/parallel.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace cairn {
+
+/// How ranks that are threads run.
+struct thread_ranks {
+    int kernel_threads = 0;                // of each rank; 0: cores / ranks, at least 1
+    int ranks_per_node = 0;                // what split_node() pretends; 0: all on one
+    index mailbox_bytes = index{1} << 20;  // of messages that nobody waits for yet, per receiving rank
+    double time_limit = -1;                // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
+};
+
+/// The time limit of waits in seconds that the environment sets (CAIRN_COMM_TIMEOUT; 0: none), else 60.
+inline double default_time_limit() {
+    const char* text = std::getenv("CAIRN_COMM_TIMEOUT");
+    return text ? std::max(0.0, std::atof(text)) : 60.0;
+}
+
+namespace detail {
+
+/// One side of one message.
+struct transfer {
+    enum state : int { pending, copying, done };
+
+    std::byte* data = nullptr;  // the buffer of a receive; of a send, only read
+    std::size_t bytes = 0;
+    int owner = 0, peer = 0, tag = 0;  // ranks of the whole world
+    bool sends = false;
+    std::atomic<int> now{pending};
+    std::string failure;            // set before `done`
+    std::vector<std::byte> copied;  // the data of a send that is complete already
+
+    std::string text() const {
+        return concat(sends ? "send of " : "receive of ", bytes, " bytes ", sends ? "to rank " : "from rank ", peer,
+                      ", tag ", tag);
+    }
+};
+
+/// What all ranks share.
+class thread_world {
+public:
+    using pointer = std::shared_ptr<transfer>;
+
+    thread_world(int ranks, const thread_ranks& options) : options_(options), ranks_(static_cast<std::size_t>(ranks)) {
+        if (options_.time_limit < 0) options_.time_limit = default_time_limit();
+    }
+
+    int size() const { return static_cast<int>(ranks_.size()); }
+    const thread_ranks& options() const { return options_; }
+
+    /// Matches t with what waits on the other side, or leaves it there. `context` tells communicators apart.
+    void post(int context, const pointer& t) {
+        std::unique_lock lock(mutex_);
+        throw_if_failed(*t);
+        const int from = t->sends ? t->owner : t->peer, to = t->sends ? t->peer : t->owner;
+        channel& c = channels_[{context, from, to, t->tag}];
+        std::list<pointer>& others = t->sends ? c.receives : c.sends;
+        if (!others.empty()) {
+            const pointer other = others.front();
+            others.pop_front();
+            t->now = other->now = transfer::copying;
+            if (!other->copied.empty()) ranks_[static_cast<std::size_t>(to)].held -= other->copied.size();
+            lock.unlock();
+            deliver(t->sends ? *t : *other, t->sends ? *other : *t);
+            lock.lock();
+            t->now = other->now = transfer::done;
+            ranks_[static_cast<std::size_t>(other->owner)].changed.notify_all();
+            return;
+        }
+        std::size_t& held = ranks_[static_cast<std::size_t>(to)].held;
+        if (t->sends && t->bytes > 0 && held + t->bytes <= static_cast<std::size_t>(options_.mailbox_bytes)) {
+            held += t->bytes;
+            const auto left = std::make_shared<transfer>();
+            left->owner = t->owner, left->peer = t->peer, left->tag = t->tag, left->sends = true;
+            left->copied.assign(t->data, t->data + t->bytes);
+            left->data = left->copied.data();
+            left->bytes = t->bytes;
+            c.sends.push_back(left);
+            t->now = transfer::done;
+            return;
+        }
+        (t->sends ? c.sends : c.receives).push_back(t);
+    }
+
+    void wait(const transfer& t) {
+        for (int i = 0; i < spins; ++i) {
+            if (t.now == transfer::done) return check(t);
+            std::this_thread::yield();
+        }
+        std::unique_lock lock(mutex_);
+        rank_state& me = ranks_[static_cast<std::size_t>(t.owner)];
+        me.waits_for = &t;
+        const auto ready = [&] { return t.now == transfer::done || (failed_rank_ >= 0 && t.now == transfer::pending); };
+        bool in_time = true;
+        if (options_.time_limit > 0)
+            in_time = me.changed.wait_for(lock, std::chrono::duration<double>(options_.time_limit), ready);
+        else
+            me.changed.wait(lock, ready);
+        if (!in_time) {
+            const std::string all = who_waits();
+            me.waits_for = nullptr;
+            fail("rank ", t.owner, " of ", size(), " waited ", options_.time_limit, " s in ", place(t.owner),
+                 " for its ", t.text(), "; ", all);
+        }
+        me.waits_for = nullptr;
+        if (t.now == transfer::done) return check(t);
+        throw_if_failed(t);
+    }
+
+    bool test(const transfer& t) {
+        if (t.now != transfer::done) {
+            std::this_thread::yield();
+            const std::scoped_lock lock(mutex_);
+            if (t.now == transfer::pending) throw_if_failed(t);
+            return false;
+        }
+        check(t);
+        return true;
+    }
+
+    /// Takes an unfinished transfer back.
+    void cancel(int context, const pointer& t) {
+        std::unique_lock lock(mutex_);
+        const int from = t->sends ? t->owner : t->peer, to = t->sends ? t->peer : t->owner;
+        channel& c = channels_[{context, from, to, t->tag}];
+        (t->sends ? c.sends : c.receives).remove(t);
+        ranks_[static_cast<std::size_t>(t->owner)].changed.wait(lock, [&] { return t->now != transfer::copying; });
+    }
+
+    void fail_all(int rank, const std::string& why) {
+        const std::scoped_lock lock(mutex_);
+        if (failed_rank_ < 0) {
+            failed_rank_ = rank;
+            failure_ = why;
+        }
+        for (rank_state& r : ranks_) r.changed.notify_all();
+    }
+
+    int new_context() { return next_context_++; }
+    void enter(int rank, std::string what) {
+        const std::scoped_lock lock(mutex_);
+        ranks_[static_cast<std::size_t>(rank)].calls.push_back(std::move(what));
+    }
+    void leave(int rank) {
+        const std::scoped_lock lock(mutex_);
+        ranks_[static_cast<std::size_t>(rank)].calls.pop_back();
+    }
+
+private:
+    static constexpr int spins = 40;
+
+    struct channel {
+        std::list<pointer> sends, receives;
+    };
+    struct rank_state {
+        std::condition_variable changed;
+        std::size_t held = 0;  // bytes in its mailbox
+        const transfer* waits_for = nullptr;
+        std::vector<std::string> calls;
+    };
+
+    static void deliver(transfer& from, transfer& to) {
+        if (from.bytes != to.bytes) {
+            from.failure = to.failure = concat("rank ", from.owner, " sends ", from.bytes, " bytes to rank ", to.owner,
+                                               " with tag ", from.tag, ", which expects ", to.bytes);
+            return;
+        }
+        if (from.bytes) std::memcpy(to.data, from.data, from.bytes);
+    }
+
+    void check(const transfer& t) const {
+        if (!t.failure.empty()) fail(t.failure);
+    }
+    void throw_if_failed(const transfer& t) const {
+        if (failed_rank_ >= 0)
+            fail("rank ", t.owner, " of ", size(), " cannot finish its ", t.text(), ": rank ", failed_rank_,
+                 " failed: ", failure_);
+    }
+    std::string place(int rank) const {
+        const auto& calls = ranks_[static_cast<std::size_t>(rank)].calls;
+        return calls.empty() ? "no collective" : calls.back();
+    }
+    std::string who_waits() const {
+        std::string all;
+        for (int r = 0; r < size(); ++r) {
+            const transfer* t = ranks_[static_cast<std::size_t>(r)].waits_for;
+            all += concat(r ? ", " : "", "rank ", r,
+                          t ? concat(" waits in ", place(r), " for its ", t->text()) : " does not wait");
+        }
+        return all;
+    }
+
+    thread_ranks options_;
+    std::mutex mutex_;
+    std::vector<rank_state> ranks_;
+    std::map<std::tuple<int, int, int, int>, channel> channels_;  // by context, sender, receiver, tag
+    std::atomic<int> next_context_{1};
+    int failed_rank_ = -1;
+    std::string failure_;
+};
+
+}  // namespace detail
+
+/// See the top of the file.
+class threads_communicator {
+public:
+    class request {
+    public:
+        request() = default;
+        request(request&& other) noexcept { *this = std::move(other); }
+        request& operator=(request&& other) noexcept {
+            release();
+            world_ = std::exchange(other.world_, nullptr);
+            transfer_ = std::exchange(other.transfer_, nullptr);
+            context_ = other.context_;
+            return *this;
+        }
+        ~request() { release(); }
+
+        void wait() {
+            if (!transfer_) return;
+            world_->wait(*transfer_);
+            transfer_ = nullptr;
+        }
+        bool test() {
+            if (!transfer_) return true;
+            if (!world_->test(*transfer_)) return false;
+            transfer_ = nullptr;
+            return true;
+        }
+
+    private:
+        friend class threads_communicator;
+        request(detail::thread_world* world, int context, std::shared_ptr<detail::transfer> t)
+            : world_(world), context_(context), transfer_(std::move(t)) {}
+        void release() {
+            if (transfer_ && transfer_->now != detail::transfer::done) world_->cancel(context_, transfer_);
+            transfer_ = nullptr;
+        }
+
+        detail::thread_world* world_ = nullptr;
+        int context_ = 0;
+        std::shared_ptr<detail::transfer> transfer_;
+    };
+
+    threads_communicator(std::shared_ptr<detail::thread_world> world, int rank)
+        : world_(std::move(world)), rank_(rank) {
+        for (int r = 0; r < world_->size(); ++r) members_.push_back(r);
+    }
+
+    int rank() const { return rank_; }
+    int size() const { return static_cast<int>(members_.size()); }
+    std::string name() const { return "threads"; }
+
+    [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
+        return post(const_cast<std::byte*>(data.data()), data.size(), peer, tag, true);
+    }
+    [[nodiscard]] request irecv(std::span<std::byte> room, int peer, int tag) {
+        return post(room.data(), room.size(), peer, tag, false);
+    }
+
+    [[nodiscard]] threads_communicator split(int colour, int key) {
+        struct entry {
+            int colour, key, rank;
+        };
+        // Everyone tells rank 0, which answers with all entries and a context that nobody has yet.
+        const entry mine{colour, key, rank_};
+        std::vector<entry> all(static_cast<std::size_t>(size()));
+        int context = 0;
+        if (rank_ == 0) {
+            all[0] = mine;
+            for (int r = 1; r < size(); ++r)
+                receive(*this, std::span<entry>(&all[static_cast<std::size_t>(r)], 1), r, max_tag);
+            context = world_->new_context();
+            for (int r = 1; r < size(); ++r) {
+                send(*this, std::span<const entry>(all), r, max_tag);
+                send(*this, std::span<const int>(&context, 1), r, max_tag);
+            }
+        } else {
+            send(*this, std::span<const entry>(&mine, 1), 0, max_tag);
+            receive(*this, std::span<entry>(all), 0, max_tag);
+            receive(*this, std::span<int>(&context, 1), 0, max_tag);
+        }
+        std::erase_if(all, [&](const entry& e) { return colour < 0 ? e.rank != rank_ : e.colour != colour; });
+        std::stable_sort(all.begin(), all.end(), [](const entry& a, const entry& b) { return a.key < b.key; });
+        threads_communicator part = *this;
+        part.context_ = context;
+        part.members_.clear();
+        for (const entry& e : all) {
+            if (e.rank == rank_) part.rank_ = static_cast<int>(part.members_.size());
+            part.members_.push_back(members_[static_cast<std::size_t>(e.rank)]);
+        }
+        return part;
+    }
+
+    /// The ranks of one pretended node.
+    [[nodiscard]] threads_communicator split_node() {
+        const int width = world_->options().ranks_per_node;
+        return split(width > 0 ? world_rank() / width : 0, rank_);
+    }
+
+    [[nodiscard]] auto enter(const collective_call& call) {
+        struct leaving {
+            explicit leaving(threads_communicator& c) : world(c.world_), rank(c.world_rank()) {}
+            ~leaving() { world->leave(rank); }
+            leaving(const leaving&) = delete;
+            leaving& operator=(const leaving&) = delete;
+            std::shared_ptr<detail::thread_world> world;
+            int rank;
+        };
+        world_->enter(world_rank(), concat(call.name, " of ", call.count, ' ', call.type,
+                                           call.subject.empty() ? "" : concat(" (", call.subject, ')')));
+        return leaving(*this);
+    }
+
+private:
+    int world_rank() const { return members_[static_cast<std::size_t>(rank_)]; }
+
+    request post(std::byte* data, std::size_t bytes, int peer, int tag, bool sends) {
+        require(peer >= 0 && peer < size(), "rank ", rank_, " of ", size(), ": there is no rank ", peer, " (",
+                sends ? "send" : "receive", " of ", bytes, " bytes, tag ", tag, ')');
+        require(tag >= 0 && tag <= max_tag, "rank ", rank_, ": tag ", tag, " is outside 0 to ", max_tag);
+        auto t = std::make_shared<detail::transfer>();
+        t->data = data;
+        t->bytes = bytes;
+        t->owner = world_rank();
+        t->peer = members_[static_cast<std::size_t>(peer)];
+        t->tag = tag;
+        t->sends = sends;
+        world_->post(context_, t);
+        return {world_.get(), context_, std::move(t)};
+    }
+
+    std::shared_ptr<detail::thread_world> world_;
+    int rank_ = 0;  // in this communicator
+    int context_ = 0;
+    std::vector<int> members_;  // ranks of the world
+};
+
+static_assert(Communicator<threads_communicator>);
+
+/// Runs body(communicator) on `n` threads and returns when all are through. Throws the error of the first rank that failed, with
+/// "rank R: " in front.
+template <class Body>
+void run_ranks(int n, const thread_ranks& options, Body&& body) {
+    require(n >= 1, "run_ranks: ", n, " ranks; at least 1 is needed");
+    const auto world = std::make_shared<detail::thread_world>(n, options);
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int kernels = options.kernel_threads > 0 ? options.kernel_threads : std::max(1, cores / n);
+    std::mutex failures;
+    std::exception_ptr first;
+    const auto run = [&](int rank) {
+        set_threads(kernels);
+        threads_communicator c(world, rank);
+        try {
+            body(c);
+        } catch (...) {
+            std::exception_ptr failure = std::current_exception();
+            std::string why = "an unknown exception";
+            try {
+                std::rethrow_exception(failure);
+            } catch (error& e) {
+                why = e.what();
+                error named = e;
+                named.add_context(concat("rank ", rank));
+                failure = std::make_exception_ptr(named);
+            } catch (const std::exception& e) {
+                why = e.what();
+            } catch (...) {}
+            {
+                const std::scoped_lock lock(failures);
+                if (!first) first = failure;
+            }
+            world->fail_all(rank, why);
+        }
+    };
+    std::vector<std::thread> others;
+    for (int rank = 0; rank < n; ++rank) others.emplace_back(run, rank);
+    for (std::thread& t : others) t.join();
+    if (first) std::rethrow_exception(first);
+}
+
+template <class Body>
+void run_ranks(int n, Body&& body) {
+    run_ranks(n, thread_ranks{}, std::forward<Body>(body));
+}
+
+}  // namespace cairn
