@@ -4,7 +4,7 @@
 //   nearest(x)        its 16 bits, to nearest, ties to even
 //   stochastic(x, r)  rounded up with the probability that keeps the mean, from 16 random bits r
 //   widen(h)          back to float, exact
-//   contraction       δ of the contract, for values in its normal range; 0: none
+//   contraction       δ of the contract, for values in its normal range
 //
 // Wire: n × 2 bytes. Memory traffic: encode 4 + 2, decode 2 + 4 bytes a value.
 // NaN and Inf pass through, and finite values at the end of the format's range round as the format's file says.
@@ -74,7 +74,7 @@ public:
         return {.unbiased = true,
                 .deterministic = false,
                 .summable = Format::type,
-                .contraction = Format::contraction,
+                .contraction = 1 - Format::variance,
                 .variance = Format::variance};
     }
     index max_bytes(index n) const { return 2 * n; }

@@ -75,7 +75,8 @@ struct compression_contract {
     bool deterministic = true;         // x̂ does not depend on seed, rank and step
     summand summable = summand::none;  // whole messages are arrays of this type
     bool fixed_bytes = true;           // every message has max_bytes(n) bytes
-    double contraction = 0;  // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic; 0: none
+    // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic. Below 0 it only says how far off x̂ may be.
+    double contraction = -std::numeric_limits<double>::infinity();
     double variance = std::numeric_limits<double>::infinity();        // ω: E‖x̂ − x‖² ≤ ω ‖x‖²
     double absolute_error = std::numeric_limits<double>::infinity();  // |x − x̂| ≤ this, each element
 };
@@ -216,5 +217,11 @@ private:
 
 /// Values that a thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
 inline constexpr index compress_grain = index{1} << 16;
+
+/// into = 0, in parallel.
+inline void fill_zero(std::span<float> into) {
+    parallel_for(static_cast<index>(into.size()), compress_grain,
+                 [p = into.data()](index begin, index end) { std::fill(p + begin, p + end, 0.0f); });
+}
 
 }  // namespace cairn

@@ -70,10 +70,4 @@ void decode_sparse(std::string_view who, std::span<const std::byte> bytes, spars
     }
 }
 
-/// into = 0, in parallel.
-inline void fill_zero(std::span<float> into) {
-    parallel_for(static_cast<index>(into.size()), compress_grain,
-                 [p = into.data()](index begin, index end) { std::fill(p + begin, p + end, 0.0f); });
-}
-
 }  // namespace cairn

@@ -1,0 +1,60 @@
+#pragma once
+// Small codes packed by planes: plane j holds bit j of all codes of a group, so that packing is a comparison of whole vectors
+// and needs no shifts across codes.
+//   group of m ≤ 128 codes of b bits: b planes of ⌈m/8⌉ bytes; code i is in bit i mod 8 of byte i / 8 of each plane
+
+#include <cairn/core/shape.hpp>
+#include <cairn/device/cpu/simd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace cairn {
+
+inline constexpr index plane_group = 128;
+
+/// Bytes of n codes of `bits` bits in groups of 128.
+constexpr index plane_bytes(index n, index bits) {
+    return bits * (n / plane_group * (plane_group / 8) + (n % plane_group + 7) / 8);
+}
+
+/// Packs m ≤ 128 codes; codes has room for 128, those behind m are zero. Writes plane_bytes(m, bits) bytes.
+[[gnu::always_inline]] inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byte* out) {
+    const index stride = (m + 7) / 8;
+    for (index first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+#if CAIRN_SIMD_AVX512
+        const __m512i v = _mm512_loadu_si512(codes + first);
+#endif
+        for (int j = 0; j < bits; ++j) {
+#if CAIRN_SIMD_AVX512
+            const std::uint16_t plane = _mm512_test_epi32_mask(v, _mm512_set1_epi32(1 << j));
+#else
+            unsigned collected = 0;
+            for (unsigned i = 0; i < 16; ++i) collected |= ((codes[first + i] >> j) & 1u) << i;
+            const auto plane = static_cast<std::uint16_t>(collected);
+#endif
+            std::memcpy(out + j * stride + first / 8, &plane, bytes);
+        }
+    }
+}
+
+/// The inverse: m codes to `codes`, which has room for 128.
+[[gnu::always_inline]] inline void load_planes(const std::byte* in, index m, int bits, std::uint32_t* codes) {
+    const index stride = (m + 7) / 8;
+    for (index first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+        std::uint32_t group[16] = {};
+        for (int j = 0; j < bits; ++j) {
+            std::uint16_t lanes = 0;
+            std::memcpy(&lanes, in + j * stride + first / 8, bytes);
+            const std::uint32_t plane = lanes;
+#pragma omp simd
+            for (std::uint32_t i = 0; i < 16; ++i) group[i] |= ((plane >> i) & 1u) << j;
+        }
+        std::memcpy(codes + first, group, sizeof group);
+    }
+}
+
+}  // namespace cairn

@@ -1,0 +1,125 @@
+#pragma once
+// An all-reduce of messages that cannot be added, in two exchanges, with error feedback at both ends (1-bit Adam: Tang et al.,
+// ICML 2021; 1-bit LAMB: Li et al. 2021). The bucket is cut into one chunk a rank; rank j is the server of chunk j.
+//
+//   worker i   x = g + e_w;  message j = C(chunk j of x);  e_w ← x − C(x)                       encode, outgoing(j)
+//              all-to-all: message j of every rank goes to rank j
+//   server j   y = (1/P) Σ_i (message j of rank i) + e_s;  c = C(y);  e_s ← y − c               combine
+//              all-gather: the c of every rank goes to all
+//   all        mean = the decoded c, chunk after chunk: the same bits on every rank             decode
+//
+// The exchanges are the caller's, so that no communicator is known here. A rank sends and receives about 2 (P − 1)/P times the
+// bytes of C's message, as a ring does. Over steps, Σ mean + (mean over ranks of e_w) + e_s = Σ (mean over ranks of g).
+// State: the workers' residuals, n floats, and the server's, n / P floats.
+
+#include <cairn/compress/feedback.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace cairn {
+
+/// Elements [begin, begin + count) of a bucket.
+struct bucket_chunk {
+    index begin = 0;
+    index count = 0;
+};
+
+template <Compressor C>
+    requires std::copyable<C>
+class two_phase {
+public:
+    /// For buckets of n values on rank `rank` of `ranks`. C is copied for each chunk.
+    two_phase(const C& c, index n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
+        require(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "two_phase: rank ", rank, " of ", ranks,
+                " and a bucket of ", n, " values");
+        for (int j = 0; j < ranks; ++j) workers_.emplace_back(C(c));
+        for (int j = 0; j < ranks; ++j) workers_[static_cast<std::size_t>(j)].prepare(chunk(j).count);
+        server_.prepare(chunk(rank).count);
+        sum_ = tensor<float>({chunk(rank).count}, category::communication);
+        outgoing_.resize(static_cast<std::size_t>(ranks));
+    }
+
+    std::string name() const { return server_.inner().name() + "/two_phase"; }
+    int ranks() const { return ranks_; }
+
+    /// The chunk that rank j serves. All begin at multiples of 128 values; the last ones may be shorter, or empty.
+    bucket_chunk chunk(int j) const {
+        const index each = ((n_ + ranks_ - 1) / ranks_ + 127) / 128 * 128;
+        const index begin = std::min(n_, j * each);
+        return {begin, std::min(n_, begin + each) - begin};
+    }
+    /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
+    index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
+
+    /// Worker: makes the message to each rank. On a NaN or Inf: throws, and the state is as before.
+    void encode(std::span<const float> gradient, const encode_step& at) {
+        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
+                " values, expected ", n_);
+        require_finite(name(), gradient, at);
+        for (int j = 0; j < ranks_; ++j) {
+            const bucket_chunk c = chunk(j);
+            const auto k = static_cast<std::size_t>(j);
+            workers_[k].encode(gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
+                               outgoing_[k], of_chunk(at, 2 * j, at.rank));
+        }
+    }
+    /// The message to rank j.
+    std::span<const std::byte> outgoing(int j) const { return outgoing_[static_cast<std::size_t>(j)].bytes(); }
+
+    /// Server: the message to all, from one of every rank in order of rank.
+    std::span<const std::byte> combine(std::span<const std::span<const std::byte>> from, const encode_step& at) {
+        require_one_each(from);
+        fill_zero(sum_.span());
+        for (int i = 0; i < ranks_; ++i)
+            server_.decode_add(from[static_cast<std::size_t>(i)], sum_.span(), of_chunk(at, 2 * rank_, i),
+                               1.0f / static_cast<float>(ranks_));
+        server_.encode(sum_.span(), result_, of_chunk(at, 2 * rank_ + 1, rank_));
+        return std::as_const(result_).bytes();
+    }
+
+    /// All: the mean, from one message of every server in order of rank.
+    void decode(std::span<const std::span<const std::byte>> from, std::span<float> mean, const encode_step& at) const {
+        require_one_each(from);
+        require(static_cast<index>(mean.size()) == n_, name(), ": room for ", mean.size(), " values, expected ", n_);
+        for (int j = 0; j < ranks_; ++j) {
+            const bucket_chunk c = chunk(j);
+            server_.decode(from[static_cast<std::size_t>(j)],
+                           mean.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
+                           of_chunk(at, 2 * j + 1, j));
+        }
+    }
+
+    /// "worker/0/residual", …, "server/residual".
+    std::vector<compressor_tensor> tensors() {
+        std::vector<compressor_tensor> all;
+        for (int j = 0; j < ranks_; ++j)
+            for (auto& [name, t] : workers_[static_cast<std::size_t>(j)].tensors())
+                all.push_back({concat("worker/", j, '/', name), std::move(t)});
+        for (auto& [name, t] : server_.tensors()) all.push_back({"server/" + name, std::move(t)});
+        return all;
+    }
+
+private:
+    // Chunks and phases have random numbers of their own; positions in a chunk are no positions of the layout.
+    static encode_step of_chunk(encode_step at, int part, int rank) {
+        at.bucket = at.bucket * 0x85EBCA6Bu + static_cast<std::uint32_t>(part) + 1;
+        at.rank = rank;
+        at.layout = nullptr;
+        return at;
+    }
+    void require_one_each(std::span<const std::span<const std::byte>> from) const {
+        require(from.size() == static_cast<std::size_t>(ranks_), name(), ": ", from.size(), " messages of ", ranks_,
+                " ranks");
+    }
+
+    index n_;
+    int ranks_, rank_;
+    std::vector<error_feedback<C>> workers_;
+    error_feedback<C> server_;
+    tensor<float> sum_;  // (chunk of this rank)
+    std::vector<message> outgoing_;
+    message result_;
+};
+
+}  // namespace cairn
