@@ -1,0 +1,57 @@
+#pragma once
+// All-reduce by recursive doubling (Thakur, Rabenseifner and Gropp 2005): in round k each rank exchanges its whole array with the rank
+// whose number differs in bit k, and both add. Both compute a + b of the same a and b, so all ranks have the same bits.
+// Where p is not a power of two, the first 2 (p - 2^m) ranks pair up: the odd one hands its data to the even one before, and gets the
+// result after.
+// Time lg p (α + nβ + nγ), two more rounds for such p: the fewest rounds, for small n.
+
+#include <cairn/comm/reduction.hpp>
+#include <cairn/core/tensor.hpp>
+
+#include <bit>
+#include <span>
+
+namespace cairn {
+
+inline constexpr int doubling_tag = user_tags + 3;
+
+/// The largest power of two of p ranks, and how those that are over take part: ranks below 2 · extra in pairs, of which the even
+/// one goes on.
+struct power_of_two_ranks {
+    explicit power_of_two_ranks(int p)
+        : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(p)))), extra(p - size) {}
+
+    bool hands_over(int rank) const { return rank < 2 * extra && rank % 2 == 1; }
+    bool takes_over(int rank) const { return rank < 2 * extra && rank % 2 == 0; }
+    int number(int rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }  // among those that go on
+    int rank_of(int number) const { return number < extra ? 2 * number : number + extra; }
+
+    int size, extra;
+};
+
+/// data ← reduction over all ranks, in place.
+template <Communicator C, class T>
+void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
+    const auto scope = enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size())});
+    const int me = c.rank();
+    const power_of_two_ranks core(c.size());
+    if (core.hands_over(me)) {
+        send(c, data, me - 1, doubling_tag);
+        receive(c, data, me - 1, doubling_tag);
+        return;
+    }
+    tensor<T> room({static_cast<index>(data.size())}, category::communication);
+    if (core.takes_over(me)) {
+        receive(c, room.span(), me + 1, doubling_tag);
+        combine(c, data, std::span<const T>(room.span()), r);
+    }
+    const int number = core.number(me);
+    for (int bit = 1; bit < core.size; bit *= 2) {
+        const int peer = core.rank_of(number ^ bit);
+        send_receive(c, data, peer, room.span(), peer, doubling_tag);
+        combine(c, data, std::span<const T>(room.span()), r);
+    }
+    if (core.takes_over(me)) send(c, data, me + 1, doubling_tag);
+}
+
+}  // namespace cairn
