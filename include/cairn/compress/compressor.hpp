@@ -128,6 +128,18 @@ concept Compressor = std::movable<C> &&
     constant.decode_add(bytes, into, at, scale);
 };
 
+/// A method that is an all-reduce itself, of less than the bucket, with work in between (powersgd.hpp).
+///   reduce(gradient, mean, ranks, at, sum)   sum(span<float>) is the caller's exact all-reduce, in place
+///   exchanged()                              floats that are summed in a step
+template <class C>
+concept ReducingCompressor = std::movable<C> &&
+    requires(C& c, const C& constant, std::span<const float> gradient, std::span<float> mean, int ranks,
+             const encode_step& at, void (*sum)(std::span<float>)) {
+    { constant.name() } -> std::convertible_to<std::string>;
+    { constant.exchanged() } -> std::same_as<index>;
+    c.reduce(gradient, mean, ranks, at, sum);
+};
+
 template <class C>
 void prepare_state(C& c, index n) {
     if constexpr (requires { c.prepare(n); }) c.prepare(n);

@@ -20,7 +20,8 @@ public:
         int levels = 7;  // s, 1 … 255; 2^j − 1 wastes no code
     };
     qsgd() : qsgd(config{}) {}
-    explicit qsgd(config c) : levels_(c.levels), bits_(1 + std::bit_width(static_cast<unsigned>(c.levels))) {
+    explicit qsgd(config c)
+        : levels_(c.levels), bits_(1 + static_cast<int>(std::bit_width(static_cast<unsigned>(c.levels)))) {
         require(c.levels >= 1 && c.levels <= 255, "qsgd: ", c.levels, " levels, expected 1 to 255");
     }
 
