@@ -39,7 +39,7 @@ endif()
 
 # Programs and tests see everything, and CLI11 besides. Without one of these libraries the programs are left out.
 add_library(cairn_programs INTERFACE)
-target_link_libraries(cairn_programs INTERFACE cairn::train cairn_flags cairn_sanitizers)
+target_link_libraries(cairn_programs INTERFACE cairn::train cairn::mpi cairn_flags cairn_sanitizers)
 find_package(CLI11 CONFIG QUIET)
 set(CAIRN_PROGRAM_LIBRARIES_FOUND FALSE)
 if(NOT CLI11_FOUND)

@@ -1,5 +1,7 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
+// mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include <cairn/comm/mpi.hpp>
 #include <cairn/train/session.hpp>
 
 #include <CLI/CLI.hpp>
@@ -28,7 +30,7 @@ void try_cache(const char* what, Action&& action) {
     }
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, cairn::any_communicator world, int local_rank, int local_ranks) {
     CLI::App app{"Trains the network of a workload file and leaves a directory with its record."};
     std::string workload, data;
     std::vector<std::string> sets;
@@ -40,7 +42,8 @@ int run(int argc, char** argv) {
     app.add_option("--data", data, "folder or archive of the data");
     app.add_option("--out", options.out, "run directory (default: a fresh one under runs/)");
     app.add_option("--steps", options.max_steps, "stop after this many updates in all");
-    app.add_option("--threads", threads, "threads of the kernels (default: all cores)");
+    app.add_option("--threads", threads,
+                   "threads of the kernels, of each rank (default: cores / ranks of this machine)");
     app.add_option("--resume", options.resume, "go on with the run in this directory");
     app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
     app.add_flag("--profile", profile, "the same, with a table of the layers");
@@ -49,6 +52,7 @@ int run(int argc, char** argv) {
     cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
     cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps,
                    ": at least 1 is needed");
+    if (local_ranks > 1 || world.size() > 1) cairn::take_share_of_cores(local_rank, local_ranks);
     if (threads) cairn::set_threads(threads);
     cairn::require(workload.empty() != options.resume.empty(),
                    "give either a workload file or --resume RUN; see train --help");
@@ -65,8 +69,10 @@ int run(int argc, char** argv) {
     if (!options.resume.empty()) cairn::choices::global().load((options.resume / "choices.tsv").string(), machine);
 
     const cairn::interrupt_guard guard;
-    cairn::session session(std::move(settings), options);
+    const bool boss = world.rank() == 0;
+    cairn::session session(std::move(settings), options, std::move(world));
     const auto result = options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    if (!boss) return 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {
             std::filesystem::create_directories(cache.parent_path());
@@ -79,8 +85,15 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef CAIRN_HAS_MPI
+    if (cairn::started_by_mpi())
+        return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) {
+            const cairn::mpi_communicator node = world.split_node();
+            return run(argc, argv, world.split(0, world.rank()), node.rank(), node.size());
+        });
+#endif
     try {
-        return run(argc, argv);
+        return run(argc, argv, cairn::self_communicator{}, 0, 1);
     } catch (const std::exception& e) {
         std::cerr << "train: " << e.what() << '\n';
         return 1;

@@ -9,8 +9,10 @@
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +56,12 @@ concept Communicator = std::movable<C> &&
     { c.irecv(in, number, number) } -> std::same_as<typename C::request>;
     { c.split(number, number) } -> std::same_as<C>;
 };
+
+/// The time limit of waits in seconds that the environment sets (CAIRN_COMM_TIMEOUT; 0: none), else 60.
+inline double default_time_limit() {
+    const char* text = std::getenv("CAIRN_COMM_TIMEOUT");
+    return text ? std::max(0.0, std::atof(text)) : 60.0;
+}
 
 /// What a collective is called with: equal on all ranks, or the program is wrong.
 struct collective_call {

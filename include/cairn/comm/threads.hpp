@@ -36,12 +36,6 @@ struct thread_ranks {
     double time_limit = -1;                // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
 };
 
-/// The time limit of waits in seconds that the environment sets (CAIRN_COMM_TIMEOUT; 0: none), else 60.
-inline double default_time_limit() {
-    const char* text = std::getenv("CAIRN_COMM_TIMEOUT");
-    return text ? std::max(0.0, std::atof(text)) : 60.0;
-}
-
 namespace detail {
 
 /// One side of one message.

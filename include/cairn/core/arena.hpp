@@ -14,6 +14,12 @@
 
 namespace cairn {
 
+/// Elements [begin, end) of an arena, gaps included.
+struct arena_range {
+    index begin = 0, end = 0;
+    index size() const { return end - begin; }
+};
+
 /// Owns the memory of a model's parameters and gradients. The model must outlive it or never be used after it.
 template <class T, Device D = cpu>
 class arena {

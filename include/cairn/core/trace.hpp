@@ -10,6 +10,7 @@
 #include <functional>
 #include <mutex>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -54,20 +55,25 @@ public:
 
     /// Writes the events as a JSON object that Perfetto opens.
     void write(std::ostream& out) const {
+        out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" << events_json(0) << "\n]}\n";
+    }
+
+    /// The events alone, with commas between them, as those of process `process`: a rank's part of a joint trace.
+    std::string events_json(int process) const {
         const std::scoped_lock lock(mutex_);
+        std::ostringstream out;
         std::vector<std::size_t> threads;  // numbered in order of appearance
-        out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
         const char* separator = "\n";
         for (const trace_event& e : events_) {
             auto at = std::find(threads.begin(), threads.end(), e.thread);
             if (at == threads.end()) at = threads.insert(at, e.thread);
-            out << separator << "{\"ph\": \"X\", \"pid\": 0, \"tid\": " << at - threads.begin() << ", \"name\": \""
-                << escaped(e.path) << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \"" << e.kind
-                << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": " << (e.end - e.begin) * 1e6
+            out << separator << "{\"ph\": \"X\", \"pid\": " << process << ", \"tid\": " << at - threads.begin()
+                << ", \"name\": \"" << escaped(e.path) << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \""
+                << e.kind << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": " << (e.end - e.begin) * 1e6
                 << std::defaultfloat << '}';
             separator = ",\n";
         }
-        out << "\n]}\n";
+        return out.str();
     }
 
 private:

@@ -2,7 +2,7 @@
 // Batches of a data set, made ahead of the training loop by worker threads.
 //
 //   order of epoch e = random_order(seed, e)
-//   global batch b = order[b·B·world … (b+1)·B·world), of which rank r takes the r-th part
+//   batch b of all ranks together = order[b·B … (b+1)·B), of which rank r takes the r-th part: parts differ by at most one
 // Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch`
 // batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the
 // prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and are used
@@ -45,7 +45,7 @@ struct batch {
 };
 
 struct loader_config {
-    index batch = 32;        // samples a rank and step
+    index batch = 32;        // B: samples a step, of all ranks together
     int workers = 1;         // threads; 0: next() makes the batch itself, on the threads of the kernels
     index prefetch = 2;      // batches ready ahead
     bool shuffle = true;     // false: in the order of the data set
@@ -80,10 +80,12 @@ public:
         require(config.epochs >= 0, "loader: ", config.epochs, " epochs");
         require(config.prefetch >= 1, "loader: prefetch of ", config.prefetch, " batches; at least 1 is needed");
         require(n > 0, "loader: the data set is empty");
-        require(config.batch <= n / config.world, "loader: a batch of ", config.batch, " samples on ", config.world,
-                " rank(s) is larger than the data set of ", n, "; use a batch of at most ", n / config.world);
-        const index global = config.batch * config.world;
-        batches_ = config.drop_last ? n / global : (n + global - 1) / global;
+        require(config.batch <= n, "loader: a batch of ", config.batch, " samples is larger than the data set of ", n,
+                "; use a batch of at most ", n);
+        require(config.batch >= config.world, "loader: a batch of ", config.batch, " samples on ", config.world,
+                " ranks leaves some without a sample; use a batch of at least ", config.world);
+        room_ = (config.batch + config.world - 1) / config.world;
+        batches_ = config.drop_last ? n / config.batch : (n + config.batch - 1) / config.batch;
         for (index i = 0; i < (config.workers ? config.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
         start_workers();
     }
@@ -129,13 +131,13 @@ public:
 
     index batches_per_epoch() const { return batches_; }
     index samples_per_epoch() const {
-        return config_.drop_last ? batches_ * config_.batch * config_.world : data_.size();
+        return config_.drop_last ? batches_ * config_.batch : data_.size();
     }
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
-    /// Shape of a full batch.
-    shape batch_shape() const { return shape_of(config_.batch); }
+    /// Shape of a full batch of this rank, the largest where ranks differ.
+    shape batch_shape() const { return shape_of(room_); }
 
     loader_stats stats() const {
         const std::scoped_lock lock(mutex_);
@@ -191,11 +193,11 @@ private:
 
     buffers fresh_buffers() const {
         buffers b;
-        b.x = tensor<float>(shape_of(config_.batch), category::data);
+        b.x = tensor<float>(shape_of(room_), category::data);
         if (info_.kind == target_kind::classes)
-            b.labels = tensor<std::int32_t>({config_.batch}, category::data);
+            b.labels = tensor<std::int32_t>({room_}, category::data);
         else
-            b.targets = tensor<float>({config_.batch, info_.count()}, category::data);
+            b.targets = tensor<float>({room_, info_.count()}, category::data);
         return b;
     }
 
@@ -226,7 +228,7 @@ private:
     // A short last global batch is dealt evenly: ranks differ by at most one sample, and global_count gives the weight
     // of each.
     void plan(job& j, cursor at) {
-        const index n = data_.size(), global = config_.batch * config_.world;
+        const index n = data_.size(), global = config_.batch;
         const index begin = at.batch * global, count = std::min(global, n - begin);
         const index share = count / config_.world, extra = count % config_.world, rank = config_.rank;
         const index first = begin + rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
@@ -241,7 +243,7 @@ private:
     /// Reads samples [begin, end) of the job into its buffer b. Called without the lock; returns the sample that
     /// failed.
     std::pair<index, std::exception_ptr> read(job& j, buffers& b, index begin, index end) const {
-        const index width = b.x.size() / config_.batch;
+        const index width = b.x.size() / room_;
         for (index k = begin; k < end; ++k) {
             const index sample = j.samples[static_cast<std::size_t>(k)];
             const sample_slot slot{b.x.data() + k * width, b.labels.empty() ? nullptr : b.labels.data() + k,
@@ -277,7 +279,7 @@ private:
         batch out;
         out.at = j.at;
         out.global_count = j.global_count;
-        const index width = b.x.size() / config_.batch, values = b.targets.empty() ? 0 : info_.count();
+        const index width = b.x.size() / room_, values = b.targets.empty() ? 0 : info_.count();
         index& kept = out.count;
         for (std::size_t k = 0; k < j.samples.size(); ++k) {
             if (!j.kept[k]) {
@@ -335,7 +337,7 @@ private:
 
     // Samples a worker takes at a time: small enough that workers share a batch, large enough that cheap samples do not
     // pay for locks.
-    index piece() const { return std::max<index>(1, config_.batch / std::max(16, 4 * config_.workers)); }
+    index piece() const { return std::max<index>(1, room_ / std::max(16, 4 * config_.workers)); }
 
     // Under the lock: a piece of the oldest batch that is not fully handed out, opening a new batch if there is room.
     job* find_work() {
@@ -420,6 +422,7 @@ private:
     const loader_config config_;
     const target_info info_;
     index batches_ = 0;
+    index room_ = 0;  // samples in a buffer: the largest part of a batch that a rank gets
     cursor position_;
 
     mutable std::mutex mutex_;

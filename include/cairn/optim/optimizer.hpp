@@ -53,12 +53,6 @@ concept Optimizer = requires(const O& o) {
 }
 &&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
 
-/// The elements of an arena that an optimizer updates and keeps state for.
-struct arena_range {
-    index begin = 0, end = 0;
-    index size() const { return end - begin; }
-};
-
 /// An optimizer that looks after a part of the arena; others look after the rest.
 ///   owned() → arena_range     multiples of 16 elements; layer-wise optimizers are given whole parameters
 ///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the parts'

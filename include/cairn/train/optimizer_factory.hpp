@@ -8,6 +8,7 @@
 #include <cairn/optim/lars.hpp>
 #include <cairn/optim/schedule.hpp>
 #include <cairn/optim/sgd.hpp>
+#include <cairn/parallel/sharded.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/configuration.hpp>
 
@@ -15,20 +16,35 @@ namespace cairn {
 
 namespace detail {
 
+/// This rank's part of a sharded optimizer.
+struct shard_plan {
+    arena_range range;
+    std::function<double(double)> sum_over_ranks;
+};
+
+template <class O>
+any_optimizer<float> over_part(O o, arena<float>& weights, const shard_plan* part) {
+    if (part) return optimizer_over(sharded<O>{std::move(o), part->range, part->sum_over_ranks}, weights);
+    return optimizer_over(std::move(o), weights);
+}
+
 // Clipping by the norm of all gradients wraps any optimizer.
 template <class O>
-any_optimizer<float> over(configuration& settings, O o, arena<float>& weights) {
+any_optimizer<float> over(configuration& settings, O o, arena<float>& weights, const shard_plan* part) {
     const double clip = settings.get("optimizer.clip_norm", 0.0);
     require(clip >= 0, "optimizer.clip_norm = ", clip, "; it must be 0 (off) or positive");
-    if (clip > 0) return optimizer_over(clipped<O>{std::move(o), by_norm{clip}}, weights);
-    return optimizer_over(std::move(o), weights);
+    if (clip > 0) return over_part(clipped<O>{std::move(o), by_norm{clip}}, weights, part);
+    return over_part(std::move(o), weights, part);
 }
 
 }  // namespace detail
 
-/// The optimizer that the settings name, over the parameters of `weights`.
-inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights) {
-    const std::string kind = settings.choice("optimizer.kind", {"sgd", "adam", "adamw", "lars", "lamb"}, "sgd");
+inline const std::vector<std::string> optimizer_names{"sgd", "adam", "adamw", "lars", "lamb"};
+
+/// The optimizer that the settings name, over the parameters of `weights`, or over `part` of them.
+inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights,
+                                           const detail::shard_plan* part = nullptr) {
+    const std::string kind = settings.choice("optimizer.kind", optimizer_names, "sgd");
     const double decay = settings.get("optimizer.weight_decay", 0.0);
     if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
         for (const auto& [name, p] : weights.parameters()) p->decay = true;
@@ -38,18 +54,18 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
             return detail::over(
                 settings,
                 lars{{.momentum = momentum, .weight_decay = decay, .trust = settings.get("optimizer.trust", 0.001)}},
-                weights);
+                weights, part);
         return detail::over(
             settings,
             sgd{{.momentum = momentum, .weight_decay = decay, .nesterov = settings.get("optimizer.nesterov", false)}},
-            weights);
+            weights, part);
     }
     const double beta1 = settings.get("optimizer.beta1", 0.9), beta2 = settings.get("optimizer.beta2", 0.999);
     if (kind == "lamb")
-        return detail::over(settings, lamb{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+        return detail::over(settings, lamb{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights, part);
     if (kind == "adamw")
-        return detail::over(settings, adamw{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
-    return detail::over(settings, adam{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights);
+        return detail::over(settings, adamw{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights, part);
+    return detail::over(settings, adam{{.beta1 = beta1, .beta2 = beta2, .weight_decay = decay}}, weights, part);
 }
 
 /// The schedule that the settings name; `steps` updates in all, `epoch_steps` an epoch.

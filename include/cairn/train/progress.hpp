@@ -26,12 +26,14 @@ inline std::string clock_text(double seconds) {
 
 class progress_line {
 public:
-    explicit progress_line(double log_seconds = 15) : log_seconds_(log_seconds), terminal_(isatty(STDERR_FILENO)) {}
+    /// With `on` false, nothing is ever printed: all ranks but one.
+    explicit progress_line(bool on = true, double log_seconds = 15)
+        : on_(on), log_seconds_(log_seconds), terminal_(isatty(STDERR_FILENO)) {}
 
     /// Shows `text` behind a bar that is full at done = total.
     void show(index done, index total, const std::string& text) {
         const double since = now() - shown_;
-        if (since < (terminal_ ? 0.1 : log_seconds_)) return;
+        if (!on_ || since < (terminal_ ? 0.1 : log_seconds_)) return;
         shown_ = now();
         if (!terminal_) {
             std::fprintf(stderr, "%5.1f %%  %s\n",
@@ -50,11 +52,13 @@ public:
 
     /// Prints a line that stays, above the bar.
     void print(const std::string& line) {
+        if (!on_) return;
         std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\033[2K" : "", line.c_str());
         shown_ = -1e9;
     }
 
 private:
+    bool on_;
     double log_seconds_;
     bool terminal_;
     double shown_ = -1e9;

@@ -1,8 +1,11 @@
 #pragma once
-// A whole run from its settings: builds data, model, optimizer and schedule, trains, tests, logs, saves, reports.
+// A whole run from its settings: builds data, model, optimizer and schedule, trains, tests, logs, saves, reports. On several ranks each
+// builds the same and trains on its part of every batch; rank 0 alone prints, logs, saves and reports.
 
+#include <cairn/comm/agree.hpp>
 #include <cairn/core/memory.hpp>
 #include <cairn/device/choices.hpp>
+#include <cairn/parallel/sharded_state.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/stash/plan.hpp>
 #include <cairn/state/state_file.hpp>
@@ -15,6 +18,7 @@
 #include <cairn/train/record.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
+#include <cairn/train/team.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <nlohmann/json.hpp>
@@ -39,8 +43,8 @@ struct session_options {
 /// The parts of a run, built from settings. Throws before any training on settings that do not fit together.
 class session {
 public:
-    session(configuration settings, session_options options)
-        : settings_(std::move(settings)), options_(std::move(options)) {
+    session(configuration settings, session_options options, any_communicator world = self_communicator{})
+        : settings_(std::move(settings)), options_(std::move(options)), comm_(std::move(world)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
         data_ = make_data(settings_, options_.generated, seed_);
@@ -60,26 +64,36 @@ public:
                                     .prefetch = settings_.get<index>("train.prefetch", 2),
                                     .shuffle = true,
                                     .drop_last = settings_.get("train.drop_last", false),
-                                    .seed = seed_};
+                                    .seed = seed_,
+                                    .rank = comm_.rank(),
+                                    .world = comm_.size()};
         train_ = std::make_unique<loader<any_dataset>>(data_.train, loading);
         if (data_.test) {
             loader_config testing = loading;
             testing.shuffle = testing.drop_last = false;
             testing.batch = std::min(batch_, data_.test.size());
+            require(testing.batch >= comm_.size(), "the test set of ", data_.test.size(), " samples is too small for ",
+                    comm_.size(), " ranks");
             testing.workers = 0;
             test_ = std::make_unique<loader<any_dataset>>(data_.test, testing);
         }
         epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
         require(epochs_ >= 1, "train.epochs = ", epochs_, "; at least 1 is needed");
         total_steps_ = epochs_ * train_->batches_per_epoch();
-        any_optimizer<float> optimizer = make_optimizer(settings_, *weights_);
+        make_ranks();
+        any_optimizer<float> optimizer = make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr);
         rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
         const task_kind kind = reconstruct                               ? task_kind::reconstruction
                                : data_.info.kind == target_kind::classes ? task_kind::classes
                                                                          : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_,
-                                             task({kind, smoothing}, data_.info), seed_);
+        trainer_ = std::make_unique<trainer>(
+            model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
+            trainer_config{.seed = seed_,
+                           .micro_batches = settings_.get<index>("train.micro_batches", 1),
+                           .sharded = zero_stage_ > 0,
+                           .may_skip = data_may_skip()},
+            ranks_.get());
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1 && test_every_ >= 1, "train.log_every and train.test_every must be at least 1");
@@ -88,6 +102,8 @@ public:
         else
             last_step_ = total_steps_;
         settings_.check_all_used();
+        agree(comm_, settings_.resolved(), "the resolved configuration");
+        if (ranks_) ranks_->start(model_.buffers());
     }
 
     session(const session&) = delete;
@@ -98,15 +114,16 @@ public:
         open_run();
         print_head();
         const stopwatch whole;
-        progress_line line;
+        progress_line line(boss());
         const std::int64_t first_step = trainer_->steps();
+        share_kernel_choices();
         std::vector<double> window;  // seconds of the steps since the last log line
         std::vector<double> rates;   // samples/s of all steps
         double loss_sum = 0;
         stopwatch step_watch;
         std::int64_t since_log = 0;
         train_->reset_stats();
-        while (trainer_->steps() < last_step_ && !interrupt_guard::requested()) {
+        while (trainer_->steps() < last_step_ && !stopped_) {
             trace::global().enable(trainer_->steps() - first_step >= trace_begin &&
                                    trainer_->steps() - first_step < trace_end);
             step_watch.restart();
@@ -116,13 +133,19 @@ public:
                 continue;
             }
             for (const std::string& skipped : b->skipped) line.print("skipped " + skipped);
-            const double loss = trainer_->step(*b);
-            const index count = b->count;
+            const step_result done = trainer_->step(*b, interrupt_guard::requested());
             b.reset();
+            stopped_ = done.stop;
+            if (done.skipped) {
+                line.print(concat("step ", trainer_->steps() + 1, ": a gradient is not finite; skipped on all ranks"));
+                ++skipped_steps_;
+                require(skipped_steps_ < most_skipped_steps, skipped_steps_, " steps were skipped; training diverges");
+                continue;
+            }
             const double seconds = step_watch.seconds();
-            rates.push_back(static_cast<double>(count) / seconds);
+            rates.push_back(static_cast<double>(done.samples) / seconds);
             window.push_back(rates.back());
-            loss_sum += loss;
+            loss_sum += done.loss;
             ++since_log;
             const std::int64_t step = trainer_->steps();
             if (since_log == log_every_ || step == last_step_) {
@@ -132,8 +155,7 @@ public:
                          {"lr", rate_(step - 1)},
                          {"samples_per_s", median(window)},
                          {"seconds", whole.seconds()}};
-                if (trainer_->goal().kind() == task_kind::classes)
-                    last_["train_accuracy"] = trainer_->take_training_accuracy();
+                if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
                 log(last_);
                 loss_sum = 0;
                 since_log = 0;
@@ -142,7 +164,7 @@ public:
             line.show(step, last_step_, status_text(step, rates, whole.seconds(), first_step));
         }
         trace::global().enable(false);
-        const bool interrupted = interrupt_guard::requested();
+        const bool interrupted = stopped_;
         if (!interrupted && train_->position().batch != 0 && test_) test(line);  // stopped within an epoch by --steps
         if (!interrupted && train_->position().batch == 0 && last_tested_ != trainer_->steps() && test_) test(line);
         save();
@@ -154,25 +176,29 @@ public:
     nlohmann::json throughput(std::int64_t steps, bool table) {
         auto b = train_->next();
         require(b.has_value(), "throughput: no batch");
+        share_kernel_choices();
         const stopwatch warming;
         for (int i = 0; i < warm_up_steps; ++i) trainer_->step(*b);
-        const double estimate = warming.seconds() / warm_up_steps;
+        const double estimate = from_boss(comm_, warming.seconds() / warm_up_steps);
         if (steps < 0)
             steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
         memory_pool::host().reset_peaks();
+        if (ranks_) ranks_->reducer().reset_time();
         trace::global().enable(table);
         std::vector<double> rates;
-        progress_line line;
-        for (std::int64_t i = 0; i < steps && !interrupt_guard::requested(); ++i) {
+        progress_line line(boss());
+        for (std::int64_t i = 0; i < steps && !stopped_; ++i) {
             const stopwatch watch;
-            trainer_->step(*b);
-            rates.push_back(static_cast<double>(b->count) / watch.seconds());
+            const step_result done = trainer_->step(*b, interrupt_guard::requested());
+            stopped_ = done.stop;
+            rates.push_back(static_cast<double>(done.samples) / watch.seconds());
             line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         }
         trace::global().enable(false);
         if (rates.empty()) fail("throughput: interrupted before the first measured step");
         const index resident = peak_resident_bytes(), pool_peak = memory_pool::host().total().peak;
         const nlohmann::json memory = memory_by_category();
+        if (!boss()) return {};
         const double peak_flops = 1e9 * perf::measured_matrix_peak().gflops,
                      peak_bytes = 1e9 * perf::measured_bandwidth();  // after the memory was read
         line.print("");
@@ -180,18 +206,32 @@ public:
         const layer_cost cost = cost_of_batch();
         const double flops =
             (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) / static_cast<double>(batch_);
+        const std::string where = comm_.size() == 1 ? concat(threads(), " threads")
+                                                    : concat(comm_.size(), " ranks of ", threads(), " threads");
         if (table)
             print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
                           peak_bytes);
-        std::printf("%s, batch %td, %d threads: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
-                    name_.c_str(), batch_, threads(), rate, rates.size(), *std::min_element(rates.begin(), rates.end()),
-                    *std::max_element(rates.begin(), rates.end()));
+        std::printf("%s, batch %td, %s: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
+                    name_.c_str(), batch_, where.c_str(), rate, rates.size(),
+                    *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
         std::printf("%.1f effective GFLOP/s = %.1f %% of the measured matrix peak of %.0f GFLOP/s\n",
                     rate * flops / 1e9, 100 * rate * flops / peak_flops, peak_flops / 1e9);
         for (const auto& [use, bytes] : memory.items())
             std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.get<double>() / (1 << 20));
         std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
+        nlohmann::json communication;
+        if (ranks_) {
+            const reduction_time& t = ranks_->reducer().time();
+            const double n = static_cast<double>(rates.size());
+            std::printf(
+                "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% "
+                "hidden\n",
+                1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
+            communication = {{"busy_s", t.busy / n}, {"exposed_s", t.exposed / n}, {"hidden_share", t.hidden_share()}};
+        }
         return {{"workload", name_},
+                {"ranks", comm_.size()},
+                {"communication", communication},
                 {"samples_per_s", rate},
                 {"peak_bytes", resident},
                 {"batch", batch_},
@@ -205,11 +245,13 @@ public:
     }
 
     sequential<float>& model() { return model_; }
+    const any_communicator& world() const { return comm_; }
 
 private:
     static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
     static constexpr int warm_up_steps = 3;
     static constexpr double measured_seconds = 12;
+    static constexpr int most_skipped_steps = 100;
 
     std::string default_loss() const { return data_.info.kind == target_kind::classes ? "cross_entropy" : "mse"; }
 
@@ -228,12 +270,62 @@ private:
 
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
 
+    bool boss() const { return comm_.rank() == 0; }
+
+    bool data_may_skip() {
+        return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
+    }
+
+    // [parallel] of the settings; nothing is made for one rank.
+    void make_ranks() {
+        ranks::config c;
+        c.bucket_bytes = settings_.get<index>("parallel.bucket_mib", 25) << 20;
+        c.overlap = settings_.get("parallel.overlap", true);
+        c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
+        c.non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip"
+                           ? non_finite_policy::skip
+                           : non_finite_policy::stop;
+        zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
+        require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
+        require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
+        if (comm_.size() == 1) {
+            zero_stage_ = 0;
+            if (c.non_finite == non_finite_policy::stop) return;
+        }
+        if (zero_stage_) {
+            const std::string rule = settings_.choice("optimizer.kind", optimizer_names, "sgd");
+            c.zero_stage = zero_stage_;
+            c.owners = owners_of(*weights_, comm_.size(), rule == "lars" || rule == "lamb");
+            shard_plan_ = {c.owners[static_cast<std::size_t>(comm_.rank())], [this](double mine) {
+                               std::array<double, 1> sum{mine};
+                               all_reduce(ranks_->world(), std::span<double>(sum));
+                               return sum[0];
+                           }};
+            owners_ = c.owners;
+        }
+        ranks_ = std::make_unique<ranks>(comm_, *weights_, std::move(c));
+    }
+
+    // All ranks run the kernels that rank 0 chooses, so that they, and a resumed run, compute the same bits.
+    void share_kernel_choices() {
+        if (comm_.size() == 1) return;
+        if (boss()) trainer_->choose_kernels(train_->batch_shape());
+        share_choices(comm_);
+    }
+
+    double training_accuracy() {
+        const auto [correct, seen] = trainer_->take_training_hits();
+        std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
+        if (ranks_) all_reduce(ranks_->world(), std::span<double>(sums));
+        return sums[1] > 0 ? sums[0] / sums[1] : 0;
+    }
+
     // Everything that a resumed run needs.
     state_view state() {
         state_view s;
         s.add("model", weights_->parameters());
         s.add("buffers", model_.buffers());
-        s.add("optimizer", trainer_->optimizer().tensors());
+        s.add("optimizer", whole_ ? whole_->tensors() : trainer_->optimizer().tensors());
         s.add("optimizer_steps", trainer_->optimizer().steps());
         s.add("loader_epoch", saved_epoch_);
         s.add("loader_batch", saved_batch_);
@@ -243,16 +335,48 @@ private:
     void save() {
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
+        if (ranks_) ranks_->average(model_.buffers());
+        if (zero_stage_) {
+            whole_.emplace(trainer_->optimizer(), *weights_);
+            whole_->collect(ranks_->world(), owners_);
+        }
+        if (boss()) write_state();
+        whole_.reset();
+    }
+
+    void write_state() {
         save_state(run_->file("state.cairn"), state());
         choices::global().save(run_->file("choices.tsv").string(), perf::fingerprint());
     }
 
     void open_run() {
         const bool resuming = !options_.resume.empty();
+        if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
+        if (boss()) open_directory(resuming);
+        if (resuming) take_over();
+    }
+
+    // What rank 0 read is everybody's.
+    void take_over() {
+        if (ranks_) {
+            std::array<std::int64_t, 3> numbers{trainer_->steps(), saved_epoch_, saved_batch_};
+            broadcast(ranks_->world(), std::span<std::int64_t>(numbers), 0);
+            trainer_->optimizer().steps() = numbers[0];
+            saved_epoch_ = numbers[1];
+            saved_batch_ = numbers[2];
+            ranks_->start(model_.buffers());
+            for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
+                broadcast(ranks_->world(), t.span(), 0);
+            if (whole_) whole_->distribute();
+            whole_.reset();
+        }
+        train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
+    }
+
+    void open_directory(bool resuming) {
         run_.emplace(resuming ? options_.resume : options_.out.empty() ? run_directory::fresh(name_) : options_.out);
         if (resuming) {
             load_state(run_->file("state.cairn"), state());
-            train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
             keep_metrics_until(trainer_->steps());
         } else {
             require(!std::filesystem::exists(run_->file("metrics.jsonl")), "run directory ", run_->path().string(),
@@ -275,11 +399,13 @@ private:
     }
 
     void log(const nlohmann::json& entry) {
+        if (!boss()) return;
         metrics_.push_back(entry);
         run_->append("metrics.jsonl", entry.dump());
     }
 
     void print_head() const {
+        if (!boss()) return;
         const layer_cost cost = cost_of_batch();
         std::fprintf(stderr,
                      "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
@@ -287,8 +413,9 @@ private:
                      concat(data_.sample).c_str(), weights_->count(),
                      (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) /
                          static_cast<double>(batch_) / 1e9);
-        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %d threads, seed %llu, results in %s\n",
-                     static_cast<long long>(epochs_), train_->batches_per_epoch(), batch_, threads(),
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%d threads, seed %llu, results in %s\n",
+                     static_cast<long long>(epochs_), train_->batches_per_epoch(), batch_,
+                     comm_.size() == 1 ? "" : concat(comm_.size(), " ranks of ").c_str(), threads(),
                      static_cast<unsigned long long>(seed_), run_->path().c_str());
     }
 
@@ -319,7 +446,9 @@ private:
     }
 
     void test(progress_line& line) {
+        if (ranks_) ranks_->average(model_.buffers());
         score_ = trainer_->evaluate(*test_);
+        if (ranks_) add_over_ranks(ranks_->world(), score_);
         figures_ = trainer_->goal().figures(score_);
         last_tested_ = trainer_->steps();
         nlohmann::json entry{{"step", trainer_->steps()}, {"test_loss", score_.loss()}};
@@ -342,12 +471,15 @@ private:
     nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
         const index resident = peak_resident_bytes();
         const nlohmann::json memory = memory_by_category();  // both before the machine's ceilings are measured
+        const std::vector<std::string> traces = traces_of_all_ranks(comm_);
+        if (!boss()) return {};
         nlohmann::json result{
             {"workload", name_},
             {"finished", !interrupted && trainer_->steps() >= last_step_},
             {"steps", trainer_->steps()},
             {"epochs", static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch())},
             {"seed", seed_},
+            {"ranks", comm_.size()},
             {"seconds", seconds},
             {"samples_per_s", median(rates)},
             {"peak_bytes", resident},
@@ -363,9 +495,7 @@ private:
         record["batch"] = batch_;
         record["parameters"] = weights_->count();
         const nlohmann::json profile = profile_json(trace::global().events());
-        std::ostringstream traced;
-        trace::global().write(traced);
-        run_->write("trace.json", traced.str());
+        run_->write("trace.json", joined_traces(traces));
         run_->write("record.json", record.dump(1) + '\n');
         run_->write("report.html", report_html({name_, record.dump(), metrics_.dump(), profile.dump(),
                                                 examples_json(score_, data_.info.names).dump(), settings_.resolved()}));
@@ -375,6 +505,7 @@ private:
 
     configuration settings_;
     session_options options_;
+    any_communicator comm_;
     std::string name_;
     std::uint64_t seed_ = 1;
     data_parts data_;
@@ -383,7 +514,14 @@ private:
     std::unique_ptr<arena<float>> weights_;
     std::unique_ptr<loader<any_dataset>> train_, test_;
     schedule rate_;
+    int zero_stage_ = 0;
+    detail::shard_plan shard_plan_;
+    std::vector<arena_range> owners_;
+    std::unique_ptr<ranks> ranks_;  // null on one rank
     std::unique_ptr<trainer> trainer_;
+    std::optional<whole_state<float>> whole_;  // while the state is saved or loaded
+    bool stopped_ = false;
+    int skipped_steps_ = 0;
     std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;
     std::int64_t saved_epoch_ = 0, saved_batch_ = 0;
     std::optional<run_directory> run_;

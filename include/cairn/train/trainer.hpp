@@ -1,38 +1,135 @@
 #pragma once
 // One training step and one evaluation:
 //   y = forward(x);  {loss, dy} = loss(y, target);  gradients = 0;  backward(dy);  parameters ← optimizer(gradients, lr(step))
+// With several micro-batches a step, gradients of all are added first. With several ranks, each does its part of the batch, and dy is
+// weighted by that part (parallel/data.hpp): any number of ranks takes the step that one rank would take.
 
+#include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/schedule.hpp>
+#include <cairn/parallel/data.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/task.hpp>
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 namespace cairn {
+
+/// All ranks of a training run.
+using ranks = data_parallel<any_communicator>;
+
+struct trainer_config {
+    std::uint64_t seed = 1;
+    index micro_batches = 1;  // a step
+    bool sharded = false;     // the optimizer updates this rank's part of the parameters alone
+    bool may_skip = false;    // corrupt samples are left out of batches
+};
+
+/// What one step did, over all ranks.
+struct step_result {
+    double loss = 0;       // of the whole batch, before the update
+    index samples = 0;     // of the whole batch
+    bool skipped = false;  // a gradient was not finite, and the policy is to go on
+    bool stop = false;     // some rank was asked to stop
+};
 
 /// A model with what trains it.
 class trainer {
 public:
+    /// `world` may be null: one rank.
     trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal,
-            std::uint64_t seed)
+            trainer_config config, ranks* world = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
           rate_(std::move(rate)),
           goal_(std::move(goal)),
-          seed_(seed) {}
+          config_(config),
+          world_(world) {
+        require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
+    }
 
-    /// One step on batch b. Returns the loss before the update. Throws when it is not finite, naming the step and the first layer whose
-    /// output is not.
-    double step(const batch& b) {
+    /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
+    /// naming the step and the first layer whose output is not.
+    step_result step(const batch& b, bool stop = false) {
+        weights_.zero_grad();
+        if (world_) world_->begin();
+        step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
+        const double whole = whole_batch(b);
+        const index pieces = std::min(config_.micro_batches, b.count);
+        std::string reason;
+        for (index m = 0; m < pieces; ++m) {
+            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
+            const batch piece = pieces == 1 ? share(b) : slice(b, s);
+            const pass p = pass_of(m, m + 1 == pieces);
+            const double loss = forward_backward(piece, p, static_cast<double>(piece.count) / whole);
+            mine.loss += loss * static_cast<double>(piece.count);
+            if (std::isfinite(loss)) continue;
+            if (!world_) throw_non_finite(piece, p, loss);
+            if (reason.empty()) reason = reason_of([&] { throw_non_finite(piece, p, loss); });
+        }
+        step_result result{.samples = b.count, .stop = stop};
+        if (world_) {
+            const step_totals all = world_->finish(mine, steps() + 1, reason);
+            result = {all.samples > 0 ? all.loss / all.samples : 0, static_cast<index>(all.samples), all.skip > 0,
+                      all.stop > 0};
+        } else {
+            result.loss = mine.loss / mine.samples;
+        }
+        if (!result.skipped) {
+            optimizer_.step(rate_(steps()));
+            if (config_.sharded) world_->share_values();
+        }
+        return result;
+    }
+
+    /// Runs the model over this rank's part of one epoch of `data`, in evaluation mode.
+    template <class Loader>
+    score evaluate(Loader& data) {
+        score s;
+        const pass p{.mode = mode::evaluate};
+        while (auto b = data.next()) {
+            if (b->count == 0) continue;
+            tape<float> nothing;
+            const tensor<float> y = model_.forward(b->x.share(), nothing, p);
+            goal_.add(s, y, b->x, *b);
+        }
+        return s;
+    }
+
+    /// Runs forward and backward once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
+    void choose_kernels(const shape& in) {
+        pass p{.mode = mode::train, .seed = config_.seed, .repeated = true, .input_gradient = false};
+        tape<float> scratch;
+        tensor<float> y = model_.forward(tensor<float>::zeros(in), scratch, p);
+        model_.backward(tensor<float>::zeros(y.shape()), scratch, p);
+        weights_.zero_grad();
+    }
+
+    /// Updates done so far.
+    std::int64_t steps() { return optimizer_.steps(); }
+    double learning_rate() { return rate_(steps()); }
+    any_optimizer<float>& optimizer() { return optimizer_; }
+    const task& goal() const { return goal_; }
+
+    /// Training samples of this rank classified right, and seen, since the last call.
+    std::pair<index, index> take_training_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
+
+private:
+    pass pass_of(index micro_batch, bool last) {
         const pass p{.mode = mode::train,
-                     .seed = seed_,
-                     .step = static_cast<std::uint32_t>(steps()),
+                     .seed = config_.seed,
+                     .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
                      .repeated = false,
                      .input_gradient = false};
+        return world_ ? world_->pass_of(p, last) : p;
+    }
+
+    // `weight`: share of these samples in the whole batch.
+    double forward_backward(const batch& b, const pass& p, double weight) {
         tensor<float> y;
         {
             const trace_scope scope("", "forward", "phase");
@@ -44,43 +141,51 @@ public:
             const trace_scope scope("loss", "", "loss");
             return goal_.loss(std::move(y), b.x, b);
         }();
-        if (!std::isfinite(loss)) throw_non_finite(b, p, loss);
-        weights_.zero_grad();
-        {
-            const trace_scope scope("", "backward", "phase");
-            model_.backward(std::move(dy), tape_, p);
-        }
-        optimizer_.step(rate_(steps()));
+        if (!std::isfinite(loss) && !world_) return loss;
+        if (weight != 1) for_each([weight = static_cast<float>(weight)](float& d) { d *= weight; }, dy);
+        const trace_scope scope("", "backward", "phase");
+        model_.backward(std::move(dy), tape_, p);
         return loss;
     }
 
-    /// Runs the model over all batches of one epoch of `data`, in evaluation mode.
-    template <class Loader>
-    score evaluate(Loader& data) {
-        score s;
-        const pass p{.mode = mode::evaluate};
-        while (auto b = data.next()) {
-            tape<float> nothing;
-            const tensor<float> y = model_.forward(b->x.share(), nothing, p);
-            goal_.add(s, y, b->x, *b);
+    // Samples of all ranks in this step. Where ranks left corrupt samples out, they must tell each other.
+    double whole_batch(const batch& b) {
+        if (!world_) return static_cast<double>(b.count);
+        if (!config_.may_skip) return static_cast<double>(b.global_count);
+        std::array<double, 1> kept{static_cast<double>(b.count)};
+        all_reduce(world_->world(), std::span<double>(kept));
+        return kept[0];
+    }
+
+    static batch share(const batch& b) { return slice(b, {0, b.count}); }
+
+    static batch slice(const batch& b, shard s) {
+        batch part;
+        part.x = rows(b.x, s);
+        if (!b.labels.empty()) part.labels = rows(b.labels, s);
+        if (!b.targets.empty()) part.targets = rows(b.targets, s);
+        part.at = b.at;
+        part.count = s.count;
+        part.global_count = b.global_count;
+        return part;
+    }
+
+    template <class T>
+    static tensor<T> rows(const tensor<T>& t, shard s) {
+        const index width = t.size() / t.extent(0);
+        return t.slice(s.begin * width, t.shape().with(0, s.count));
+    }
+
+    template <class Action>
+    static std::string reason_of(Action&& action) {
+        try {
+            action();
+        } catch (const error& e) {
+            return e.what();
         }
-        return s;
+        return {};
     }
 
-    /// Updates done so far.
-    std::int64_t steps() { return optimizer_.steps(); }
-    double learning_rate() { return rate_(steps()); }
-    any_optimizer<float>& optimizer() { return optimizer_; }
-    const task& goal() const { return goal_; }
-
-    /// Share of training samples classified right since the last call.
-    double take_training_accuracy() {
-        const double share = seen_ ? static_cast<double>(correct_) / static_cast<double>(seen_) : 0;
-        correct_ = seen_ = 0;
-        return share;
-    }
-
-private:
     [[noreturn]] void throw_non_finite(const batch& b, pass p, double loss) {
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
         const std::string advice = "; lower the learning rate, warm up, or clip gradients";
@@ -89,6 +194,7 @@ private:
         for (const auto& [name, parameter] : weights_.parameters())
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);
         p.repeated = true;
+        p.group = nullptr;  // the other ranks do not take part
         tape<float> scratch;
         tensor<float> x = b.x.share();
         for (int i = 0; i < model_.size(); ++i) {
@@ -105,7 +211,8 @@ private:
     any_optimizer<float> optimizer_;
     schedule rate_;
     task goal_;
-    std::uint64_t seed_;
+    trainer_config config_;
+    ranks* world_;
     tape<float> tape_;
     index correct_ = 0, seen_ = 0;
 };

@@ -1,0 +1,188 @@
+#pragma once
+// Data parallelism: every rank has the whole model and a part of each batch; gradients are added over the ranks, so that all take the
+// same step.
+//   ranks.start(buffers);                          values of rank 0 everywhere
+//   each step:  weights.zero_grad();  backward(scaled dy, ranks.pass_of(p));  totals = ranks.finish(mine, step);  optimizer.step(lr);
+//               ranks.share_values(owners)         only with a sharded optimizer
+// The loss of a rank is weighted by its share of the batch (dy · samples here / samples of all), so gradients are summed, not averaged,
+// and uneven batches come out right.
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/text.hpp>
+#include <cairn/core/finite.hpp>
+#include <cairn/parallel/gradient_reducer.hpp>
+#include <cairn/parallel/ranges.hpp>
+#include <cairn/parallel/sharded.hpp>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace cairn {
+
+/// What ranks add up once a step.
+struct step_totals {
+    double loss =
+        0;  // mean loss of this rank · its samples; over all ranks: divided by `samples` it is the batch's loss
+    double samples = 0;
+    double stop = 0;  // ranks that were asked to stop
+    double skip = 0;  // ranks that found a gradient which is not finite
+};
+
+/// Batch normalisation over all ranks of a communicator (nn's batch_group).
+template <Communicator C>
+class group_over final : public batch_group {
+public:
+    explicit group_over(C c) : c_(std::move(c)) {}
+    int size() const override { return c_.size(); }
+    void gather(std::span<const double> mine, std::span<double> all) override {
+        std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * c_.rank());
+        all_gather_ranges(c_, all, ranges(static_cast<index>(mine.size())));
+    }
+
+private:
+    std::vector<arena_range> ranges(index width) const {
+        std::vector<arena_range> all;
+        for (index r = 0; r < c_.size(); ++r) all.push_back({r * width, (r + 1) * width});
+        return all;
+    }
+
+    C c_;
+};
+
+/// What to do together when a gradient is not finite.
+enum class non_finite_policy { stop, skip };
+
+/// See the top of the file.
+template <Communicator C, class T = float, Device D = cpu>
+class data_parallel {
+public:
+    struct config {
+        index bucket_bytes = index{25} << 20;
+        bool overlap = true;           // reduce on a thread of its own while backward runs
+        bool sync_batch_norm = false;  // statistics of the batch of all ranks
+        int zero_stage = 0;            // 2: reduce-scatter of gradients to `owners`
+        non_finite_policy non_finite = non_finite_policy::stop;
+        std::vector<arena_range> owners = {};
+    };
+
+    /// `world` is split: one communicator for each thread that communicates.
+    data_parallel(C& world, arena<T, D>& weights, config c)
+        : weights_(weights),
+          config_(std::move(c)),
+          world_(world.split(0, world.rank())),
+          gradients_(world.split(0, world.rank())),
+          reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap,
+                   [this](int which, std::span<T> g) { reduce(which, g); }) {
+        require(config_.zero_stage < 2 || static_cast<int>(config_.owners.size()) == world.size(),
+                "data parallel: reduce-scatter needs one owner range for each of ", world.size(), " ranks");
+        if (config_.sync_batch_norm) group_.emplace(world.split(0, world.rank()));
+    }
+
+    int rank() const { return world_.rank(); }
+    int size() const { return world_.size(); }
+    C& world() { return world_; }
+
+    /// Parameters and buffers of rank 0 on all ranks.
+    void start(const buffer_list<T, D>& buffers) {
+        broadcast(world_, weights_.values().span(), 0);
+        for (const auto& [name, t] : buffers) broadcast(world_, t->span(), 0);
+    }
+
+    /// The pass of a micro-batch; `last` of its step: gradients are final as backward leaves them.
+    pass pass_of(pass p, bool last) {
+        if (last) p.listener = &reducer_;
+        p.group = group_ ? &*group_ : nullptr;
+        return p;
+    }
+
+    /// A new step. Call before backward.
+    void begin() {
+        reducer_.begin();
+        broken_.clear();
+    }
+
+    /// Reduces what is left, waits, and adds up `mine` over the ranks. `reason`: why this rank's loss is not finite, else empty.
+    /// Throws on all ranks when a gradient is not finite on any, naming parameter, rank and step; under the policy `skip`,
+    /// totals.skip > 0 says instead that nobody should take this step.
+    step_totals finish(step_totals mine, std::int64_t step, const std::string& reason = {}) {
+        reducer_.finish();
+        if (broken_.empty()) broken_ = reason;
+        mine.skip = broken_.empty() ? 0 : 1;
+        std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, mine.skip};
+        all_reduce(world_, std::span<double>(sums));
+        const step_totals all{sums[0], sums[1], sums[2], sums[3]};
+        if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step);
+        return all;
+    }
+
+    /// After a sharded optimizer's step: every rank gets the values that the others updated.
+    void share_values() {
+        const trace_scope scope("share values", "", "communication");
+        all_gather_ranges(world_, weights_.values().span(), config_.owners);
+    }
+
+    /// Running statistics of batch normalisation become the mean over the ranks.
+    void average(const buffer_list<T, D>& buffers) {
+        if (size() == 1) return;
+        for (const auto& [name, t] : buffers) {
+            all_reduce(world_, t->span());
+            const T scale = T(1) / static_cast<T>(size());
+            for_each([scale](T& v) { v *= scale; }, *t);
+        }
+    }
+
+    gradient_reducer<T, D>& reducer() { return reducer_; }
+
+private:
+    void reduce(int which, std::span<T> g) {
+        if (broken_.empty()) find_non_finite(which, g);
+        if (config_.zero_stage == 2)
+            reduce_scatter_ranges(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
+        else
+            all_reduce(gradients_, g);
+    }
+
+    // The owners' parts of a bucket, counted from its beginning.
+    std::vector<arena_range> parts_in(const bucket& b) const {
+        std::vector<arena_range> parts;
+        for (const arena_range& o : config_.owners) {
+            const index begin = std::clamp(o.begin, b.begin, b.end), end = std::clamp(o.end, b.begin, b.end);
+            parts.push_back({begin - b.begin, end - b.begin});
+        }
+        return parts;
+    }
+
+    void find_non_finite(int which, std::span<T> g) {
+        const bucket& b = reducer_.buckets()[static_cast<std::size_t>(which)];
+        if (!first_non_finite(tensor<T, D>::view(g.data(), {b.size()}))) return;
+        for (int i = b.first; i < b.last; ++i) {
+            const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
+            if (const auto at = first_non_finite(p->grad)) {
+                broken_ = concat("gradient of ", name, ' ', p->shape, ": element ", *at, " is ",
+                                 static_cast<double>(p->grad[*at]));
+                return;
+            }
+        }
+    }
+
+    // Every rank gives its reason; all say the same.
+    [[noreturn]] void throw_non_finite(std::int64_t step) {
+        const std::vector<std::string> reasons = all_gather_text(world_, broken_);
+        for (int r = 0; r < size(); ++r)
+            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; !why.empty())
+                fail("step ", step, ": rank ", r, " of ", size(), ": ", why,
+                     "; no rank took the step. Lower the learning rate, warm up, or clip");
+        fail("step ", step, ": a gradient is not finite");
+    }
+
+    arena<T, D>& weights_;
+    config config_;
+    C world_, gradients_;
+    std::optional<group_over<C>> group_;
+    std::string broken_;  // why a gradient of this rank is not finite
+    gradient_reducer<T, D> reducer_;
+};
+
+}  // namespace cairn

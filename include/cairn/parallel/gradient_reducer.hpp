@@ -1,0 +1,115 @@
+#pragma once
+// Reduces gradients over ranks while backward still computes others.
+//   layer done → its parameters are counted off → a bucket is full → the progress thread reduces it → finish() waits for the rest
+// Buckets leave in their order on every rank, however the layers finish, so that all ranks reduce the same one at the same time.
+// The first step learns how often backward adds to each parameter (twice, where two layers share it) and reduces at its end.
+
+#include <cairn/core/clock.hpp>
+#include <cairn/core/trace.hpp>
+#include <cairn/nn/layer.hpp>
+#include <cairn/parallel/buckets.hpp>
+#include <cairn/parallel/progress_thread.hpp>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace cairn {
+
+/// Where the time of reductions went, in seconds.
+struct reduction_time {
+    double busy = 0;     // the progress thread reduced
+    double exposed = 0;  // the training thread waited for it
+    double hidden_share() const { return busy > 0 ? std::max(0.0, 1 - exposed / busy) : 0; }
+};
+
+/// See the top of the file.
+template <class T = float, Device D = cpu>
+class gradient_reducer final : public gradient_listener {
+public:
+    /// Reduces the gradients of bucket number `which` in place.
+    using action = std::function<void(int which, std::span<T> gradients)>;
+
+    /// Without `overlap`, everything is reduced in finish(), on the calling thread.
+    gradient_reducer(arena<T, D>& weights, std::vector<bucket> buckets, bool overlap, action reduce)
+        : grads_(weights.grads().share()), buckets_(std::move(buckets)), reduce_(std::move(reduce)) {
+        for (const auto& [name, p] : weights.parameters()) names_.push_back(name);
+        uses_.assign(names_.size(), 0);
+        bucket_of_.assign(names_.size(), 0);
+        for (std::size_t b = 0; b < buckets_.size(); ++b)
+            for (int p = buckets_[b].first; p < buckets_[b].last; ++p)
+                bucket_of_[static_cast<std::size_t>(p)] = static_cast<int>(b);
+        if (overlap) thread_ = std::make_unique<progress_thread>();
+        begin();
+    }
+
+    /// A new step: no gradient is there yet.
+    void begin() {
+        next_ = 0;
+        seen_.assign(names_.size(), 0);
+        missing_.assign(buckets_.size(), 0);
+        for (std::size_t p = 0; p < names_.size(); ++p) missing_[static_cast<std::size_t>(bucket_of_[p])] += uses_[p];
+    }
+
+    void added(std::span<const int> parameters) override {
+        for (const int id : parameters) {
+            const auto p = static_cast<std::size_t>(id), b = static_cast<std::size_t>(bucket_of_[p]);
+            ++seen_[p];
+            require(!learned_ || seen_[p] <= uses_[p], "gradient reduction: backward adds to ", names_[p], ' ',
+                    seen_[p], " times in this step, ", uses_[p], " times in the first one; it may have left already");
+            --missing_[b];
+        }
+        if (!learned_) return;
+        while (next_ < buckets_.size() && missing_[next_] == 0) launch(next_++);
+    }
+
+    /// Reduces what backward has not announced, and returns when every gradient is reduced.
+    void finish() {
+        if (!learned_) {
+            uses_ = seen_;
+            learned_ = true;
+        }
+        while (next_ < buckets_.size()) launch(next_++);
+        const stopwatch waiting;
+        const trace_scope scope("wait for gradients", "", "communication");
+        if (thread_) thread_->wait();
+        if (thread_) time_.exposed += waiting.seconds();
+    }
+
+    const std::vector<bucket>& buckets() const { return buckets_; }
+    const reduction_time& time() const { return time_; }
+    void reset_time() { time_ = {}; }
+
+private:
+    void launch(std::size_t b) {
+        auto job = [this, b] {
+            const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
+            const stopwatch watch;
+            const bucket& what = buckets_[b];
+            reduce_(static_cast<int>(b),
+                    grads_.span().subspan(static_cast<std::size_t>(what.begin), static_cast<std::size_t>(what.size())));
+            time_.busy += watch.seconds();
+            if (!thread_) time_.exposed += watch.seconds();
+        };
+        if (thread_)
+            thread_->submit(job);
+        else
+            job();
+    }
+
+    tensor<T, D> grads_;
+    std::vector<bucket> buckets_;
+    action reduce_;
+    std::vector<std::string> names_;
+    std::vector<int> uses_;       // of each parameter in one backward
+    std::vector<int> seen_;       // in this step
+    std::vector<int> bucket_of_;  // each parameter's
+    std::vector<int> missing_;    // of each bucket
+    std::size_t next_ = 0;        // bucket to launch
+    bool learned_ = false;
+    reduction_time time_;
+    std::unique_ptr<progress_thread> thread_;  // last: stops before what it works on goes
+};
+
+}  // namespace cairn

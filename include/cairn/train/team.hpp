@@ -1,0 +1,89 @@
+#pragma once
+// What the ranks of a training run tell each other beside gradients: scores, kernel choices, traces. Collective, all of it.
+
+#include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/text.hpp>
+#include <cairn/core/trace.hpp>
+#include <cairn/device/choices.hpp>
+#include <cairn/train/task.hpp>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// Rank 0's number.
+inline double from_boss(any_communicator& c, double value) {
+    broadcast(c, std::span<double>(&value, 1), 0);
+    return value;
+}
+
+/// Every rank takes over the kernels that rank 0 chose.
+inline void share_choices(any_communicator& c) {
+    std::ostringstream mine;
+    for (const auto& [key, entry] : choices::global().entries()) mine << key << '\t' << entry.choice << '\n';
+    std::istringstream all(broadcast_text(c, mine.str()));
+    if (c.rank() == 0) return;
+    for (std::string key, choice; std::getline(all, key, '\t') && std::getline(all, choice);)
+        choices::global().set(key, {choice, {}});
+}
+
+namespace detail {
+
+/// The values of all ranks, one rank's behind another's.
+inline std::vector<double> joined(any_communicator& c, const std::vector<double>& mine) {
+    std::vector<double> counts(static_cast<std::size_t>(c.size()));
+    counts[static_cast<std::size_t>(c.rank())] = static_cast<double>(mine.size());
+    all_reduce(c, std::span<double>(counts));
+    std::size_t total = 0, before = 0;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+        if (static_cast<int>(r) < c.rank()) before += static_cast<std::size_t>(counts[r]);
+        total += static_cast<std::size_t>(counts[r]);
+    }
+    std::vector<double> all(total);
+    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(before));
+    all_reduce(c, std::span<double>(all));
+    return all;
+}
+
+}  // namespace detail
+
+/// The score of all ranks' samples together.
+inline void add_over_ranks(any_communicator& c, score& s) {
+    std::vector<double> sums{static_cast<double>(s.count), s.loss_sum, s.squared_error_sum,
+                             static_cast<double>(s.correct), static_cast<double>(s.correct_top5)};
+    std::array<double, 2> widths{static_cast<double>(s.confusion.size()), static_cast<double>(s.truth.size())};
+    all_reduce(c, std::span<double>(widths), {.op = reduction::max});  // a rank without samples has none
+    const auto classes = static_cast<std::size_t>(widths[0]), values = static_cast<std::size_t>(widths[1]);
+    if (s.confusion.empty()) s.confusion.assign(classes, std::vector<index>(classes, 0));
+    for (const auto& row : s.confusion) sums.insert(sums.end(), row.begin(), row.end());
+    all_reduce(c, std::span<double>(sums));
+    s.count = static_cast<index>(sums[0]);
+    s.loss_sum = sums[1];
+    s.squared_error_sum = sums[2];
+    s.correct = static_cast<index>(sums[3]);
+    s.correct_top5 = static_cast<index>(sums[4]);
+    auto next = sums.begin() + 5;
+    for (auto& row : s.confusion)
+        for (index& n : row) n = static_cast<index>(*next++);
+    s.truth.resize(values);
+    s.predicted.resize(values);
+    for (auto* lists : {&s.truth, &s.predicted})
+        for (auto& list : *lists) list = detail::joined(c, list);
+}
+
+/// Every rank's events, as trace::events_json gives them.
+inline std::vector<std::string> traces_of_all_ranks(any_communicator& c) {
+    return all_gather_text(c, trace::global().events_json(c.rank()));
+}
+
+/// One file of them that Perfetto opens; a rank is a process there.
+inline std::string joined_traces(const std::vector<std::string>& ranks) {
+    std::string all;
+    for (const std::string& events : ranks) all += (all.empty() || events.empty() ? "" : ",") + events;
+    return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + all + "\n]}\n";
+}
+
+}  // namespace cairn
