@@ -130,9 +130,7 @@ public:
     }
 
     index batches_per_epoch() const { return batches_; }
-    index samples_per_epoch() const {
-        return config_.drop_last ? batches_ * config_.batch : data_.size();
-    }
+    index samples_per_epoch() const { return config_.drop_last ? batches_ * config_.batch : data_.size(); }
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
