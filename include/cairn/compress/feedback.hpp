@@ -16,7 +16,7 @@ class error_feedback {
 public:
     explicit error_feedback(C inner = C{}) : inner_(std::move(inner)) {}
 
-    std::string name() const { return inner_.name() + "+ef"; }
+    std::string name() const { return concat(inner_.name(), "+ef"); }
     /// The contract of the messages: they are C's. What holds beyond one step is the sum above.
     compression_contract contract(index n) const {
         compression_contract c = inner_.contract(n);

@@ -1,0 +1,169 @@
+#pragma once
+// Canonical Huffman codes of limited length. Lengths are optimal under the limit (package-merge: Larmore and Hirschberg,
+// JACM 1990); codes follow from the lengths alone, in order of (length, symbol), so that only lengths travel.
+// Bits fill bytes from the lowest bit, each code reversed, so that a decoder reads a symbol by one table look-up.
+// A lone symbol has length 0: nothing is written for it.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace cairn::huffman {
+
+inline constexpr int limit = 12;  // bits; a decoding table of 4096 entries fits the first cache
+
+using lengths = std::vector<std::uint8_t>;
+
+/// The code length of each symbol, 0 where counts are 0. At most 2^limit symbols may occur.
+inline lengths optimal_lengths(std::span<const std::uint64_t> counts) {
+    std::vector<std::size_t> symbols;
+    for (std::size_t s = 0; s < counts.size(); ++s)
+        if (counts[s]) symbols.push_back(s);
+    lengths result(counts.size(), 0);
+    const std::size_t n = symbols.size();
+    require(n <= std::size_t{1} << limit, "huffman: ", n, " symbols cannot have codes of ", limit, " bits");
+    if (n < 2) return result;
+    std::stable_sort(symbols.begin(), symbols.end(), [&](auto a, auto b) { return counts[a] < counts[b]; });
+
+    // Level by level: the symbols merged with pairs of the level before, by weight. is_symbol remembers who is who.
+    std::vector<std::vector<char>> is_symbol;
+    std::vector<std::uint64_t> level;
+    for (int depth = 0; depth < limit; ++depth) {
+        std::vector<std::uint64_t> merged;
+        std::vector<char> kind;
+        std::size_t s = 0, p = 0;
+        const std::size_t pairs = level.size() / 2;
+        while (s < n || p < pairs) {
+            const bool take_symbol = p == pairs || (s < n && counts[symbols[s]] <= level[2 * p] + level[2 * p + 1]);
+            merged.push_back(take_symbol ? counts[symbols[s]] : level[2 * p] + level[2 * p + 1]);
+            kind.push_back(take_symbol);
+            ++(take_symbol ? s : p);
+        }
+        level = std::move(merged);
+        is_symbol.push_back(std::move(kind));
+    }
+    // The first 2 n − 2 of the last level: a symbol's length is how often it is among them, opened up.
+    std::size_t taken = 2 * n - 2;
+    for (auto kind = is_symbol.rbegin(); kind != is_symbol.rend(); ++kind) {
+        const auto singles =
+            static_cast<std::size_t>(std::count(kind->begin(), kind->begin() + static_cast<std::ptrdiff_t>(taken), 1));
+        for (std::size_t s = 0; s < singles; ++s) ++result[symbols[s]];
+        taken = 2 * (taken - singles);
+    }
+    return result;
+}
+
+/// Whether every sequence of bits begins with exactly one code, or there is a single symbol or none.
+inline bool complete(std::span<const std::uint8_t> lengths_of) {
+    std::uint32_t used = 0;
+    for (const std::uint8_t length : lengths_of) {
+        if (length > limit) return false;
+        used += length ? std::uint32_t{1} << (limit - length) : 0;
+    }
+    return used == 0 || used == std::uint32_t{1} << limit;
+}
+
+/// A code and its length; reversed, ready to be written.
+struct code {
+    std::uint16_t bits = 0;
+    std::uint16_t length = 0;
+};
+
+inline std::vector<code> codes_of(std::span<const std::uint8_t> lengths_of) {
+    std::vector<code> all(lengths_of.size());
+    unsigned next = 0;
+    for (int length = 1; length <= limit; ++length, next <<= 1)
+        for (std::size_t s = 0; s < all.size(); ++s) {
+            if (lengths_of[s] != length) continue;
+            unsigned reversed = 0;
+            for (int b = 0; b < length; ++b) reversed |= ((next >> b) & 1u) << (length - 1 - b);
+            all[s] = {static_cast<std::uint16_t>(reversed), static_cast<std::uint16_t>(length)};
+            ++next;
+        }
+    return all;
+}
+
+/// Writes codes one after another. Never writes behind the last byte that they need.
+class writer {
+public:
+    explicit writer(std::byte* out) : out_(out) {}
+    [[gnu::always_inline]] void put(code c) {
+        bits_ |= std::uint64_t{c.bits} << held_;
+        held_ += c.length;
+        if (held_ >= 32) {
+            const auto low = static_cast<std::uint32_t>(bits_);
+            std::memcpy(out_, &low, 4);
+            out_ += 4;
+            bits_ >>= 32;
+            held_ -= 32;
+        }
+    }
+    /// Writes what is left, up to a whole byte, and returns the end.
+    std::byte* finish() {
+        for (; held_ > 0; held_ -= 8, bits_ >>= 8) *out_++ = static_cast<std::byte>(bits_);
+        held_ = 0;
+        return out_;
+    }
+
+private:
+    std::byte* out_;
+    std::uint64_t bits_ = 0;
+    int held_ = 0;
+};
+
+/// Decodes symbols that codes_of made; lengths must be complete().
+class decoder {
+public:
+    explicit decoder(std::span<const std::uint8_t> lengths_of, std::uint16_t lone_symbol)
+        : table_(std::size_t{1} << limit, {lone_symbol, 0}) {
+        const std::vector<code> codes = codes_of(lengths_of);
+        for (std::size_t s = 0; s < codes.size(); ++s)
+            if (codes[s].length)
+                for (std::size_t at = codes[s].bits; at < table_.size(); at += std::size_t{1} << codes[s].length)
+                    table_[at] = {static_cast<std::uint16_t>(s), codes[s].length};
+    }
+
+    /// Reads `count` symbols from `bytes`. Returns the bits that they took, or −1 if there are too few.
+    index decode(std::span<const std::byte> bytes, index count, std::uint16_t* symbols) const {
+        const std::byte *in = bytes.data(), *const end = in + bytes.size();
+        std::uint64_t bits = 0;
+        int held = 0;
+        constexpr std::uint64_t mask = (1u << limit) - 1;
+        index i = 0;
+        const auto next = [&] {
+            const entry e = table_[bits & mask];
+            bits >>= e.length;
+            held -= e.length;
+            symbols[i++] = e.symbol;
+        };
+        while (i + 4 <= count && end - in >= 8) {  // 56 bits or more are enough for four symbols
+            std::uint64_t more;
+            std::memcpy(&more, in, 8);
+            bits |= more << held;
+            in += (63 - held) / 8;
+            held |= 56;
+            next(), next(), next(), next();
+        }
+        while (i < count) {
+            for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
+            next();
+            if (held < 0) return -1;
+        }
+        return static_cast<index>(in - bytes.data()) * 8 - held;
+    }
+
+private:
+    struct entry {
+        std::uint16_t symbol, length;
+    };
+    std::vector<entry> table_;
+};
+
+}  // namespace cairn::huffman
