@@ -48,13 +48,10 @@ public:
     void encode(std::span<const float> values, message& out, const encode_step&) const {
         const index n = static_cast<index>(values.size());
         const float* const x = values.data();
-        std::byte* const target = out.prepare(max_bytes(n)).data();
+        auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
         parallel_for(n, compress_grain, [=](index begin, index end) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) {
-                const std::uint16_t h = Format::nearest(x[i]);
-                std::memcpy(target + 2 * i, &h, 2);
-            }
+            for (index i = begin; i < end; ++i) target[i] = Format::nearest(x[i]);
         });
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
@@ -82,7 +79,7 @@ public:
     void encode(std::span<const float> values, message& out, const encode_step& at) const {
         const index n = static_cast<index>(values.size());
         const float* const x = values.data();
-        std::byte* const target = out.prepare(max_bytes(n)).data();
+        auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
         const group_bits random(at.own_random(Format::name));
         parallel_for((n + random_group - 1) / random_group, compress_grain / random_group, [=](index begin, index end) {
             for (index g = begin; g < end; ++g) {
@@ -90,10 +87,7 @@ public:
                 random.fill(g, r);
                 const index first = g * random_group, count = std::min(n - first, random_group);
 #pragma omp simd
-                for (index i = 0; i < count; ++i) {
-                    const std::uint16_t h = Format::stochastic(x[first + i], r[i]);
-                    std::memcpy(target + 2 * (first + i), &h, 2);
-                }
+                for (index i = 0; i < count; ++i) target[first + i] = Format::stochastic(x[first + i], r[i]);
             }
         });
     }

@@ -42,7 +42,7 @@ public:
         return c;
     }
     /// No code is worse than one of 10 bits a symbol.
-    index max_bytes(index n) const { return n ? 8 + symbols / 2 + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
+    index max_bytes(index n) const { return n ? 8 + radius + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
 
     void encode(std::span<const float> values, message& out, const encode_step& at) {
         const index n = static_cast<index>(values.size()), count = blocks(n);
