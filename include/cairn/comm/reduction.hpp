@@ -4,6 +4,7 @@
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/core/shard.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -55,21 +56,6 @@ void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = red
                 return each([](T x, T y) { return y < x ? y : x; });
         }
     });
-}
-
-/// Elements [begin, begin + count) of an array: the share of one of `parts` ranks. Sizes differ by at most one element.
-struct shard {
-    index begin = 0;
-    index count = 0;
-};
-constexpr shard shard_of(index total, int parts, int which) {
-    const index small = total / parts, larger = total % parts;  // the first `larger` parts have one more
-    return {which * small + std::min<index>(which, larger), small + (which < larger ? 1 : 0)};
-}
-
-template <class T>
-std::span<T> subspan(std::span<T> all, shard s) {
-    return all.subspan(static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.count));
 }
 
 }  // namespace cairn

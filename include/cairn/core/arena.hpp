@@ -6,6 +6,7 @@
 
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
+#include <cairn/core/shard.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,12 +14,6 @@
 #include <string>
 
 namespace cairn {
-
-/// Elements [begin, end) of an arena, gaps included.
-struct arena_range {
-    index begin = 0, end = 0;
-    index size() const { return end - begin; }
-};
 
 /// Owns the memory of a model's parameters and gradients. The model must outlive it or never be used after it.
 template <class T, Device D = cpu>

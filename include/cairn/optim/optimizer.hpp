@@ -54,11 +54,11 @@ concept Optimizer = requires(const O& o) {
 &&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
 
 /// An optimizer that looks after a part of the arena; others look after the rest.
-///   owned() → arena_range     multiples of 16 elements; layer-wise optimizers are given whole parameters
+///   owned() → shard     multiples of 16 elements; layer-wise optimizers are given whole parameters
 ///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the parts'
 template <class O>
 concept PartialOptimizer = requires(const O& o) {
-    { o.owned() } -> std::same_as<arena_range>;
+    { o.owned() } -> std::same_as<shard>;
     { o.over_all(1.0) } -> std::convertible_to<double>;
 };
 
@@ -112,15 +112,15 @@ public:
     optimizer_over(O o, arena<T, D>& parameters) : o_(std::move(o)), owned_{0, parameters.values().size()} {
         o_.check();
         if constexpr (PartialOptimizer<O>) owned_ = o_.owned();
-        require(owned_.begin >= 0 && owned_.begin <= owned_.end && owned_.end <= parameters.values().size(), O::name,
-                ": owns elements ", owned_.begin, " to ", owned_.end, " of ", parameters.values().size());
-        grads_ = parameters.grads().slice(owned_.begin, {owned_.size()});
+        require(owned_.begin >= 0 && owned_.begin <= owned_.end() && owned_.end() <= parameters.values().size(),
+                O::name, ": owns elements ", owned_.begin, " to ", owned_.end(), " of ", parameters.values().size());
+        grads_ = parameters.grads().slice(owned_.begin, {owned_.count});
         tensor<T, D>& values = parameters.values();
-        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.size()}, category::optimizer)), ...); },
+        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.count}, category::optimizer)), ...); },
                    fields(state_));
         for (const auto& [name, p] : parameters.parameters()) {
             const index first = p->value.data() - values.data(), last = first + p->shape.size();
-            const index begin = std::max(first, owned_.begin), end = std::min(last, owned_.end);
+            const index begin = std::max(first, owned_.begin), end = std::min(last, owned_.end());
             if (begin >= end && first != last) continue;
             const bool whole = begin == first && end == last;
             require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
@@ -183,7 +183,7 @@ public:
     }
 
     /// The elements of the arena that this optimizer updates, and its state for them, flat: "velocity", ….
-    arena_range owned() const { return owned_; }
+    shard owned() const { return owned_; }
     std::vector<named_tensor<T, D>> flat_state() {
         std::vector<named_tensor<T, D>> all;
         std::apply(
@@ -229,7 +229,7 @@ private:
 
     O o_;
     state state_;
-    arena_range owned_;
+    shard owned_;
     tensor<T, D> grads_;  // of owned_
     std::vector<slice> slices_;
     std::vector<launch> launches_;

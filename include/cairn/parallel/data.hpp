@@ -7,12 +7,14 @@
 // The loss of a rank is weighted by its share of the batch (dy · samples here / samples of all), so gradients are summed, not averaged,
 // and uneven batches come out right.
 
+#include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/parallel/gradient_reducer.hpp>
-#include <cairn/parallel/ranges.hpp>
+#include <cairn/parallel/reduction_method.hpp>
 #include <cairn/parallel/sharded.hpp>
 
 #include <array>
@@ -38,16 +40,10 @@ public:
     int size() const override { return c_.size(); }
     void gather(std::span<const double> mine, std::span<double> all) override {
         std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * c_.rank());
-        all_gather_ranges(c_, all, ranges(static_cast<index>(mine.size())));
+        all_gather(c_, all);
     }
 
 private:
-    std::vector<arena_range> ranges(index width) const {
-        std::vector<arena_range> all;
-        for (index r = 0; r < c_.size(); ++r) all.push_back({r * width, (r + 1) * width});
-        return all;
-    }
-
     C c_;
 };
 
@@ -64,7 +60,10 @@ public:
         bool sync_batch_norm = false;  // statistics of the batch of all ranks
         int zero_stage = 0;            // 2: reduce-scatter of gradients to `owners`
         non_finite_policy non_finite = non_finite_policy::stop;
-        std::vector<arena_range> owners = {};
+        std::vector<shard> owners = {};
+        std::uint64_t seed = 1;  // of compressors that draw random numbers
+        /// Makes the method of one bucket; unset: dense.
+        std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n)> method = {};
     };
 
     /// `world` is split: one communicator for each thread that communicates.
@@ -75,6 +74,13 @@ public:
           gradients_(world.split(0, world.rank())),
           reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap,
                    [this](int which, std::span<T> g) { reduce(which, g); }) {
+        require(config_.zero_stage < 2 || !config_.method,
+                "data parallel: gradients that are compressed cannot be reduce-scattered too");
+        for (const bucket& b : reducer_.buckets()) {
+            layouts_.push_back(layout_of(b));
+            methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
+                                              : std::make_unique<dense_method<C>>());
+        }
         require(config_.zero_stage < 2 || static_cast<int>(config_.owners.size()) == world.size(),
                 "data parallel: reduce-scatter needs one owner range for each of ", world.size(), " ranks");
         if (config_.sync_batch_norm) group_.emplace(world.split(0, world.rank()));
@@ -98,7 +104,8 @@ public:
     }
 
     /// A new step. Call before backward.
-    void begin() {
+    void begin(std::int64_t step) {
+        step_ = step;
         reducer_.begin();
         broken_.clear();
     }
@@ -120,7 +127,7 @@ public:
     /// After a sharded optimizer's step: every rank gets the values that the others updated.
     void share_values() {
         const trace_scope scope("share values", "", "communication");
-        all_gather_ranges(world_, weights_.values().span(), config_.owners);
+        all_gather(world_, weights_.values().span(), config_.owners);
     }
 
     /// Running statistics of batch normalisation become the mean over the ranks.
@@ -135,36 +142,63 @@ public:
 
     gradient_reducer<T, D>& reducer() { return reducer_; }
 
+    /// What the methods keep between steps, "bucket3/residual".
+    std::vector<compressor_tensor> tensors() {
+        std::vector<compressor_tensor> all;
+        for (std::size_t b = 0; b < methods_.size(); ++b)
+            for (auto& [name, t] : methods_[b]->tensors())
+                all.push_back({concat("bucket", b, '/', name), std::move(t)});
+        return all;
+    }
+
 private:
+    // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a collective.
     void reduce(int which, std::span<T> g) {
-        if (broken_.empty()) find_non_finite(which, g);
+        if (!find_non_finite(which, g) && config_.method) std::fill(g.begin(), g.end(), T{});
         if (config_.zero_stage == 2)
-            reduce_scatter_ranges(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
+            reduce_scatter(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
         else
-            all_reduce(gradients_, g);
+            methods_[static_cast<std::size_t>(which)]->reduce(gradients_, g,
+                                                              {.seed = config_.seed,
+                                                               .rank = gradients_.rank(),
+                                                               .step = step_,
+                                                               .bucket = static_cast<std::uint32_t>(which),
+                                                               .layout = &layouts_[static_cast<std::size_t>(which)]});
+    }
+
+    bucket_layout layout_of(const bucket& b) const {
+        bucket_layout all;
+        for (int i = b.first; i < b.last; ++i) {
+            const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
+            all.push_back({name, p->grad.data() - weights_.grads().data() - b.begin, p->shape});
+        }
+        return all;
     }
 
     // The owners' parts of a bucket, counted from its beginning.
-    std::vector<arena_range> parts_in(const bucket& b) const {
-        std::vector<arena_range> parts;
-        for (const arena_range& o : config_.owners) {
-            const index begin = std::clamp(o.begin, b.begin, b.end), end = std::clamp(o.end, b.begin, b.end);
-            parts.push_back({begin - b.begin, end - b.begin});
+    std::vector<shard> parts_in(const bucket& b) const {
+        std::vector<shard> parts;
+        for (const shard& o : config_.owners) {
+            const index begin = std::clamp(o.begin, b.begin, b.end), end = std::clamp(o.end(), b.begin, b.end);
+            parts.push_back({begin - b.begin, end - begin});
         }
         return parts;
     }
 
-    void find_non_finite(int which, std::span<T> g) {
+    // Whether all of it is finite; else notes which parameter is not.
+    bool find_non_finite(int which, std::span<T> g) {
         const bucket& b = reducer_.buckets()[static_cast<std::size_t>(which)];
-        if (!first_non_finite(tensor<T, D>::view(g.data(), {b.size()}))) return;
+        if (!first_non_finite(tensor<T, D>::view(g.data(), {b.size()}))) return true;
+        if (!broken_.empty()) return false;
         for (int i = b.first; i < b.last; ++i) {
             const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
             if (const auto at = first_non_finite(p->grad)) {
                 broken_ = concat("gradient of ", name, ' ', p->shape, ": element ", *at, " is ",
                                  static_cast<double>(p->grad[*at]));
-                return;
+                break;
             }
         }
+        return false;
     }
 
     // Every rank gives its reason; all say the same.
@@ -182,7 +216,10 @@ private:
     C world_, gradients_;
     std::optional<group_over<C>> group_;
     std::string broken_;  // why a gradient of this rank is not finite
-    gradient_reducer<T, D> reducer_;
+    std::vector<bucket_layout> layouts_;
+    std::vector<std::unique_ptr<reduction_method<C>>> methods_;
+    std::int64_t step_ = 0;
+    gradient_reducer<T, D> reducer_;  // last: its thread uses the rest
 };
 
 }  // namespace cairn

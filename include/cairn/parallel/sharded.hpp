@@ -19,7 +19,7 @@ namespace cairn {
 template <class O>
 struct sharded {
     O inner;
-    arena_range range;                             // see owners_of
+    shard range;                                   // see owners_of
     std::function<double(double)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
 
     inline static const std::string name = concat("sharded ", O::name);
@@ -41,14 +41,14 @@ struct sharded {
         inner.check();
         require(static_cast<bool>(sum_over_ranks), name, ": sum_over_ranks is not set");
     }
-    arena_range owned() const { return range; }
+    shard owned() const { return range; }
     double over_all(double mine) const { return sum_over_ranks(mine); }
 };
 
 /// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so asked (layer-wise
 /// optimizers need norms of those). A rank's range may be empty.
 template <class T, Device D>
-std::vector<arena_range> owners_of(arena<T, D>& weights, int ranks, bool whole_parameters) {
+std::vector<shard> owners_of(arena<T, D>& weights, int ranks, bool whole_parameters) {
     require(ranks >= 1, "owners: ", ranks, " ranks");
     const index total = weights.values().size(), line = memory_pool::alignment / static_cast<index>(sizeof(T));
     std::vector<index> cuts{0};  // where a range may end
@@ -56,7 +56,7 @@ std::vector<arena_range> owners_of(arena<T, D>& weights, int ranks, bool whole_p
         for (const auto& [name, p] : weights.parameters())
             cuts.push_back(std::min(
                 total, (p->value.data() - weights.values().data() + p->shape.size() + line - 1) / line * line));
-    std::vector<arena_range> all;
+    std::vector<shard> all;
     index begin = 0;
     for (int r = 1; r <= ranks; ++r) {
         index end = r == ranks ? total : total / line * r / ranks * line;
@@ -66,7 +66,7 @@ std::vector<arena_range> owners_of(arena<T, D>& weights, int ranks, bool whole_p
             end = lower ? *(above - 1) : *above;
         }
         end = std::max(end, begin);
-        all.push_back({begin, end});
+        all.push_back({begin, end - begin});
         begin = end;
     }
     return all;

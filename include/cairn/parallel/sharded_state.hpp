@@ -2,7 +2,7 @@
 // The state of a sharded optimizer in one piece, so that a snapshot does not depend on the number of ranks: "velocity/conv1/weight", …,
 // as an optimizer without shards names it. Holds one copy of the whole state on every rank while it lives.
 
-#include <cairn/parallel/ranges.hpp>
+#include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/parallel/sharded.hpp>
 
 #include <algorithm>
@@ -25,17 +25,17 @@ public:
 
     /// Collective: fills it from the ranks' parts.
     template <Communicator C>
-    void collect(C& c, const std::vector<arena_range>& owners) {
+    void collect(C& c, const std::vector<shard>& owners) {
         for (std::size_t k = 0; k < parts_.size(); ++k) {
-            std::copy_n(parts_[k].t.data(), owned_.size(), fields_[k].t.data() + owned_.begin);
-            all_gather_ranges(c, fields_[k].t.span(), owners);
+            std::copy_n(parts_[k].t.data(), owned_.count, fields_[k].t.data() + owned_.begin);
+            all_gather(c, fields_[k].t.span(), owners);
         }
     }
 
     /// Gives this rank's part back to its optimizer, after what tensors() shows was overwritten.
     void distribute() {
         for (std::size_t k = 0; k < parts_.size(); ++k)
-            std::copy_n(fields_[k].t.data() + owned_.begin, owned_.size(), parts_[k].t.data());
+            std::copy_n(fields_[k].t.data() + owned_.begin, owned_.count, parts_[k].t.data());
     }
 
     /// Handles to the state of every parameter.
@@ -52,7 +52,7 @@ private:
         shape extent;
         index begin;
     };
-    arena_range owned_;
+    shard owned_;
     std::vector<named_tensor<T, D>> parts_, fields_;
     std::vector<slice> slices_;
 };

@@ -17,7 +17,7 @@ public:
     double step(double lr) { return self_->step(lr); }
     std::int64_t& steps() { return self_->steps(); }
     std::vector<named_tensor<T, D>> tensors() { return self_->tensors(); }
-    arena_range owned() const { return self_->owned(); }
+    shard owned() const { return self_->owned(); }
     std::vector<named_tensor<T, D>> flat_state() { return self_->flat_state(); }
 
 private:
@@ -26,7 +26,7 @@ private:
         virtual double step(double lr) = 0;
         virtual std::int64_t& steps() = 0;
         virtual std::vector<named_tensor<T, D>> tensors() = 0;
-        virtual arena_range owned() const = 0;
+        virtual shard owned() const = 0;
         virtual std::vector<named_tensor<T, D>> flat_state() = 0;
     };
     template <class O>
@@ -35,7 +35,7 @@ private:
         double step(double lr) override { return o.step(lr); }
         std::int64_t& steps() override { return o.steps(); }
         std::vector<named_tensor<T, D>> tensors() override { return o.tensors(); }
-        arena_range owned() const override { return o.owned(); }
+        shard owned() const override { return o.owned(); }
         std::vector<named_tensor<T, D>> flat_state() override { return o.flat_state(); }
         optimizer_over<O, T, D> o;
     };

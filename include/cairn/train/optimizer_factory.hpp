@@ -18,7 +18,7 @@ namespace detail {
 
 /// This rank's part of a sharded optimizer.
 struct shard_plan {
-    arena_range range;
+    shard range;
     std::function<double(double)> sum_over_ranks;
 };
 

@@ -9,6 +9,7 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/stash/plan.hpp>
 #include <cairn/state/state_file.hpp>
+#include <cairn/train/compression_factory.hpp>
 #include <cairn/train/data_factory.hpp>
 #include <cairn/train/interrupt.hpp>
 #include <cairn/train/model_factory.hpp>
@@ -285,6 +286,8 @@ private:
         c.non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip"
                            ? non_finite_policy::skip
                            : non_finite_policy::stop;
+        c.seed = seed_;
+        c.method = make_compression(settings_, comm_.size(), comm_.rank());
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
@@ -516,7 +519,7 @@ private:
     schedule rate_;
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;
-    std::vector<arena_range> owners_;
+    std::vector<shard> owners_;
     std::unique_ptr<ranks> ranks_;  // null on one rank
     std::unique_ptr<trainer> trainer_;
     std::optional<whole_state<float>> whole_;  // while the state is saved or loaded

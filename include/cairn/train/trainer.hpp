@@ -56,7 +56,7 @@ public:
     /// naming the step and the first layer whose output is not.
     step_result step(const batch& b, bool stop = false) {
         weights_.zero_grad();
-        if (world_) world_->begin();
+        if (world_) world_->begin(steps());
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);

@@ -1,0 +1,41 @@
+#pragma once
+// Reduce-scatter on a ring: rank r ends with part r of the reduction over all ranks. A part starts at the rank behind its owner and goes
+// round once, growing at each rank.
+//   step s = 1 … p-1    send part (r - s), add what comes from the left to part (r - s - 1)
+// Time (p-1) α + (p-1)/p nβ + (p-1)/p nγ for equal parts. comm/collectives/ring.hpp has it with what follows, for the all-reduce.
+
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/core/tensor.hpp>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace cairn {
+
+inline constexpr int reduce_scatter_tag = user_tags + 5;
+
+/// Part `rank` of `data` becomes the reduction; the other parts hold partial results afterwards. Parts may have any sizes, equal on
+/// all ranks. Throws if there is not one for each rank.
+template <Communicator C, class T>
+void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
+    const auto scope = enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size())});
+    const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
+    require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
+    index largest = 0;
+    for (const shard& part : parts) largest = std::max(largest, part.count);
+    tensor<T> room({largest}, category::communication);
+    for (int s = 1; s < p; ++s) {
+        const std::span<T> mine = detail::part_of_rank(data, parts, me - s - 1), got = room.span().first(mine.size());
+        send_receive(c, detail::part_of_rank(data, parts, me - s), right, got, left, reduce_scatter_tag);
+        combine(c, mine, std::span<const T>(got), r);
+    }
+}
+
+/// Equal parts, to within one element.
+template <Communicator C, class T>
+void reduce_scatter(C& c, std::span<T> data, reduction r = reduction::sum) {
+    reduce_scatter(c, data, shards_of(static_cast<index>(data.size()), c.size()), r);
+}
+
+}  // namespace cairn

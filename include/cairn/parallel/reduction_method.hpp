@@ -1,0 +1,94 @@
+#pragma once
+// How the gradients of one bucket are summed over ranks: dense, or by a compressor and the collective that fits it. One object a bucket
+// and rank; what it keeps between steps (residuals) is part of a checkpoint.
+
+#include <cairn/comm/collectives/compressed.hpp>
+#include <cairn/compress/feedback.hpp>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+template <Communicator C>
+struct reduction_method {
+    virtual ~reduction_method() = default;
+    virtual std::string name() const = 0;
+    /// gradient ← the sum over ranks, the same bits on all. Collective; the values are finite on every rank.
+    virtual void reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
+    /// State; there from the start.
+    virtual std::vector<compressor_tensor> tensors() { return {}; }
+};
+
+/// All values, by the all-reduce that fits their number.
+template <Communicator C>
+struct dense_method final : reduction_method<C> {
+    std::string name() const override { return "dense"; }
+    void reduce(C& c, std::span<float> gradient, const encode_step&) override { all_reduce(c, gradient); }
+};
+
+/// Messages that are added, or gathered where they cannot be.
+template <Communicator C, Compressor K>
+struct message_method final : reduction_method<C> {
+    message_method(K k, index n) : compressor(std::move(k)), summed(compressor.contract(n).summable != summand::none) {
+        prepare_state(compressor, n);
+    }
+    std::string name() const override { return compressor.name(); }
+    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        if (summed)
+            summed_all_reduce(c, compressor, gradient, out, at);
+        else
+            gathered_all_reduce(c, compressor, gradient, out, at);
+    }
+    std::vector<compressor_tensor> tensors() override { return tensors_of(compressor); }
+
+    K compressor;
+    bool summed;
+    message out;
+};
+
+template <Communicator C, class K>
+struct two_phase_method final : reduction_method<C> {
+    two_phase_method(const K& k, index n, int ranks, int rank) : method(k, n, ranks, rank) {}
+    std::string name() const override { return method.name(); }
+    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        two_phase_all_reduce(c, method, gradient, at);
+    }
+    std::vector<compressor_tensor> tensors() override { return method.tensors(); }
+
+    two_phase<K> method;
+};
+
+template <Communicator C, ReducingCompressor K>
+struct reducing_method final : reduction_method<C> {
+    explicit reducing_method(K k) : method(std::move(k)) {}
+    std::string name() const override { return method.name(); }
+    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        reducing_all_reduce(c, method, gradient, at);
+    }
+    std::vector<compressor_tensor> tensors() override { return tensors_of(method); }
+
+    K method;
+};
+
+/// Dense for the first steps: compressors whose state must settle, or that would send early gradients late.
+template <Communicator C>
+struct dense_first final : reduction_method<C> {
+    dense_first(std::unique_ptr<reduction_method<C>> then, std::int64_t steps)
+        : later(std::move(then)), dense_steps(steps) {}
+    std::string name() const override { return later->name(); }
+    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        if (at.step < dense_steps)
+            all_reduce(c, gradient);
+        else
+            later->reduce(c, gradient, at);
+    }
+    std::vector<compressor_tensor> tensors() override { return later->tensors(); }
+
+    std::unique_ptr<reduction_method<C>> later;
+    std::int64_t dense_steps;
+};
+
+}  // namespace cairn

@@ -1,0 +1,104 @@
+#pragma once
+// Gradient compression by its name in a workload file.
+//   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit | powersgd |
+//              powersgd_alternating | error_bounded | auto
+//   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound
+
+#include <cairn/comm/any.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/dgc.hpp>
+#include <cairn/compress/error_bounded.hpp>
+#include <cairn/compress/fp16.hpp>
+#include <cairn/compress/natural.hpp>
+#include <cairn/compress/onebit.hpp>
+#include <cairn/compress/powersgd_alternating.hpp>
+#include <cairn/compress/qsgd.hpp>
+#include <cairn/compress/randomk.hpp>
+#include <cairn/compress/sign.hpp>
+#include <cairn/compress/topk.hpp>
+#include <cairn/parallel/reduction_method.hpp>
+#include <cairn/train/configuration.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+using any_method = std::unique_ptr<reduction_method<any_communicator>>;
+/// Makes the method of a bucket.
+using method_maker = std::function<any_method(const bucket_layout&, index n)>;
+
+inline const std::vector<std::string> compressor_names{
+    "none",    "bf16", "fp16",   "topk",     "sampled_topk",         "dgc",          "randomk", "qsgd",
+    "natural", "sign", "onebit", "powersgd", "powersgd_alternating", "error_bounded"};
+
+/// What compressors are made with.
+struct compression_settings {
+    bool error_feedback = true;
+    double ratio = 0.01;
+    int rank = 2;
+    int levels = 7;
+    double bound = 1e-3;
+    double momentum = 0.9;
+    std::int64_t dense_steps = 0;
+};
+
+namespace detail {
+
+template <class K>
+any_method messages_of(K k, index n, bool feedback) {
+    if (feedback)
+        return std::make_unique<message_method<any_communicator, error_feedback<K>>>(error_feedback<K>(std::move(k)),
+                                                                                     n);
+    return std::make_unique<message_method<any_communicator, K>>(std::move(k), n);
+}
+
+inline any_method make_method(const std::string& kind, const compression_settings& c, const bucket_layout& layout,
+                              index n, int ranks, int rank) {
+    using world = any_communicator;
+    if (kind == "bf16") return messages_of(bf16{}, n, false);
+    if (kind == "fp16") return messages_of(fp16{}, n, false);
+    if (kind == "topk") return messages_of(topk({.ratio = c.ratio}), n, c.error_feedback);
+    if (kind == "sampled_topk") return messages_of(sampled_topk({.ratio = c.ratio}), n, c.error_feedback);
+    if (kind == "dgc") return messages_of(dgc({.ratio = c.ratio, .momentum = c.momentum, .ranks = ranks}), n, false);
+    if (kind == "randomk")
+        return messages_of(randomk({.ratio = c.ratio, .unbiased = !c.error_feedback}), n, c.error_feedback);
+    if (kind == "qsgd") return messages_of(qsgd({.levels = c.levels}), n, false);
+    if (kind == "natural") return messages_of(natural{}, n, false);
+    if (kind == "sign" && !c.error_feedback) return messages_of(sign{}, n, false);
+    if (kind == "sign") return std::make_unique<two_phase_method<world, sign>>(sign{}, n, ranks, rank);
+    if (kind == "onebit") return std::make_unique<two_phase_method<world, onebit>>(onebit{}, n, ranks, rank);
+    if (kind == "error_bounded") return messages_of(error_bounded({.bound = c.bound}), n, c.error_feedback);
+    if (kind == "powersgd")
+        return std::make_unique<reducing_method<world, powersgd>>(powersgd({.rank = c.rank}, layout, n));
+    if (kind == "powersgd_alternating")
+        return std::make_unique<reducing_method<world, powersgd_alternating>>(
+            powersgd_alternating({.rank = c.rank}, layout, n));
+    return std::make_unique<dense_method<world>>();
+}
+
+}  // namespace detail
+
+/// The settings' compression for rank `rank` of `ranks`; empty: dense.
+inline method_maker make_compression(configuration& settings, int ranks, int rank) {
+    const std::string kind = settings.choice("compress.kind", compressor_names, "none");
+    compression_settings c;
+    c.error_feedback = settings.get("compress.error_feedback", c.error_feedback);
+    c.dense_steps = settings.get("compress.dense_steps", c.dense_steps);
+    if (kind == "topk" || kind == "sampled_topk" || kind == "dgc" || kind == "randomk")
+        c.ratio = settings.get("compress.ratio", kind == "dgc" ? 0.001 : c.ratio);
+    if (kind.starts_with("powersgd")) c.rank = static_cast<int>(settings.get<index>("compress.rank", c.rank));
+    if (kind == "qsgd") c.levels = static_cast<int>(settings.get<index>("compress.levels", c.levels));
+    if (kind == "error_bounded") c.bound = settings.get("compress.bound", c.bound);
+    if (kind == "dgc") c.momentum = settings.get("optimizer.momentum", 0.9);
+    if (kind == "none") return {};
+    return [=](const bucket_layout& layout, index n) -> any_method {
+        any_method method = detail::make_method(kind, c, layout, n, ranks, rank);
+        if (c.dense_steps == 0) return method;
+        return std::make_unique<dense_first<any_communicator>>(std::move(method), c.dense_steps);
+    };
+}
+
+}  // namespace cairn
