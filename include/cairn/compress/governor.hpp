@@ -1,0 +1,318 @@
+#pragma once
+// Decides for each bucket whether it is sent dense or compressed, by which compressor and which all-reduce algorithm. Compression
+// rarely pays on fast links (Agarwal et al., MLSys 2022: in 6 of more than 200 set-ups), so it must show that it does.
+//
+//   measure   link, encode and decode times as factors on what was modelled or calibrated, ready times of buckets;
+//             exponential averages of logarithms. An algorithm that is not in use drifts along with those that are.
+//   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
+//   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is predicted to
+//             be shorter by `margin`, `patience` times in a row.
+//   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer, beyond
+//             `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as many each time)
+//   probe     a few dense steps now and then keep that comparison fresh
+//
+// What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a wrong choice is
+// seen after `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over.
+//
+// Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
+// step_measurement::flat() by maximum over ranks first. In dense steps residuals of error feedback wait, or are added.
+
+#include <cairn/compress/timeline.hpp>
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// One way to reduce a bucket, with what it should cost.
+struct reduction_option {
+    std::string compressor;  // "" for dense
+    std::string algorithm;
+    double communication = 0, encode = 0, decode = 0;  // seconds for this bucket
+
+    bool dense() const { return compressor.empty(); }
+};
+
+/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value (decode:
+/// of all messages that a rank receives), and the algorithms that can carry it.
+struct reduction_candidate {
+    std::string compressor;
+    std::function<double(index)> bytes;
+    double encode_per_value = 0, decode_per_value = 0;
+    std::vector<std::string> algorithms;
+};
+
+/// All options of a bucket of n values. cost(algorithm, bytes) → seconds: the α-β model of the link.
+template <class Cost>
+std::vector<reduction_option> options_for(index n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
+    std::vector<reduction_option> all;
+    for (const reduction_candidate& c : candidates)
+        for (const std::string& algorithm : c.algorithms)
+            all.push_back({c.compressor, algorithm, cost(algorithm, c.bytes(n)),
+                           c.encode_per_value * static_cast<double>(n), c.decode_per_value * static_cast<double>(n)});
+    return all;
+}
+
+/// What one step took, as measured, encodes included in ready and compute_end.
+struct step_measurement {
+    double seconds = 0;      // of the whole step
+    double compute_end = 0;  // when backward ended
+    std::vector<bucket_times> buckets;
+
+    /// All numbers in a row, for a reduction by maximum over ranks, and back.
+    std::vector<double> flat() const {
+        std::vector<double> all{seconds, compute_end};
+        for (const bucket_times& b : buckets) all.insert(all.end(), {b.ready, b.encode, b.communication, b.decode});
+        return all;
+    }
+    static step_measurement from_flat(const std::vector<double>& all) {
+        require(all.size() >= 2 && all.size() % 4 == 2, "governor: a measurement of ", all.size(), " numbers");
+        step_measurement m{all[0], all[1], {}};
+        for (std::size_t i = 2; i < all.size(); i += 4)
+            m.buckets.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
+        return m;
+    }
+};
+
+class governor {
+public:
+    struct config {
+        double smoothing = 0.2;      // weight of a new measurement
+        double margin = 0.05;        // a new plan must be shorter by this share of the step
+        double noise = 0.02;         // measured steps that differ by less are equal
+        int baseline = 5;            // dense steps at the start
+        int patience = 3;            // decisions in a row that must agree before the plan changes
+        int trial = 5;               // steps of a plan before it is compared with dense
+        int probe_steps = 2;         // dense steps of a probe
+        int probe_interval = 50;     // fewest steps between probes
+        double probe_budget = 0.01;  // share of the time that probes may take
+        int pause = 200;             // dense steps after a plan that failed; doubles with each
+    };
+    using plan_type = std::vector<std::size_t>;  // an option for each bucket
+
+    /// options[b]: what bucket b may do, in the order in which buckets are sent; one must be dense.
+    governor(config c, std::vector<std::vector<reduction_option>> options) : config_(c), options_(std::move(options)) {
+        require(c.smoothing > 0 && c.smoothing <= 1 && c.margin >= 0 && c.noise >= 0 && c.baseline >= 1 &&
+                    c.patience >= 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
+                    c.probe_budget > 0 && c.pause >= 1,
+                "governor: a setting is out of range");
+        for (std::size_t b = 0; b < options_.size(); ++b) {
+            bool has_dense = false;
+            for (const reduction_option& o : options_[b]) has_dense |= o.dense();
+            require(has_dense, "governor: bucket ", b, " has no dense option");
+        }
+        ready_.resize(options_.size());
+        plan_ = best_dense();
+        current_ = plan_;
+    }
+
+    /// What to do in the next step.
+    const plan_type& plan() const { return plan_; }
+    const reduction_option& chosen(std::size_t bucket) const { return options_[bucket][plan_[bucket]]; }
+    bool compresses() const { return compresses(current_); }
+    bool probing() const { return probe_left_ > 0; }
+
+    /// Expected times of a bucket under an option, and of a step under a plan, as far as is known by now.
+    bucket_times expected(std::size_t bucket, std::size_t option) const {
+        const reduction_option& o = options_[bucket][option];
+        return {ready_[bucket], o.encode * factor(encode_, o.compressor), o.communication * factor(link_, o.algorithm),
+                o.decode * factor(decode_, o.compressor)};
+    }
+    step_prediction predict(const plan_type& plan) const {
+        std::vector<bucket_times> times(plan.size());
+        for (std::size_t b = 0; b < plan.size(); ++b) times[b] = expected(b, plan[b]);
+        return predict_step(times, compute_end_);
+    }
+    step_prediction predict_dense() const { return predict(best_dense()); }
+
+    /// Takes the measurement of a step that followed plan(), equal on all ranks, and decides on the next one.
+    void observe(const step_measurement& m) {
+        require(m.buckets.size() == options_.size(), "governor: measurements of ", m.buckets.size(),
+                " buckets, expected ", options_.size());
+        learn(m);
+        const bool was_dense = !compresses(plan_);
+        track(m.seconds, was_dense);
+        ++steps_;
+        if (pause_left_ > 0) --pause_left_;
+        if (probe_left_ > 0 && --probe_left_ == 0) finish_probe();
+        if (steps_ >= config_.baseline && probe_left_ == 0) {
+            decide();
+            if (compresses(current_) && probe_is_due()) start_probe();
+        }
+        plan_ = probe_left_ > 0 ? best_dense() : current_;
+    }
+
+private:
+    /// An exponential average that starts with what comes first.
+    struct average {
+        double value = 0;
+        std::int64_t samples = 0;
+        void add(double x, double weight) { value = samples++ ? value + weight * (x - value) : x; }
+        void restart() { samples = 0; }
+    };
+    using factors = std::map<std::string, double>;
+
+    static double factor(const factors& f, const std::string& name) {
+        const auto known = f.find(name);
+        return known == f.end() ? 1 : known->second;
+    }
+    bool compresses(const plan_type& plan) const {
+        for (std::size_t b = 0; b < plan.size(); ++b)
+            if (!options_[b][plan[b]].dense()) return true;
+        return false;
+    }
+
+    // ---------------------------------------------------------------------------------------------------- measure
+    void learn(const step_measurement& m) {
+        struct sums {
+            double measured = 0, modelled = 0;
+        };
+        std::map<std::string, sums> link, encode, decode;
+        double encoded = 0;
+        const double weight = steps_ ? config_.smoothing : 1.0;
+        for (std::size_t b = 0; b < m.buckets.size(); ++b) {
+            const reduction_option& o = options_[b][plan_[b]];
+            const auto add = [](sums& s, double measured, double modelled) {
+                s.measured += measured;
+                s.modelled += modelled;
+            };
+            add(link[o.algorithm], m.buckets[b].communication, o.communication);
+            if (!o.dense()) {
+                add(encode[o.compressor], m.buckets[b].encode, o.encode);
+                add(decode[o.compressor], m.buckets[b].decode, o.decode);
+            }
+            encoded += m.buckets[b].encode;
+            ready_[b] += weight * (m.buckets[b].ready - encoded - ready_[b]);
+        }
+        compute_end_ += weight * (m.compute_end - encoded - compute_end_);
+
+        // Logarithms: one step that takes ten times as long moves a factor by 10^smoothing, and back as fast.
+        const auto update = [&](factors& f, const std::map<std::string, sums>& seen) {
+            double drift = 0, drifted = 0;
+            for (const auto& [name, s] : seen) {
+                if (!(s.measured > 0 && s.modelled > 0)) continue;
+                const double ratio = s.measured / s.modelled;
+                const auto known = f.find(name);
+                if (known == f.end()) {
+                    f[name] = ratio;
+                } else {
+                    const double change = std::pow(ratio / known->second, config_.smoothing);
+                    known->second *= change;
+                    drift += std::log(change);
+                    ++drifted;
+                }
+            }
+            return drifted > 0 ? std::exp(drift / drifted) : 1.0;
+        };
+        factors unused = link_;
+        for (const auto& [name, s] : link) unused.erase(name);
+        const double drift = update(link_, link);
+        for (const auto& [name, f] : unused) link_[name] = f * drift;
+        update(encode_, encode);
+        update(decode_, decode);
+    }
+
+    void track(double seconds, bool was_dense) {
+        average& kind = was_dense ? dense_seconds_ : plan_seconds_;
+        if (was_dense && probing() && probe_left_ == config_.probe_steps) kind.restart();
+        kind.add(seconds, probing() ? 1.0 / static_cast<double>(kind.samples + 1) : config_.smoothing);
+        ++since_probe_;
+    }
+
+    // ---------------------------------------------------------------------------------------------------- decide
+    plan_type best_dense() const {
+        plan_type plan(options_.size());
+        for (std::size_t b = 0; b < plan.size(); ++b) {
+            double best = std::numeric_limits<double>::infinity();
+            for (std::size_t o = 0; o < options_[b].size(); ++o)
+                if (options_[b][o].dense() && expected(b, o).communication < best)
+                    best = expected(b, plan[b] = o).communication;
+        }
+        return plan;
+    }
+
+    /// From `plan` on, each bucket in turn takes the option that makes the step shortest, until nothing changes.
+    plan_type improved(plan_type plan) const {
+        double best = predict(plan).seconds;
+        for (bool changed = true; changed;) {
+            changed = false;
+            for (std::size_t b = 0; b < plan.size(); ++b)
+                for (std::size_t o = 0; o < options_[b].size(); ++o) {
+                    const std::size_t before = std::exchange(plan[b], o);
+                    const double seconds = predict(plan).seconds;
+                    if (seconds < best * (1 - 1e-9)) {
+                        best = seconds;
+                        changed = true;
+                    } else {
+                        plan[b] = before;
+                    }
+                }
+        }
+        return plan;
+    }
+
+    void decide() {
+        const plan_type dense = best_dense();
+        const double dense_predicted = predict(dense).seconds, current_predicted = predict(current_).seconds;
+        plan_type wanted = dense;
+        if (pause_left_ == 0) {
+            const plan_type a = improved(dense), b = improved(current_);
+            const plan_type& best = predict(b).seconds < predict(a).seconds ? b : a;
+            if (predict(best).seconds < (1 - config_.margin) * dense_predicted) wanted = best;
+        }
+        // Back to dense needs no margin; anything else must be worth the change.
+        const double allowed = compresses(wanted) ? (1 - config_.margin) * current_predicted : current_predicted;
+        if (wanted == current_ || !(predict(wanted).seconds < allowed)) {
+            votes_ = 0;
+        } else if (++votes_ >= config_.patience) {
+            change_to(wanted);
+        }
+        if (compresses(current_) && plan_seconds_.samples >= config_.trial && slower_than_dense() &&
+            since_probe_ >= config_.trial)
+            start_probe();  // dense may have become slower too: look before judging
+    }
+
+    void change_to(const plan_type& plan) {
+        current_ = plan;
+        votes_ = 0;
+        plan_seconds_.restart();
+    }
+
+    // ------------------------------------------------------------------------------------------------- check, probe
+    bool slower_than_dense() const { return plan_seconds_.value > (1 + config_.noise) * dense_seconds_.value; }
+
+    bool probe_is_due() const {
+        if (plan_seconds_.samples < config_.trial) return false;
+        const double extra = config_.probe_steps * std::max(0.0, dense_seconds_.value - plan_seconds_.value);
+        return static_cast<double>(since_probe_) >= std::max(static_cast<double>(config_.probe_interval),
+                                                             extra / (config_.probe_budget * plan_seconds_.value));
+    }
+    void start_probe() { probe_left_ = config_.probe_steps; }
+
+    void finish_probe() {
+        since_probe_ = 0;
+        if (!compresses(current_) || plan_seconds_.samples < config_.trial || !slower_than_dense()) return;
+        pause_left_ = static_cast<std::int64_t>(config_.pause) << std::min(failures_++, 10);
+        change_to(best_dense());
+    }
+
+    config config_;
+    std::vector<std::vector<reduction_option>> options_;
+    plan_type current_, plan_;  // decided, and of the next step, which may be a probe
+    factors link_, encode_, decode_;
+    std::vector<double> ready_;
+    double compute_end_ = 0;
+    average dense_seconds_, plan_seconds_;
+    std::int64_t steps_ = 0, since_probe_ = 0, pause_left_ = 0;
+    int votes_ = 0, probe_left_ = 0, failures_ = 0;
+};
+
+}  // namespace cairn

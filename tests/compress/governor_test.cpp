@@ -1,0 +1,254 @@
+#include "catch.hpp"
+
+#include <cairn/compress/governor.hpp>
+#include <cairn/core/random.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace cairn;
+
+namespace {
+
+using options = std::vector<std::vector<reduction_option>>;
+
+/// A step as it really is: what the governor measures, and cannot see otherwise.
+struct world {
+    options truth;  // seconds of each option, of each bucket
+    std::vector<double> ready;
+    double compute_end = 1;
+    double noise = 0;  // each time is off by up to this share
+    std::uint64_t draws = 0;
+
+    double shaken(double seconds) {
+        return seconds * (1 + noise * (2 * static_cast<double>(random_stream{1, 2, 3}.uniform(draws++)) - 1));
+    }
+    step_measurement step(const governor::plan_type& plan, double link = 1) {
+        step_measurement m;
+        std::vector<bucket_times> clean;
+        double encoded = 0;
+        for (std::size_t b = 0; b < plan.size(); ++b) {
+            const reduction_option& o = truth[b][plan[b]];
+            clean.push_back({ready[b], shaken(o.encode), shaken(link * o.communication), shaken(o.decode)});
+            encoded += clean.back().encode;
+            m.buckets.push_back(clean.back());
+            m.buckets.back().ready += encoded;
+        }
+        m.seconds = predict_step(clean, compute_end).seconds;
+        m.compute_end = compute_end + encoded;
+        return m;
+    }
+};
+
+/// Four buckets; dense 0.5 s each by ring, topk a tenth of it by all-gather with 0.02 s of work.
+options usual() {
+    return options(4,
+                   {{"", "ring", 0.5, 0, 0}, {"", "halving", 0.6, 0, 0}, {"topk", "all_gather", 0.05, 0.015, 0.005}});
+}
+world usual_world() { return {usual(), {0.4, 0.6, 0.8, 1.0}, 1.0}; }
+
+struct outcome {
+    double seconds = 0, dense = 0;
+    int changes = 0, compressed = 0;
+};
+
+/// Runs `steps` steps with the governor; the same world without it takes `dense` seconds.
+template <class Link>
+outcome run(governor& g, world w, int steps, Link link) {
+    outcome sum;
+    world quiet = w;
+    quiet.noise = 0;
+    bool before = false;
+    const governor::plan_type dense(w.truth.size(), 0);
+    for (int t = 0; t < steps; ++t) {
+        const step_measurement m = w.step(g.plan(), link(t));
+        sum.seconds += m.seconds;
+        sum.dense += quiet.step(dense, link(t)).seconds;
+        g.observe(m);
+        sum.changes += g.compresses() != before;
+        sum.compressed += before = g.compresses();
+    }
+    return sum;
+}
+const auto steady = [](int) { return 1.0; };
+
+}  // namespace
+
+TEST_CASE("timeline: a step of buckets, as literal tables", "[governor]") {
+    struct row {
+        std::vector<bucket_times> buckets;
+        double compute_end, seconds, exposed;
+    };
+    const std::vector<row> table{
+        {{}, 3, 3, 0},
+        {{{1, 0, 2, 0}}, 4, 4, 0},                                  // hidden
+        {{{1, 0, 2, 0}}, 2, 3, 1},                                  // one second sticks out
+        {{{1, 0, 2, 0}, {2, 0, 2, 0}}, 2, 5, 3},                    // the second waits for the link
+        {{{1, 0, 0.5, 0}, {2, 0, 1, 0}}, 2, 3, 1},                  // the link waits for the second
+        {{{1, 0.25, 0.5, 0.125}, {2, 0.25, 1, 0.125}}, 2, 3.75, 1}  // encodes stretch compute, decodes follow
+    };
+    for (const row& r : table) {
+        const step_prediction p = predict_step(r.buckets, r.compute_end);
+        CHECK(p.seconds == Approx(r.seconds));
+        CHECK(p.exposed == Approx(r.exposed));
+    }
+}
+
+TEST_CASE("governor: the break-even rule t_encode + t_decode < (1 - 1/R) t_exposed", "[governor]") {
+    for (const double ratio : {2.0, 4.0, 32.0})
+        for (const double share : {0.9, 0.99, 1.01, 1.5}) {
+            const double work = share * (1 - 1 / ratio);  // of 1 s exposed
+            const options all{{{"", "ring", 1, 0, 0}, {"c", "ring", 1 / ratio, 0.6 * work, 0.4 * work}}};
+            world w{all, {2}, 2};
+            governor g({.margin = 0, .noise = 1e-3}, all);
+            run(g, w, 20, steady);
+            CAPTURE(ratio, share);
+            CHECK(g.compresses() == (share < 1));
+        }
+}
+
+TEST_CASE("governor: communication that is hidden is not compressed, not even for nothing", "[governor]") {
+    const options all(2, {{"", "ring", 0.4, 0, 0}, {"c", "ring", 0.04, 0, 0}});
+    world w{all, {0.2, 0.6}, 1.0};
+    governor g({}, all);
+    CHECK(run(g, w, 50, steady).compressed == 0);
+    CHECK(g.predict_dense().exposed == Approx(0).margin(1e-12));
+}
+
+TEST_CASE("governor: only the buckets that stick out, each by what suits it", "[governor]") {
+    // The first is hidden behind compute; the last is not. For it "fine" saves more time than "coarse".
+    const options all{{{"", "ring", 0.3, 0, 0}, {"coarse", "ring", 0.03, 0.01, 0.01}},
+                      {{"", "ring", 0.8, 0, 0},
+                       {"", "halving", 0.7, 0, 0},
+                       {"coarse", "ring", 0.2, 0.05, 0.05},
+                       {"fine", "all_gather", 0.15, 0.02, 0.02}}};
+    world w{all, {0.5, 1.0}, 1.0};
+    governor g({}, all);
+    CHECK(g.plan() == governor::plan_type{0, 1});
+    run(g, w, 20, steady);
+    CHECK(g.plan() == governor::plan_type{0, 3});
+    CHECK(g.chosen(1).compressor == "fine");
+    CHECK(g.predict(g.plan()).seconds == Approx(1.0 + 0.15 + 0.04));
+    CHECK(g.predict_dense().seconds == Approx(1.7));
+}
+
+TEST_CASE("governor: dense first, then compressed after baseline and patience", "[governor]") {
+    governor g({.baseline = 5, .patience = 3}, usual());
+    world w = usual_world();
+    for (int t = 0; t < 7; ++t) {
+        CAPTURE(t);
+        CHECK_FALSE(g.compresses());
+        g.observe(w.step(g.plan()));
+    }
+    CHECK(g.compresses());
+}
+
+TEST_CASE("governor: with it on, steps are not slower than dense beyond noise", "[governor]") {
+    const int steps = 3000;
+    struct scenario {
+        const char* name;
+        double link;     // how much slower than modelled
+        double work;     // how much slower encode and decode are than calibrated
+        double at_most;  // of the dense time
+    };
+    for (const scenario& s :
+         {scenario{"as modelled", 1, 1, 0.75}, scenario{"slow link", 10, 1, 0.15},
+          scenario{"fast link", 0.05, 1, 1.002}, scenario{"compressors much slower than thought", 1, 40, 1.02},
+          scenario{"compressors slower than dense by a little", 1, 14, 1.02}}) {
+        CAPTURE(s.name);
+        world w = usual_world();
+        w.noise = 0.05;
+        for (auto& bucket : w.truth)
+            for (auto& o : bucket) {
+                o.encode *= s.work;
+                o.decode *= s.work;
+            }
+        governor g({}, usual());
+        const outcome o = run(g, w, steps, [&](int) { return s.link; });
+        CAPTURE(o.seconds, o.dense, o.changes, o.compressed);
+        CHECK(o.seconds <= s.at_most * o.dense);
+    }
+}
+
+TEST_CASE("governor: decides anew when the link drifts", "[governor]") {
+    governor g({}, usual());
+    world w = usual_world();
+    w.noise = 0.05;
+    // Fast, then 20 times slower, then fast again.
+    const auto link = [](int t) { return t < 400 || t >= 1400 ? 0.05 : 1.0; };
+    outcome parts[3];
+    parts[0] = run(g, w, 400, [&](int t) { return link(t); });
+    CHECK_FALSE(g.compresses());
+    parts[1] = run(g, w, 1000, [&](int t) { return link(t + 400); });
+    CHECK(g.compresses());
+    CHECK(parts[1].compressed > 980);
+    parts[2] = run(g, w, 1000, [&](int t) { return link(t + 1400); });
+    CHECK_FALSE(g.compresses());
+    CHECK(parts[2].compressed < 50);
+    CHECK(parts[1].seconds < 0.8 * parts[1].dense);
+    CHECK(parts[2].seconds < 1.01 * parts[2].dense);
+}
+
+TEST_CASE("governor: noise near break-even does not make it change its mind all the time", "[governor]") {
+    options all = usual();
+    for (auto& bucket : all) bucket[2].encode = 0.36;  // the gain is about the margin
+    world w{all, {0.4, 0.6, 0.8, 1.0}, 1.0, 0.1};
+    governor g({}, all);
+    const outcome o = run(g, w, 2000, steady);
+    CHECK(o.changes <= 8);
+    CHECK(o.seconds <= 1.02 * o.dense);
+}
+
+TEST_CASE("governor: probes stay within their budget", "[governor]") {
+    governor g({.probe_budget = 0.01}, usual());
+    world w = usual_world();
+    double probes = 0, total = 0;
+    int count = 0;
+    const double usual_step = 1.0 + 4 * 0.02 + 0.05;
+    for (int t = 0; t < 5000; ++t) {
+        const bool probe = g.probing();
+        const double seconds = w.step(g.plan()).seconds;
+        if (probe) {
+            probes += seconds - usual_step;
+            ++count;
+        }
+        total += seconds;
+        g.observe(w.step(g.plan()));
+    }
+    CHECK(count > 10);
+    CHECK(probes <= 0.011 * total);
+}
+
+TEST_CASE("governor: equal numbers give equal decisions, over the wire too", "[governor]") {
+    governor a({}, usual()), b({}, usual());
+    world w = usual_world();
+    w.noise = 0.3;
+    for (int t = 0; t < 300; ++t) {
+        const step_measurement m = w.step(a.plan(), t < 150 ? 0.2 : 3);
+        a.observe(m);
+        b.observe(step_measurement::from_flat(m.flat()));
+        REQUIRE(a.plan() == b.plan());
+    }
+    REQUIRE_THROWS_AS(step_measurement::from_flat({1, 2, 3}), error);
+    REQUIRE_THROWS_WITH(a.observe({}), Catch::Contains("measurements of 0 buckets, expected 4"));
+    REQUIRE_THROWS_WITH(governor({}, {{{"topk", "ring", 1, 1, 1}}}), Catch::Contains("bucket 0 has no dense option"));
+    REQUIRE_THROWS_AS(governor({.smoothing = 0}, usual()), error);
+    REQUIRE_NOTHROW(governor({}, {}).observe({}));
+}
+
+TEST_CASE("governor: options come from candidates and a cost function", "[governor]") {
+    const auto all = options_for(
+        1000,
+        {{"", [](index n) { return 4.0 * static_cast<double>(n); }, 0, 0, {"ring", "tree"}},
+         {"sign", [](index n) { return 4 + static_cast<double>(n) / 8; }, 1e-6, 2e-6, {"all_gather"}}},
+        [](const std::string& algorithm, double bytes) { return (algorithm == "ring" ? 1e-3 : 2e-3) + bytes * 1e-6; });
+    REQUIRE(all.size() == 3);
+    CHECK(all[0].dense());
+    CHECK(all[0].communication == Approx(5e-3));
+    CHECK(all[1].algorithm == "tree");
+    CHECK(all[1].communication == Approx(6e-3));
+    CHECK(all[2].compressor == "sign");
+    CHECK(all[2].communication == Approx(2.129e-3));
+    CHECK(all[2].encode == Approx(1e-3));
+    CHECK(all[2].decode == Approx(2e-3));
+}
