@@ -157,13 +157,15 @@ private:
         if (!find_non_finite(which, g) && config_.method) std::fill(g.begin(), g.end(), T{});
         if (config_.zero_stage == 2)
             reduce_scatter(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
-        else
+        else if constexpr (std::same_as<T, float>)
             methods_[static_cast<std::size_t>(which)]->reduce(gradients_, g,
                                                               {.seed = config_.seed,
                                                                .rank = gradients_.rank(),
                                                                .step = step_,
                                                                .bucket = static_cast<std::uint32_t>(which),
                                                                .layout = &layouts_[static_cast<std::size_t>(which)]});
+        else
+            all_reduce(gradients_, g);  // compressors take floats
     }
 
     bucket_layout layout_of(const bucket& b) const {

@@ -1,0 +1,109 @@
+// Buckets, the order in which they are reduced, owners of shards, and the progress thread.
+
+#include "parallel/distributed.hpp"
+
+#include "catch.hpp"
+
+#include <atomic>
+
+namespace cairn {
+
+TEST_CASE("buckets: cover the arena from its end, in whole parameters", "[parallel]") {
+    auto net = lenet<float>();
+    arena<float> weights(net.params(), 1);
+    for (const index bytes : {index{1}, index{1000}, index{50'000}, index{1} << 30}) {
+        const auto buckets = make_buckets(weights, bytes, bytes);
+        index end = weights.values().size();
+        int last = static_cast<int>(weights.parameters().size());
+        for (const bucket& b : buckets) {
+            CHECK(b.end == end);
+            CHECK(b.last == last);
+            CHECK(b.size() > 0);
+            CHECK(b.first < b.last);
+            if (b.begin > 0) CHECK(b.size() * index(sizeof(float)) >= bytes);
+            end = b.begin;
+            last = b.first;
+        }
+        CHECK(end == 0);
+        CHECK(last == 0);
+    }
+    CHECK(make_buckets(weights, 1, 1).size() == weights.parameters().size());
+    CHECK(make_buckets(weights, index{1} << 30, index{1} << 30).size() == 1);
+    CHECK_THROWS_WITH(make_buckets(weights, 0), Catch::Contains("must be positive"));
+}
+
+TEST_CASE("gradient reducer: buckets leave in order, as soon as they are full, from the second step on", "[parallel]") {
+    auto net = lenet<float>();
+    arena<float> weights(net.params(), 1);
+    const int count = static_cast<int>(weights.parameters().size());
+    std::vector<int> order;
+    std::atomic<int> done = 0;
+    gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), true, [&](int which, std::span<float> g) {
+        order.push_back(which);
+        CHECK(static_cast<index>(g.size()) > 0);
+        ++done;
+    });
+    const auto announce = [&](int p) {
+        const int id = p;
+        reducer.added(std::span<const int>(&id, 1));
+    };
+    std::vector<int> all;
+    for (int b = 0; b < count; ++b) all.push_back(b);
+    for (int step = 0; step < 3; ++step) {
+        order.clear();
+        done = 0;
+        reducer.begin();
+        announce(0);  // the first parameters are ready first: their bucket has to wait for its turn
+        for (int p = count - 1; p > 0; --p) {
+            announce(p);
+            if (step > 0 && p == count - 1)
+                while (done < 1) std::this_thread::yield();  // it left while others are missing
+        }
+        reducer.finish();
+        CHECK(order == all);
+    }
+    reducer.begin();
+    announce(0);
+    CHECK_THROWS_WITH(announce(0), Catch::Contains(weights.parameters()[0].name) && Catch::Contains("2 times"));
+}
+
+TEST_CASE("owners: shards of an arena", "[parallel][zero]") {
+    auto net = lenet<float>();
+    arena<float> weights(net.params(), 1);
+    for (const bool whole : {false, true})
+        for (const int ranks : {1, 2, 3, 7, 40}) {
+            const auto owners = owners_of(weights, ranks, whole);
+            REQUIRE(static_cast<int>(owners.size()) == ranks);
+            index at = 0;
+            for (const shard& s : owners) {
+                CHECK(s.begin == at);
+                CHECK(s.count >= 0);
+                CHECK(s.begin % 16 == 0);
+                at = s.end();
+            }
+            CHECK(at == weights.values().size());
+            if (!whole) continue;
+            for (const auto& [name, p] : weights.parameters()) {  // nobody owns a piece of a parameter
+                const index begin = p->value.data() - weights.values().data(), end = begin + p->shape.size();
+                int holders = 0;
+                for (const shard& s : owners) holders += s.begin < end && begin < s.end();
+                CHECK(holders == 1);
+            }
+        }
+}
+
+TEST_CASE("progress thread: jobs run in order; the first failure reaches wait()", "[parallel]") {
+    progress_thread t;
+    std::vector<int> order;
+    for (int i = 0; i < 5; ++i) t.submit([&order, i] { order.push_back(i); });
+    t.wait();
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
+    t.submit([] { fail("lost the connection"); });
+    t.submit([&] { order.clear(); });
+    CHECK_THROWS_WITH(t.wait(), Catch::Contains("lost the connection"));
+    t.submit([&] { order.push_back(9); });
+    t.wait();
+    CHECK(order.back() == 9);
+}
+
+}  // namespace cairn

@@ -1,0 +1,127 @@
+// N ranks on batch B take the steps of one rank on batch B.
+
+#include "parallel/distributed.hpp"
+
+#include "catch.hpp"
+
+namespace distributed {
+
+namespace {
+
+constexpr double rounding = 1e-9;
+const sgd momentum{{.momentum = 0.9, .weight_decay = 1e-3}};
+
+struct fixed_kernels {
+    fixed_kernels() { choices::global().set_policy(choice_policy::first); }
+};
+
+}  // namespace
+
+TEST_CASE("data parallel: LeNet on 2, 3 and 4 ranks is LeNet on one", "[parallel]") {
+    const fixed_kernels same;
+    const problem p = lenet_problem();
+    const outcome alone = train_alone(p, momentum);
+    for (const int ranks : {1, 2, 3, 4}) {
+        CHECK(difference(train_together(p, momentum, ranks, {}), alone) < rounding);
+        CHECK(difference(train_together(p, momentum, ranks, {.bucket_bytes = 20'000, .overlap = false}), alone) <
+              rounding);
+    }
+}
+
+TEST_CASE("data parallel: ResNet-18 with the batch norm of the whole batch is ResNet-18 on one rank", "[parallel]") {
+    const fixed_kernels same;
+    const problem p = resnet18_problem();
+    const outcome alone = train_alone(p, momentum);
+    for (const int ranks : {2, 3, 4}) {
+        world::config sync{.bucket_bytes = 1 << 20, .sync_batch_norm = true};
+        CHECK(difference(train_together(p, momentum, ranks, sync), alone) < rounding);
+    }
+}
+
+TEST_CASE("data parallel: ResNet-18 with each rank's own batch norm is one rank with as many micro-batches",
+          "[parallel]") {
+    const fixed_kernels same;
+    problem p = resnet18_problem();
+    p.sample = {16, 16, 3};  // enough values for a variance in every layer
+    p.samples = 24;
+    p.steps = 2;
+    for (const int ranks : {2, 3, 4})
+        CHECK(difference(train_together(p, momentum, ranks, {}), train_alone(p, momentum, ranks)) < rounding);
+}
+
+TEST_CASE("data parallel: sharded optimizers take the same steps", "[parallel][zero]") {
+    const fixed_kernels same;
+    const problem p = lenet_problem();
+    const adam by_element{{.weight_decay = 1e-3}};
+    const lamb by_layer{{.weight_decay = 1e-3}};
+    const outcome adam_alone = train_alone(p, by_element), lamb_alone = train_alone(p, by_layer);
+    for (const int ranks : {2, 3, 4})
+        for (const int stage : {1, 2}) {
+            const world::config zero{.bucket_bytes = 30'000, .zero_stage = stage};
+            CHECK(difference(train_together(p, by_element, ranks, zero), adam_alone) < rounding);
+            CHECK(difference(train_together(p, by_layer, ranks, zero, true), lamb_alone) < rounding);
+        }
+}
+
+TEST_CASE("data parallel: ResNet-18, sharded, with the batch norm of the whole batch", "[parallel][zero]") {
+    const fixed_kernels same;
+    problem p = resnet18_problem();
+    p.steps = 3;
+    const outcome alone = train_alone(p, momentum);
+    for (const int stage : {1, 2}) {
+        const world::config c{.bucket_bytes = 1 << 20, .sync_batch_norm = true, .zero_stage = stage};
+        CHECK(difference(train_together(p, momentum, 3, c), alone) < rounding);
+    }
+}
+
+TEST_CASE("data parallel: a rank without samples takes part", "[parallel]") {
+    const fixed_kernels same;
+    problem p = lenet_problem();
+    p.batch = 8;
+    p.samples = 10;  // the second batch has two samples
+    CHECK(difference(train_together(p, momentum, 4, {}), train_alone(p, momentum)) < rounding);
+}
+
+TEST_CASE("data parallel: a gradient that is not finite stops all ranks with one message", "[parallel]") {
+    std::atomic<int> told = 0;
+    const auto run = [&] {
+        run_ranks(3, [&](threads_communicator& c) {
+            auto net = lenet<double>();
+            arena<double> weights(net.params(), 1);
+            world all(c, weights, {});
+            all.start({});
+            all.begin(4);
+            if (c.rank() == 1) weights.parameters()[2].p->grad[5] = std::numeric_limits<double>::quiet_NaN();
+            try {
+                all.finish({.samples = 1}, 4);
+            } catch (const error& e) {
+                CHECK_THAT(e.what(), Catch::Contains("step 4") && Catch::Contains("rank 1 of 3") &&
+                                         Catch::Contains(weights.parameters()[2].name) &&
+                                         Catch::Contains("element 5 is nan"));
+                ++told;
+            }
+        });
+    };
+    run();
+    CHECK(told == 3);
+}
+
+TEST_CASE("data parallel: or all ranks skip the step together", "[parallel]") {
+    run_ranks(3, [&](threads_communicator& c) {
+        auto net = lenet<double>();
+        arena<double> weights(net.params(), 1);
+        world all(c, weights, {.non_finite = non_finite_policy::skip});
+        all.begin(0);
+        if (c.rank() == 2) weights.parameters()[0].p->grad[0] = std::numeric_limits<double>::infinity();
+        CHECK(all.finish({.samples = 1}, 0).skip == 1);
+        weights.zero_grad();
+        all.begin(1);
+        const step_totals t = all.finish({.loss = 2, .samples = 1, .stop = c.rank() == 1 ? 1.0 : 0.0}, 1);
+        CHECK(t.skip == 0);
+        CHECK(t.loss == 6);
+        CHECK(t.samples == 3);
+        CHECK(t.stop == 1);
+    });
+}
+
+}  // namespace distributed
