@@ -42,8 +42,8 @@ TEST_CASE("dgc is the paper's algorithm", "[dgc]") {
         REQUIRE(state[0].name == "velocity");
         REQUIRE(state[1].name == "accumulated");
         for (std::size_t i = 0; i < v.size(); ++i) {
-            REQUIRE(state[0].t[static_cast<index>(i)] == Approx(u[i]).epsilon(1e-4).margin(1e-6));
-            REQUIRE(state[1].t[static_cast<index>(i)] == Approx(v[i]).epsilon(1e-4).margin(1e-6));
+            REQUIRE(state[0].t[static_cast<index>(i)] == Approx(u[i]).epsilon(1e-4).margin(1e-5));
+            REQUIRE(state[1].t[static_cast<index>(i)] == Approx(v[i]).epsilon(1e-4).margin(1e-5));
         }
     }
 }

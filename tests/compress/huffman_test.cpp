@@ -72,14 +72,14 @@ TEST_CASE("huffman: lengths stay under the limit and the code complete", "[huffm
 }
 
 TEST_CASE("huffman: what is written is read, and never beyond the end", "[huffman]") {
-    for (const std::size_t used : {1, 2, 3, 40, 1000}) {
+    for (const std::size_t used : {1u, 2u, 3u, 40u, 1000u}) {
         const counts_list counts = random_counts(used, 5, 3);
         counts_list shifted(counts);
         for (auto& c : shifted) ++c;
         const auto lengths = huffman::optimal_lengths(shifted);
         const auto codes = huffman::codes_of(lengths);
         const huffman::decoder decoder(lengths, 0);
-        for (const std::size_t n : {0, 1, 3, 4, 5, 1000}) {
+        for (const std::size_t n : {0u, 1u, 3u, 4u, 5u, 1000u}) {
             std::vector<std::uint16_t> symbols(n), read(n);
             std::uint64_t bits = 0;
             for (std::size_t i = 0; i < n; ++i) {

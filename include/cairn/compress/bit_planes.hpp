@@ -6,9 +6,11 @@
 #include <cairn/core/shape.hpp>
 #include <cairn/device/cpu/simd.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace cairn {
 
@@ -19,8 +21,10 @@ constexpr index plane_bytes(index n, index bits) {
     return bits * (n / plane_group * (plane_group / 8) + (n % plane_group + 7) / 8);
 }
 
-/// Packs m ≤ 128 codes; codes has room for 128, those behind m are zero. Writes plane_bytes(m, bits) bytes.
-[[gnu::always_inline]] inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byte* out) {
+namespace detail {
+
+template <class Count>
+[[gnu::always_inline]] inline void store_planes(const std::uint32_t* codes, Count m, int bits, std::byte* out) {
     const index stride = (m + 7) / 8;
     for (index first = 0; first < m; first += 16) {
         const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
@@ -40,11 +44,20 @@ constexpr index plane_bytes(index n, index bits) {
     }
 }
 
-/// The inverse: m codes to `codes`, which has room for 128.
-[[gnu::always_inline]] inline void load_planes(const std::byte* in, index m, int bits, std::uint32_t* codes) {
+template <class Count>
+[[gnu::always_inline]] inline void load_planes(const std::byte* in, Count m, int bits, std::uint32_t* codes) {
     const index stride = (m + 7) / 8;
     for (index first = 0; first < m; first += 16) {
         const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+#if CAIRN_SIMD_AVX512
+        __m512i group = _mm512_setzero_si512();
+        for (int j = 0; j < bits; ++j) {
+            std::uint16_t plane = 0;
+            std::memcpy(&plane, in + j * stride + first / 8, bytes);
+            group = _mm512_mask_or_epi32(group, plane, group, _mm512_set1_epi32(1 << j));
+        }
+        _mm512_storeu_si512(codes + first, group);
+#else
         std::uint32_t group[16] = {};
         for (int j = 0; j < bits; ++j) {
             std::uint16_t lanes = 0;
@@ -54,7 +67,29 @@ constexpr index plane_bytes(index n, index bits) {
             for (std::uint32_t i = 0; i < 16; ++i) group[i] |= ((plane >> i) & 1u) << j;
         }
         std::memcpy(codes + first, group, sizeof group);
+#endif
     }
+}
+
+/// The size of a whole group as a compile-time constant: its loops unroll.
+using whole_group = std::integral_constant<index, plane_group>;
+
+}  // namespace detail
+
+/// Packs m ≤ 128 codes; codes has room for 128, those behind m are zero. Writes plane_bytes(m, bits) bytes.
+inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byte* out) {
+    if (m == plane_group)
+        detail::store_planes(codes, detail::whole_group{}, bits, out);
+    else
+        detail::store_planes(codes, m, bits, out);
+}
+
+/// The inverse: m codes to `codes`, which has room for 128.
+inline void load_planes(const std::byte* in, index m, int bits, std::uint32_t* codes) {
+    if (m == plane_group)
+        detail::load_planes(in, detail::whole_group{}, bits, codes);
+    else
+        detail::load_planes(in, m, bits, codes);
 }
 
 }  // namespace cairn

@@ -32,11 +32,12 @@ struct fp16_format {
     static std::uint16_t stochastic(float x, std::uint32_t r) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
         const std::uint32_t a = limited(wide & 0x7fffffffu);
-        const std::uint32_t normal = (a - rebias + (r & 0x1fffu)) >> 13;
-        const float units = std::bit_cast<float>(a < smallest_normal ? a : 0u) * 0x1p24f;  // < 2^10
-        const auto tiny =
-            static_cast<std::uint32_t>(static_cast<std::int32_t>(units + (static_cast<float>(r) + 0.5f) * 0x1p-16f));
-        return finish(wide, a, a < smallest_normal ? tiny : normal > 0x7bffu ? 0x7bffu : normal);
+        const std::uint32_t normal = capped((a - rebias + (r & 0x1fffu)) >> 13);
+        const std::uint32_t is_tiny = below(a, smallest_normal);
+        const float units = std::bit_cast<float>(a & is_tiny) * 0x1p24f;  // < 2^10
+        const float u = (static_cast<float>(static_cast<std::int32_t>(r)) + 0.5f) * 0x1p-16f;
+        const auto tiny = static_cast<std::uint32_t>(static_cast<std::int32_t>(units + u));
+        return finish(wide, a, (tiny & is_tiny) | (normal & ~is_tiny));
     }
     static float widen(std::uint16_t h) {
         const std::uint32_t shifted = (h & 0x7fffu) << 13;
@@ -55,10 +56,19 @@ private:
     static constexpr std::uint32_t smallest_normal = (127u - 14u) << 23;
     static constexpr std::uint32_t largest = 0x477fe000u;  // 65504
 
-    static std::uint32_t limited(std::uint32_t a) { return a > largest && a < 0x7f800000u ? largest : a; }
+    /// All ones if a < b, both below 2^31: arithmetic, because a branch would keep loops from becoming vectors.
+    static std::uint32_t below(std::uint32_t a, std::uint32_t b) {
+        return static_cast<std::uint32_t>(static_cast<std::int32_t>(a - b) >> 31);
+    }
+    static std::uint32_t capped(std::uint32_t h) { return h < 0x7bffu ? h : 0x7bffu; }
+    static std::uint32_t limited(std::uint32_t a) {
+        const std::uint32_t too_large = below(largest, a) & below(a, 0x7f800000u);
+        return (largest & too_large) | (a & ~too_large);
+    }
     static std::uint16_t finish(std::uint32_t wide, std::uint32_t a, std::uint32_t h) {
-        const std::uint32_t magnitude = a > 0x7f800000u ? 0x7e00u : a == 0x7f800000u ? 0x7c00u : h;
-        return static_cast<std::uint16_t>(magnitude | ((wide >> 16) & 0x8000u));
+        const std::uint32_t is_number = below(a, 0x7f800000u);
+        const std::uint32_t special = (0x7c00u | (below(0x7f800000u, a) & 0x200u)) & ~is_number;
+        return static_cast<std::uint16_t>(special | (h & is_number) | ((wide >> 16) & 0x8000u));
     }
 };
 

@@ -32,17 +32,18 @@ public:
             std::uint32_t infinite = 0;
             for (index g = begin; g < end; ++g) {
                 const index first = g * random_group, m = std::min(n - first, random_group);
-                std::uint32_t r[random_group];
+                std::uint32_t r[random_group], found = 0;
+                std::uint8_t rounded[random_group];  // of its own: bytes in the message might alias x
                 random.fill(g, r);
-                std::uint32_t found = 0;
 #pragma omp simd reduction(| : found)
                 for (index i = 0; i < m; ++i) {
                     const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[first + i]) & 0x7fffffffu;
                     const std::uint32_t exponent = (magnitude + (r[i] << 7 | 64u)) >> 23;
-                    exponents[first + i] = static_cast<std::uint8_t>(exponent < 254u ? exponent : 254u);
+                    rounded[i] = static_cast<std::uint8_t>(exponent < 254u ? exponent : 254u);
                     found |= magnitude >= 0x7f800000u ? 1u : 0u;
                 }
                 infinite |= found;
+                std::memcpy(exponents + first, rounded, static_cast<std::size_t>(m));
                 for (index i = 0; i < m; i += 16) {
                     const index count = std::min<index>(16, m - i);
                     const auto lanes = simd::to_bits(

@@ -31,12 +31,14 @@ public:
                const encode_step& at) const {
         require(static_cast<index>(gradient.size()) == plan.n && corrected.size() == gradient.size(), who,
                 ": a bucket of ", gradient.size(), " values and room for ", corrected.size(), ", expected ", plan.n);
-        require_finite(who, gradient, at);
-        parallel_for(plan.n, compress_grain,
-                     [g = gradient.data(), e = residual.data(), x = corrected.data()](index begin, index end) {
+        const float *const g = gradient.data(), *const e = residual.data();
+        float* const x = corrected.data();
+        const index bad = parallel_sum<index>(plan.n, compress_grain, [=](index begin, index end) {
 #pragma omp simd
-                         for (index i = begin; i < end; ++i) x[i] = g[i] + e[i];
-                     });
+            for (index i = begin; i < end; ++i) x[i] = g[i] + e[i];
+            return count_nonfinite(end - begin, x + begin);
+        });
+        if (bad) require_finite(who, corrected, at);
         for (const dense_run& d : plan.dense) std::copy_n(corrected.data() + d.offset, d.count, dense + d.at);
     }
     /// mean = dense / ranks where no matrix is.
@@ -74,8 +76,8 @@ public:
     index exchanged() const { return s_.plan.p_size + s_.plan.dense_size + s_.plan.q_size; }
 
     /// mean ≈ the mean of the gradients of all ranks; gradient may be mean. sum(std::span<float>) must replace its argument by
-    /// the sum over all ranks, with the same bits on each. It is called twice. A NaN or Inf throws before the first call:
-    /// ranks must have agreed, with first_non_finite, that there is none.
+    /// the sum over all ranks, with the same bits on each. It is called twice. A NaN or Inf throws before the first call
+    /// and leaves the state as it was: ranks must have agreed, with first_non_finite, that there is none.
     template <class Sum>
     void reduce(std::span<const float> gradient, std::span<float> mean, int ranks, const encode_step& at, Sum&& sum) {
         const low_rank_plan& plan = s_.plan;
