@@ -17,6 +17,8 @@ inline double now() {
 class stopwatch {
 public:
     double seconds() const { return now() - start_; }
+    /// When it was started, on the clock of now().
+    double begin() const { return start_; }
     double restart() {
         const double t = now();
         return t - std::exchange(start_, t);

@@ -13,6 +13,7 @@
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/parallel/governed.hpp>
 #include <cairn/parallel/gradient_reducer.hpp>
 #include <cairn/parallel/reduction_method.hpp>
 #include <cairn/parallel/sharded.hpp>
@@ -64,6 +65,8 @@ public:
         std::uint64_t seed = 1;  // of compressors that draw random numbers
         /// Makes the method of one bucket; unset: dense.
         std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n)> method = {};
+        /// Among which a governor chooses, bucket by bucket, instead.
+        std::vector<governed_candidate<C>> candidates = {};
     };
 
     /// `world` is split: one communicator for each thread that communicates.
@@ -74,13 +77,17 @@ public:
           gradients_(world.split(0, world.rank())),
           reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap,
                    [this](int which, std::span<T> g) { reduce(which, g); }) {
-        require(config_.zero_stage < 2 || !config_.method,
+        require(config_.zero_stage < 2 || (!config_.method && config_.candidates.empty()),
                 "data parallel: gradients that are compressed cannot be reduce-scattered too");
         for (const bucket& b : reducer_.buckets()) {
             layouts_.push_back(layout_of(b));
             methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
                                               : std::make_unique<dense_method<C>>());
         }
+        if constexpr (std::constructible_from<C, self_communicator>)
+            if (!config_.candidates.empty())
+                governed_ = std::make_unique<governed_reduction<C>>(gradients_, reducer_.buckets(), layouts_,
+                                                                    config_.candidates, governor::config{});
         require(config_.zero_stage < 2 || static_cast<int>(config_.owners.size()) == world.size(),
                 "data parallel: reduce-scatter needs one owner range for each of ", world.size(), " ranks");
         if (config_.sync_batch_norm) group_.emplace(world.split(0, world.rank()));
@@ -106,6 +113,7 @@ public:
     /// A new step. Call before backward.
     void begin(std::int64_t step) {
         step_ = step;
+        step_watch_.restart();
         reducer_.begin();
         broken_.clear();
     }
@@ -114,7 +122,9 @@ public:
     /// Throws on all ranks when a gradient is not finite on any, naming parameter, rank and step; under the policy `skip`,
     /// totals.skip > 0 says instead that nobody should take this step.
     step_totals finish(step_totals mine, std::int64_t step, const std::string& reason = {}) {
+        const double compute_end = step_watch_.seconds();
         reducer_.finish();
+        if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
         if (broken_.empty()) broken_ = reason;
         mine.skip = broken_.empty() ? 0 : 1;
         std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, mine.skip};
@@ -151,21 +161,32 @@ public:
         return all;
     }
 
+    /// The governor, where there is one.
+    const governed_reduction<C>* governed() const { return governed_.get(); }
+
 private:
     // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a collective.
     void reduce(int which, std::span<T> g) {
-        if (!find_non_finite(which, g) && config_.method) std::fill(g.begin(), g.end(), T{});
+        if (!find_non_finite(which, g) && (config_.method || governed_)) std::fill(g.begin(), g.end(), T{});
         if (config_.zero_stage == 2)
             reduce_scatter(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
         else if constexpr (std::same_as<T, float>)
-            methods_[static_cast<std::size_t>(which)]->reduce(gradients_, g,
-                                                              {.seed = config_.seed,
-                                                               .rank = gradients_.rank(),
-                                                               .step = step_,
-                                                               .bucket = static_cast<std::uint32_t>(which),
-                                                               .layout = &layouts_[static_cast<std::size_t>(which)]});
+            reduce_floats(which, g);
         else
             all_reduce(gradients_, g);  // compressors take floats
+    }
+
+    void reduce_floats(int which, std::span<float> g) {
+        const auto b = static_cast<std::size_t>(which);
+        const encode_step at{.seed = config_.seed,
+                             .rank = gradients_.rank(),
+                             .step = step_,
+                             .bucket = static_cast<std::uint32_t>(which),
+                             .layout = &layouts_[b]};
+        if (governed_)
+            governed_->reduce(gradients_, which, g, at, reducer_.ready(which) - step_watch_.begin());
+        else
+            methods_[b]->reduce(gradients_, g, at);
     }
 
     bucket_layout layout_of(const bucket& b) const {
@@ -220,7 +241,9 @@ private:
     std::string broken_;  // why a gradient of this rank is not finite
     std::vector<bucket_layout> layouts_;
     std::vector<std::unique_ptr<reduction_method<C>>> methods_;
+    std::unique_ptr<governed_reduction<C>> governed_;
     std::int64_t step_ = 0;
+    stopwatch step_watch_;
     gradient_reducer<T, D> reducer_;  // last: its thread uses the rest
 };
 

@@ -37,6 +37,7 @@ public:
         for (const auto& [name, p] : weights.parameters()) names_.push_back(name);
         uses_.assign(names_.size(), 0);
         bucket_of_.assign(names_.size(), 0);
+        ready_.assign(buckets_.size(), 0);
         for (std::size_t b = 0; b < buckets_.size(); ++b)
             for (int p = buckets_[b].first; p < buckets_[b].last; ++p)
                 bucket_of_[static_cast<std::size_t>(p)] = static_cast<int>(b);
@@ -78,11 +79,14 @@ public:
     }
 
     const std::vector<bucket>& buckets() const { return buckets_; }
+    /// When bucket `which` of this step was handed over, on the clock of now().
+    double ready(int which) const { return ready_[static_cast<std::size_t>(which)]; }
     const reduction_time& time() const { return time_; }
     void reset_time() { time_ = {}; }
 
 private:
     void launch(std::size_t b) {
+        ready_[b] = now();
         auto job = [this, b] {
             const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
             const stopwatch watch;
@@ -106,6 +110,7 @@ private:
     std::vector<int> seen_;       // in this step
     std::vector<int> bucket_of_;  // each parameter's
     std::vector<int> missing_;    // of each bucket
+    std::vector<double> ready_;   // when each bucket was launched
     std::size_t next_ = 0;        // bucket to launch
     bool learned_ = false;
     reduction_time time_;

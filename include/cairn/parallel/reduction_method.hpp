@@ -17,7 +17,7 @@ struct reduction_method {
     virtual ~reduction_method() = default;
     virtual std::string name() const = 0;
     /// gradient ← the sum over ranks, the same bits on all. Collective; the values are finite on every rank.
-    virtual void reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
+    virtual exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
     /// State; there from the start.
     virtual std::vector<compressor_tensor> tensors() { return {}; }
 };
@@ -26,7 +26,11 @@ struct reduction_method {
 template <Communicator C>
 struct dense_method final : reduction_method<C> {
     std::string name() const override { return "dense"; }
-    void reduce(C& c, std::span<float> gradient, const encode_step&) override { all_reduce(c, gradient); }
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step&) override {
+        stopwatch lap;
+        all_reduce(c, gradient);
+        return {.communication = lap.restart(), .bytes = static_cast<index>(gradient.size_bytes())};
+    }
 };
 
 /// Messages that are added, or gathered where they cannot be.
@@ -36,11 +40,9 @@ struct message_method final : reduction_method<C> {
         prepare_state(compressor, n);
     }
     std::string name() const override { return compressor.name(); }
-    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        if (summed)
-            summed_all_reduce(c, compressor, gradient, out, at);
-        else
-            gathered_all_reduce(c, compressor, gradient, out, at);
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        return summed ? summed_all_reduce(c, compressor, gradient, out, at)
+                      : gathered_all_reduce(c, compressor, gradient, out, at);
     }
     std::vector<compressor_tensor> tensors() override { return tensors_of(compressor); }
 
@@ -53,8 +55,8 @@ template <Communicator C, class K>
 struct two_phase_method final : reduction_method<C> {
     two_phase_method(const K& k, index n, int ranks, int rank) : method(k, n, ranks, rank) {}
     std::string name() const override { return method.name(); }
-    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        two_phase_all_reduce(c, method, gradient, at);
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        return two_phase_all_reduce(c, method, gradient, at);
     }
     std::vector<compressor_tensor> tensors() override { return method.tensors(); }
 
@@ -65,8 +67,8 @@ template <Communicator C, ReducingCompressor K>
 struct reducing_method final : reduction_method<C> {
     explicit reducing_method(K k) : method(std::move(k)) {}
     std::string name() const override { return method.name(); }
-    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        reducing_all_reduce(c, method, gradient, at);
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        return reducing_all_reduce(c, method, gradient, at);
     }
     std::vector<compressor_tensor> tensors() override { return tensors_of(method); }
 
@@ -79,15 +81,13 @@ struct dense_first final : reduction_method<C> {
     dense_first(std::unique_ptr<reduction_method<C>> then, std::int64_t steps)
         : later(std::move(then)), dense_steps(steps) {}
     std::string name() const override { return later->name(); }
-    void reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        if (at.step < dense_steps)
-            all_reduce(c, gradient);
-        else
-            later->reduce(c, gradient, at);
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        return at.step < dense_steps ? dense.reduce(c, gradient, at) : later->reduce(c, gradient, at);
     }
     std::vector<compressor_tensor> tensors() override { return later->tensors(); }
 
     std::unique_ptr<reduction_method<C>> later;
+    dense_method<C> dense;
     std::int64_t dense_steps;
 };
 

@@ -16,7 +16,7 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/parallel/reduction_method.hpp>
+#include <cairn/parallel/governed.hpp>
 #include <cairn/train/configuration.hpp>
 
 #include <functional>
@@ -31,8 +31,8 @@ using any_method = std::unique_ptr<reduction_method<any_communicator>>;
 using method_maker = std::function<any_method(const bucket_layout&, index n)>;
 
 inline const std::vector<std::string> compressor_names{
-    "none",    "bf16", "fp16",   "topk",     "sampled_topk",         "dgc",          "randomk", "qsgd",
-    "natural", "sign", "onebit", "powersgd", "powersgd_alternating", "error_bounded"};
+    "none",    "bf16", "fp16",   "topk",     "sampled_topk",         "dgc",           "randomk", "qsgd",
+    "natural", "sign", "onebit", "powersgd", "powersgd_alternating", "error_bounded", "auto"};
 
 /// What compressors are made with.
 struct compression_settings {
@@ -81,8 +81,14 @@ inline any_method make_method(const std::string& kind, const compression_setting
 
 }  // namespace detail
 
-/// The settings' compression for rank `rank` of `ranks`; empty: dense.
-inline method_maker make_compression(configuration& settings, int ranks, int rank) {
+/// What the settings ask for: nothing (dense), one method, or candidates for the governor.
+struct compression {
+    method_maker method;
+    std::vector<governed_candidate<any_communicator>> candidates;
+};
+
+/// The settings' compression for rank `rank` of `ranks`.
+inline compression make_compression(configuration& settings, int ranks, int rank) {
     const std::string kind = settings.choice("compress.kind", compressor_names, "none");
     compression_settings c;
     c.error_feedback = settings.get("compress.error_feedback", c.error_feedback);
@@ -94,11 +100,31 @@ inline method_maker make_compression(configuration& settings, int ranks, int ran
     if (kind == "error_bounded") c.bound = settings.get("compress.bound", c.bound);
     if (kind == "dgc") c.momentum = settings.get("optimizer.momentum", 0.9);
     if (kind == "none") return {};
-    return [=](const bucket_layout& layout, index n) -> any_method {
+    if (kind == "auto") {
+        compression all;
+        for (const std::string& name : settings.get(
+                 "compress.candidates", std::vector<std::string>{"bf16", "sampled_topk", "powersgd", "sign"})) {
+            require(name != "auto" && name != "none" &&
+                        std::find(compressor_names.begin(), compressor_names.end(), name) != compressor_names.end(),
+                    "compress.candidates: there is no compressor ", name);
+            const bool added = name == "bf16" || name == "fp16" || name.starts_with("powersgd") || name == "randomk";
+            const bool two = name == "onebit" || (name == "sign" && c.error_feedback);
+            all.candidates.push_back({name,
+                                      added ? exchange::all_reduce
+                                      : two ? exchange::two_phase
+                                            : exchange::all_gather,
+                                      [name, c](const bucket_layout& layout, index n, int ranks_, int rank_) {
+                                          return detail::make_method(name, c, layout, n, ranks_, rank_);
+                                      }});
+        }
+        return all;
+    }
+    const auto make = [=](const bucket_layout& layout, index n) -> any_method {
         any_method method = detail::make_method(kind, c, layout, n, ranks, rank);
         if (c.dense_steps == 0) return method;
         return std::make_unique<dense_first<any_communicator>>(std::move(method), c.dense_steps);
     };
+    return {make, {}};
 }
 
 }  // namespace cairn

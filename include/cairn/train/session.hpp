@@ -228,6 +228,10 @@ public:
                 "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% "
                 "hidden\n",
                 1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
+            if (const auto* governed = ranks_->governed()) {
+                std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * governed->link().alpha,
+                            1e-6 / governed->link().beta, governed->describe().c_str());
+            }
             communication = {{"busy_s", t.busy / n}, {"exposed_s", t.exposed / n}, {"hidden_share", t.hidden_share()}};
         }
         return {{"workload", name_},
@@ -287,7 +291,9 @@ private:
                            ? non_finite_policy::skip
                            : non_finite_policy::stop;
         c.seed = seed_;
-        c.method = make_compression(settings_, comm_.size(), comm_.rank());
+        compression how = make_compression(settings_, comm_.size(), comm_.rank());
+        c.method = std::move(how.method);
+        c.candidates = std::move(how.candidates);
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");

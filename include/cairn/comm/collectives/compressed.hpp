@@ -4,7 +4,8 @@
 //   others (topk, qsgd, …)                           all-gather of the messages, each decoded    (p-1) m
 //   in two phases (onebit, sign)                     all-to-all of chunks, decode, encode again, all-gather    2 (p-1)/p m
 //   methods that reduce less than the bucket (powersgd)      their own small all-reduces
-// m: bytes of a message. All replace `gradient` by the sum over ranks of what was sent, with the same bits on every rank.
+// m: bytes of a message. All replace `gradient` by the sum over ranks of what was sent, with the same bits on every rank, and return where
+// the time went.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -12,6 +13,7 @@
 #include <cairn/compress/compressor.hpp>
 #include <cairn/compress/fp16.hpp>
 #include <cairn/compress/two_phase.hpp>
+#include <cairn/core/clock.hpp>
 #include <cairn/core/for_each.hpp>
 
 #include <cstdint>
@@ -19,6 +21,12 @@
 #include <vector>
 
 namespace cairn {
+
+/// What one compressed all-reduce cost this rank.
+struct exchange_cost {
+    double encode = 0, communication = 0, decode = 0;  // seconds
+    index bytes = 0;                                   // of its own messages
+};
 
 /// The messages of all ranks, one behind another.
 struct gathered_messages {
@@ -63,8 +71,10 @@ struct summed_half {
 
 /// Messages that may be added.
 template <Communicator C, Compressor K>
-void summed_all_reduce(C& c, K& compressor, std::span<float> gradient, message& out, const encode_step& at) {
+exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, message& out, const encode_step& at) {
+    stopwatch lap;
     compressor.encode(gradient, out, at);
+    exchange_cost cost{.encode = lap.restart(), .bytes = out.size()};
     const auto add = [&]<class T>(T) {
         all_reduce(c, std::span<T>(reinterpret_cast<T*>(out.bytes().data()), out.bytes().size() / sizeof(T)));
     };
@@ -81,26 +91,36 @@ void summed_all_reduce(C& c, K& compressor, std::span<float> gradient, message& 
         default:
             fail(compressor.name(), ": its messages cannot be added by an all-reduce");
     }
+    cost.communication = lap.restart();
     compressor.decode(std::as_const(out).bytes(), gradient, at);
+    cost.decode = lap.restart();
+    return cost;
 }
 
 /// Any messages.
 template <Communicator C, Compressor K>
-void gathered_all_reduce(C& c, K& compressor, std::span<float> gradient, message& out, encode_step at) {
+exchange_cost gathered_all_reduce(C& c, K& compressor, std::span<float> gradient, message& out, encode_step at) {
+    stopwatch lap;
     compressor.encode(gradient, out, at);
+    exchange_cost cost{.encode = lap.restart(), .bytes = out.size()};
     const gathered_messages all = gather_messages(c, std::as_const(out).bytes());
+    cost.communication = lap.restart();
     fill_zero(gradient);
     for (int r = 0; r < c.size(); ++r) {
         at.rank = r;
         compressor.decode_add(all.of(r), gradient, at, 1.0f);
     }
+    cost.decode = lap.restart();
+    return cost;
 }
 
 /// Two exchanges of about the bytes of one message.
 template <Communicator C, class K>
-void two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> gradient, const encode_step& at) {
+exchange_cost two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> gradient, const encode_step& at) {
     const int p = c.size();
+    stopwatch lap;
     method.encode(gradient, at);
+    exchange_cost cost{.encode = lap.restart()};
     // Lengths first: chunks differ.
     std::vector<std::int64_t> send_lengths(static_cast<std::size_t>(p)), lengths(static_cast<std::size_t>(p));
     for (int j = 0; j < p; ++j)
@@ -127,21 +147,35 @@ void two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> gradient,
     };
     const auto from = views(
         [&](int r) { return std::span<const std::byte>(subspan(in.span(), in_parts[static_cast<std::size_t>(r)])); });
-    const gathered_messages results = gather_messages(c, method.combine(from, at));
+    cost.communication = lap.restart();
+    const std::span<const std::byte> combined = method.combine(from, at);
+    cost.encode += lap.restart();
+    const gathered_messages results = gather_messages(c, combined);
+    cost.communication += lap.restart();
+    cost.bytes = out_total + static_cast<index>(combined.size());
     method.decode(views([&](int r) { return results.of(r); }), gradient, at);  // the mean
     for_each(
         cpu{}, static_cast<index>(gradient.size()), [scale = static_cast<float>(p)](float& g) { g *= scale; },
         gradient.data());
+    cost.decode = lap.restart();
+    return cost;
 }
 
 /// A method with all-reduces of its own.
 template <Communicator C, ReducingCompressor K>
-void reducing_all_reduce(C& c, K& method, std::span<float> gradient, const encode_step& at) {
-    method.reduce(std::span<const float>(gradient), gradient, c.size(), at,
-                  [&](std::span<float> part) { all_reduce(c, part); });
+exchange_cost reducing_all_reduce(C& c, K& method, std::span<float> gradient, const encode_step& at) {
+    stopwatch lap;
+    exchange_cost cost{.bytes = method.exchanged() * static_cast<index>(sizeof(float))};
+    method.reduce(std::span<const float>(gradient), gradient, c.size(), at, [&](std::span<float> part) {
+        cost.encode += lap.restart();
+        all_reduce(c, part);
+        cost.communication += lap.restart();
+    });
     for_each(
         cpu{}, static_cast<index>(gradient.size()), [scale = static_cast<float>(c.size())](float& g) { g *= scale; },
         gradient.data());
+    cost.decode = lap.restart();
+    return cost;
 }
 
 }  // namespace cairn

@@ -1,0 +1,184 @@
+#pragma once
+// Compression where it pays: compress/governor.hpp decides for each bucket, this file measures for it.
+//   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
+//   each step       when each bucket was ready, and its encode, link and decode times, by maximum over ranks, so that all decide alike
+// A candidate's state exists from its first use on. Residuals wait while its bucket is sent otherwise.
+
+#include <cairn/comm/self.hpp>
+#include <cairn/compress/governor.hpp>
+#include <cairn/parallel/buckets.hpp>
+#include <cairn/parallel/reduction_method.hpp>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// How the messages of a method travel: what their bytes cost.
+enum class exchange { all_reduce, all_gather, two_phase };
+
+/// A compressor that the governor may choose.
+template <Communicator C>
+struct governed_candidate {
+    std::string name;
+    exchange kind = exchange::all_reduce;
+    std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n, int ranks, int rank)> make;
+};
+
+/// Start-up time of a message and seconds a byte, as all-reduces see them.
+struct link_model {
+    double alpha = 0, beta = 0;
+
+    /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
+    double seconds(exchange kind, double bytes, int p) const {
+        const double q = p - 1.0;
+        if (kind == exchange::all_gather) return q * (2 * alpha + bytes * beta);
+        const double rounds = kind == exchange::two_phase ? 4 * q : 2 * q;
+        return rounds * alpha + 2 * q / p * bytes * beta;
+    }
+};
+
+/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB; the slowest rank counts.
+template <Communicator C>
+link_model measure_link(C& c) {
+    const int p = c.size();
+    if (p == 1) return {};
+    const auto timed = [&](index n) {
+        tensor<float> data = tensor<float>::zeros({n}, category::communication);
+        double best = 1e300;
+        for (int i = 0; i < 3; ++i) {
+            stopwatch watch;
+            ring_all_reduce(c, data.span());
+            double seconds = watch.seconds();
+            all_reduce(c, std::span<double>(&seconds, 1), {.op = reduction::max});
+            best = std::min(best, seconds);
+        }
+        return best;
+    };
+    timed(index{1} << 10);  // connections are made
+    const double small = timed(index{1} << 8), large = timed(index{1} << 18), q = p - 1.0;
+    const double beta = std::max(1e-13, (large - small) / (2 * q / p * (1 << 20)));
+    return {small / (2 * q), beta};
+}
+
+/// The reductions of all buckets of one rank.
+template <Communicator C>
+class governed_reduction {
+public:
+    /// Collective: measures the link and the candidates. `layouts` must outlive this.
+    governed_reduction(C& c, const std::vector<bucket>& buckets, const std::vector<bucket_layout>& layouts,
+                       std::vector<governed_candidate<C>> candidates, governor::config config)
+        : candidates_(std::move(candidates)),
+          layouts_(layouts),
+          link_(measure_link(c)),
+          ranks_(c.size()),
+          rank_(c.rank()) {
+        for (const bucket& b : buckets) sizes_.push_back(b.size());
+        governor_ = std::make_unique<governor>(config, measured_options(c));
+        methods_.resize(buckets.size());
+        for (auto& of_bucket : methods_) of_bucket.resize(candidates_.size() + 1);
+        times_.resize(buckets.size());
+    }
+
+    /// Reduces bucket `which` as the governor's plan says. `ready`: seconds since the step began when it was full.
+    void reduce(C& c, int which, std::span<float> gradient, const encode_step& at, double ready) {
+        const auto b = static_cast<std::size_t>(which);
+        const std::size_t option = governor_->plan()[b];
+        auto& method = methods_[b][option];
+        if (!method)
+            method = option == 0 ? std::make_unique<dense_method<C>>()
+                                 : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
+        const exchange_cost cost = method->reduce(c, gradient, at);
+        times_[b] = {ready, cost.encode, cost.communication, cost.decode};
+        bytes_ += cost.bytes;
+    }
+
+    /// Collective. The step took `seconds`, of which forward and backward until `compute_end`.
+    void end_step(C& c, double seconds, double compute_end) {
+        std::vector<double> all = step_measurement{seconds, compute_end, times_}.flat();
+        all_reduce(c, std::span<double>(all), {.op = reduction::max});
+        governor_->observe(step_measurement::from_flat(all));
+    }
+
+    const governor& decisions() const { return *governor_; }
+    const link_model& link() const { return link_; }
+
+    /// "bucket 0 topk, bucket 1 dense, …"
+    std::string describe() const {
+        std::string all;
+        for (std::size_t b = 0; b < sizes_.size(); ++b) {
+            const reduction_option& o = governor_->chosen(b);
+            all += concat(b ? ", " : "", "bucket ", b, ' ', o.dense() ? "dense" : o.compressor);
+        }
+        return all;
+    }
+
+    std::vector<compressor_tensor> tensors() {
+        std::vector<compressor_tensor> all;
+        for (std::size_t b = 0; b < methods_.size(); ++b)
+            for (std::size_t k = 0; k < methods_[b].size(); ++k)
+                if (methods_[b][k] && k > 0)
+                    for (auto& [name, t] : methods_[b][k]->tensors())
+                        all.push_back({concat("bucket", b, '/', candidates_[k - 1].name, '/', name), std::move(t)});
+        return all;
+    }
+
+private:
+    std::vector<std::vector<reduction_option>> measured_options(C& c) const {
+        std::vector<double> costs;  // encode, decode, bytes of each bucket and candidate
+        for (std::size_t b = 0; b < sizes_.size(); ++b) {
+            tensor<float> values({sizes_[b]}, category::communication);
+            const random_stream random{1, stream_of("governor"), static_cast<std::uint32_t>(b)};
+            parallel_for(values.size(), 4096, [&](index begin, index end) {
+                for (index i = begin; i < end; ++i)
+                    values[i] = random.uniform(static_cast<std::uint64_t>(i)) *
+                                    random.uniform(static_cast<std::uint64_t>(i) + 7) -
+                                0.25f;
+            });
+            for (const auto& candidate : candidates_) {
+                C alone = any_alone();
+                auto method = candidate.make(layouts_[b], sizes_[b], 1, 0);
+                exchange_cost cost;
+                for (int i = 0; i < 2; ++i) {  // the second one: memory has been touched
+                    const tensor<float> copy = values.clone(category::communication);
+                    cost = method->reduce(
+                        alone, std::span<float>(const_cast<float*>(copy.data()), static_cast<std::size_t>(copy.size())),
+                        {.step = i, .layout = &layouts_[b]});
+                }
+                const double decodes = candidate.kind == exchange::all_gather ? ranks_ : 1;
+                costs.insert(costs.end(), {cost.encode, cost.decode * decodes, static_cast<double>(cost.bytes)});
+            }
+        }
+        all_reduce(c, std::span<double>(costs), {.op = reduction::max});
+        std::vector<std::vector<reduction_option>> all;
+        std::size_t next = 0;
+        for (std::size_t b = 0; b < sizes_.size(); ++b) {
+            const double dense = 4.0 * static_cast<double>(sizes_[b]);
+            all.push_back({{"", "all-reduce", link_.seconds(exchange::all_reduce, dense, ranks_), 0, 0}});
+            for (const auto& candidate : candidates_) {
+                const double encode = costs[next], decode = costs[next + 1], bytes = costs[next + 2];
+                next += 3;
+                all.back().push_back(
+                    {candidate.name, candidate.name, link_.seconds(candidate.kind, bytes, ranks_), encode, decode});
+            }
+        }
+        return all;
+    }
+
+    static C any_alone() requires std::constructible_from<C, self_communicator> { return C(self_communicator{}); }
+
+    std::vector<governed_candidate<C>> candidates_;
+    const std::vector<bucket_layout>& layouts_;
+    link_model link_;
+    int ranks_, rank_;
+    std::vector<index> sizes_;
+    std::unique_ptr<governor> governor_;
+    std::vector<std::vector<std::unique_ptr<reduction_method<C>>>> methods_;  // [bucket][option], made at first use
+    std::vector<bucket_times> times_;
+    index bytes_ = 0;
+};
+
+}  // namespace cairn
