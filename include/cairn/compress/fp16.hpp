@@ -18,7 +18,6 @@ struct fp16_format {
     static constexpr const char* name = "fp16";
     static constexpr summand type = summand::float16;
     static constexpr double contraction = 0;  // nothing is left of tiny values, which may also become one unit
-
     static constexpr double variance = std::numeric_limits<double>::infinity();
 
     static std::uint16_t nearest(float x) {
