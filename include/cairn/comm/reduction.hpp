@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// What a reducing collective computes. All are commutative bit for bit.
+/// What a reducing collective computes. Commutative but for NaN and the sign of zero.
 enum class reduction { sum, max, min };
 
 inline constexpr const char* name_of(reduction r) {

@@ -5,11 +5,37 @@
 #include <cairn/comm/collectives/recursive_doubling.hpp>
 #include <cairn/comm/collectives/ring.hpp>
 
+#include <array>
 #include <span>
+#include <string>
+#include <utility>
 
 namespace cairn {
 
 enum class all_reduce_algorithm { automatic, ring, recursive_doubling };
+
+/// The names of the algorithms, in options and tables.
+inline constexpr std::array all_reduce_names{
+    std::pair{all_reduce_algorithm::automatic, "auto"},
+    std::pair{all_reduce_algorithm::ring, "ring"},
+    std::pair{all_reduce_algorithm::recursive_doubling, "recursive_doubling"},
+};
+
+inline constexpr const char* name_of(all_reduce_algorithm a) {
+    for (const auto& [which, name] : all_reduce_names)
+        if (which == a) return name;
+    return "?";
+}
+
+/// The algorithm of that name. Throws with the names that there are.
+inline all_reduce_algorithm all_reduce_named(std::string_view text) {
+    std::string all;
+    for (const auto& [which, name] : all_reduce_names) {
+        if (text == name) return which;
+        all += concat(all.empty() ? "" : ", ", name);
+    }
+    fail("all-reduce: there is no algorithm '", text, "'; there are ", all);
+}
 
 struct all_reduce_options {
     reduction op = reduction::sum;

@@ -21,7 +21,7 @@ void all_to_all(C& c, std::span<const T> out, const std::vector<shard>& out_part
     const int p = c.size(), me = c.rank();
     require(static_cast<int>(out_parts.size()) == p && static_cast<int>(in_parts.size()) == p,
             "all-to-all: ", out_parts.size(), " and ", in_parts.size(), " parts for ", p, " ranks");
-    const auto scope = enter(c, {"all-to-all", type_name<T>()});
+    [[maybe_unused]] const auto scope = enter(c, {"all-to-all", type_name<T>()});
     const auto at = [](const std::vector<shard>& parts, int r) { return parts[static_cast<std::size_t>(r)]; };
     const std::span<const T> kept = subspan(out, at(out_parts, me));
     const std::span<T> room = subspan(in, at(in_parts, me));

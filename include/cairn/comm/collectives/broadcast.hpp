@@ -16,7 +16,7 @@ inline constexpr std::size_t broadcast_segment = std::size_t{1} << 20;  // bytes
 /// data of rank `root`, on all ranks.
 template <Communicator C, class T>
 void broadcast(C& c, std::span<T> data, int root) {
-    const auto scope = enter(c, {"broadcast", type_name<T>(), static_cast<index>(data.size()), root});
+    [[maybe_unused]] const auto scope = enter(c, {"broadcast", type_name<T>(), static_cast<index>(data.size()), root});
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
     int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits

@@ -1,6 +1,7 @@
 #pragma once
 // All-reduce by recursive doubling (Thakur, Rabenseifner and Gropp 2005): in round k each rank exchanges its whole array with the rank
-// whose number differs in bit k, and both add. Both compute a + b of the same a and b, so all ranks have the same bits.
+// whose number differs in bit k, and both add. Both compute a ∘ b with the data of the lower rank first: so all ranks have the same
+// bits, also where an operation is not commutative in its last bit (the sign of zero in a maximum, NaN).
 // Where p is not a power of two, the first 2 (p - 2^m) ranks pair up: the odd one hands its data to the even one before, and gets the
 // result after.
 // Time lg p (α + nβ + nγ), two more rounds for such p: the fewest rounds, for small n.
@@ -8,8 +9,10 @@
 #include <cairn/comm/reduction.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <span>
+#include <utility>
 
 namespace cairn {
 
@@ -32,7 +35,8 @@ struct power_of_two_ranks {
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
 void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
-    const auto scope = enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size())});
+    [[maybe_unused]] const auto scope =
+        enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size())});
     const int me = c.rank();
     const power_of_two_ranks core(c.size());
     if (core.hands_over(me)) {
@@ -41,16 +45,19 @@ void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduct
         return;
     }
     tensor<T> room({static_cast<index>(data.size())}, category::communication);
+    std::span<T> mine = data, other = room.span();
     if (core.takes_over(me)) {
-        receive(c, room.span(), me + 1, doubling_tag);
-        combine(c, data, std::span<const T>(room.span()), r);
+        receive(c, other, me + 1, doubling_tag);
+        combine(c, mine, std::span<const T>(other), r);
     }
     const int number = core.number(me);
     for (int bit = 1; bit < core.size; bit *= 2) {
         const int peer = core.rank_of(number ^ bit);
-        send_receive(c, data, peer, room.span(), peer, doubling_tag);
-        combine(c, data, std::span<const T>(room.span()), r);
+        send_receive(c, mine, peer, other, peer, doubling_tag);
+        if (peer < me) std::swap(mine, other);
+        combine(c, mine, std::span<const T>(other), r);
     }
+    if (mine.data() != data.data()) std::ranges::copy(mine, data.begin());
     if (core.takes_over(me)) send(c, data, me + 1, doubling_tag);
 }
 

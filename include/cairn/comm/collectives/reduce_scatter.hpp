@@ -19,7 +19,7 @@ inline constexpr int reduce_scatter_tag = user_tags + 5;
 /// all ranks. Throws if there is not one for each rank.
 template <Communicator C, class T>
 void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
-    const auto scope = enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size())});
+    [[maybe_unused]] const auto scope = enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size())});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
     index largest = 0;
