@@ -189,6 +189,38 @@ TEST_CASE("governor: decides anew when the link drifts", "[governor]") {
     CHECK(parts[2].seconds < 1.01 * parts[2].dense);
 }
 
+TEST_CASE("governor: a plan that is slower for reasons that no part of the measurement shows is dropped",
+          "[governor]") {
+    governor g({}, usual());
+    world w = usual_world();
+    double seconds = 0;
+    int compressed = 0;
+    const double dense = w.step({0, 0, 0, 0}).seconds;
+    for (int t = 0; t < 3000; ++t) {
+        step_measurement m = w.step(g.plan());
+        const bool slow = g.plan() != governor::plan_type{0, 0, 0, 0};
+        if (slow) m.seconds += 2.5;
+        compressed += slow;
+        seconds += m.seconds;
+        g.observe(m);
+    }
+    CHECK(compressed >= 5);
+    CHECK(compressed < 50);
+    CHECK(seconds < 1.01 * 3000 * dense);
+}
+
+TEST_CASE("governor: what is not in use drifts along with what is", "[governor]") {
+    governor g({.probe_interval = 1 << 30}, usual());
+    world w = usual_world();
+    run(g, w, 20, steady);
+    REQUIRE(g.compresses());
+    REQUIRE(g.expected(0, 0).communication == Approx(0.5));
+    run(g, w, 60, [](int) { return 4.0; });
+    REQUIRE(g.compresses());
+    CHECK(g.expected(0, 2).communication == Approx(0.2).epsilon(0.01));
+    CHECK(g.expected(0, 0).communication == Approx(2).epsilon(0.01));
+}
+
 TEST_CASE("governor: noise near break-even does not make it change its mind all the time", "[governor]") {
     options all = usual();
     for (auto& bucket : all) bucket[2].encode = 0.36;  // the gain is about the margin

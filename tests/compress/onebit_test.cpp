@@ -2,6 +2,7 @@
 
 #include <cairn/compress/onebit.hpp>
 #include <cairn/compress/qsgd.hpp>
+#include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
 
@@ -103,6 +104,7 @@ TEST_CASE("the two-phase scheme loses nothing and gives all ranks the same", "[o
             check_scheme(sign(), n, ranks, 8);
             check_scheme(qsgd(), n, ranks, 4);
             check_scheme(topk({.ratio = 0.1}), n, ranks, 8);
+            check_scheme(randomk({.ratio = 0.2}), n, ranks, 8);  // whose decode must know what encode drew
         }
 }
 
