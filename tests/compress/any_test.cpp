@@ -41,6 +41,26 @@ TEST_CASE("any_compressor is the compressor in it", "[any_compressor]") {
     REQUIRE(tensors_of(c)[0].t.size() == 10);
 }
 
+TEST_CASE("what was kept back can be sent dense", "[any_compressor]") {
+    for (const char* spec : {"topk:0.1+ef", "sign+ef", "sign"}) {
+        any_compressor c = make_compressor(spec);
+        floats g = numbers("normal", 500);
+        release_residual(c, g);  // nothing yet
+        REQUIRE(g == numbers("normal", 500));
+        const floats sent = decoded(c, encoded(c, g), 500);
+        floats next(500, 1.0f);
+        release_residual(c, next);
+        const bool kept = !tensors_of(c).empty();
+        for (std::size_t i = 0; i < next.size(); ++i)
+            REQUIRE(next[i] == Approx(1 + (kept ? g[i] - sent[i] : 0)).margin(1e-6));
+        floats again(500, 1.0f);
+        release_residual(c, again);
+        REQUIRE(again == floats(500, 1.0f));
+        floats wrong(499);
+        if (kept) REQUIRE_THROWS_AS(release_residual(c, wrong), error);
+    }
+}
+
 TEST_CASE("a compressor's name that makes no sense is explained", "[any_compressor]") {
     REQUIRE_THROWS_WITH(make_compressor("zip"), Catch::Contains("zip: unknown; known are bf16"));
     REQUIRE_THROWS_WITH(make_compressor("topk:x"), Catch::Contains("x is not a number"));

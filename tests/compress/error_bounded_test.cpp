@@ -58,7 +58,7 @@ TEST_CASE("error_bounded: the bound holds, always", "[error_bounded]") {
          {any_bits, tiny, mixed, numbers("heavy tail", 40000), numbers("normal", 20000), waves(20000), narrow}) {
         double largest = 0;
         for (float v : x) largest = std::max(largest, std::abs(double{v}));
-        for (const double bound : {1e-45, 1e-40, 1e-30, 1e-6, 0.1, 1e10, 1e38, 3e38, 1e300})
+        for (const double bound : {1e-45, 1e-40, 1e-30, 1e-6, 1.25e-6, 0.1, 1e10, 1e38, 3e38, 1e300})
             check_bound(x, bound, error_bounded({.bound = bound, .of = kind::absolute}));
         for (const double bound : {1e-30, 1e-7, 1e-3, 0.3, 2.0})
             check_bound(x, bound * largest, error_bounded({.bound = bound}));

@@ -39,6 +39,7 @@ public:
         self_->decode_add(bytes, into, at, scale);
     }
     void prepare(index n) { self_->prepare(n); }
+    void release(std::span<float> gradient) { self_->release(gradient); }
     std::vector<compressor_tensor> tensors() { return self_->tensors(); }
 
 private:
@@ -51,6 +52,7 @@ private:
         virtual void decode(std::span<const std::byte>, std::span<float>, const encode_step&) const = 0;
         virtual void decode_add(std::span<const std::byte>, std::span<float>, const encode_step&, float) const = 0;
         virtual void prepare(index n) = 0;
+        virtual void release(std::span<float> gradient) = 0;
         virtual std::vector<compressor_tensor> tensors() = 0;
     };
     template <class C>
@@ -70,6 +72,7 @@ private:
             inner.decode_add(bytes, into, at, scale);
         }
         void prepare(index n) override { prepare_state(inner, n); }
+        void release(std::span<float> gradient) override { release_residual(inner, gradient); }
         std::vector<compressor_tensor> tensors() override { return tensors_of(inner); }
         C inner;
     };

@@ -4,7 +4,7 @@
 //   c.encode(values, out, at);               // out: the bytes that travel, nothing else does
 //   c.decode(out.bytes(), into, at);         // into[i] = decoded value
 //   c.decode_add(out.bytes(), into, at, s);  // into[i] += s · decoded value: a mean over ranks adds with s = 1/ranks
-// What may be relied on is said by contract(n) and tested as a law for every compressor (tests/compress/laws_test.cpp).
+// What may be relied on is said by contract(n) and tested as a law for every compressor (tests/compress/compressor_laws.hpp).
 //
 // - One object serves one bucket: state is sized by the first bucket it sees, and belongs to the checkpoint (tensors_of).
 // - Each file's head gives the wire format; all numbers are little-endian. max_bytes(n) is the format's arithmetic.
@@ -37,6 +37,9 @@
 #include <vector>
 
 namespace cairn {
+
+/// Values that a thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
+inline constexpr index compress_grain = index{1} << 16;
 
 /// A parameter's elements in a bucket.
 struct bucket_slice {
@@ -91,11 +94,6 @@ public:
         size_ = bytes;
         return this->bytes();
     }
-    /// Drops what is behind the first `bytes` bytes.
-    void shrink(index bytes) {
-        require(bytes >= 0 && bytes <= size_, "message: ", size_, " bytes cannot shrink to ", bytes);
-        size_ = bytes;
-    }
     index size() const { return size_; }
     std::span<std::byte> bytes() { return {memory_.data(), static_cast<std::size_t>(size_)}; }
     std::span<const std::byte> bytes() const { return {memory_.data(), static_cast<std::size_t>(size_)}; }
@@ -113,9 +111,10 @@ struct compressor_tensor {
 
 /// A method that sends one message a bucket and step.
 /// Optional, of those that keep state:
-///   prepare(n)   makes the state of a bucket of n values, zeros, if there is none: before a checkpoint is read into it
-///   tensors()    → vector<compressor_tensor>: handles to the state that a checkpoint keeps
-/// prepare_state and tensors_of call them where they are there.
+///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none: before a checkpoint is read into it
+///   tensors()           → vector<compressor_tensor>: handles to the state that a checkpoint keeps
+///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
+/// prepare_state, tensors_of and release_residual call them where they are there.
 template <class C>
 concept Compressor = std::movable<C> &&
     requires(C& c, const C& constant, index n, std::span<const float> values, std::span<float> into, message& out,
@@ -152,6 +151,26 @@ std::vector<compressor_tensor> tensors_of(C& c) {
         return c.tensors();
     else
         return {};
+}
+
+/// Adds what earlier steps kept back to a gradient that is about to be sent dense, and forgets it.
+template <class C>
+void release_residual(C& c, std::span<float> gradient) {
+    if constexpr (requires { c.release(gradient); }) c.release(gradient);
+}
+
+/// gradient += residual; residual = 0. Does nothing where there is no residual yet.
+inline void release_into(tensor<float>& residual, std::span<float> gradient) {
+    if (residual.empty()) return;
+    require(residual.size() == static_cast<index>(gradient.size()), "release: a bucket of ", gradient.size(),
+            " values, a residual of ", residual.size());
+    parallel_for(residual.size(), compress_grain, [g = gradient.data(), e = residual.data()](index begin, index end) {
+#pragma omp simd
+        for (index i = begin; i < end; ++i) {
+            g[i] += e[i];
+            e[i] = 0;
+        }
+    });
 }
 
 /// How decoded values enter an array: what decode and decode_add differ by.
@@ -226,9 +245,6 @@ private:
     std::span<const std::byte> bytes_;
     index position_ = 0;
 };
-
-/// Values that a thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
-inline constexpr index compress_grain = index{1} << 16;
 
 /// into = 0, in parallel.
 inline void fill_zero(std::span<float> into) {

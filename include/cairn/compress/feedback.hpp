@@ -73,6 +73,7 @@ public:
         inner_.decode_add(bytes, into, at, scale);
     }
 
+    void release(std::span<float> gradient) { release_into(residual_, gradient); }
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all = tensors_of(inner_);
         if (!residual_.empty()) all.push_back({"residual", residual_.share()});

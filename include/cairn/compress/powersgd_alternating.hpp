@@ -48,6 +48,7 @@ public:
         s_.finish_dense(dense, ranks, mean);
     }
 
+    void release(std::span<float> gradient) { release_into(s_.residual, gradient); }
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;
         all.push_back({"p", s_.p.share()});
