@@ -7,7 +7,9 @@ Checks exit status, that every file of the run directory is valid, and that a re
 """
 
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,51 @@ def check(condition, what, context=""):
     if not condition:
         failures.append(what)
         print(f"FAILED: {what}\n{context[-2000:]}")
+
+
+def check_ranks(train, workload, folder, timing):
+    """The same under mpirun: as one rank, resumed bit for bit, and errors that end all ranks."""
+    mpirun = shutil.which("mpirun")
+    if not mpirun:
+        print("skipped: no mpirun, training on several ranks was not run")
+        return
+    launch = [mpirun, "--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+
+    def run(ranks, *arguments):
+        result = subprocess.run([*launch, "-np", str(ranks), str(train), *map(str, arguments)], capture_output=True, text=True,
+                                cwd=folder, stdin=subprocess.DEVNULL, timeout=600)
+        lines = [line for line in result.stdout.strip().split("\n") if line.startswith("{")]
+        return result.returncode, result.stdout + result.stderr, json.loads(lines[-1]) if lines else {}
+
+    sync = ("--set", "parallel.sync_batch_norm=true", "--set", "train.batch=15", "--set", "data.volumes=64")
+    _, text, one = run(1, workload, "--steps", 3, "--out", f"{folder}/one", *sync)
+    _, more, two = run(2, workload, "--steps", 3, "--out", f"{folder}/two", *sync)
+    close = abs(one.get("train_loss", 0) - two.get("train_loss", 1)) < 2e-3 * abs(one.get("train_loss", 1))
+    check(close and two.get("ranks") == 2, "two ranks train as one does", text + more)
+
+    options = {
+        "plain": (),
+        "zero1": ("--set", "parallel.zero=1"),
+        "zero2": ("--set", "parallel.zero=2"),
+        "topk": ("--set", "compress.kind=topk"),
+        "powersgd": ("--set", "compress.kind=powersgd"),
+    }
+    losses = {}
+    for name, extra in options.items():
+        code, text, whole = run(2, workload, "--steps", 4, "--out", f"{folder}/{name}", *sync, *extra)
+        check(code == 0, f"two ranks, {name}: exits with {code}", text)
+        run(2, workload, "--steps", 2, "--out", f"{folder}/{name}-parts", *sync, *extra)
+        code, text, resumed = run(2, "--resume", f"{folder}/{name}-parts", "--steps", 4)
+        same = {key: (whole.get(key), resumed.get(key)) for key in set(whole) | set(resumed) if key not in timing}
+        check(code == 0 and all(a == b for a, b in same.values()), f"two ranks, {name}: a resumed run ends like an unbroken one",
+              str(same) + text)
+        losses[name] = whole.get("train_loss", 0)
+    check(len({losses["plain"], losses["zero1"]}) == 1, "sharding the optimizer changes no bit", str(losses))
+
+    code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/z", "--set", "train.batch=1")
+    check(code != 0 and "2 ranks" in text, "a batch smaller than the ranks is refused", text)
+    code, text, _ = run(2, workload, "--steps", 3, "--out", f"{folder}/nan", "--set", "optimizer.lr=1e30")
+    check(code != 0 and "rank" in text and "step" in text, "a loss that is not finite ends all ranks with its step and rank", text)
 
 
 def main():
@@ -72,6 +119,8 @@ def main():
         check(code != 0 and "thread" in text, "zero threads are refused", text)
         code, text, _ = run(workload, "--steps", 1, "--out", "/proc/nowhere")
         check(code != 0 and "/proc/nowhere" in text, "a folder that cannot be written is named", text)
+
+        check_ranks(train, workload, folder, timing)
 
     print("train: all right" if not failures else f"train: {len(failures)} failures")
     return 1 if failures else 0

@@ -30,6 +30,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace cairn {
 
@@ -88,13 +89,13 @@ public:
                                : data_.info.kind == target_kind::classes ? task_kind::classes
                                                                          : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer>(
-            model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
-            trainer_config{.seed = seed_,
-                           .micro_batches = settings_.get<index>("train.micro_batches", 1),
-                           .sharded = zero_stage_ > 0,
-                           .may_skip = data_may_skip()},
-            ranks_.get());
+        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_,
+                                             task({kind, smoothing}, data_.info),
+                                             trainer_config{.seed = seed_,
+                                                            .micro_batches = micro_batches(),
+                                                            .sharded = zero_stage_ > 0,
+                                                            .may_skip = data_may_skip()},
+                                             ranks_.get());
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1 && test_every_ >= 1, "train.log_every and train.test_every must be at least 1");
@@ -294,6 +295,7 @@ private:
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
+        compresses_ = static_cast<bool>(c.method) && comm_.size() > 1;
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
@@ -318,8 +320,30 @@ private:
     // All ranks run the kernels that rank 0 chooses, so that they, and a resumed run, compute the same bits.
     void share_kernel_choices() {
         if (comm_.size() == 1) return;
-        if (boss()) trainer_->choose_kernels(train_->batch_shape());
+        if (boss()) {
+            for (const index count : counts_of(*train_))
+                for (const index micro : {shard_of(count, micro_batches(), 0).count,
+                                          shard_of(count, micro_batches(), micro_batches() - 1).count})
+                    if (micro > 0) trainer_->choose_kernels(train_->batch_shape().with(0, micro), mode::train);
+            if (test_)
+                for (const index count : counts_of(*test_))
+                    trainer_->choose_kernels(test_->batch_shape().with(0, count), mode::evaluate);
+        }
         share_choices(comm_);
+    }
+
+    int micro_batches() { return static_cast<int>(settings_.get<index>("train.micro_batches", 1)); }
+
+    // Samples that a rank may get at a time, in whole batches and in the short last one; not 0.
+    std::set<index> counts_of(const loader<any_dataset>& from) const {
+        const index batch = from.config().batch, rest = from.samples_per_epoch() % batch;
+        std::set<index> counts;
+        for (int r = 0; r < comm_.size(); ++r) {
+            counts.insert(shard_of(batch, comm_.size(), r).count);
+            counts.insert(shard_of(rest, comm_.size(), r).count);
+        }
+        counts.erase(0);
+        return counts;
     }
 
     double training_accuracy() {
@@ -336,6 +360,7 @@ private:
         s.add("buffers", model_.buffers());
         s.add("optimizer", whole_ ? whole_->tensors() : trainer_->optimizer().tensors());
         s.add("optimizer_steps", trainer_->optimizer().steps());
+        if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", saved_epoch_);
         s.add("loader_batch", saved_batch_);
         return s;
@@ -349,7 +374,9 @@ private:
             whole_.emplace(trainer_->optimizer(), *weights_);
             whole_->collect(ranks_->world(), owners_);
         }
+        if (compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors()), residuals_->collect();
         if (boss()) write_state();
+        residuals_.reset();
         whole_.reset();
     }
 
@@ -361,6 +388,7 @@ private:
     void open_run() {
         const bool resuming = !options_.resume.empty();
         if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
+        if (resuming && compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors());
         if (boss()) open_directory(resuming);
         if (resuming) take_over();
     }
@@ -377,6 +405,8 @@ private:
             for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
                 broadcast(ranks_->world(), t.span(), 0);
             if (whole_) whole_->distribute();
+            if (residuals_) residuals_->distribute();
+            residuals_.reset();
             whole_.reset();
         }
         train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
@@ -528,7 +558,9 @@ private:
     std::vector<shard> owners_;
     std::unique_ptr<ranks> ranks_;  // null on one rank
     std::unique_ptr<trainer> trainer_;
-    std::optional<whole_state<float>> whole_;  // while the state is saved or loaded
+    std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
+    std::optional<residuals_of_ranks> residuals_;  // likewise
+    bool compresses_ = false;  // by one method; the governor's residuals start from zero after a resume
     bool stopped_ = false;
     int skipped_steps_ = 0;
     std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;

@@ -4,6 +4,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
+#include <cairn/compress/compressor.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/train/task.hpp>
@@ -85,5 +86,44 @@ inline std::string joined_traces(const std::vector<std::string>& ranks) {
     for (const std::string& events : ranks) all += (all.empty() || events.empty() ? "" : ",") + events;
     return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + all + "\n]}\n";
 }
+
+/// What compressors of all ranks keep between steps, held by rank 0: "rank2/bucket0/residual". Ranks must have alike tensors.
+class residuals_of_ranks {
+public:
+    residuals_of_ranks(any_communicator& c, std::vector<compressor_tensor> mine) : c_(c), mine_(std::move(mine)) {
+        if (c.rank() != 0) return;
+        for (int r = 0; r < c.size(); ++r)
+            for (const auto& [name, t] : mine_)
+                all_.push_back({concat("rank", r, '/', name),
+                                r == 0 ? t.share() : tensor<float>(t.shape(), category::communication)});
+    }
+
+    /// Rank 0 gets those of the others.
+    void collect() {
+        for_each_of_others([&](tensor<float>& t, int from) { receive(c_, t.span(), from, tag); },
+                           [&](tensor<float>& t) { send(c_, t.span(), 0, tag); });
+    }
+    /// The others get theirs from rank 0.
+    void distribute() {
+        for_each_of_others([&](tensor<float>& t, int to) { send(c_, t.span(), to, tag); },
+                           [&](tensor<float>& t) { receive(c_, t.span(), 0, tag); });
+    }
+    const std::vector<compressor_tensor>& tensors() const { return all_; }
+
+private:
+    static constexpr int tag = max_tag - 2;
+
+    template <class First, class Other>
+    void for_each_of_others(First&& first, Other&& other) {
+        if (c_.rank() != 0) {
+            for (auto& [name, t] : mine_) other(t);
+            return;
+        }
+        for (std::size_t i = mine_.size(); i < all_.size(); ++i) first(all_[i].t, static_cast<int>(i / mine_.size()));
+    }
+
+    any_communicator& c_;
+    std::vector<compressor_tensor> mine_, all_;
+};
 
 }  // namespace cairn

@@ -100,11 +100,12 @@ public:
         return s;
     }
 
-    /// Runs forward and backward once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
-    void choose_kernels(const shape& in) {
-        pass p{.mode = mode::train, .seed = config_.seed, .repeated = true, .input_gradient = false};
+    /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
+    void choose_kernels(const shape& in, mode how) {
+        const pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
         tape<float> scratch;
         tensor<float> y = model_.forward(tensor<float>::zeros(in), scratch, p);
+        if (!p.training()) return;
         model_.backward(tensor<float>::zeros(y.shape()), scratch, p);
         weights_.zero_grad();
     }

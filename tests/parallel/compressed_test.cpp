@@ -1,0 +1,174 @@
+// Compressed all-reduce against its definition: the sum over ranks of what each one's compressor made of its gradient.
+
+#include "parallel/distributed.hpp"
+
+#include "catch.hpp"
+
+#include <cairn/comm/any.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/onebit.hpp>
+#include <cairn/compress/powersgd.hpp>
+#include <cairn/compress/qsgd.hpp>
+#include <cairn/compress/randomk.hpp>
+#include <cairn/compress/sign.hpp>
+#include <cairn/compress/topk.hpp>
+#include <cairn/parallel/governed.hpp>
+
+namespace cairn {
+
+namespace {
+
+std::vector<float> gradient_of(int rank, index n, int step = 0) {
+    const random_stream random{11, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(step)};
+    std::vector<float> g(static_cast<std::size_t>(n));
+    for (index i = 0; i < n; ++i)
+        g[static_cast<std::size_t>(i)] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    return g;
+}
+
+// Runs make() on every rank for one bucket; checks that all ranks have the same bits; returns them.
+template <class Make>
+std::vector<float> reduced(int ranks, index n, Make make, int steps = 1) {
+    std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+    run_ranks(ranks, [&](threads_communicator& c) {
+        auto method = make(c);
+        std::vector<float> g;
+        for (int step = 0; step < steps; ++step) {
+            g = gradient_of(c.rank(), n, step);
+            method->reduce(c, g, {.seed = 3, .rank = c.rank(), .step = step});
+        }
+        results[static_cast<std::size_t>(c.rank())] = g;
+    });
+    for (const auto& r : results) CHECK(r == results[0]);
+    return results[0];
+}
+
+// Σ over ranks of decode(encode(g)), by a compressor of its own for each rank.
+template <Compressor K>
+std::vector<double> sum_of_decoded(int ranks, index n, K prototype) {
+    std::vector<double> sum(static_cast<std::size_t>(n));
+    for (int r = 0; r < ranks; ++r) {
+        K k = prototype;
+        message out;
+        std::vector<float> x(static_cast<std::size_t>(n));
+        const encode_step at{.seed = 3, .rank = r};
+        k.encode(gradient_of(r, n), out, at);
+        k.decode(std::as_const(out).bytes(), x, at);
+        for (std::size_t i = 0; i < x.size(); ++i) sum[i] += double(x[i]);
+    }
+    return sum;
+}
+
+template <Compressor K>
+void check_messages(K prototype, double tolerance) {
+    for (const int ranks : {1, 2, 3, 5})
+        for (const index n : {index{0}, index{1}, index{7}, index{1000}, index{70'001}}) {
+            INFO(prototype.name() << ", " << ranks << " ranks, " << n << " values");
+            const auto got = reduced(ranks, n, [&](auto& c) {
+                using C = std::remove_reference_t<decltype(c)>;
+                return std::make_unique<message_method<C, K>>(prototype, n);
+            });
+            const auto wanted = sum_of_decoded(ranks, n, prototype);
+            double worst = 0;
+            for (std::size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(double(got[i]) - wanted[i]));
+            CHECK(worst <= tolerance * ranks);
+        }
+}
+
+}  // namespace
+
+TEST_CASE("compressed all-reduce: messages that are gathered", "[parallel][compress]") {
+    check_messages(topk({.ratio = 0.01}), 1e-5);
+    check_messages(qsgd{}, 1e-5);
+    check_messages(sign{}, 1e-5);
+}
+
+TEST_CASE("compressed all-reduce: messages that are added", "[parallel][compress]") {
+    check_messages(bf16{}, 16.0 / 256);  // each addition rounds to 8 bits
+    check_messages(fp16{}, 16.0 / 2048);
+    check_messages(randomk({.ratio = 0.1}), 1e-5);
+}
+
+TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel][compress]") {
+    // Σ sent + residuals = Σ gradients: after many equal steps the mean of what was sent is the gradient.
+    for (const int ranks : {1, 2, 3, 4}) {
+        const index n = 1000;
+        constexpr int steps = 200;
+        std::vector<double> sent(n);
+        std::mutex lock;
+        run_ranks(ranks, [&](threads_communicator& c) {
+            two_phase_method<threads_communicator, sign> method(sign{}, n, c.size(), c.rank());
+            for (int step = 0; step < steps; ++step) {
+                std::vector<float> g = gradient_of(c.rank(), n);
+                method.reduce(c, g, {.rank = c.rank(), .step = step});
+                if (c.rank() == 0)
+                    for (std::size_t i = 0; i < g.size(); ++i) sent[i] += double(g[i]) / steps;
+            }
+        });
+        double error = 0, norm = 0;
+        for (std::size_t i = 0; i < sent.size(); ++i) {
+            double whole = 0;
+            for (int r = 0; r < ranks; ++r) whole += double(gradient_of(r, n)[i]);
+            error += (sent[i] - whole) * (sent[i] - whole);
+            norm += whole * whole;
+        }
+        CHECK(std::sqrt(error / norm) < 0.1);
+    }
+    for (const index n : {index{0}, index{1}, index{5}, index{130}})
+        reduced(
+            3, n,
+            [&](auto& c) {
+                using C = std::remove_reference_t<decltype(c)>;
+                return std::make_unique<two_phase_method<C, onebit>>(onebit{}, n, c.size(), c.rank());
+            },
+            3);
+}
+
+TEST_CASE("compressed all-reduce: PowerSGD of full rank is the sum", "[parallel][compress]") {
+    const bucket_layout layout{{"w", 0, {6, 5}}, {"b", 32, {6}}};
+    for (const int ranks : {1, 2, 4}) {
+        const auto got = reduced(ranks, 48, [&](auto& c) {
+            using C = std::remove_reference_t<decltype(c)>;
+            return std::make_unique<reducing_method<C, powersgd>>(powersgd({.rank = 5}, layout, 48));
+        });
+        for (index i = 0; i < 38; ++i) {
+            if (i == 30 || i == 31) continue;  // a gap of the layout
+            double whole = 0;
+            for (int r = 0; r < ranks; ++r) whole += double(gradient_of(r, 48)[static_cast<std::size_t>(i)]);
+            CHECK(double(got[static_cast<std::size_t>(i)]) == Approx(whole).margin(1e-4));
+        }
+    }
+}
+
+TEST_CASE("governor: all ranks follow one plan, and what they compute is the sum", "[parallel][compress]") {
+    run_ranks(3, [](threads_communicator& threads) {
+        any_communicator c(threads);
+        auto net = lenet<float>();
+        arena<float> weights(net.params(), 1);
+        const auto buckets = make_buckets(weights, 60'000, 20'000);
+        std::vector<bucket_layout> layouts;
+        for (const bucket& b : buckets) layouts.push_back({{"all", 0, {b.size()}}});
+        std::vector<governed_candidate<any_communicator>> candidates;
+        candidates.push_back({"bf16", exchange::all_reduce, [](const bucket_layout&, index n, int, int) {
+                                  return std::make_unique<message_method<any_communicator, bf16>>(bf16{}, n);
+                              }});
+        governed_reduction<any_communicator> governed(c, buckets, layouts, std::move(candidates), {});
+        require(governed.link().beta > 0, "no bandwidth was measured");
+        for (int step = 0; step < 12; ++step) {
+            for (std::size_t b = 0; b < buckets.size(); ++b) {
+                std::vector<float> g = gradient_of(c.rank(), buckets[b].size(), step);
+                const std::vector<float> mine = g;
+                governed.reduce(c, static_cast<int>(b), g, {.rank = c.rank(), .step = step}, 0.001);
+                std::vector<float> exact = mine;
+                all_reduce(c, std::span<float>(exact));
+                for (std::size_t i = 0; i < g.size(); ++i)
+                    require(std::abs(g[i] - exact[i]) <= 0.1f, "step ", step, ": ", g[i], " is not ", exact[i]);
+            }
+            governed.end_step(c, step % 2 ? 0.1 : 0.2, 0.05);
+        }
+        std::vector<std::string> plans = all_gather_text(c, governed.describe());
+        for (const std::string& plan : plans) require(plan == plans[0], plan, " is not ", plans[0]);
+    });
+}
+
+}  // namespace cairn
