@@ -2,6 +2,7 @@
 
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/feedback.hpp>
+#include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
 
 namespace laws {
@@ -67,6 +68,24 @@ TEST_CASE("error feedback: the state can be made before the first bucket, for a 
     prepare_state(c, 2);
     tensors_of(c)[0].t[0] = 10;
     REQUIRE(decoded(c, encoded(c, {1, 2}), 2) == floats{11, 0});
+}
+
+TEST_CASE("what was kept back can be sent dense", "[feedback]") {
+    error_feedback c(sign{});
+    const floats g = numbers("normal", 500);
+    floats next(500, 1.0f);
+    release_residual(c, next);  // nothing yet
+    REQUIRE(next == floats(500, 1.0f));
+    const floats sent = decoded(c, encoded(c, g), 500);
+    release_residual(c, next);
+    for (std::size_t i = 0; i < next.size(); ++i) REQUIRE(next[i] == Approx(1 + g[i] - sent[i]).margin(1e-6));
+    floats again(500, 1.0f), wrong(499);
+    release_residual(c, again);
+    REQUIRE(again == floats(500, 1.0f));
+    REQUIRE_THROWS_AS(release_residual(c, wrong), error);
+    sign without;
+    release_residual(without, again);
+    REQUIRE(again == floats(500, 1.0f));
 }
 
 }  // namespace laws
