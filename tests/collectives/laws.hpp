@@ -201,7 +201,9 @@ inline std::vector<index> counts(int p) {
 template <class T, Communicator C>
 void all_laws(C& c, const std::vector<expected<T>>& made) {
     for (const expected<T>& e : made) {
-        for (const auto& [algorithm, name] : all_reduce_names) all_reduce_law(c, e, algorithm);
+        for (const auto& [algorithm, name] : all_reduce_names)
+            if (algorithm != all_reduce_algorithm::native || c.size() == 1 || has_native_all_reduce<T>(c))
+                all_reduce_law(c, e, algorithm);
         reduce_scatter_law(c, e);
         all_gather_law<C, T>(c, e.count);
         broadcast_law<C, T>(c, e.count);

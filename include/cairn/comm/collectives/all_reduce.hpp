@@ -1,57 +1,67 @@
 #pragma once
 // data ← reduction over all ranks, by the algorithm that is asked for.
-//   automatic   recursive doubling for small arrays, the ring for large ones
+//   automatic            the fastest by measurement, see selection.hpp
+//   ring                 fewest bytes, most rounds
+//   recursive_doubling   fewest rounds, most bytes
+//   halving_doubling     the ring's bytes in few rounds
+//   tree                 pipelined: bandwidth that does not depend on the number of ranks
+//   hierarchical         few bytes between nodes; makes its groups at each call unless they are given
+//   native               the library's below
 
+#include <cairn/comm/collectives/algorithms.hpp>
+#include <cairn/comm/collectives/halving_doubling.hpp>
+#include <cairn/comm/collectives/hierarchical.hpp>
+#include <cairn/comm/collectives/native.hpp>
 #include <cairn/comm/collectives/recursive_doubling.hpp>
 #include <cairn/comm/collectives/ring.hpp>
+#include <cairn/comm/collectives/selection.hpp>
+#include <cairn/comm/collectives/tree.hpp>
 
-#include <array>
 #include <span>
-#include <string>
-#include <utility>
 
 namespace cairn {
-
-enum class all_reduce_algorithm { automatic, ring, recursive_doubling };
-
-/// The names of the algorithms, in options and tables.
-inline constexpr std::array all_reduce_names{
-    std::pair{all_reduce_algorithm::automatic, "auto"},
-    std::pair{all_reduce_algorithm::ring, "ring"},
-    std::pair{all_reduce_algorithm::recursive_doubling, "recursive_doubling"},
-};
-
-inline constexpr const char* name_of(all_reduce_algorithm a) {
-    for (const auto& [which, name] : all_reduce_names)
-        if (which == a) return name;
-    return "?";
-}
-
-/// The algorithm of that name. Throws with the names that there are.
-inline all_reduce_algorithm all_reduce_named(std::string_view text) {
-    std::string all;
-    for (const auto& [which, name] : all_reduce_names) {
-        if (text == name) return which;
-        all += concat(all.empty() ? "" : ", ", name);
-    }
-    fail("all-reduce: there is no algorithm '", text, "'; there are ", all);
-}
 
 struct all_reduce_options {
     reduction op = reduction::sum;
     all_reduce_algorithm algorithm = all_reduce_algorithm::automatic;
 };
 
-/// In place; any count. The same bits on every rank and in every run.
+/// What `automatic` is for n bytes of T on c.
+template <class T, Communicator C>
+all_reduce_algorithm automatic_all_reduce(const C& c, index bytes, bool has_groups = false) {
+    return choose_all_reduce(c.name(), c.size(), bytes, [&](all_reduce_algorithm a) {
+        return a == all_reduce_algorithm::native         ? has_native_all_reduce<T>(c)
+               : a == all_reduce_algorithm::hierarchical ? has_groups
+                                                         : true;
+    });
+}
+
+/// In place; any count. The same bits on every rank and in every run. `groups`, where they are kept, open the hierarchical algorithm
+/// to `automatic`.
 template <Communicator C, class T>
-void all_reduce(C& c, std::span<T> data, const all_reduce_options& o = {}) {
-    using enum all_reduce_algorithm;
+void all_reduce(C& c, std::span<T> data, const all_reduce_options& o = {}, node_groups<C>* groups = nullptr) {
     if (c.size() == 1 || data.empty()) return;
-    const bool small = static_cast<index>(data.size_bytes()) <= index{16} << 10;
-    switch (o.algorithm == automatic ? (small ? recursive_doubling : ring) : o.algorithm) {
+    const all_reduce_algorithm chosen =
+        o.algorithm == all_reduce_algorithm::automatic
+            ? automatic_all_reduce<T>(c, static_cast<index>(data.size_bytes()), groups != nullptr)
+            : o.algorithm;
+    switch (chosen) {
+        using enum all_reduce_algorithm;
         case recursive_doubling:
             return recursive_doubling_all_reduce(c, data, o.op);
-        default:
+        case halving_doubling:
+            return halving_doubling_all_reduce(c, data, o.op);
+        case tree:
+            return tree_all_reduce(c, data, o.op);
+        case hierarchical: {
+            if (groups) return hierarchical_all_reduce(*groups, data, o.op);
+            node_groups<C> made(c);
+            return hierarchical_all_reduce(made, data, o.op);
+        }
+        case native:
+            return native_all_reduce(c, data, o.op);
+        case automatic:
+        case ring:
             return ring_all_reduce(c, data, o.op);
     }
 }

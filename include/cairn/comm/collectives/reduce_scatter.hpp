@@ -5,7 +5,7 @@
 // Time (p-1) α + (p-1)/p nβ + (p-1)/p nγ for equal parts. comm/collectives/ring.hpp has it with what follows, for the all-reduce.
 
 #include <cairn/comm/collectives/all_gather.hpp>
-#include <cairn/core/tensor.hpp>
+#include <cairn/comm/collectives/exchange.hpp>
 
 #include <algorithm>
 #include <span>
@@ -24,12 +24,10 @@ void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, re
     require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
     index largest = 0;
     for (const shard& part : parts) largest = std::max(largest, part.count);
-    tensor<T> room({largest}, category::communication);
-    for (int s = 1; s < p; ++s) {
-        const std::span<T> mine = detail::part_of_rank(data, parts, me - s - 1), got = room.span().first(mine.size());
-        send_receive(c, detail::part_of_rank(data, parts, me - s), right, got, left, reduce_scatter_tag);
-        combine(c, mine, std::span<const T>(got), r);
-    }
+    segment_room<T> room(largest);
+    for (int s = 1; s < p; ++s)
+        exchange_and_combine(c, detail::part_of_rank(data, parts, me - s), right,
+                             detail::part_of_rank(data, parts, me - s - 1), left, reduce_scatter_tag, r, room);
 }
 
 /// Equal parts, to within one element.

@@ -5,16 +5,13 @@
 //   all-gather, step s       send part (r + 1 - s), receive part (r - s)
 // Time 2 (p-1) α + 2 (p-1)/p nβ + (p-1)/p nγ: the fewest bytes that are possible, for any p; many rounds, so for large n.
 
-#include <cairn/comm/reduction.hpp>
-#include <cairn/core/tensor.hpp>
+#include <cairn/comm/collectives/exchange.hpp>
 
-#include <algorithm>
 #include <span>
 
 namespace cairn {
 
 inline constexpr int ring_tag = user_tags + 2;
-inline constexpr index ring_segment = index{1} << 18;  // bytes: what arrives is added while it is in the cache
 
 namespace detail {
 
@@ -30,34 +27,10 @@ std::span<T> ring_part(const C& c, std::span<T> data, int which) {
 template <Communicator C, class T>
 void ring_reduce_scatter(C& c, std::span<T> data, reduction r = reduction::sum) {
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
-    const index step = std::max<index>(1, ring_segment / static_cast<index>(sizeof(T)));
-    const index largest = shard_of(static_cast<index>(data.size()), p, 0).count;
-    tensor<T> room({2, std::min(step, largest)}, category::communication);  // one arrives while the other is added
-    for (int s = 0; s + 1 < p; ++s) {
-        const std::span<T> out = detail::ring_part(c, data, me - s), in = detail::ring_part(c, data, me - s - 1);
-        const auto segment = [&](std::span<T> part, index i) {
-            const index begin = std::min(i * step, static_cast<index>(part.size()));
-            return subspan(part, {begin, std::min(step, static_cast<index>(part.size()) - begin)});
-        };
-        const auto arriving = [&](index i) {
-            return std::span<T>(room.data() + i % 2 * room.extent(1), segment(in, i).size());
-        };
-        const index sends = (static_cast<index>(out.size()) + step - 1) / step,
-                    receives = (static_cast<index>(in.size()) + step - 1) / step;
-        typename C::request next;
-        if (receives) next = irecv(c, arriving(0), left, ring_tag);
-        for (index i = 0; i < std::max(sends, receives); ++i) {
-            typename C::request sent;
-            if (i < sends) sent = isend(c, segment(out, i), right, ring_tag);
-            if (i < receives) {
-                typename C::request got = std::move(next);
-                if (i + 1 < receives) next = irecv(c, arriving(i + 1), left, ring_tag);
-                got.wait();
-                combine(c, segment(in, i), std::span<const T>(arriving(i)), r);
-            }
-            sent.wait();
-        }
-    }
+    segment_room<T> room(shard_of(static_cast<index>(data.size()), p, 0).count);
+    for (int s = 0; s + 1 < p; ++s)
+        exchange_and_combine(c, detail::ring_part(c, data, me - s), right, detail::ring_part(c, data, me - s - 1), left,
+                             ring_tag, r, room);
 }
 
 /// Every rank has part (rank + 1) mod p; afterwards all have all.
