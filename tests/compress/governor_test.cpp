@@ -81,12 +81,13 @@ TEST_CASE("timeline: a step of buckets, as literal tables", "[governor]") {
     };
     const std::vector<row> table{
         {{}, 3, 3, 0},
-        {{{1, 0, 2, 0}}, 4, 4, 0},                                  // hidden
-        {{{1, 0, 2, 0}}, 2, 3, 1},                                  // one second sticks out
-        {{{1, 0, 2, 0}, {2, 0, 2, 0}}, 2, 5, 3},                    // the second waits for the link
-        {{{1, 0, 0.5, 0}, {2, 0, 1, 0}}, 2, 3, 1},                  // the link waits for the second
-        {{{1, 0.25, 0.5, 0.125}, {2, 0.25, 1, 0.125}}, 2, 3.75, 1}  // encodes stretch compute, decodes follow
-    };
+        {{{1, 0, 2, 0}}, 4, 4, 0},                                         // hidden
+        {{{1, 0, 2, 0}}, 2, 3, 1},                                         // one second sticks out
+        {{{1, 0, 2, 0}, {2, 0, 2, 0}}, 2, 5, 3},                           // the second waits for the link
+        {{{1, 0, 0.5, 0}, {2, 0, 1, 0}}, 2, 3, 1},                         // the link waits for the second
+        {{{1, 0.25, 0.5, 0.125}, {2, 0.25, 1, 0.125}}, 2, 3.75, 1.375},    // the first's work delays compute
+        {{{1, 0.25, 0.5, 0.125}, {1, 0.25, 0.5, 0.125}}, 4, 4.75, 0},      // and both, where all is hidden
+        {{{1, 0.25, 0.5, 0.125}, {1, 0.25, 0.5, 0.125}}, 1, 2.75, 1.75}};  // exposed: one after the other
     for (const row& r : table) {
         const step_prediction p = predict_step(r.buckets, r.compute_end);
         CHECK(p.seconds == Approx(r.seconds));
@@ -154,7 +155,7 @@ TEST_CASE("governor: with it on, steps are not slower than dense beyond noise", 
     for (const scenario& s :
          {scenario{"as modelled", 1, 1, 0.75}, scenario{"slow link", 10, 1, 0.15},
           scenario{"fast link", 0.05, 1, 1.002}, scenario{"compressors much slower than thought", 1, 40, 1.02},
-          scenario{"compressors slower than dense by a little", 1, 14, 1.02}}) {
+          scenario{"compressors slower than dense by a little", 1, 17, 1.02}}) {
         CAPTURE(s.name);
         world w = usual_world();
         w.noise = 0.05;
@@ -209,6 +210,38 @@ TEST_CASE("governor: a plan that is slower for reasons that no part of the measu
     CHECK(seconds < 1.01 * 3000 * dense);
 }
 
+TEST_CASE("governor: an algorithm that was never in use is as far off as those that were", "[governor]") {
+    governor g({}, usual());
+    world w = usual_world();
+    CHECK(g.expected(0, 2).communication == Approx(0.05));
+    g.observe(w.step(g.plan(), 3.0));
+    CHECK(g.expected(0, 0).communication == Approx(1.5));
+    CHECK(g.expected(0, 2).communication == Approx(0.15));
+}
+
+TEST_CASE("governor: the first step of a plan, and a bad moment, are not held against it", "[governor]") {
+    governor g({}, usual());
+    world w = usual_world();
+    bool before = false;
+    int compressed = 0;
+    for (int t = 0; t < 4000; ++t) {
+        step_measurement m = w.step(g.plan());
+        const bool now = g.plan() != governor::plan_type{0, 0, 0, 0};
+        if (now && (!before || (t > 100 && t < 120))) {  // memory is touched; then another program is running
+            for (bucket_times& b : m.buckets) {
+                b.encode *= 50;
+                m.seconds += b.encode;
+            }
+        }
+        before = now;
+        g.observe(m);
+        if (t == 100) CHECK(compressed > 85);
+        compressed += now;
+    }
+    CHECK(g.compresses());
+    CHECK(compressed > 2000);
+}
+
 TEST_CASE("governor: what is not in use drifts along with what is", "[governor]") {
     governor g({.probe_interval = 1 << 30}, usual());
     world w = usual_world();
@@ -223,7 +256,7 @@ TEST_CASE("governor: what is not in use drifts along with what is", "[governor]"
 
 TEST_CASE("governor: noise near break-even does not make it change its mind all the time", "[governor]") {
     options all = usual();
-    for (auto& bucket : all) bucket[2].encode = 0.36;  // the gain is about the margin
+    for (auto& bucket : all) bucket[2].encode = 0.3;  // the gain is about the margin
     world w{all, {0.4, 0.6, 0.8, 1.0}, 1.0, 0.1};
     governor g({}, all);
     const outcome o = run(g, w, 2000, steady);

@@ -2,8 +2,9 @@
 // Decides for each bucket whether it is sent dense or compressed, by which compressor and which all-reduce algorithm. Compression
 // rarely pays on fast links (Agarwal et al., MLSys 2022: in 6 of more than 200 set-ups), so it must show that it does.
 //
-//   measure   link, encode and decode times as factors on what was modelled or calibrated, ready times of buckets;
-//             exponential averages of logarithms. An algorithm that is not in use drifts along with those that are.
+//   measure   link, encode and decode times as factors on what was modelled or calibrated, in exponential averages of
+//             logarithms. An algorithm that was never in use is taken to be as far off as those that were, one that is not in
+//             use now to drift along with those that are. When buckets are ready is learned from dense steps.
 //   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
 //   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is predicted to
 //             be shorter by `margin`, `patience` times in a row.
@@ -61,7 +62,7 @@ std::vector<reduction_option> options_for(index n, const std::vector<reduction_c
     return all;
 }
 
-/// What one step took, as measured, encodes included in ready and compute_end.
+/// What one step took, as measured.
 struct step_measurement {
     double seconds = 0;      // of the whole step
     double compute_end = 0;  // when backward ended
@@ -94,7 +95,8 @@ public:
         int probe_steps = 2;         // dense steps of a probe
         int probe_interval = 50;     // fewest steps between probes
         double probe_budget = 0.01;  // share of the time that probes may take
-        int pause = 200;             // dense steps after a plan that failed; doubles with each
+        int forget = 1000;  // steps in which half of what is known of an unused compressor's times is forgotten
+        int pause = 200;    // dense steps after a plan that failed; doubles with each
     };
     using plan_type = std::vector<std::size_t>;  // an option for each bucket
 
@@ -102,7 +104,7 @@ public:
     governor(config c, std::vector<std::vector<reduction_option>> options) : config_(c), options_(std::move(options)) {
         require(c.smoothing > 0 && c.smoothing <= 1 && c.margin >= 0 && c.noise >= 0 && c.baseline >= 1 &&
                     c.patience >= 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
-                    c.probe_budget > 0 && c.pause >= 1,
+                    c.probe_budget > 0 && c.forget >= 1 && c.pause >= 1,
                 "governor: a setting is out of range");
         for (std::size_t b = 0; b < options_.size(); ++b) {
             bool has_dense = false;
@@ -123,8 +125,8 @@ public:
     /// Expected times of a bucket under an option, and of a step under a plan, as far as is known by now.
     bucket_times expected(std::size_t bucket, std::size_t option) const {
         const reduction_option& o = options_[bucket][option];
-        return {ready_[bucket], o.encode * factor(encode_, o.compressor), o.communication * factor(link_, o.algorithm),
-                o.decode * factor(decode_, o.compressor)};
+        return {ready_[bucket], o.encode * factor(encode_, o.compressor, 1),
+                o.communication * factor(link_, o.algorithm, link_level_), o.decode * factor(decode_, o.compressor, 1)};
     }
     step_prediction predict(const plan_type& plan) const {
         std::vector<bucket_times> times(plan.size());
@@ -137,9 +139,13 @@ public:
     void observe(const step_measurement& m) {
         require(m.buckets.size() == options_.size(), "governor: measurements of ", m.buckets.size(),
                 " buckets, expected ", options_.size());
-        learn(m);
-        const bool was_dense = !compresses(plan_);
-        track(m.seconds, was_dense);
+        if (settling_) {  // the first step of a plan allocates what it needs, and says nothing about the next
+            settling_ = false;
+        } else {
+            learn(m);
+            track(m.seconds, !compresses(plan_));
+        }
+        ++since_probe_;
         ++steps_;
         if (pause_left_ > 0) --pause_left_;
         if (probe_left_ > 0 && --probe_left_ == 0) finish_probe();
@@ -160,9 +166,9 @@ private:
     };
     using factors = std::map<std::string, double>;
 
-    static double factor(const factors& f, const std::string& name) {
+    static double factor(const factors& f, const std::string& name, double otherwise) {
         const auto known = f.find(name);
-        return known == f.end() ? 1 : known->second;
+        return known == f.end() ? otherwise : known->second;
     }
     bool compresses(const plan_type& plan) const {
         for (std::size_t b = 0; b < plan.size(); ++b)
@@ -176,7 +182,7 @@ private:
             double measured = 0, modelled = 0;
         };
         std::map<std::string, sums> link, encode, decode;
-        double encoded = 0;
+        const bool dense = !compresses(plan_);  // else ready times hold what encoding has cost
         const double weight = steps_ ? config_.smoothing : 1.0;
         for (std::size_t b = 0; b < m.buckets.size(); ++b) {
             const reduction_option& o = options_[b][plan_[b]];
@@ -189,10 +195,9 @@ private:
                 add(encode[o.compressor], m.buckets[b].encode, o.encode);
                 add(decode[o.compressor], m.buckets[b].decode, o.decode);
             }
-            encoded += m.buckets[b].encode;
-            ready_[b] += weight * (m.buckets[b].ready - encoded - ready_[b]);
+            if (dense) ready_[b] += weight * (m.buckets[b].ready - ready_[b]);
         }
-        compute_end_ += weight * (m.compute_end - encoded - compute_end_);
+        if (dense) compute_end_ += weight * (m.compute_end - compute_end_);
 
         // Logarithms: one step that takes ten times as long moves a factor by 10^smoothing, and back as fast.
         const auto update = [&](factors& f, const std::map<std::string, sums>& seen) {
@@ -218,13 +223,20 @@ private:
         for (const auto& [name, f] : unused) link_[name] = f * drift;
         update(encode_, encode);
         update(decode_, decode);
+        // It may have been measured at a bad moment, and is measured again only if it is tried.
+        const double kept = std::exp2(-1.0 / config_.forget);
+        for (factors* f : {&encode_, &decode_})
+            for (auto& [name, known] : *f)
+                if (!encode.count(name)) known = std::pow(known, kept);
+        double logarithms = 0;
+        for (const auto& [name, f] : link_) logarithms += std::log(f);
+        link_level_ = link_.empty() ? 1 : std::exp(logarithms / static_cast<double>(link_.size()));
     }
 
     void track(double seconds, bool was_dense) {
         average& kind = was_dense ? dense_seconds_ : plan_seconds_;
         if (was_dense && probing() && probe_left_ == config_.probe_steps) kind.restart();
         kind.add(seconds, probing() ? 1.0 / static_cast<double>(kind.samples + 1) : config_.smoothing);
-        ++since_probe_;
     }
 
     // ---------------------------------------------------------------------------------------------------- decide
@@ -283,6 +295,7 @@ private:
     void change_to(const plan_type& plan) {
         current_ = plan;
         votes_ = 0;
+        settling_ = true;
         plan_seconds_.restart();
     }
 
@@ -308,11 +321,13 @@ private:
     std::vector<std::vector<reduction_option>> options_;
     plan_type current_, plan_;  // decided, and of the next step, which may be a probe
     factors link_, encode_, decode_;
+    double link_level_ = 1;  // the geometric mean of link_
     std::vector<double> ready_;
     double compute_end_ = 0;
     average dense_seconds_, plan_seconds_;
     std::int64_t steps_ = 0, since_probe_ = 0, pause_left_ = 0;
     int votes_ = 0, probe_left_ = 0, failures_ = 0;
+    bool settling_ = false;
 };
 
 }  // namespace cairn

@@ -1,9 +1,10 @@
 #pragma once
-// What a step costs whose gradients are reduced bucket by bucket: the model behind the governor's decisions.
-//   compute     is stretched by the encodes before it; bucket k is ready at r_k + Σ_{j ≤ k} encode_j
-//   the link    carries one bucket at a time, in order:   end_k = max(end_{k−1}, ready_k) + communication_k
-//   the step    ends when all is decoded:                 max(compute_end + Σ encode, end_last) + Σ decode
-// Exposed communication is what the link still does after compute has ended. Encode and decode are charged in full.
+// What a step costs whose gradients are reduced bucket by bucket: the model behind the governor's decisions. One thread beside
+// compute encodes, exchanges and decodes, bucket after bucket:
+//   start_k = max(end_{k−1}, r_k)     end_k = start_k + encode_k + communication_k + decode_k
+//   step    = max(compute_end, end_last)
+// What it encodes and decodes for buckets that start before compute has ended is time that compute loses: compute_end, and
+// the times r at which later buckets are ready, move by as much. (Right where threads share cores, careful where they do not.)
 // For one bucket that is all exposed, t = communication, and a message that is R times smaller, the compressed step is the
 // shorter one exactly if  t_encode + t_decode < (1 − 1/R) t : the break-even rule.
 
@@ -22,19 +23,19 @@ struct bucket_times {
 
 struct step_prediction {
     double seconds = 0;  // from the start of the step until the last bucket is decoded
-    double exposed = 0;  // of these, those in which only the link works
+    double exposed = 0;  // of these, those after compute has ended
 };
 
-/// The model above. Buckets in the order in which they are sent; compute_end and ready without any encode.
+/// The model above. Buckets in the order in which they are sent; compute_end and ready as in a dense step.
 inline step_prediction predict_step(std::span<const bucket_times> buckets, double compute_end) {
-    double encoded = 0, decoded = 0, link = 0;
+    double stolen = 0, end = 0;
     for (const bucket_times& b : buckets) {
-        encoded += b.encode;
-        decoded += b.decode;
-        link = std::max(link, b.ready + encoded) + b.communication;
+        const double start = std::max(end, b.ready + stolen);
+        end = start + b.encode + b.communication + b.decode;
+        if (start < compute_end + stolen) stolen += b.encode + b.decode;
     }
-    const double computed = compute_end + encoded;
-    return {std::max(computed, link) + decoded, std::max(0.0, link - computed)};
+    const double computed = compute_end + stolen;
+    return {std::max(computed, end), std::max(0.0, end - computed)};
 }
 
 }  // namespace cairn
