@@ -85,7 +85,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
 }  // namespace
 
 int main(int argc, char** argv) {
-#ifdef CAIRN_HAS_MPI
+#if CAIRN_HAS_MPI
     if (cairn::started_by_mpi())
         return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) {
             const cairn::mpi_communicator node = world.split_node();

@@ -4,7 +4,7 @@
 // Waiting polls: it yields the core at once, and sleeps for ever longer when nothing comes, so that ranks and threads may share cores.
 // A rank that leaves with an error prints it and ends the whole job; so does mpirun when a rank is killed.
 
-#ifdef CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
+#if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/comm/reduction.hpp>
