@@ -229,7 +229,7 @@ TEST_CASE("governor: the first step of a plan, and a bad moment, are not held ag
         const bool now = g.plan() != governor::plan_type{0, 0, 0, 0};
         if (now && (!before || (t > 100 && t < 120))) {  // memory is touched; then another program is running
             for (bucket_times& b : m.buckets) {
-                b.encode *= 50;
+                b.encode *= before ? 50 : 3000;
                 m.seconds += b.encode;
             }
         }
