@@ -50,6 +50,7 @@ def check_ranks(train, workload, folder, timing):
         "zero2": ("--set", "parallel.zero=2"),
         "topk": ("--set", "compress.kind=topk"),
         "powersgd": ("--set", "compress.kind=powersgd"),
+        "sign": ("--set", "compress.kind=sign"),
     }
     losses = {}
     for name, extra in options.items():

@@ -29,7 +29,7 @@ struct governed_candidate {
 };
 
 /// Start-up time of a message and seconds a byte, as all-reduces see them.
-struct link_model {
+struct exchange_model {
     double alpha = 0, beta = 0;
 
     /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
@@ -43,7 +43,7 @@ struct link_model {
 
 /// Collective. Times an all-reduce of 1 KiB and one of 1 MiB; the slowest rank counts.
 template <Communicator C>
-link_model measure_link(C& c) {
+exchange_model measure_link(C& c) {
     const int p = c.size();
     if (p == 1) return {};
     const auto timed = [&](index n) {
@@ -104,7 +104,7 @@ public:
     }
 
     const governor& decisions() const { return *governor_; }
-    const link_model& link() const { return link_; }
+    const exchange_model& link() const { return link_; }
 
     /// "bucket 0 topk, bucket 1 dense, …"
     std::string describe() const {
@@ -172,7 +172,7 @@ private:
 
     std::vector<governed_candidate<C>> candidates_;
     const std::vector<bucket_layout>& layouts_;
-    link_model link_;
+    exchange_model link_;
     int ranks_, rank_;
     std::vector<index> sizes_;
     std::unique_ptr<governor> governor_;

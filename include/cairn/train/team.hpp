@@ -87,15 +87,25 @@ inline std::string joined_traces(const std::vector<std::string>& ranks) {
     return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + all + "\n]}\n";
 }
 
-/// What compressors of all ranks keep between steps, held by rank 0: "rank2/bucket0/residual". Ranks must have alike tensors.
+/// What compressors of all ranks keep between steps, held by rank 0: "rank2/bucket0/residual".
 class residuals_of_ranks {
 public:
+    /// Collective.
     residuals_of_ranks(any_communicator& c, std::vector<compressor_tensor> mine) : c_(c), mine_(std::move(mine)) {
+        std::ostringstream list;
+        for (const auto& [name, t] : mine_) list << name << '\t' << t.size() << '\n';
+        const std::vector<std::string> lists = all_gather_text(c, list.str());
         if (c.rank() != 0) return;
-        for (int r = 0; r < c.size(); ++r)
-            for (const auto& [name, t] : mine_)
-                all_.push_back({concat("rank", r, '/', name),
-                                r == 0 ? t.share() : tensor<float>(t.shape(), category::communication)});
+        for (int r = 0; r < c.size(); ++r) {
+            std::istringstream entries(lists[static_cast<std::size_t>(r)]);
+            std::size_t own = 0;
+            for (std::string name, count; std::getline(entries, name, '\t') && std::getline(entries, count); ++own) {
+                tensor<float> t =
+                    r == 0 ? mine_[own].t.share() : tensor<float>({std::stoll(count)}, category::communication);
+                all_.push_back({concat("rank", r, '/', name), std::move(t)});
+                owners_.push_back(r);
+            }
+        }
     }
 
     /// Rank 0 gets those of the others.
@@ -119,11 +129,12 @@ private:
             for (auto& [name, t] : mine_) other(t);
             return;
         }
-        for (std::size_t i = mine_.size(); i < all_.size(); ++i) first(all_[i].t, static_cast<int>(i / mine_.size()));
+        for (std::size_t i = mine_.size(); i < all_.size(); ++i) first(all_[i].t, owners_[i]);
     }
 
     any_communicator& c_;
     std::vector<compressor_tensor> mine_, all_;
+    std::vector<int> owners_;  // of each of all_
 };
 
 }  // namespace cairn
