@@ -222,18 +222,18 @@ TEST_CASE("governor: an algorithm that was never in use is as far off as those t
 TEST_CASE("governor: the first step of a plan, and a bad moment, are not held against it", "[governor]") {
     governor g({}, usual());
     world w = usual_world();
-    bool before = false;
+    bool used = false;
     int compressed = 0;
     for (int t = 0; t < 4000; ++t) {
         step_measurement m = w.step(g.plan());
         const bool now = g.plan() != governor::plan_type{0, 0, 0, 0};
-        if (now && (!before || (t > 100 && t < 120))) {  // memory is touched; then another program is running
+        if (now && (!used || (t > 100 && t < 120))) {  // memory is touched; then another program is running
             for (bucket_times& b : m.buckets) {
-                b.encode *= before ? 50 : 3000;
+                b.encode *= used ? 50 : 3000;
                 m.seconds += b.encode;
             }
         }
-        before = now;
+        used |= now;
         g.observe(m);
         if (t == 100) CHECK(compressed > 85);
         compressed += now;
