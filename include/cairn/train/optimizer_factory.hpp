@@ -41,15 +41,22 @@ any_optimizer<float> over(configuration& settings, O o, arena<float>& weights, c
 
 inline const std::vector<std::string> optimizer_names{"sgd", "adam", "adamw", "lars", "lamb"};
 
-/// The optimizer that the settings name, over the parameters of `weights`, or over `part` of them.
+/// The optimizer that the settings name, over the parameters of `weights`, or over `part` of them. `without_momentum`: sgd leaves it to
+/// whoever made the gradients (compress/dgc.hpp).
 inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights,
-                                           const detail::shard_plan* part = nullptr) {
+                                           const detail::shard_plan* part = nullptr, bool without_momentum = false) {
     const std::string kind = settings.choice("optimizer.kind", optimizer_names, "sgd");
     const double decay = settings.get("optimizer.weight_decay", 0.0);
     if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
         for (const auto& [name, p] : weights.parameters()) p->decay = true;
     if (kind == "sgd" || kind == "lars") {
         const double momentum = settings.get("optimizer.momentum", 0.9);
+        require(!without_momentum || kind == "sgd", "compress.kind = dgc has the momentum of sgd; optimizer.kind is ",
+                kind);
+        if (without_momentum) {
+            settings.get("optimizer.nesterov", false);
+            return detail::over(settings, sgd{{.momentum = 0, .weight_decay = decay}}, weights, part);
+        }
         if (kind == "lars")
             return detail::over(
                 settings,

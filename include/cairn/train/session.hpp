@@ -83,7 +83,8 @@ public:
         require(epochs_ >= 1, "train.epochs = ", epochs_, "; at least 1 is needed");
         total_steps_ = epochs_ * train_->batches_per_epoch();
         make_ranks();
-        any_optimizer<float> optimizer = make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr);
+        any_optimizer<float> optimizer =
+            make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
         rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
         const task_kind kind = reconstruct                               ? task_kind::reconstruction
                                : data_.info.kind == target_kind::classes ? task_kind::classes
@@ -296,6 +297,7 @@ private:
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
         compresses_ = static_cast<bool>(c.method) && comm_.size() > 1;
+        has_own_momentum_ = comm_.size() > 1 && settings_.choice("compress.kind", compressor_names, "none") == "dgc";
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
@@ -560,6 +562,7 @@ private:
     std::unique_ptr<trainer> trainer_;
     std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise
+    bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
     bool compresses_ = false;  // by one method; the governor's residuals start from zero after a resume
     bool stopped_ = false;
     int skipped_steps_ = 0;
