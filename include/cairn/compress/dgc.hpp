@@ -74,8 +74,8 @@ public:
             }
         });
         select_sampled(accumulated_.span(), detail::chosen_count(ratio(at.step), n), chosen_);
-        encode_sparse(chosen_, v, config_.values, out);
-        for (const std::uint32_t p : chosen_) u[p] = v[p] = 0;
+        encode_sparse(chosen_.positions, chosen_.values, config_.values, out);
+        for (const std::uint32_t p : chosen_.positions) u[p] = v[p] = 0;
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         fill_zero(into);
@@ -96,7 +96,7 @@ public:
 private:
     config config_;
     tensor<float> velocity_, accumulated_;  // u, v: (n)
-    position_list chosen_;
+    selection chosen_;
 };
 
 }  // namespace cairn

@@ -16,14 +16,24 @@
 
 namespace cairn {
 
-using position_list = std::vector<std::uint32_t>;
+/// Some values of an array and where they are, by rising position.
+struct selection {
+    std::vector<std::uint32_t> positions;
+    std::vector<float> values;
+
+    std::size_t size() const { return positions.size(); }
+    void resize(std::size_t n) {
+        positions.resize(n);
+        values.resize(n);
+    }
+};
 
 namespace detail {
 
 inline std::uint32_t magnitude_of(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
-/// Positions in [begin, end) of magnitudes ≥ t to out, which has room for end − begin + 16; returns how many.
-inline index collect_run(const float* x, index begin, index end, std::uint32_t t, std::uint32_t* out) {
+/// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how many.
+inline index collect_run(const float* x, index begin, index end, std::uint32_t t, std::uint32_t* where, float* values) {
     index count = 0, i = begin;
 #if CAIRN_SIMD_AVX512
     const __m512i sign = _mm512_set1_epi32(0x7fffffff), threshold = _mm512_set1_epi32(static_cast<int>(t));
@@ -31,34 +41,43 @@ inline index collect_run(const float* x, index begin, index end, std::uint32_t t
     __m512i at = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(begin))),
                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; i + 16 <= end; i += 16) {
-        const __m512i v = _mm512_maskz_and_epi32(0xffff, _mm512_loadu_si512(x + i), sign);
-        const __mmask16 pass = _mm512_cmpge_epu32_mask(v, threshold);
-        _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi32(pass, at));
+        const __m512i v = _mm512_loadu_si512(x + i);
+        const __mmask16 pass = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
+        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass, at));
+        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass, v));
         count += std::popcount(static_cast<unsigned>(pass));
         at = _mm512_maskz_add_epi32(0xffff, at, step);
     }
 #endif
     for (; i < end; ++i) {
-        out[count] = static_cast<std::uint32_t>(i);
+        where[count] = static_cast<std::uint32_t>(i);
+        values[count] = x[i];
         count += magnitude_of(x[i]) >= t ? 1 : 0;
     }
     return count;
 }
 
-/// All positions of magnitudes ≥ t, rising.
-inline void collect(std::span<const float> x, std::uint32_t t, position_list& found) {
+/// All values of magnitudes ≥ t. They are carried along: going back for them would miss the caches.
+inline void collect(std::span<const float> x, std::uint32_t t, selection& found) {
     const index n = static_cast<index>(x.size());
-    std::vector<position_list> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
+    std::vector<selection> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
     parallel_chunks(n, compress_grain, [&](index chunk, index begin, index end) {
-        static thread_local position_list room(static_cast<std::size_t>(compress_grain + 16));
-        const index count = collect_run(x.data(), begin, end, t, room.data());
-        pieces[static_cast<std::size_t>(chunk)].assign(room.begin(), room.begin() + count);
+        static thread_local selection room;
+        room.resize(static_cast<std::size_t>(compress_grain + 16));
+        const index count = collect_run(x.data(), begin, end, t, room.positions.data(), room.values.data());
+        selection& piece = pieces[static_cast<std::size_t>(chunk)];
+        piece.positions.assign(room.positions.begin(), room.positions.begin() + count);
+        piece.values.assign(room.values.begin(), room.values.begin() + count);
     });
     std::size_t total = 0;
-    for (const position_list& p : pieces) total += p.size();
-    found.clear();
-    found.reserve(total);
-    for (const position_list& p : pieces) found.insert(found.end(), p.begin(), p.end());
+    for (const selection& p : pieces) total += p.size();
+    found.resize(total);
+    std::size_t at = 0;
+    for (const selection& p : pieces) {
+        std::copy(p.positions.begin(), p.positions.end(), found.positions.begin() + static_cast<std::ptrdiff_t>(at));
+        std::copy(p.values.begin(), p.values.end(), found.values.begin() + static_cast<std::ptrdiff_t>(at));
+        at += p.size();
+    }
 }
 
 /// The magnitude of rank `rank` (1: the largest) among values at positions 0, stride, 2 stride, … .
@@ -115,34 +134,38 @@ inline std::uint32_t histogram_threshold(std::span<const float> x, index k) {
 
 }  // namespace detail
 
-/// Rising positions of the k largest magnitudes, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
-inline void select_largest(std::span<const float> x, index k, position_list& chosen) {
+/// The k values of largest magnitude, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
+inline void select_largest(std::span<const float> x, index k, selection& chosen) {
     const index n = static_cast<index>(x.size());
-    chosen.clear();
+    chosen.resize(0);
     if (k == 0) return;
     const index stride = std::max<index>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
     const double expected = static_cast<double>(k) / static_cast<double>(stride);
-    position_list candidates;
+    selection candidates;
     detail::collect(
         x, detail::sample_threshold(x, stride, static_cast<index>(1.1 * expected + 3 * std::sqrt(expected) + 3)),
         candidates);
     if (static_cast<index>(candidates.size()) < k) detail::collect(x, detail::histogram_threshold(x, k), candidates);
 
     std::vector<std::uint32_t> magnitudes(candidates.size());
-    for (std::size_t c = 0; c < candidates.size(); ++c) magnitudes[c] = detail::magnitude_of(x[candidates[c]]);
+    std::transform(candidates.values.begin(), candidates.values.end(), magnitudes.begin(), detail::magnitude_of);
     index ties = k;
     const std::uint32_t threshold = detail::radix_select(magnitudes, ties);
-    chosen.reserve(static_cast<std::size_t>(k));
+    chosen.resize(static_cast<std::size_t>(k));
+    std::size_t taken = 0;
     for (std::size_t c = 0; c < candidates.size(); ++c)
-        if (magnitudes[c] > threshold || (magnitudes[c] == threshold && ties-- > 0)) chosen.push_back(candidates[c]);
+        if (magnitudes[c] > threshold || (magnitudes[c] == threshold && ties-- > 0)) {
+            chosen.positions[taken] = candidates.positions[c];
+            chosen.values[taken++] = candidates.values[c];
+        }
 }
 
-/// Rising positions of about k magnitudes, all those ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
+/// About k values, all those of magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
 /// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k; exact
 /// after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
-inline int select_sampled(std::span<const float> x, index k, position_list& chosen) {
+inline int select_sampled(std::span<const float> x, index k, selection& chosen) {
     constexpr int most = 10;
-    chosen.clear();
+    chosen.resize(0);
     if (k == 0) return 0;
     const index stride = std::max<index>(1, std::min<index>(101, static_cast<index>(x.size()) / 1024)) | 1;
     const double target = static_cast<double>(k);

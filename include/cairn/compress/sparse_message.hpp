@@ -25,22 +25,21 @@ inline index sparse_message_max_bytes(index n, index k, sparse_value type) {
     return 4 + index_code_max_bytes(n, k) + k * bytes_of(type);
 }
 
-/// Writes values[p] for each of the rising positions p.
-inline void encode_sparse(std::span<const std::uint32_t> positions, const float* values, sparse_value type,
+/// Writes the values at the rising positions, values[i] at positions[i].
+inline void encode_sparse(std::span<const std::uint32_t> positions, std::span<const float> values, sparse_value type,
                           message& out) {
     const index k = static_cast<index>(positions.size());
     std::byte* at = out.prepare(sparse_message_bytes(positions, type)).data();
     const auto count = static_cast<std::uint32_t>(k);
     std::memcpy(at, &count, 4);
     at = write_index_code(positions, at + 4);
+    if (type == sparse_value::float32) {
+        if (k) std::memcpy(at, values.data(), values.size_bytes());
+        return;
+    }
     for (index i = 0; i < k; ++i) {
-        const float v = values[positions[static_cast<std::size_t>(i)]];
-        if (type == sparse_value::float32) {
-            std::memcpy(at + 4 * i, &v, 4);
-        } else {
-            const std::uint16_t h = bf16_format::nearest(v);
-            std::memcpy(at + 2 * i, &h, 2);
-        }
+        const std::uint16_t h = bf16_format::nearest(values[static_cast<std::size_t>(i)]);
+        std::memcpy(at + 2 * i, &h, 2);
     }
 }
 

@@ -50,9 +50,9 @@ public:
         const index n = static_cast<index>(values.size());
         detail::check_countable(name(), n);
         select_largest(values, count(n), chosen_);
-        for (const std::uint32_t p : chosen_)  // a NaN or Inf is always among the largest
-            if (!std::isfinite(values[p])) require_finite(name(), values, at);
-        encode_sparse(chosen_, values.data(), config_.values, out);
+        for (const float v : chosen_.values)  // a NaN or Inf is always among the largest
+            if (!std::isfinite(v)) require_finite(name(), values, at);
+        encode_sparse(chosen_.positions, chosen_.values, config_.values, out);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         fill_zero(into);
@@ -62,11 +62,11 @@ public:
         decode_sparse("topk", bytes, config_.values, into, add_scaled{scale});
     }
     /// Positions of the last message, rising.
-    std::span<const std::uint32_t> chosen() const { return chosen_; }
+    std::span<const std::uint32_t> chosen() const { return chosen_.positions; }
 
 private:
     config config_;
-    position_list chosen_;
+    selection chosen_;
 };
 
 class sampled_topk {
@@ -89,9 +89,9 @@ public:
         const index n = static_cast<index>(values.size());
         detail::check_countable(name(), n);
         select_sampled(values, count(n), chosen_);
-        for (const std::uint32_t p : chosen_)
-            if (!std::isfinite(values[p])) require_finite(name(), values, at);
-        encode_sparse(chosen_, values.data(), config_.values, out);
+        for (const float v : chosen_.values)
+            if (!std::isfinite(v)) require_finite(name(), values, at);
+        encode_sparse(chosen_.positions, chosen_.values, config_.values, out);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         fill_zero(into);
@@ -100,11 +100,11 @@ public:
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
         decode_sparse("sampled_topk", bytes, config_.values, into, add_scaled{scale});
     }
-    std::span<const std::uint32_t> chosen() const { return chosen_; }
+    std::span<const std::uint32_t> chosen() const { return chosen_.positions; }
 
 private:
     config config_;
-    position_list chosen_;
+    selection chosen_;
 };
 
 }  // namespace cairn
