@@ -1,0 +1,161 @@
+#pragma once
+// Counts what an algorithm asks of the network: wraps any communicator and satisfies the same concept, so that students' and the
+// library's algorithms are measured alike, whatever the machine.
+//   counting c(world);  ring_all_reduce(c, data);  c.counts().messages, .bytes, .rounds;  c.model_seconds(α, β, γ)
+//   messages   sends that this rank started               bytes      of them
+//   rounds     how long the longest chain of dependent messages is that ends at this rank: a message that is sent is one longer than
+//              what this rank had waited for before; receiving continues the sender's chain (Lamport's clock, carried with the message)
+//   peak       bytes of sends and receives that were in flight at once
+
+#include <cairn/comm/communicator.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// Of one rank.
+struct communication_counts {
+    std::int64_t messages = 0, bytes = 0;                    // sent
+    std::int64_t received_messages = 0, received_bytes = 0;  // asked for
+    std::int64_t reduced_bytes = 0;                          // that combine() went over
+    std::int64_t rounds = 0;
+    std::int64_t peak_bytes = 0;
+};
+
+/// See the top of the file. Each message is followed by one of 8 bytes, with the same tag, that carries the clock; it is not counted.
+template <Communicator C>
+class counting {
+    struct state {
+        communication_counts counts;
+        std::int64_t in_flight = 0;
+        std::map<std::string, std::int64_t> calls;  // collectives by name
+
+        void begin(std::int64_t bytes) { counts.peak_bytes = std::max(counts.peak_bytes, in_flight += bytes); }
+        void end(std::int64_t bytes) { in_flight -= bytes; }
+    };
+
+public:
+    class request {
+    public:
+        request() = default;
+        request(request&&) noexcept = default;
+        request& operator=(request&& other) noexcept {
+            finish();
+            inner_ = std::move(other.inner_);
+            clock_request_ = std::move(other.clock_request_);
+            clock_ = std::move(other.clock_);
+            state_ = std::move(other.state_);
+            bytes_ = other.bytes_;
+            receives_ = other.receives_;
+            return *this;
+        }
+        ~request() { finish(); }
+
+        void wait() {
+            if (!state_) return;
+            inner_.wait();
+            clock_request_.wait();
+            complete();
+        }
+        bool test() {
+            if (!state_) return true;
+            if (!inner_.test() || !clock_request_.test()) return false;
+            complete();
+            return true;
+        }
+
+    private:
+        friend class counting;
+        void complete() {
+            if (receives_) state_->counts.rounds = std::max(state_->counts.rounds, *clock_);
+            finish();
+        }
+        void finish() {
+            if (state_) state_->end(bytes_);
+            state_ = nullptr;
+        }
+
+        typename C::request inner_, clock_request_;
+        std::unique_ptr<std::int64_t> clock_;
+        std::shared_ptr<state> state_;
+        std::int64_t bytes_ = 0;
+        bool receives_ = false;
+    };
+
+    explicit counting(C inner) : inner_(std::move(inner)), state_(std::make_shared<state>()) {}
+
+    int rank() const { return inner_.rank(); }
+    int size() const { return inner_.size(); }
+    std::string name() const { return "counting " + std::string(inner_.name()); }
+
+    [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
+        request r = started(data.size(), false);
+        ++state_->counts.messages;
+        state_->counts.bytes += r.bytes_;
+        *r.clock_ = state_->counts.rounds + 1;
+        r.inner_ = inner_.isend(data, peer, tag);
+        r.clock_request_ = inner_.isend(std::as_bytes(std::span(r.clock_.get(), 1)), peer, tag);
+        return r;
+    }
+    [[nodiscard]] request irecv(std::span<std::byte> room, int peer, int tag) {
+        request r = started(room.size(), true);
+        ++state_->counts.received_messages;
+        state_->counts.received_bytes += r.bytes_;
+        r.inner_ = inner_.irecv(room, peer, tag);
+        r.clock_request_ = inner_.irecv(std::as_writable_bytes(std::span(r.clock_.get(), 1)), peer, tag);
+        return r;
+    }
+    /// A part that counts into the same numbers.
+    [[nodiscard]] counting split(int colour, int key) {
+        counting part(inner_.split(colour, key));
+        part.state_ = state_;
+        return part;
+    }
+    [[nodiscard]] auto enter(const collective_call& call) {
+        ++state_->calls[std::string(call.name)];
+        return cairn::enter(inner_, call);
+    }
+    /// combine() is about to go over this many bytes.
+    void compute(index bytes) { state_->counts.reduced_bytes += bytes; }
+
+    const communication_counts& counts() const { return state_->counts; }
+    const std::map<std::string, std::int64_t>& calls() const { return state_->calls; }
+    void reset() { *state_ = {}; }
+
+    /// What this rank's part would take: start-ups on the longest chain, its bytes one after another, its reductions.
+    double model_seconds(double alpha, double beta, double gamma) const {
+        const communication_counts& c = state_->counts;
+        return alpha * static_cast<double>(c.rounds) + beta * static_cast<double>(std::max(c.bytes, c.received_bytes)) +
+               gamma * static_cast<double>(c.reduced_bytes);
+    }
+
+private:
+    request started(std::size_t bytes, bool receives) {
+        request r;
+        r.state_ = state_;
+        r.bytes_ = static_cast<std::int64_t>(bytes);
+        r.receives_ = receives;
+        r.clock_ = std::make_unique<std::int64_t>(0);
+        state_->begin(r.bytes_);
+        return r;
+    }
+
+    C inner_;
+    std::shared_ptr<state> state_;
+};
+
+/// "4 messages, 12,000 bytes, 3 rounds"
+inline std::ostream& operator<<(std::ostream& out, const communication_counts& c) {
+    return out << c.messages << " messages, " << c.bytes << " bytes sent, " << c.rounds << " rounds, " << c.peak_bytes
+               << " bytes in flight at most";
+}
+
+}  // namespace cairn

@@ -1,0 +1,113 @@
+// Laws of every communicator: order, sizes, both directions at once, split, errors.
+
+#include "catch.hpp"
+
+#include "comm/point_to_point_laws.hpp"
+
+#include <cairn/comm/agree.hpp>
+#include <cairn/comm/any.hpp>
+#include <cairn/comm/counting.hpp>
+#include <cairn/comm/threads.hpp>
+
+namespace cairn {
+
+TEST_CASE("communicator laws: self", "[comm]") {
+    self_communicator c;
+    laws::all(c);
+    any_communicator any(self_communicator{});
+    laws::all(any);
+}
+
+TEST_CASE("communicator laws: threads, 1 to 9 ranks", "[comm]") {
+    for (int ranks = 1; ranks <= 9; ++ranks) run_ranks(ranks, [](threads_communicator& c) { laws::all(c); });
+}
+
+TEST_CASE("communicator laws: threads with a mailbox of no bytes, all sends wait for their receiver", "[comm]") {
+    for (const int ranks : {2, 5})
+        run_ranks(ranks, {.mailbox_bytes = 0}, [](threads_communicator& c) { laws::all(c); });
+}
+
+TEST_CASE("communicator laws: any and counting over threads", "[comm]") {
+    for (const int ranks : {1, 2, 3, 4})
+        run_ranks(ranks, [](threads_communicator& c) {
+            any_communicator any(c.split(0, c.rank()));
+            laws::all(any);
+            counting<threads_communicator> counted(c.split(0, c.rank()));
+            laws::all(counted);
+        });
+}
+
+TEST_CASE("threads: split_node makes pretended nodes", "[comm]") {
+    run_ranks(5, {.ranks_per_node = 2}, [](threads_communicator& c) {
+        auto node = c.split_node();
+        require(node.size() == (c.rank() < 4 ? 2 : 1) && node.rank() == c.rank() % 2, "node ", node.rank(), " of ",
+                node.size());
+    });
+}
+
+TEST_CASE("threads: the first rank that fails ends all, and is named", "[comm]") {
+    std::atomic<int> told = 0;
+    const auto run = [&] {
+        run_ranks(4, [&](threads_communicator& c) {
+            if (c.rank() == 2) fail("out of paper");
+            try {
+                int x = 0;
+                receive(c, std::span<int>(&x, 1), 2, 1);
+            } catch (const error& e) {
+                if (std::string(e.what()).find("rank 2 failed: out of paper") != std::string::npos) ++told;
+                throw;
+            }
+        });
+    };
+    CHECK_THROWS_WITH(run(), Catch::Equals("rank 2: out of paper"));
+    CHECK(told == 3);
+}
+
+TEST_CASE("threads: a wait without end names every rank, its collective, peer, tag and bytes", "[comm]") {
+    const auto run = [] {
+        run_ranks(2, {.time_limit = 0.2}, [](threads_communicator& c) {
+            const auto scope = enter(c, {"ring all-reduce", "float", 1000, -1, "bucket 3"});
+            std::vector<float> room(250);
+            receive(c, std::span<float>(room), 1 - c.rank(), 7);
+        });
+    };
+    CHECK_THROWS_WITH(run(), Catch::Contains("0.2 s") && Catch::Contains("ring all-reduce of 1000 float (bucket 3)") &&
+                                 Catch::Contains("1000 bytes from rank 1, tag 7") &&
+                                 Catch::Contains("rank 1 waits in"));
+}
+
+TEST_CASE("threads: wrong sizes, peers and tags", "[comm]") {
+    const auto sizes = [] {
+        run_ranks(2, [](threads_communicator& c) {
+            std::array<char, 8> room{};
+            if (c.rank() == 0)
+                send(c, std::span<char>(room), 1, 3);
+            else
+                receive(c, std::span<char>(room).first(5), 0, 3);
+        });
+    };
+    CHECK_THROWS_WITH(sizes(), Catch::Contains("rank 0 sends 8 bytes to rank 1 with tag 3, which expects 5"));
+    const auto peer = [] { run_ranks(2, [](threads_communicator& c) { send(c, std::span<int>(), 2, 1); }); };
+    CHECK_THROWS_WITH(peer(), Catch::Contains("there is no rank 2"));
+    const auto tag = [] { run_ranks(2, [](threads_communicator& c) { send(c, std::span<int>(), 0, -1); }); };
+    CHECK_THROWS_WITH(tag(), Catch::Contains("tag -1"));
+    self_communicator self;
+    int x = 0;
+    CHECK_THROWS_WITH(receive(self, std::span<int>(&x, 1), 0, 4), Catch::Contains("wait forever"));
+    CHECK_THROWS_WITH(run_ranks(0, [](threads_communicator&) {}), Catch::Contains("at least 1"));
+}
+
+TEST_CASE("agree: ranks with other settings are named on every rank", "[comm]") {
+    std::atomic<int> told = 0;
+    run_ranks(4, [&](threads_communicator& c) {
+        agree(c, "lr = 0.1", "settings");
+        try {
+            agree(c, c.rank() == 3 ? "lr = 0.2" : "lr = 0.1", "settings");
+        } catch (const error& e) {
+            told += std::string(e.what()).find("ranks differ in settings: that of rank(s) 3") != std::string::npos;
+        }
+    });
+    CHECK(told == 4);
+}
+
+}  // namespace cairn
