@@ -89,8 +89,15 @@ struct mpi_handle {
     MPI_Comm comm;
     bool owned;
     int rank = 0, size = 1;
-    double limit;  // seconds a wait may take; 0: for ever
-    std::vector<std::string> calls;
+    double limit;                        // seconds a wait may take; 0: for ever
+    std::vector<collective_call> calls;  // innermost last; whoever enters keeps the texts
+
+    std::string place() const {
+        if (calls.empty()) return "no collective";
+        const collective_call& call = calls.back();
+        return concat(call.name, " of ", call.count, ' ', call.type,
+                      call.subject.empty() ? "" : concat(" (", call.subject, ')'));
+    }
 };
 
 template <class T>
@@ -181,7 +188,8 @@ public:
         request(request&& other) noexcept { *this = std::move(other); }
         request& operator=(request&& other) noexcept {
             cancel();
-            pieces_ = std::exchange(other.pieces_, {});
+            piece_ = std::exchange(other.piece_, MPI_REQUEST_NULL);
+            more_ = std::exchange(other.more_, {});
             last_bytes_ = other.last_bytes_;
             bytes_ = other.bytes_;
             peer_ = other.peer_;
@@ -193,13 +201,14 @@ public:
         ~request() { cancel(); }
 
         void wait() {
+            if (test()) return;
             const double begin = now();
             const bool crowded = detail::more_ranks_than_cores();
             while (!test()) {
                 const double waited = now() - begin;
                 if (handle_->limit > 0 && waited > handle_->limit)
                     fail("rank ", handle_->rank, " of ", handle_->size, " waited ", handle_->limit, " s in ",
-                         handle_->calls.empty() ? "no collective" : handle_->calls.back(), " for its ", text(),
+                         handle_->place(), " for its ", text(),
                          "; is that rank alive, and does it call the same? (CAIRN_COMM_TIMEOUT sets the limit in "
                          "seconds)");
                 if (waited > (crowded ? yield_seconds : spin_seconds))
@@ -210,17 +219,23 @@ public:
         }
 
         bool test() {
-            while (!pieces_.empty()) {
+            while (piece_ != MPI_REQUEST_NULL) {
                 int done = 0;
                 MPI_Status status;
-                const int code = MPI_Test(&pieces_.front(), &done, &status);
+                const int code = MPI_Test(&piece_, &done, &status);
                 if (code != MPI_SUCCESS) {
-                    pieces_.clear();
+                    piece_ = MPI_REQUEST_NULL;
+                    more_.clear();
                     detail::check_mpi(code, concat("rank ", handle_->rank, " of ", handle_->size, ", ", text()));
                 }
                 if (!done) return false;
-                pieces_.erase(pieces_.begin());
-                if (!sends_ && peer_ >= 0 && pieces_.empty()) check_length(status);
+                piece_ = MPI_REQUEST_NULL;
+                if (!more_.empty()) {
+                    piece_ = more_.front();
+                    more_.erase(more_.begin());
+                } else if (!sends_ && peer_ >= 0) {
+                    check_length(status);
+                }
             }
             return true;
         }
@@ -237,19 +252,28 @@ public:
         void check_length(const MPI_Status& status) const {
             int got = 0;
             MPI_Get_count(&status, MPI_BYTE, &got);
-            require(got == last_bytes_, "rank ", handle_->rank, " of ", handle_->size, ": ", text(),
-                    ": another number came (", got, " bytes in the last piece instead of ", last_bytes_, ')');
+            if (got != last_bytes_)
+                fail("rank ", handle_->rank, " of ", handle_->size, ": ", text(), ": another number came (", got,
+                     " bytes in the last piece instead of ", last_bytes_, ')');
+        }
+        void add(MPI_Request piece) {
+            if (piece_ == MPI_REQUEST_NULL)
+                piece_ = piece;
+            else
+                more_.push_back(piece);
         }
         void cancel() {
-            if (pieces_.empty() || !detail::mpi_runs()) return;
-            for (MPI_Request& piece : pieces_) {
+            if (piece_ == MPI_REQUEST_NULL || !detail::mpi_runs()) return;
+            more_.insert(more_.begin(), std::exchange(piece_, MPI_REQUEST_NULL));
+            for (MPI_Request& piece : more_) {
                 if (!sends_ && peer_ >= 0) MPI_Cancel(&piece);
                 MPI_Request_free(&piece);
             }
-            pieces_.clear();
+            more_.clear();
         }
 
-        std::vector<MPI_Request> pieces_;
+        MPI_Request piece_ = MPI_REQUEST_NULL;  // messages above 1 GiB have more
+        std::vector<MPI_Request> more_;
         int last_bytes_ = 0;
         std::size_t bytes_ = 0;
         int peer_ = -1, tag_ = 0;
@@ -294,8 +318,7 @@ public:
             leaving& operator=(const leaving&) = delete;
             std::shared_ptr<detail::mpi_handle> handle;
         };
-        handle_->calls.push_back(concat(call.name, " of ", call.count, ' ', call.type,
-                                        call.subject.empty() ? "" : concat(" (", call.subject, ')')));
+        handle_->calls.push_back(call);
         return leaving(handle_);
     }
 
@@ -311,7 +334,7 @@ public:
             detail::check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, count, detail::mpi_type<T>(),
                                              detail::mpi_op<T>(r), handle_->comm, &piece),
                               "MPI_Iallreduce");
-            all.pieces_.push_back(piece);
+            all.add(piece);
         }
         return all;
     }
@@ -355,8 +378,8 @@ private:
             MPI_Request piece = MPI_REQUEST_NULL;
             const int code = sends ? MPI_Isend(data + at, count, MPI_BYTE, peer, tag, handle_->comm, &piece)
                                    : MPI_Irecv(data + at, count, MPI_BYTE, peer, tag, handle_->comm, &piece);
-            detail::check_mpi(code, concat("rank ", rank(), " of ", size(), ", ", r.text()));
-            r.pieces_.push_back(piece);
+            if (code != MPI_SUCCESS) detail::check_mpi(code, concat("rank ", rank(), " of ", size(), ", ", r.text()));
+            r.add(piece);
             r.last_bytes_ = count;
             at += static_cast<std::size_t>(count);
         } while (at < bytes);
