@@ -62,6 +62,8 @@ public:
     /// The ranks on this rank's machine; this rank alone where the communicator does not know.
     [[nodiscard]] any_communicator split_node() { return self_->split_node(); }
     [[nodiscard]] std::shared_ptr<void> enter(const collective_call& call) { return self_->enter(call); }
+    /// A reduction over so many bytes is about to run here.
+    void compute(index bytes) { self_->compute(bytes); }
 
     /// Whether native_all_reduce works.
     bool has_native() const { return self_->has_native(); }
@@ -92,6 +94,7 @@ private:
         virtual any_communicator split(int, int) = 0;
         virtual any_communicator split_node() = 0;
         virtual std::shared_ptr<void> enter(const collective_call&) = 0;
+        virtual void compute(index) = 0;
         virtual bool has_native() const = 0;
     };
 
@@ -125,6 +128,9 @@ private:
             } else {
                 return nullptr;
             }
+        }
+        void compute(index bytes) override {
+            if constexpr (requires { inner.compute(bytes); }) inner.compute(bytes);
         }
         bool has_native() const override {
             return requires(C & c, std::span<float> data) { c.native_all_reduce(data, reduction::sum); };

@@ -83,8 +83,8 @@ public:
             state_ = nullptr;
         }
 
+        std::unique_ptr<std::int64_t> clock_;  // outlives the requests below
         typename C::request inner_, clock_request_;
-        std::unique_ptr<std::int64_t> clock_;
         std::shared_ptr<state> state_;
         std::int64_t bytes_ = 0;
         bool receives_ = false;
