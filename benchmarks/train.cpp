@@ -1,6 +1,7 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/train/session.hpp>
 
@@ -67,6 +68,10 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     const std::string machine = cairn::perf::fingerprint();
     if (!cache.empty()) try_cache("kernel choices", [&] { cairn::choices::global().load(cache.string(), machine); });
     if (!options.resume.empty()) cairn::choices::global().load((options.resume / "choices.tsv").string(), machine);
+
+    // What benchmarks/collectives --calibrate measured, for this machine and number of ranks.
+    if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())
+        std::cerr << "warning: " << trouble << '\n';
 
     const cairn::interrupt_guard guard;
     const bool boss = world.rank() == 0;
