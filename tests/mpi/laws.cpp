@@ -8,6 +8,7 @@
 
 #include <cairn/comm/agree.hpp>
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/checked.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/all_to_all.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
@@ -85,8 +86,66 @@ void others(any_communicator& c, index n) {
     cases += 4;
 }
 
+/// MPI's own collectives on blocks of n, in one call and in several.
+template <class T>
+void natives(mpi_communicator& c, std::size_t n) {
+    const auto p = static_cast<std::size_t>(c.size());
+    for (const std::size_t most : {std::size_t{1} << 30, std::size_t{3}}) {
+        std::vector<T> data(n * p), all(n * p), mine(n);
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = value<T>(static_cast<index>(i), c.rank());
+        const auto from = [&](std::size_t i, std::size_t r) {
+            return static_cast<float>(value<T>(static_cast<index>(i), static_cast<int>(r)));
+        };
+        const auto same = [&](T a, float b, const char* what) {
+            require(static_cast<float>(a) == b, "native ", what, " of ", n, ' ', type_name<T>(), " by ", most);
+        };
+        const auto me = static_cast<std::size_t>(c.rank());
+        for (const reduction how : {reduction::sum, reduction::max}) {
+            c.native_reduce_scatter(std::span<const T>(data), std::span<T>(mine), how, most);
+            for (std::size_t i = 0; i < n; ++i) {
+                float want = from(me * n + i, 0);
+                for (std::size_t r = 1; r < p; ++r) {
+                    const float other = from(me * n + i, r);
+                    want = how == reduction::sum ? want + other : std::max(want, other);
+                }
+                same(mine[i], want, "reduce-scatter");
+            }
+        }
+        c.native_all_gather(std::span<const T>(data).first(n), std::span<T>(all), most);
+        for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(i % n, i / n), "all-gather");
+        c.native_all_to_all(std::span<const T>(data), std::span<T>(all), most);
+        for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(me * n + i % n, i / n), "all-to-all");
+        cases += 4;
+    }
+}
+
+/// Debug mode: every rank learns who calls what.
+void checks(mpi_communicator& world) {
+    checked<mpi_communicator> c(world.split(0, world.rank()));
+    laws::all(c);
+    ++cases;
+    if (c.size() < 2) return;
+    std::string text;
+    try {
+        const auto scope =
+            c.rank() == 1 ? enter(c, {"broadcast", "double", 7, 0}) : enter(c, {"ring all-reduce", "float", 1000});
+    } catch (const error& e) {
+        text = e.what();
+    }
+    const char* want = "rank 0 calls ring all-reduce of 1000 float, rank 1 calls broadcast of 7 double from rank 0";
+    require(text.find(want) != std::string::npos, "debug mode says: '", text, "'");
+    ++cases;
+}
+
 void all_laws(mpi_communicator& world) {
     laws::all(world);
+    checks(world);
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1000}}) {
+        natives<float>(world, n);
+        natives<double>(world, n);
+        natives<bfloat16>(world, n);
+        natives<std::int32_t>(world, n);
+    }
     any_communicator c(world.split(0, world.rank()));
     laws::all(c);
     counting<mpi_communicator> counted(world.split(0, world.rank()));

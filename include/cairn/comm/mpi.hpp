@@ -357,10 +357,69 @@ public:
                               "MPI_Bcast");
     }
 
+    // data and all hold one block of equal size for each rank, in the order of ranks. `most`: what MPI gets in one call, elements of a
+    // reduction, else bytes; more goes in several.
+
+    /// mine ← this rank's block of the reduction of data: MPI_Reduce_scatter_block.
+    template <class T>
+    void native_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum,
+                               std::size_t most = piece_bytes) {
+        check_blocks("reduce-scatter", data.size(), mine.size());
+        if (data.size() <= most)
+            return detail::check_mpi(
+                MPI_Reduce_scatter_block(data.data(), mine.data(), static_cast<int>(mine.size()), detail::mpi_type<T>(),
+                                         detail::mpi_op<T>(r), handle_->comm),
+                "MPI_Reduce_scatter_block");
+        for (int root = 0; root < size(); ++root)
+            for (std::size_t at = 0; at < mine.size(); at += most)
+                detail::check_mpi(MPI_Reduce(data.data() + static_cast<std::size_t>(root) * mine.size() + at,
+                                             mine.data() + at, static_cast<int>(std::min(mine.size() - at, most)),
+                                             detail::mpi_type<T>(), detail::mpi_op<T>(r), root, handle_->comm),
+                                  "MPI_Reduce");
+    }
+
+    /// all ← the blocks of all ranks: MPI_Allgather.
+    template <class T>
+    void native_all_gather(std::span<const T> mine, std::span<T> all, std::size_t most = piece_bytes) {
+        check_blocks("all-gather", all.size(), mine.size());
+        const int bytes = static_cast<int>(mine.size_bytes());
+        if (all.size_bytes() <= most)
+            return detail::check_mpi(
+                MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, handle_->comm),
+                "MPI_Allgather");
+        const auto block = [&](int r) { return all.subspan(static_cast<std::size_t>(r) * mine.size(), mine.size()); };
+        std::copy(mine.begin(), mine.end(), block(rank()).begin());
+        for (int root = 0; root < size(); ++root) native_broadcast(block(root), root);
+    }
+
+    /// Block r of out goes to rank r, block r of in comes from there: MPI_Alltoall.
+    template <class T>
+    void native_all_to_all(std::span<const T> out, std::span<T> in, std::size_t most = piece_bytes) {
+        const std::size_t n = in.size() / static_cast<std::size_t>(size());
+        check_blocks("all-to-all", out.size(), n);
+        check_blocks("all-to-all", in.size(), n);
+        const int bytes = static_cast<int>(n * sizeof(T));
+        if (in.size_bytes() <= most)
+            return detail::check_mpi(
+                MPI_Alltoall(out.data(), bytes, MPI_BYTE, in.data(), bytes, MPI_BYTE, handle_->comm), "MPI_Alltoall");
+        std::vector<request> all;
+        for (int r = 0; r < size(); ++r) {
+            const std::size_t at = static_cast<std::size_t>(r) * n;
+            all.push_back(cairn::irecv(*this, in.subspan(at, n), r, max_tag));
+            all.push_back(cairn::isend(*this, out.subspan(at, n), r, max_tag));
+        }
+        for (request& one : all) one.wait();
+    }
+
 private:
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // counts of MPI-3 are ints
 
     explicit mpi_communicator(std::shared_ptr<detail::mpi_handle> h) : handle_(std::move(h)) {}
+
+    void check_blocks(const char* what, std::size_t all, std::size_t one) const {
+        require(all == one * static_cast<std::size_t>(size()), "rank ", rank(), " of ", size(), ": native ", what, ": ",
+                all, " elements are not ", size(), " blocks of ", one);
+    }
 
     request start(std::byte* data, std::size_t bytes, int peer, int tag, bool sends) {
         require(peer >= 0 && peer < size(), "rank ", rank(), " of ", size(), ": there is no rank ", peer, " (",
