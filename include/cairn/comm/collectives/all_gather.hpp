@@ -7,6 +7,7 @@
 #include <cairn/comm/reduction.hpp>
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
@@ -25,8 +26,9 @@ std::span<T> part_of_rank(std::span<T> data, const std::vector<shard>& parts, in
 
 /// Part r of `data` comes from rank r. Parts may have any sizes, equal on all ranks. Throws if there is not one for each rank.
 template <Communicator C, class T>
-void all_gather(C& c, std::span<T> data, const std::vector<shard>& parts) {
-    [[maybe_unused]] const auto scope = enter(c, {"all-gather", type_name<T>(), static_cast<index>(data.size())});
+void all_gather(C& c, std::span<T> data, const std::vector<shard>& parts, std::string_view subject = {}) {
+    [[maybe_unused]] const auto scope =
+        enter(c, {"all-gather", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "all-gather: ", parts.size(), " parts for ", p, " ranks");
     for (int s = 0; s + 1 < p; ++s)

@@ -18,12 +18,14 @@
 #include <cairn/comm/collectives/tree.hpp>
 
 #include <span>
+#include <string_view>
 
 namespace cairn {
 
 struct all_reduce_options {
     reduction op = reduction::sum;
     all_reduce_algorithm algorithm = all_reduce_algorithm::automatic;
+    std::string_view subject = {};  // what is reduced, for errors: "gradients, bucket 3"
 };
 
 /// What `automatic` is for n bytes of T on c.
@@ -48,21 +50,21 @@ void all_reduce(C& c, std::span<T> data, const all_reduce_options& o = {}, node_
     switch (chosen) {
         using enum all_reduce_algorithm;
         case recursive_doubling:
-            return recursive_doubling_all_reduce(c, data, o.op);
+            return recursive_doubling_all_reduce(c, data, o.op, o.subject);
         case halving_doubling:
-            return halving_doubling_all_reduce(c, data, o.op);
+            return halving_doubling_all_reduce(c, data, o.op, o.subject);
         case tree:
-            return tree_all_reduce(c, data, o.op);
+            return tree_all_reduce(c, data, o.op, o.subject);
         case hierarchical: {
-            if (groups) return hierarchical_all_reduce(*groups, data, o.op);
+            if (groups) return hierarchical_all_reduce(*groups, data, o.op, o.subject);
             node_groups<C> made(c);
-            return hierarchical_all_reduce(made, data, o.op);
+            return hierarchical_all_reduce(made, data, o.op, o.subject);
         }
         case native:
-            return native_all_reduce(c, data, o.op);
+            return native_all_reduce(c, data, o.op, o.subject);
         case automatic:
         case ring:
-            return ring_all_reduce(c, data, o.op);
+            return ring_all_reduce(c, data, o.op, o.subject);
     }
 }
 

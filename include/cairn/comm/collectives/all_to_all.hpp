@@ -37,7 +37,7 @@ void all_to_all(C& c, std::span<const T> out, const std::vector<shard>& out_part
 /// Equal parts: `out` and `in` have p times n elements. Throws otherwise.
 template <Communicator C, class T>
 void all_to_all(C& c, std::span<const T> out, std::span<T> in) {
-    require(out.size() == in.size() && static_cast<int>(out.size()) % c.size() == 0, "all-to-all: ", out.size(),
+    require(out.size() == in.size() && out.size() % static_cast<std::size_t>(c.size()) == 0, "all-to-all: ", out.size(),
             " elements out and ", in.size(), " in; both must be the same multiple of ", c.size());
     const std::vector<shard> parts = shards_of(static_cast<index>(out.size()), c.size());
     all_to_all(c, out, parts, in, parts);

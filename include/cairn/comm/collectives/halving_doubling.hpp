@@ -11,7 +11,9 @@
 #include <cairn/comm/collectives/exchange.hpp>
 #include <cairn/comm/collectives/recursive_doubling.hpp>
 
+#include <algorithm>
 #include <span>
+#include <string_view>
 
 namespace cairn {
 
@@ -19,9 +21,9 @@ inline constexpr int halving_tag = user_tags + 7;
 
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
-void halving_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
+void halving_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view subject = {}) {
     const auto n = static_cast<index>(data.size());
-    [[maybe_unused]] const auto scope = enter(c, {"halving-doubling all-reduce", type_name<T>(), n});
+    [[maybe_unused]] const auto scope = enter(c, {"halving-doubling all-reduce", type_name<T>(), n, -1, subject});
     const int me = c.rank();
     const power_of_two_ranks core(c.size());
     if (core.hands_over(me)) {
@@ -30,7 +32,8 @@ void halving_doubling_all_reduce(C& c, std::span<T> data, reduction r = reductio
         receive(c, data, me - 1, halving_tag);
         return;
     }
-    segment_room<T> room(core.extra ? n : (n + 1) / 2 + 1);
+    const index lower_half = shard_of(n, core.size, std::max(1, core.size / 2) - 1).end();  // the larger one
+    segment_room<T> room(core.extra ? n : lower_half);
     if (core.takes_over(me)) exchange_and_combine(c, std::span<T>{}, me + 1, data, me + 1, halving_tag, r, room);
 
     // Parts [first, first + width) of q, as elements.

@@ -12,7 +12,9 @@
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/ring.hpp>
 
+#include <concepts>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
@@ -57,18 +59,22 @@ private:
 
 /// data ← reduction over all ranks, in place; `between(communicator, span, reduction)` is the all-reduce over nodes.
 template <Communicator C, class T, class Between>
-void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r, Between&& between) {
+    requires std::invocable<Between&, C&, std::span<T>, reduction>
+void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r, Between&& between,
+                             std::string_view subject = {}) {
     const std::vector<shard> parts = groups.parts(static_cast<index>(data.size()));
-    reduce_scatter(groups.node(), data, parts, r);
+    reduce_scatter(groups.node(), data, parts, r, subject);
     if (groups.owns())
         between(groups.across(), subspan(data, parts[static_cast<std::size_t>(groups.node().rank())]), r);
-    all_gather(groups.node(), data, parts);
+    all_gather(groups.node(), data, parts, subject);
 }
 
 template <Communicator C, class T>
-void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r = reduction::sum) {
-    hierarchical_all_reduce(groups, data, r,
-                            [](C& c, std::span<T> part, reduction op) { ring_all_reduce(c, part, op); });
+void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r = reduction::sum,
+                             std::string_view subject = {}) {
+    hierarchical_all_reduce(
+        groups, data, r, [subject](C& c, std::span<T> part, reduction op) { ring_all_reduce(c, part, op, subject); },
+        subject);
 }
 
 }  // namespace cairn

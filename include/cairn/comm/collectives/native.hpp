@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace cairn {
 
@@ -28,9 +29,9 @@ bool has_native_all_reduce(const C& c) {
 
 /// data ← reduction over all ranks, in place. Throws where the communicator has none of its own.
 template <Communicator C, class T>
-void native_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
+void native_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view subject = {}) {
     [[maybe_unused]] const auto scope =
-        enter(c, {"native all-reduce", type_name<T>(), static_cast<index>(data.size())});
+        enter(c, {"native all-reduce", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     require(has_native_all_reduce<T>(c), c.name(), ": has no all-reduce of its own for ", type_name<T>(),
             "; ask for another algorithm");
     if constexpr (NativeElement<T> && requires { c.native_all_reduce(data, r); }) c.native_all_reduce(data, r);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace cairn {
@@ -34,9 +35,10 @@ struct power_of_two_ranks {
 
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
-void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
+void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum,
+                                   std::string_view subject = {}) {
     [[maybe_unused]] const auto scope =
-        enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size())});
+        enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     const int me = c.rank();
     const power_of_two_ranks core(c.size());
     if (core.hands_over(me)) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
@@ -18,8 +19,10 @@ inline constexpr int reduce_scatter_tag = user_tags + 5;
 /// Part `rank` of `data` becomes the reduction; the other parts hold partial results afterwards. Parts may have any sizes, equal on
 /// all ranks. Throws if there is not one for each rank.
 template <Communicator C, class T>
-void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
-    [[maybe_unused]] const auto scope = enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size())});
+void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum,
+                    std::string_view subject = {}) {
+    [[maybe_unused]] const auto scope =
+        enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
     index largest = 0;

@@ -8,6 +8,7 @@
 #include <cairn/comm/collectives/exchange.hpp>
 
 #include <span>
+#include <string_view>
 
 namespace cairn {
 
@@ -44,8 +45,9 @@ void ring_all_gather(C& c, std::span<T> data) {
 
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
-void ring_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
-    [[maybe_unused]] const auto scope = enter(c, {"ring all-reduce", type_name<T>(), static_cast<index>(data.size())});
+void ring_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view subject = {}) {
+    [[maybe_unused]] const auto scope =
+        enter(c, {"ring all-reduce", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     ring_reduce_scatter(c, data, r);
     ring_all_gather(c, data);
 }

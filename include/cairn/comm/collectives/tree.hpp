@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,9 @@ inline constexpr index tree_segment = index{1} << 17;  // bytes
 
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
-void tree_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum) {
+void tree_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view subject = {}) {
     const auto n = static_cast<index>(data.size());
-    [[maybe_unused]] const auto scope = enter(c, {"tree all-reduce", type_name<T>(), n});
+    [[maybe_unused]] const auto scope = enter(c, {"tree all-reduce", type_name<T>(), n, -1, subject});
     const int p = c.size(), me = c.rank(), parent = (me - 1) / 2;
     const int depth = static_cast<int>(std::bit_width(static_cast<unsigned>(p))) - 1;
     std::vector<int> children;

@@ -1,0 +1,155 @@
+// What each collective sends, counted, against the formulas at the heads of the files: messages and bytes of a rank, and rounds.
+
+#include "catch.hpp"
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/all_to_all.hpp>
+#include <cairn/comm/collectives/barrier.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/counting.hpp>
+#include <cairn/comm/threads.hpp>
+
+#include <bit>
+
+namespace cairn {
+
+namespace {
+
+using counter = counting<threads_communicator>;
+constexpr index elements = 5040;  // every number of ranks up to 9 divides it
+constexpr index bytes = elements * 4;
+
+struct group_counts {
+    std::int64_t messages = 0, bytes = 0, rounds = 0;           // the largest of a rank
+    std::int64_t all_messages = 0, all_bytes = 0, reduced = 0;  // of all ranks together
+};
+
+/// One collective on `elements` floats.
+template <class Action>
+group_counts counted(int ranks, Action action) {
+    std::vector<communication_counts> all(static_cast<std::size_t>(ranks));
+    run_ranks(ranks, [&](threads_communicator& threads) {
+        counter c(threads);
+        std::vector<float> data(elements, 1.0f);
+        action(c, std::span<float>(data));
+        all[static_cast<std::size_t>(c.rank())] = c.counts();
+    });
+    group_counts sums;
+    for (const communication_counts& c : all) {
+        sums.messages = std::max(sums.messages, c.messages);
+        sums.bytes = std::max(sums.bytes, c.bytes);
+        sums.rounds = std::max(sums.rounds, c.rounds);
+        sums.all_messages += c.messages;
+        sums.all_bytes += c.bytes;
+        sums.reduced += c.reduced_bytes;
+    }
+    return sums;
+}
+
+int floor_log(int p) { return std::bit_width(static_cast<unsigned>(p)) - 1; }
+int ceil_log(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
+
+}  // namespace
+
+TEST_CASE("formulas: ring", "[collectives]") {
+    for (int p = 1; p <= 9; ++p) {
+        const group_counts c = counted(p, [](counter& w, auto data) { ring_all_reduce(w, data); });
+        CHECK(c.messages == 2 * (p - 1));
+        CHECK(c.rounds == 2 * (p - 1));
+        CHECK(c.bytes == 2 * (p - 1) * bytes / p);
+        CHECK(c.all_bytes == 2 * (p - 1) * bytes);
+        CHECK(c.reduced == (p - 1) * bytes);
+    }
+}
+
+TEST_CASE("formulas: recursive doubling, with up to two more rounds where p is no power of two", "[collectives]") {
+    for (int p = 1; p <= 9; ++p) {
+        const group_counts c = counted(p, [](counter& w, auto data) { recursive_doubling_all_reduce(w, data); });
+        const int lg = floor_log(p), core = 1 << lg, extra = p - core;
+        // Two more only where some chain of messages goes through both a rank that took over and, later, one that hands back.
+        CHECK(c.rounds >= lg + (extra ? 1 : 0));
+        CHECK(c.rounds <= lg + (extra ? 2 : 0));
+        CHECK(c.messages == lg + (extra ? 1 : 0));  // of a rank that takes over
+        CHECK(c.all_messages == core * lg + 2 * extra);
+        CHECK(c.all_bytes == (core * lg + 2 * extra) * bytes);
+        CHECK(c.reduced == (core * lg + extra) * bytes);
+    }
+}
+
+TEST_CASE("formulas: halving and doubling, with two more rounds where p is no power of two", "[collectives]") {
+    for (int p = 1; p <= 9; ++p) {
+        const group_counts c = counted(p, [](counter& w, auto data) { halving_doubling_all_reduce(w, data); });
+        const int lg = floor_log(p), core = 1 << lg, extra = p - core;
+        CHECK(c.rounds == 2 * lg + (extra ? 2 : 0));
+        CHECK(c.messages == 2 * lg + (extra ? 1 : 0));
+        CHECK(c.all_messages == 2 * core * lg + 2 * extra);
+        CHECK(c.all_bytes == 2 * (core - 1) * bytes + 2 * extra * bytes);
+        CHECK(c.reduced == (core - 1) * bytes + extra * bytes);
+        CHECK(c.bytes == 2 * (core - 1) * bytes / core + (extra ? bytes : 0));
+    }
+}
+
+TEST_CASE("formulas: tree of one segment", "[collectives]") {
+    for (int p = 1; p <= 9; ++p) {
+        const group_counts c = counted(p, [](counter& w, auto data) { tree_all_reduce(w, data); });
+        CHECK(c.rounds >= 2 * floor_log(p));
+        CHECK(c.all_messages == 2 * (p - 1));
+        CHECK(c.all_bytes == 2 * (p - 1) * bytes);
+        CHECK(c.reduced == (p - 1) * bytes);
+    }
+}
+
+TEST_CASE("formulas: hierarchical, n/g between nodes", "[collectives]") {
+    run_ranks(6, {.ranks_per_node = 3}, [](threads_communicator& threads) {
+        counter c(threads);
+        node_groups<counter> groups(c, counter(threads.split_node()));
+        c.reset();
+        std::vector<float> data(elements, 1.0f);
+        hierarchical_all_reduce(groups, std::span<float>(data));
+        const index inside = 2 * (2 * bytes / 3);
+        require(groups.across().counts().bytes == bytes / 3, "between nodes: ", groups.across().counts().bytes);
+        require(groups.node().counts().bytes == inside, "inside: ", groups.node().counts().bytes);
+        require(data[0] == 6.0f, "sum ", data[0]);
+    });
+}
+
+TEST_CASE("formulas: reduce-scatter, all-gather, all-to-all, broadcast, barrier", "[collectives]") {
+    for (int p = 1; p <= 9; ++p) {
+        const group_counts scattered = counted(p, [](counter& w, auto data) { reduce_scatter(w, data); });
+        CHECK(scattered.rounds == p - 1);
+        CHECK(scattered.bytes == (p - 1) * bytes / p);
+        CHECK(scattered.reduced == (p - 1) * bytes);
+        const group_counts gathered = counted(p, [](counter& w, auto data) { all_gather(w, data); });
+        CHECK(gathered.rounds == p - 1);
+        CHECK(gathered.bytes == (p - 1) * bytes / p);
+        const group_counts exchanged = counted(p, [](counter& w, std::span<float> data) {
+            std::vector<float> in(data.size());
+            all_to_all(w, std::span<const float>(data), std::span<float>(in));
+        });
+        CHECK(exchanged.messages == p - 1);
+        CHECK(exchanged.bytes == (p - 1) * bytes / p);
+        const group_counts spread = counted(p, [](counter& w, auto data) { broadcast(w, data, 0); });
+        CHECK(spread.all_messages == p - 1);
+        CHECK(spread.messages == ceil_log(p));
+        CHECK(spread.all_bytes == (p - 1) * bytes);
+        const group_counts met = counted(p, [](counter& w, auto) { barrier(w); });
+        CHECK(met.messages == ceil_log(p));
+        CHECK(met.rounds == ceil_log(p));
+        CHECK(met.all_bytes == 0);
+    }
+}
+
+TEST_CASE("all-reduce: an error names what is reduced", "[collectives]") {
+    for (const auto& [algorithm, name] : all_reduce_names) {
+        if (algorithm == all_reduce_algorithm::native) continue;
+        const auto late = [&, which = algorithm](threads_communicator& c) {
+            std::vector<float> data(300'000, 1.0f);
+            node_groups<threads_communicator> groups(c);
+            if (c.rank() != 0) return;  // and never comes
+            all_reduce(c, std::span<float>(data), {.algorithm = which, .subject = "gradients, bucket 3"}, &groups);
+        };
+        CHECK_THROWS_WITH(run_ranks(2, {.time_limit = 0.2}, late), Catch::Contains("(gradients, bucket 3)"));
+    }
+}
+
+}  // namespace cairn
