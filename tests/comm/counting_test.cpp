@@ -7,6 +7,8 @@
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/threads.hpp>
 
+#include <sstream>
+
 namespace cairn {
 
 namespace {
@@ -77,7 +79,12 @@ TEST_CASE("counting: names, model time, peak, reset", "[comm][counting]") {
         counting<threads_communicator> c(threads);
         std::vector<float> data(1000);
         ring_all_reduce(c, std::span<float>(data));
-        require(c.calls().at("ring all-reduce") == 1, "the collective was not counted");
+        const call_counts ring = c.calls().at("ring all-reduce");
+        require(ring.times == 1 && ring.messages == 2 && ring.bytes == 4000, "the collective was not counted");
+        std::ostringstream text;
+        c.print(text);
+        require(text.str().find("ring all-reduce: 1 times, 2 messages, 4000 bytes sent") != std::string::npos,
+                text.str());
         require(c.model_seconds(1, 0, 0) == 2 && c.model_seconds(0, 1, 0) == 4000 && c.model_seconds(0, 0, 1) == 2000,
                 "model time");
         require(c.counts().peak_bytes >= 4000, "peak ", c.counts().peak_bytes);

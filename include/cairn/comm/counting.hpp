@@ -30,13 +30,24 @@ struct communication_counts {
     std::int64_t peak_bytes = 0;
 };
 
+/// "4 messages, 12000 bytes sent, 3 rounds, 4000 bytes in flight at most"
+inline std::ostream& operator<<(std::ostream& out, const communication_counts& c) {
+    return out << c.messages << " messages, " << c.bytes << " bytes sent, " << c.rounds << " rounds, " << c.peak_bytes
+               << " bytes in flight at most";
+}
+
+/// What one collective did on this rank, those that it called included.
+struct call_counts {
+    std::int64_t times = 0, messages = 0, bytes = 0;
+};
+
 /// See the top of the file. Each message is followed by one of 8 bytes, with the same tag, that carries the clock; it is not counted.
 template <Communicator C>
 class counting {
     struct state {
         communication_counts counts;
         std::int64_t in_flight = 0;
-        std::map<std::string, std::int64_t> calls;  // collectives by name
+        std::map<std::string, call_counts> calls;  // collectives by name
 
         void begin(std::int64_t bytes) { counts.peak_bytes = std::max(counts.peak_bytes, in_flight += bytes); }
         void end(std::int64_t bytes) { in_flight -= bytes; }
@@ -120,15 +131,44 @@ public:
         return part;
     }
     [[nodiscard]] auto enter(const collective_call& call) {
-        ++state_->calls[std::string(call.name)];
-        return cairn::enter(inner_, call);
+        struct scope {
+            scope(counting& c, const collective_call& what)
+                : inner(cairn::enter(c.inner_, what)),
+                  kept(c.state_),
+                  name(what.name),
+                  messages(kept->counts.messages),
+                  bytes(kept->counts.bytes) {
+                ++kept->calls[name].times;
+            }
+            ~scope() {
+                call_counts& sum = kept->calls[name];
+                sum.messages += kept->counts.messages - messages;
+                sum.bytes += kept->counts.bytes - bytes;
+            }
+            scope(const scope&) = delete;
+            scope& operator=(const scope&) = delete;
+
+            decltype(cairn::enter(std::declval<C&>(), std::declval<const collective_call&>())) inner;
+            std::shared_ptr<state> kept;
+            std::string name;
+            std::int64_t messages, bytes;  // when it began
+        };
+        return scope(*this, call);
     }
     /// combine() is about to go over this many bytes.
     void compute(index bytes) { state_->counts.reduced_bytes += bytes; }
 
     const communication_counts& counts() const { return state_->counts; }
-    const std::map<std::string, std::int64_t>& calls() const { return state_->calls; }
+    const std::map<std::string, call_counts>& calls() const { return state_->calls; }
+    /// Not inside a collective.
     void reset() { *state_ = {}; }
+    /// All counts, and a line for each collective.
+    void print(std::ostream& out) const {
+        out << "rank " << rank() << " of " << size() << ": " << state_->counts << '\n';
+        for (const auto& [call, sum] : state_->calls)
+            out << "  " << call << ": " << sum.times << " times, " << sum.messages << " messages, " << sum.bytes
+                << " bytes sent\n";
+    }
 
     /// What this rank's part would take: start-ups on the longest chain, its bytes one after another, its reductions.
     double model_seconds(double alpha, double beta, double gamma) const {
@@ -151,11 +191,5 @@ private:
     C inner_;
     std::shared_ptr<state> state_;
 };
-
-/// "4 messages, 12,000 bytes, 3 rounds"
-inline std::ostream& operator<<(std::ostream& out, const communication_counts& c) {
-    return out << c.messages << " messages, " << c.bytes << " bytes sent, " << c.rounds << " rounds, " << c.peak_bytes
-               << " bytes in flight at most";
-}
 
 }  // namespace cairn
