@@ -1,9 +1,9 @@
 #pragma once
 // Ranks as processes, over any MPI-3: the only file that includes <mpi.h>.
 //   int main(int argc, char** argv) { return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) { …; return 0; }); }
-// Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores. It does not yield: a
-// thread that yields to one that computes is away for a whole time slice, 4 ms, where one that wakes up goes first. Only where mpirun
-// put more ranks on this machine than it has cores does it yield, to the rank that it waits for.
+// Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores; where mpirun put more
+// ranks on this machine than it has cores, it sleeps at once. It does not yield: a thread that yields to one that computes is away
+// for a whole time slice, 4 ms, where one that wakes up goes first.
 // A rank that leaves with an error prints it and ends the whole job; so does mpirun when a rank is killed.
 
 #if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
@@ -203,7 +203,7 @@ public:
         void wait() {
             if (test()) return;
             const double begin = now();
-            const bool crowded = detail::more_ranks_than_cores();
+            const double spin = detail::more_ranks_than_cores() ? 0 : 20e-6;
             while (!test()) {
                 const double waited = now() - begin;
                 if (handle_->limit > 0 && waited > handle_->limit)
@@ -211,10 +211,7 @@ public:
                          handle_->place(), " for its ", text(),
                          "; is that rank alive, and does it call the same? (CAIRN_COMM_TIMEOUT sets the limit in "
                          "seconds)");
-                if (waited > (crowded ? yield_seconds : spin_seconds))
-                    detail::nap(std::clamp(waited / 8, 2e-6, 200e-6));
-                else if (crowded)
-                    std::this_thread::yield();
+                if (waited >= spin) detail::nap(std::clamp(waited / 8, 1e-6, 200e-6));
             }
         }
 
@@ -242,7 +239,6 @@ public:
 
     private:
         friend class mpi_communicator;
-        static constexpr double spin_seconds = 20e-6, yield_seconds = 100e-6;
 
         std::string text() const {
             if (peer_ < 0) return concat("part of a native collective of ", bytes_, " bytes");
