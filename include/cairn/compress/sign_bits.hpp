@@ -1,15 +1,18 @@
 #pragma once
-// One bit a value: the signs of n floats, packed, and one scale for all of them. What sign and onebit send:
+// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit send:
 //
-//   | scale, 4 bytes | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte filled with zeros |
+//   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte filled with zeros |
 //
-// Bytes: 4 + ⌈n / 8⌉, 0 of nothing. Memory traffic: encode reads the bucket once, decode writes it once.
+// onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode writes it once.
 
 #include <cairn/compress/compressor.hpp>
 
 namespace cairn {
 
-constexpr index sign_bytes(index n) { return n ? 4 + (n + 7) / 8 : 0; }
+inline constexpr index one_scale = index{1} << 40;  // a block that no bucket fills
+
+constexpr index scale_count(index n, index block) { return (n + block - 1) / block; }
+constexpr index sign_bytes(index n, index block = one_scale) { return 4 * scale_count(n, block) + (n + 7) / 8; }
 
 /// Σ|x| and Σx², taken while the signs are packed.
 struct magnitude_sums {
@@ -24,6 +27,7 @@ struct magnitude_sums {
 /// Packs the signs of x into (n + 7) / 8 bytes. The sums are finite exactly when all values are.
 inline magnitude_sums pack_signs(std::span<const float> values, std::byte* bits) {
     const float* const x = values.data();
+    // A multiple of 8 values begins at each piece, so that pieces share no byte.
     return parallel_sum<magnitude_sums>(static_cast<index>(values.size()), compress_grain, [=](index begin, index end) {
         using namespace simd;
         pack<double> absolute(0), squared(0);
@@ -41,27 +45,34 @@ inline magnitude_sums pack_signs(std::span<const float> values, std::byte* bits)
     });
 }
 
-/// put(into[i], ±scale). Throws on a message of another length, and on a scale that no encoder writes.
+/// put(into[i], ±scale of its block). Throws on a message of another length, and on a scale that no encoder writes.
+/// `block`: a multiple of 16.
 template <class Put>
-void decode_signs(std::string_view who, std::span<const std::byte> bytes, std::span<float> into, Put put) {
+void decode_signs(std::string_view who, std::span<const std::byte> bytes, std::span<float> into, Put put,
+                  index block = one_scale) {
     message_reader reader(who, bytes);
-    const index n = static_cast<index>(into.size());
-    if (n == 0) return reader.finish();
-    const float scale = reader.number<float>("the scale");
-    if (!(scale >= 0) || !std::isfinite(scale)) reader.damaged("the scale before it is ", scale);
+    const index n = static_cast<index>(into.size()), blocks = scale_count(n, block);
+    std::vector<float> scales(static_cast<std::size_t>(blocks));
+    for (float& scale : scales) {
+        scale = reader.number<float>("the scale");
+        if (!(scale >= 0) || !std::isfinite(scale)) reader.damaged("the scale before it is ", scale);
+    }
     const std::byte* const bits = reader.take((n + 7) / 8, "signs");
     reader.finish();
     float* const y = into.data();
-    parallel_for(n, compress_grain, [=](index begin, index end) {
-        index i = begin;
-        for (; i + 16 <= end; i += 16) {
-            std::uint16_t lanes;
-            std::memcpy(&lanes, bits + i / 8, 2);
-            const std::uint32_t all = lanes;
+    parallel_for(n, compress_grain, [&, y, bits](index begin, index end) {
+        for (index i = begin; i < end;) {
+            const float scale = scales[static_cast<std::size_t>(i / block)];
+            const index last = std::min(end, (i / block + 1) * block);
+            for (; i + 16 <= last; i += 16) {
+                std::uint16_t lanes;
+                std::memcpy(&lanes, bits + i / 8, 2);
+                const std::uint32_t all = lanes;
 #pragma omp simd
-            for (std::uint32_t j = 0; j < 16; ++j) put(y[i + j], (all >> j) & 1u ? -scale : scale);
+                for (std::uint32_t j = 0; j < 16; ++j) put(y[i + j], (all >> j) & 1u ? -scale : scale);
+            }
+            for (; i < last; ++i) put(y[i], static_cast<unsigned>(bits[i / 8]) >> (i % 8) & 1u ? -scale : scale);
         }
-        for (; i < end; ++i) put(y[i], static_cast<unsigned>(bits[i / 8]) >> (i % 8) & 1u ? -scale : scale);
     });
 }
 

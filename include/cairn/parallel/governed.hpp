@@ -2,7 +2,8 @@
 // Compression where it pays: compress/governor.hpp decides for each bucket, this file measures for it.
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
 //   each step       when each bucket was ready, and its encode, link and decode times, by maximum over ranks, so that all decide alike
-// A candidate's state exists from its first use on. Residuals wait while its bucket is sent otherwise.
+// A candidate's state exists from its first use on. When a bucket changes to another one, what waited in residuals is added to its gradient
+// (those of two-phase schemes wait for the bucket to come back).
 
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/governor.hpp>
@@ -81,6 +82,7 @@ public:
         methods_.resize(buckets.size());
         for (auto& of_bucket : methods_) of_bucket.resize(candidates_.size() + 1);
         times_.resize(buckets.size());
+        last_.resize(buckets.size());
     }
 
     /// Reduces bucket `which` as the governor's plan says. `ready`: seconds since the step began when it was full.
@@ -91,6 +93,8 @@ public:
         if (!method)
             method = option == 0 ? std::make_unique<dense_method<C>>()
                                  : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
+        if (const std::size_t before = std::exchange(last_[b], option); before != option && methods_[b][before])
+            methods_[b][before]->release(gradient);
         const exchange_cost cost = method->reduce(c, gradient, at);
         times_[b] = {ready, cost.encode, cost.communication, cost.decode};
         bytes_ += cost.bytes;
@@ -177,6 +181,7 @@ private:
     std::vector<index> sizes_;
     std::unique_ptr<governor> governor_;
     std::vector<std::vector<std::unique_ptr<reduction_method<C>>>> methods_;  // [bucket][option], made at first use
+    std::vector<std::size_t> last_;  // option of each bucket in the step before
     std::vector<bucket_times> times_;
     index bytes_ = 0;
 };

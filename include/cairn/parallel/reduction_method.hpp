@@ -18,6 +18,8 @@ struct reduction_method {
     virtual std::string name() const = 0;
     /// gradient ← the sum over ranks, the same bits on all. Collective; the values are finite on every rank.
     virtual exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
+    /// gradient += what waits in residuals, which become zero: before a step in which the bucket is sent in another way.
+    virtual void release(std::span<float>) {}
     /// State; there from the start.
     virtual std::vector<compressor_tensor> tensors() { return {}; }
 };
@@ -44,6 +46,7 @@ struct message_method final : reduction_method<C> {
         return summed ? summed_all_reduce(c, compressor, gradient, out, at)
                       : gathered_all_reduce(c, compressor, gradient, out, at);
     }
+    void release(std::span<float> gradient) override { release_residual(compressor, gradient); }
     std::vector<compressor_tensor> tensors() override { return tensors_of(compressor); }
 
     K compressor;
@@ -70,6 +73,7 @@ struct reducing_method final : reduction_method<C> {
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         return reducing_all_reduce(c, method, gradient, at);
     }
+    void release(std::span<float> gradient) override { release_residual(method, gradient); }
     std::vector<compressor_tensor> tensors() override { return tensors_of(method); }
 
     K method;
