@@ -1,6 +1,7 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include <cairn/comm/checked.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/train/session.hpp>
@@ -94,7 +95,7 @@ int main(int argc, char** argv) {
     if (cairn::started_by_mpi())
         return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) {
             const cairn::mpi_communicator node = world.split_node();
-            return run(argc, argv, world.split(0, world.rank()), node.rank(), node.size());
+            return run(argc, argv, cairn::checked_if_asked(world.split(0, world.rank())), node.rank(), node.size());
         });
 #endif
     try {
