@@ -95,6 +95,30 @@ void splitting(C& c) {
     require(alone.size() == 1 && alone.rank() == 0, "split: colour -1 is not alone");
 }
 
+/// A part is split again as the whole is, and messages of whole, part and part of the part, equal in peer and tag, stay apart.
+template <Communicator C>
+void nested_splitting(C& c) {
+    C part = c.split(c.rank() / 2, c.rank()), inner = part.split(0, -part.rank());
+    const int expected = c.rank() / 2 * 2 + 1 < c.size() ? 2 : 1;
+    require(part.size() == expected && inner.size() == expected, "nested split: ", part.size(), " and ", inner.size(),
+            " ranks, expected ", expected);
+    require(part.rank() == c.rank() % 2 && inner.rank() == expected - 1 - part.rank(), "nested split: ranks");
+    const int me = c.rank(), peer = c.rank() / 2 * 2 + expected - 1 - part.rank();
+    const std::vector<int> out{me, me + 100, me + 200};
+    std::vector<int> in(3, -1);
+    std::vector<typename C::request> pending;
+    const auto exchange = [&](C& with, int other, std::size_t which) {
+        pending.push_back(isend(with, std::span<const int>(&out[which], 1), other, 6));
+        pending.push_back(irecv(with, std::span<int>(&in[which], 1), other, 6));
+    };
+    exchange(inner, expected - 1 - inner.rank(), 2);
+    exchange(part, expected - 1 - part.rank(), 1);
+    exchange(c, peer, 0);
+    for (auto& p : pending) p.wait();
+    require(in == std::vector<int>{peer, peer + 100, peer + 200}, "nested split: rank ", me,
+            " got messages of another part");
+}
+
 /// A request that is dropped does not touch its buffer afterwards, nor disturb what comes later.
 template <Communicator C>
 void dropping(C& c) {
@@ -148,6 +172,7 @@ void all(C& c) {
     tags(c);
     testing(c);
     splitting(c);
+    nested_splitting(c);
     traffic(c);
     dropping(c);  // last: its tag is lost
 }

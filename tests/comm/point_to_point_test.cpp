@@ -45,6 +45,45 @@ TEST_CASE("threads: split_node makes pretended nodes", "[comm]") {
     });
 }
 
+TEST_CASE("threads: a send that is dropped before its receiver comes is not delivered", "[comm]") {
+    run_ranks(2, {.mailbox_bytes = 16}, [](threads_communicator& c) {
+        std::vector<int> large(1000, 1), small{7};
+        if (c.rank() == 0) {
+            { const auto dropped = isend(c, std::span<const int>(large), 1, 3); }
+            send(c, std::span<const int>(small), 1, 4);  // rank 1 comes now
+            std::ranges::fill(large, 2);
+            send(c, std::span<const int>(large), 1, 3);
+        } else {
+            receive(c, std::span<int>(small), 0, 4);
+            receive(c, std::span<int>(large), 0, 3);
+            require(std::ranges::count(large, 2) == 1000, "a dropped send was delivered");
+        }
+    });
+}
+
+TEST_CASE("threads: a full mailbox keeps the order of messages that fit and messages that do not", "[comm]") {
+    run_ranks(2, {.mailbox_bytes = 40}, [](threads_communicator& c) {
+        const std::vector<std::size_t> sizes{1, 30, 2, 9, 0, 100, 1, 1};  // of 4 bytes
+        std::vector<std::vector<int>> messages;
+        std::vector<threads_communicator::request> sent;
+        for (std::size_t k = 0; k < sizes.size(); ++k) messages.emplace_back(sizes[k], static_cast<int>(k));
+        if (c.rank() == 0) {
+            for (const auto& m : messages) sent.push_back(isend(c, std::span<const int>(m), 1, 3));
+            int ready = 1;
+            send(c, std::span<const int>(&ready, 1), 1, 4);
+            for (auto& s : sent) s.wait();
+        } else {
+            int ready = 0;
+            receive(c, std::span<int>(&ready, 1), 0, 4);
+            for (const auto& m : messages) {
+                std::vector<int> room(m.size(), -1);
+                receive(c, std::span<int>(room), 0, 3);
+                require(room == m, "messages overtook each other");
+            }
+        }
+    });
+}
+
 TEST_CASE("threads: the first rank that fails ends all, and is named", "[comm]") {
     std::atomic<int> told = 0;
     const auto run = [&] {
