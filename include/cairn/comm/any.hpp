@@ -18,8 +18,9 @@ public:
     class request {
     public:
         request() = default;
-        template <Request R>
-            requires(!std::same_as<R, request>)
+        // In this order: clang would ask whether a request is a request for ever.
+        template <class R>
+            requires(!std::same_as<R, request> && Request<R>)
         explicit request(R r) : self_(std::make_unique<model<R>>(std::move(r))) {}
         void wait() {
             if (self_) self_->wait();
