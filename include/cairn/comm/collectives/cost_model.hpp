@@ -65,7 +65,7 @@ inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm al
     if (p <= 1 || n <= 0) return 0;
     const auto t = [&](double m) { return link.exchange(m); };
     const auto g = [&](double m) { return link.reduce(m); };
-    const int rounds = std::bit_width(static_cast<unsigned>(p)) - 1;  // ⌊lg p⌋
+    const int rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(p))) - 1;  // ⌊lg p⌋
     const double handing_over = std::has_single_bit(static_cast<unsigned>(p)) ? 0 : 2 * t(n) + g(n);
     switch (algorithm) {
         using enum all_reduce_algorithm;
