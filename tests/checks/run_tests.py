@@ -79,6 +79,8 @@ def main():
         if unknown:
             sys.exit(f"no tests named {', '.join(sorted(unknown))}; there are {', '.join(f for f, _ in tests)}")
         tests = [test for test in tests if test[0] in options.folders]
+    # The largest first, which run longest: so that no core idles at the end.
+    tests.sort(key=lambda test: -pathlib.Path(test[1]).stat().st_size if pathlib.Path(test[1]).exists() else 0)
 
     # Threads that wait must not spin while another executable works; undefined behaviour reports where it happened.
     environment = {"OMP_WAIT_POLICY": "passive", "UBSAN_OPTIONS": "print_stacktrace=1",

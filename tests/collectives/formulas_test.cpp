@@ -17,7 +17,7 @@ namespace {
 
 using counter = counting<threads_communicator>;
 constexpr index elements = 5040;  // every number of ranks up to 9 divides it
-constexpr index bytes = elements * 4;
+constexpr index payload = elements * 4;
 
 struct group_counts {
     std::int64_t messages = 0, bytes = 0, rounds = 0;           // the largest of a rank
@@ -46,8 +46,8 @@ group_counts counted(int ranks, Action action) {
     return sums;
 }
 
-int floor_log(int p) { return std::bit_width(static_cast<unsigned>(p)) - 1; }
-int ceil_log(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
+int floor_log(int p) { return static_cast<int>(std::bit_width(static_cast<unsigned>(p))) - 1; }
+int ceil_log(int p) { return static_cast<int>(std::bit_width(static_cast<unsigned>(p - 1))); }
 
 }  // namespace
 
@@ -56,9 +56,9 @@ TEST_CASE("formulas: ring", "[collectives]") {
         const group_counts c = counted(p, [](counter& w, auto data) { ring_all_reduce(w, data); });
         CHECK(c.messages == 2 * (p - 1));
         CHECK(c.rounds == 2 * (p - 1));
-        CHECK(c.bytes == 2 * (p - 1) * bytes / p);
-        CHECK(c.all_bytes == 2 * (p - 1) * bytes);
-        CHECK(c.reduced == (p - 1) * bytes);
+        CHECK(c.bytes == 2 * (p - 1) * payload / p);
+        CHECK(c.all_bytes == 2 * (p - 1) * payload);
+        CHECK(c.reduced == (p - 1) * payload);
     }
 }
 
@@ -71,8 +71,8 @@ TEST_CASE("formulas: recursive doubling, with up to two more rounds where p is n
         CHECK(c.rounds <= lg + (extra ? 2 : 0));
         CHECK(c.messages == lg + (extra ? 1 : 0));  // of a rank that takes over
         CHECK(c.all_messages == core * lg + 2 * extra);
-        CHECK(c.all_bytes == (core * lg + 2 * extra) * bytes);
-        CHECK(c.reduced == (core * lg + extra) * bytes);
+        CHECK(c.all_bytes == (core * lg + 2 * extra) * payload);
+        CHECK(c.reduced == (core * lg + extra) * payload);
     }
 }
 
@@ -83,9 +83,9 @@ TEST_CASE("formulas: halving and doubling, with two more rounds where p is no po
         CHECK(c.rounds == 2 * lg + (extra ? 2 : 0));
         CHECK(c.messages == 2 * lg + (extra ? 1 : 0));
         CHECK(c.all_messages == 2 * core * lg + 2 * extra);
-        CHECK(c.all_bytes == 2 * (core - 1) * bytes + 2 * extra * bytes);
-        CHECK(c.reduced == (core - 1) * bytes + extra * bytes);
-        CHECK(c.bytes == 2 * (core - 1) * bytes / core + (extra ? bytes : 0));
+        CHECK(c.all_bytes == 2 * (core - 1) * payload + 2 * extra * payload);
+        CHECK(c.reduced == (core - 1) * payload + extra * payload);
+        CHECK(c.bytes == 2 * (core - 1) * payload / core + (extra ? payload : 0));
     }
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("formulas: tree of one segment", "[collectives]") {
         const group_counts c = counted(p, [](counter& w, auto data) { tree_all_reduce(w, data); });
         CHECK(c.rounds >= 2 * floor_log(p));
         CHECK(c.all_messages == 2 * (p - 1));
-        CHECK(c.all_bytes == 2 * (p - 1) * bytes);
-        CHECK(c.reduced == (p - 1) * bytes);
+        CHECK(c.all_bytes == 2 * (p - 1) * payload);
+        CHECK(c.reduced == (p - 1) * payload);
     }
 }
 
@@ -106,8 +106,8 @@ TEST_CASE("formulas: hierarchical, n/g between nodes", "[collectives]") {
         c.reset();
         std::vector<float> data(elements, 1.0f);
         hierarchical_all_reduce(groups, std::span<float>(data));
-        const index inside = 2 * (2 * bytes / 3);
-        require(groups.across().counts().bytes == bytes / 3, "between nodes: ", groups.across().counts().bytes);
+        const index inside = 2 * (2 * payload / 3);
+        require(groups.across().counts().bytes == payload / 3, "between nodes: ", groups.across().counts().bytes);
         require(groups.node().counts().bytes == inside, "inside: ", groups.node().counts().bytes);
         require(data[0] == 6.0f, "sum ", data[0]);
     });
@@ -117,21 +117,21 @@ TEST_CASE("formulas: reduce-scatter, all-gather, all-to-all, broadcast, barrier"
     for (int p = 1; p <= 9; ++p) {
         const group_counts scattered = counted(p, [](counter& w, auto data) { reduce_scatter(w, data); });
         CHECK(scattered.rounds == p - 1);
-        CHECK(scattered.bytes == (p - 1) * bytes / p);
-        CHECK(scattered.reduced == (p - 1) * bytes);
+        CHECK(scattered.bytes == (p - 1) * payload / p);
+        CHECK(scattered.reduced == (p - 1) * payload);
         const group_counts gathered = counted(p, [](counter& w, auto data) { all_gather(w, data); });
         CHECK(gathered.rounds == p - 1);
-        CHECK(gathered.bytes == (p - 1) * bytes / p);
+        CHECK(gathered.bytes == (p - 1) * payload / p);
         const group_counts exchanged = counted(p, [](counter& w, std::span<float> data) {
             std::vector<float> in(data.size());
             all_to_all(w, std::span<const float>(data), std::span<float>(in));
         });
         CHECK(exchanged.messages == p - 1);
-        CHECK(exchanged.bytes == (p - 1) * bytes / p);
+        CHECK(exchanged.bytes == (p - 1) * payload / p);
         const group_counts spread = counted(p, [](counter& w, auto data) { broadcast(w, data, 0); });
         CHECK(spread.all_messages == p - 1);
         CHECK(spread.messages == ceil_log(p));
-        CHECK(spread.all_bytes == (p - 1) * bytes);
+        CHECK(spread.all_bytes == (p - 1) * payload);
         const group_counts met = counted(p, [](counter& w, auto) { barrier(w); });
         CHECK(met.messages == ceil_log(p));
         CHECK(met.rounds == ceil_log(p));

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-using namespace cairn;
-
+namespace cairn {
 namespace {
 
 using options = std::vector<std::vector<reduction_option>>;
@@ -317,3 +316,5 @@ TEST_CASE("governor: options come from candidates and a cost function", "[govern
     CHECK(all[2].encode == Approx(1e-3));
     CHECK(all[2].decode == Approx(2e-3));
 }
+
+}  // namespace cairn

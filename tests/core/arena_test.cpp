@@ -9,16 +9,16 @@
 namespace cairn {
 
 using Catch::Matchers::Contains;
-using kind = initializer::distribution;
+using start = initializer::distribution;
 
 namespace {
 
 /// A parameter of each kind of start.
 struct model {
-    parameter<float> weight{.shape = {7, 5}, .init = {kind::normal, 0.5, 1.0}};
-    parameter<float> bias{.shape = {5}, .init = {kind::constant, 0, 0.25}, .decay = false};
-    parameter<float> table{.shape = {1000}, .init = {kind::truncated_normal, 2.0}};
-    parameter<float> flat{.shape = {4000}, .init = {kind::uniform, 3.0}};
+    parameter<float> weight{.shape = {7, 5}, .init = {start::normal, 0.5, 1.0}};
+    parameter<float> bias{.shape = {5}, .init = {start::constant, 0, 0.25}, .decay = false};
+    parameter<float> table{.shape = {1000}, .init = {start::truncated_normal, 2.0}};
+    parameter<float> flat{.shape = {4000}, .init = {start::uniform, 3.0}};
 
     parameter_list<float> list() {
         return {{"a/weight", &weight}, {"a/bias", &bias}, {"table", &table}, {"flat", &flat}};

@@ -16,15 +16,15 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-memory_pool& pool = memory_pool::host();
+memory_pool& host_pool = memory_pool::host();
 
 /// Whether blocks come from one reserved range (not so under AddressSanitizer and with CAIRN_POOL=system): freeing and
 /// asking again then gives the same address.
 bool recycles() {
-    void* first = pool.allocate(1 << 20, category::workspace);
-    pool.release(first, 1 << 20, category::workspace);
-    void* again = pool.allocate(1 << 20, category::workspace);
-    pool.release(again, 1 << 20, category::workspace);
+    void* first = host_pool.allocate(1 << 20, category::workspace);
+    host_pool.release(first, 1 << 20, category::workspace);
+    void* again = host_pool.allocate(1 << 20, category::workspace);
+    host_pool.release(again, 1 << 20, category::workspace);
 #if defined(__SANITIZE_ADDRESS__)
     return false;
 #else
@@ -37,7 +37,7 @@ bool recycles() {
 TEST_CASE("pool: blocks are aligned, distinct and writable", "[memory]") {
     std::vector<std::pair<unsigned char*, index>> blocks;
     for (const index bytes : {0, 1, 63, 64, 65, 1000, 4096, 1 << 20}) {
-        auto* block = static_cast<unsigned char*>(pool.allocate(bytes, category::workspace));
+        auto* block = static_cast<unsigned char*>(host_pool.allocate(bytes, category::workspace));
         CHECK(reinterpret_cast<std::uintptr_t>(block) % 64 == 0);
         std::memset(block, static_cast<int>(blocks.size()), static_cast<std::size_t>(bytes));
         blocks.emplace_back(block, bytes);
@@ -46,31 +46,31 @@ TEST_CASE("pool: blocks are aligned, distinct and writable", "[memory]") {
         index wrong = 0;
         for (index b = 0; b < blocks[i].second; ++b) wrong += blocks[i].first[b] != i;
         CHECK(wrong == 0);
-        pool.release(blocks[i].first, blocks[i].second, category::workspace);
+        host_pool.release(blocks[i].first, blocks[i].second, category::workspace);
     }
 }
 
 TEST_CASE("pool: live and peak bytes, by category and in total, in multiples of 64", "[memory]") {
-    pool.reset_peaks();
-    const auto live = pool.total().live;
-    const auto gradients = pool.use_of(category::gradients).live;
-    void* a = pool.allocate(1000, category::gradients);  // 1,024
-    void* b = pool.allocate(1, category::gradients);     // 64
-    CHECK(pool.use_of(category::gradients).live == gradients + 1088);
-    pool.release(b, 1, category::gradients);
-    CHECK(pool.use_of(category::gradients).live == gradients + 1024);
-    CHECK(pool.use_of(category::gradients).peak == gradients + 1088);
-    CHECK(pool.total().live == live + 1024);
-    CHECK(pool.total().peak == live + 1088);
-    void* c = pool.allocate(128, category::optimizer);
-    CHECK(pool.use_of(category::gradients).live == gradients + 1024);
-    CHECK(pool.total().peak == live + 1152);
-    pool.release(a, 1000, category::gradients);
-    pool.release(c, 128, category::optimizer);
-    pool.reset_peaks();
-    CHECK(pool.total().peak == live);
-    CHECK(pool.total().live == live);
-    CHECK(pool.use_of(category::gradients).peak == gradients);
+    host_pool.reset_peaks();
+    const auto live = host_pool.total().live;
+    const auto gradients = host_pool.use_of(category::gradients).live;
+    void* a = host_pool.allocate(1000, category::gradients);  // 1,024
+    void* b = host_pool.allocate(1, category::gradients);     // 64
+    CHECK(host_pool.use_of(category::gradients).live == gradients + 1088);
+    host_pool.release(b, 1, category::gradients);
+    CHECK(host_pool.use_of(category::gradients).live == gradients + 1024);
+    CHECK(host_pool.use_of(category::gradients).peak == gradients + 1088);
+    CHECK(host_pool.total().live == live + 1024);
+    CHECK(host_pool.total().peak == live + 1088);
+    void* c = host_pool.allocate(128, category::optimizer);
+    CHECK(host_pool.use_of(category::gradients).live == gradients + 1024);
+    CHECK(host_pool.total().peak == live + 1152);
+    host_pool.release(a, 1000, category::gradients);
+    host_pool.release(c, 128, category::optimizer);
+    host_pool.reset_peaks();
+    CHECK(host_pool.total().peak == live);
+    CHECK(host_pool.total().live == live);
+    CHECK(host_pool.use_of(category::gradients).peak == gradients);
 }
 
 TEST_CASE("pool: neighbours that are free become one range again, in any order of release", "[memory]") {
@@ -78,14 +78,14 @@ TEST_CASE("pool: neighbours that are free become one range again, in any order o
     constexpr index piece = 1 << 16;
     const std::vector<std::vector<int>> orders{{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 2, 0}, {2, 0, 3, 1}};
     for (const auto& order : orders) {
-        void* whole = pool.allocate(4 * piece, category::workspace);
-        pool.release(whole, 4 * piece, category::workspace);
+        void* whole = host_pool.allocate(4 * piece, category::workspace);
+        host_pool.release(whole, 4 * piece, category::workspace);
         std::vector<void*> blocks;
-        for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(piece, category::workspace));
-        for (const int i : order) pool.release(blocks[static_cast<std::size_t>(i)], piece, category::workspace);
-        void* again = pool.allocate(4 * piece, category::workspace);
+        for (int i = 0; i < 4; ++i) blocks.push_back(host_pool.allocate(piece, category::workspace));
+        for (const int i : order) host_pool.release(blocks[static_cast<std::size_t>(i)], piece, category::workspace);
+        void* again = host_pool.allocate(4 * piece, category::workspace);
         CHECK(again == whole);
-        pool.release(again, 4 * piece, category::workspace);
+        host_pool.release(again, 4 * piece, category::workspace);
     }
 }
 
@@ -93,63 +93,63 @@ TEST_CASE("pool: the smallest hole that is large enough is filled first", "[memo
     if (!recycles()) return;
     constexpr index kb = 1024;
     // Holes of 64 and 16 kB between blocks that stay.
-    void* large = pool.allocate(64 * kb, category::workspace);
-    void* fence1 = pool.allocate(kb, category::workspace);
-    void* small = pool.allocate(16 * kb, category::workspace);
-    void* fence2 = pool.allocate(kb, category::workspace);
-    pool.release(large, 64 * kb, category::workspace);
-    pool.release(small, 16 * kb, category::workspace);
-    void* fits_small = pool.allocate(12 * kb, category::workspace);
-    void* fits_large = pool.allocate(20 * kb, category::workspace);
+    void* large = host_pool.allocate(64 * kb, category::workspace);
+    void* fence1 = host_pool.allocate(kb, category::workspace);
+    void* small = host_pool.allocate(16 * kb, category::workspace);
+    void* fence2 = host_pool.allocate(kb, category::workspace);
+    host_pool.release(large, 64 * kb, category::workspace);
+    host_pool.release(small, 16 * kb, category::workspace);
+    void* fits_small = host_pool.allocate(12 * kb, category::workspace);
+    void* fits_large = host_pool.allocate(20 * kb, category::workspace);
     CHECK(fits_small == small);
     CHECK(fits_large == large);
-    pool.release(fits_small, 12 * kb, category::workspace);
-    pool.release(fits_large, 20 * kb, category::workspace);
-    pool.release(fence1, kb, category::workspace);
-    pool.release(fence2, kb, category::workspace);
+    host_pool.release(fits_small, 12 * kb, category::workspace);
+    host_pool.release(fits_large, 20 * kb, category::workspace);
+    host_pool.release(fence1, kb, category::workspace);
+    host_pool.release(fence2, kb, category::workspace);
 }
 
 TEST_CASE("pool: beyond the limit an error says what was asked, held and allowed; then work goes on", "[memory]") {
-    const index limit = pool.limit();
-    void* held = pool.allocate(640, category::parameters);
-    pool.set_limit(pool.total().live + 6400);
-    CHECK_THROWS_WITH(pool.allocate(6464, category::activations),
+    const index limit = host_pool.limit();
+    void* held = host_pool.allocate(640, category::parameters);
+    host_pool.set_limit(host_pool.total().live + 6400);
+    CHECK_THROWS_WITH(host_pool.allocate(6464, category::activations),
                       Contains("6464") && Contains("activations") && Contains("parameters") &&
-                          Contains(std::to_string(pool.limit())) && Contains("CAIRN_MEMORY_LIMIT"));
-    void* fits = pool.allocate(6400, category::activations);
-    CHECK_THROWS_AS(pool.allocate(1, category::activations), error);
-    pool.release(fits, 6400, category::activations);
-    pool.set_limit(limit);
-    pool.release(held, 640, category::parameters);
+                          Contains(std::to_string(host_pool.limit())) && Contains("CAIRN_MEMORY_LIMIT"));
+    void* fits = host_pool.allocate(6400, category::activations);
+    CHECK_THROWS_AS(host_pool.allocate(1, category::activations), error);
+    host_pool.release(fits, 6400, category::activations);
+    host_pool.set_limit(limit);
+    host_pool.release(held, 640, category::parameters);
 }
 
 TEST_CASE("pool: sizes that make no sense are refused, not rounded into something small", "[memory]") {
-    const auto live = pool.total().live;
-    CHECK_THROWS_AS(pool.allocate(std::numeric_limits<index>::max(), category::data), error);
-    CHECK_THROWS_AS(pool.allocate(std::numeric_limits<index>::max() - 63, category::data), error);
-    CHECK_THROWS_AS(pool.allocate(-1, category::data), error);
-    CHECK_THROWS_AS(pool.allocate(std::numeric_limits<index>::min(), category::data), error);
-    CHECK(pool.total().live == live);
+    const auto live = host_pool.total().live;
+    CHECK_THROWS_AS(host_pool.allocate(std::numeric_limits<index>::max(), category::data), error);
+    CHECK_THROWS_AS(host_pool.allocate(std::numeric_limits<index>::max() - 63, category::data), error);
+    CHECK_THROWS_AS(host_pool.allocate(-1, category::data), error);
+    CHECK_THROWS_AS(host_pool.allocate(std::numeric_limits<index>::min(), category::data), error);
+    CHECK(host_pool.total().live == live);
 }
 
 TEST_CASE("pool: trim gives pages back and the pool stays usable", "[memory]") {
-    auto* kept = static_cast<unsigned char*>(pool.allocate(100'000, category::workspace));
-    void* freed = pool.allocate(1 << 24, category::workspace);
+    auto* kept = static_cast<unsigned char*>(host_pool.allocate(100'000, category::workspace));
+    void* freed = host_pool.allocate(1 << 24, category::workspace);
     std::memset(kept, 7, 100'000);
     std::memset(freed, 8, 1 << 24);
-    pool.release(freed, 1 << 24, category::workspace);
-    pool.trim();
+    host_pool.release(freed, 1 << 24, category::workspace);
+    host_pool.trim();
     index wrong = 0;
     for (index i = 0; i < 100'000; ++i) wrong += kept[i] != 7;
     CHECK(wrong == 0);
-    void* again = pool.allocate(1 << 24, category::workspace);
+    void* again = host_pool.allocate(1 << 24, category::workspace);
     std::memset(again, 9, 1 << 24);
-    pool.release(again, 1 << 24, category::workspace);
-    pool.release(kept, 100'000, category::workspace);
+    host_pool.release(again, 1 << 24, category::workspace);
+    host_pool.release(kept, 100'000, category::workspace);
 }
 
 TEST_CASE("pool: threads allocate and release at once, no block is handed out twice, the counters add up", "[memory]") {
-    const auto live = pool.total().live;
+    const auto live = host_pool.total().live;
     std::vector<std::thread> workers;
     std::vector<int> corrupted(4);
     for (std::uint32_t t = 0; t < 4; ++t)
@@ -164,14 +164,14 @@ TEST_CASE("pool: threads allocate and release at once, no block is handed out tw
             const auto drop = [&](std::size_t at) {
                 const block b = mine[at];
                 for (index i = 0; i < b.bytes / 8; ++i) corrupted[t] += b.data[i] != b.mark;
-                pool.release(b.data, b.bytes, category::workspace);
+                host_pool.release(b.data, b.bytes, category::workspace);
                 mine[at] = mine.back();
                 mine.pop_back();
             };
             for (std::uint64_t i = 0; i < 2000; ++i) {
                 if (mine.size() < 8 || random.below(2, 3 * i) == 0) {
                     const auto bytes = static_cast<index>(8 + 8 * random.below(2000, 3 * i + 1));
-                    auto* data = static_cast<std::uint64_t*>(pool.allocate(bytes, category::workspace));
+                    auto* data = static_cast<std::uint64_t*>(host_pool.allocate(bytes, category::workspace));
                     std::fill_n(data, bytes / 8, (std::uint64_t{t} << 32) | i);
                     mine.push_back({data, bytes, (std::uint64_t{t} << 32) | i});
                 } else {
@@ -182,7 +182,7 @@ TEST_CASE("pool: threads allocate and release at once, no block is handed out tw
         });
     for (std::thread& worker : workers) worker.join();
     for (const int c : corrupted) CHECK(c == 0);
-    CHECK(pool.total().live == live);
+    CHECK(host_pool.total().live == live);
 }
 
 }  // namespace cairn

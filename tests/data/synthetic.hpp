@@ -1,5 +1,6 @@
 #pragma once
 // Data sets and folders that tests make themselves.
+#include "messages.hpp"
 
 #include <cairn/data/bytes.hpp>
 #include <cairn/data/dataset.hpp>
@@ -80,17 +81,6 @@ inline std::filesystem::path real_data() {
     for (auto at = std::filesystem::path(__FILE__).parent_path(); at.has_relative_path(); at = at.parent_path())
         if (std::filesystem::exists(at / "shared" / "data" / "README.md")) return at / "shared" / "data";
     return {};
-}
-
-/// The message of the error that `action` throws; "" if it throws none.
-template <class Action>
-std::string message_of(Action&& action) {
-    try {
-        action();
-    } catch (const error& e) {
-        return e.what();
-    }
-    return "";
 }
 
 }  // namespace cairn::test

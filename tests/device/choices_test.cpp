@@ -1,5 +1,6 @@
 // The registry of choices: measuring, forcing, saving, replaying, and files that are not what they should be.
 #include "catch.hpp"
+#include "messages.hpp"
 
 #include <cairn/device/choices.hpp>
 
@@ -8,20 +9,9 @@
 #include <sstream>
 #include <thread>
 
+using cairn::test::contains, cairn::test::message_of;
+
 namespace {
-
-// What an action's error says; "" if there is none.
-template <class Action>
-std::string message_of(Action&& action) {
-    try {
-        action();
-    } catch (const cairn::error& e) {
-        return e.what();
-    }
-    return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* names[] = {"slow", "fast", "broken"};
 
@@ -166,14 +156,9 @@ TEST_CASE("choices: files that are missing, damaged or not writable", "[choices]
     CHECK(c.load(dir / "missing", "m") == 0);
     write(dir / "empty", "");
     CHECK(c.load(dir / "empty", "m") == 0);
-    const char* damaged[] = {"key\tchoice\n",
-                             "@\tm\nkey only\n",
-                             "@\tm\nk\tc\tslow\n",
-                             "@\tm\nk\tc\tslow=abc\n",
-                             "@\tm\nk\tc\tslow=1x\n",
-                             "@\tm\nk\tc\tslow=\n",
-                             "\x7f"
-                             "ELF\x01\x02"};
+    const char* damaged[] = {"key\tchoice\n",          "@\tm\nkey only\n",      "@\tm\nk\tc\tslow\n",
+                             "@\tm\nk\tc\tslow=abc\n", "@\tm\nk\tc\tslow=1x\n", "@\tm\nk\tc\tslow=\n",
+                             "\177ELF\x01\x02"};
     for (const char* text : damaged) {
         write(dir / "damaged", text);
         INFO(text);

@@ -4,15 +4,12 @@
 //   laws large      one message of more than 2 GiB between ranks 0 and 1
 //   laws sleep      waits to be killed
 
+#include "collectives/laws.hpp"
 #include "comm/point_to_point_laws.hpp"
 
 #include <cairn/comm/agree.hpp>
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/checked.hpp>
-#include <cairn/comm/collectives/all_reduce.hpp>
-#include <cairn/comm/collectives/all_to_all.hpp>
-#include <cairn/comm/collectives/broadcast.hpp>
-#include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/mpi.hpp>
 
@@ -33,57 +30,11 @@ T value(index i, int r) {
     return static_cast<T>(static_cast<float>((i * 3 + r) % 4));
 }
 
+/// Every collective with every count, against plain loops.
 template <class T>
-void all_reduces(any_communicator& c, index n) {
-    using enum all_reduce_algorithm;
-    for (const all_reduce_algorithm a :
-         {automatic, ring, recursive_doubling, halving_doubling, tree, hierarchical, native}) {
-        if (a == native && !c.has_native()) continue;
-        std::vector<T> data(static_cast<std::size_t>(n));
-        for (index i = 0; i < n; ++i) data[static_cast<std::size_t>(i)] = value<T>(i, c.rank());
-        all_reduce(c, std::span<T>(data), {.algorithm = a});
-        for (index i = 0; i < n; ++i) {
-            float sum = 0;
-            for (int r = 0; r < c.size(); ++r) sum += static_cast<float>(value<T>(i, r));
-            require(static_cast<float>(data[static_cast<std::size_t>(i)]) == sum, "all-reduce ", static_cast<int>(a),
-                    " of ", n, ' ', type_name<T>(), ": element ", i, " is ",
-                    static_cast<float>(data[static_cast<std::size_t>(i)]), ", not ", sum);
-        }
-        ++cases;
-    }
-}
-
-void others(any_communicator& c, index n) {
-    const int p = c.size();
-    std::vector<std::int32_t> data(static_cast<std::size_t>(n));
-    for (int root = 0; root < p; ++root) {
-        std::fill(data.begin(), data.end(), c.rank());
-        broadcast(c, std::span<std::int32_t>(data), root);
-        for (const auto v : data) require(v == root, "broadcast from ", root, ": ", v);
-    }
-    const std::vector<shard> parts = shards_of(n, p);
-    const shard mine = parts[static_cast<std::size_t>(c.rank())];
-    for (index i = 0; i < n; ++i) data[static_cast<std::size_t>(i)] = value<std::int32_t>(i, c.rank());
-    reduce_scatter(c, std::span<std::int32_t>(data), parts);
-    for (index i = mine.begin; i < mine.end(); ++i) {
-        std::int32_t sum = 0;
-        for (int r = 0; r < p; ++r) sum += value<std::int32_t>(i, r);
-        require(data[static_cast<std::size_t>(i)] == sum, "reduce-scatter: element ", i);
-    }
-    all_gather(c, std::span<std::int32_t>(data), parts);
-    for (index i = 0; i < n; ++i) {
-        std::int32_t sum = 0;
-        for (int r = 0; r < p; ++r) sum += value<std::int32_t>(i, r);
-        require(data[static_cast<std::size_t>(i)] == sum, "all-gather: element ", i);
-    }
-    std::vector<std::int32_t> out(static_cast<std::size_t>(n * p)), in(out.size());
-    for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] = c.rank() * 1000 + static_cast<std::int32_t>(i) / std::max(1, static_cast<int>(n));
-    all_to_all(c, std::span<const std::int32_t>(out), std::span<std::int32_t>(in));
-    for (std::size_t i = 0; i < in.size(); ++i)
-        require(in[i] == static_cast<std::int32_t>(i) / std::max(1, static_cast<int>(n)) * 1000 + c.rank(),
-                "all-to-all: element ", i);
-    cases += 4;
+void collectives(any_communicator& c) {
+    laws::all_laws<T>(c, laws::expectations<T>(c.size()));
+    ++cases;
 }
 
 /// MPI's own collectives on blocks of n, in one call and in several.
@@ -151,14 +102,10 @@ void all_laws(mpi_communicator& world) {
     counting<mpi_communicator> counted(world.split(0, world.rank()));
     laws::all(counted);
     cases += 18;
-    for (const index n :
-         {index{0}, index{1}, index{7}, static_cast<index>(c.size() - 1), index{1000}, index{1'000'003}}) {
-        all_reduces<float>(c, n);
-        all_reduces<double>(c, n);
-        all_reduces<bfloat16>(c, n);
-        all_reduces<std::int32_t>(c, n);
-        if (n < 100'000) others(c, n);
-    }
+    collectives<float>(c);
+    collectives<double>(c);
+    collectives<bfloat16>(c);
+    collectives<std::int32_t>(c);
     const auto wrong_size = [&] {
         std::array<char, 9> room{};
         if (c.size() < 2 || world.rank() > 1) return;

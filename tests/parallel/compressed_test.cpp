@@ -95,7 +95,6 @@ TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel
         const index n = 1000;
         constexpr int steps = 200;
         std::vector<double> sent(n);
-        std::mutex lock;
         run_ranks(ranks, [&](threads_communicator& c) {
             two_phase_method<threads_communicator, sign> method(sign{}, n, c.size(), c.rank());
             for (int step = 0; step < steps; ++step) {

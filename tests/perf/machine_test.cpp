@@ -1,5 +1,6 @@
 // The measured ceilings: plausible, kept, and above what a kernel reaches.
 #include "catch.hpp"
+#include "messages.hpp"
 
 #include <cairn/perf/machine.hpp>
 
@@ -7,11 +8,7 @@
 
 namespace perf = cairn::perf;
 
-namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+using cairn::test::contains;
 
 TEST_CASE("machine: the fingerprint names processor, build and libraries on one line", "[machine]") {
     const std::string text = perf::fingerprint();

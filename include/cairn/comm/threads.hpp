@@ -115,13 +115,13 @@ public:
             in_time = me.changed.wait_for(lock, std::chrono::duration<double>(options_.time_limit), ready);
         else
             me.changed.wait(lock, ready);
-        if (!in_time) {
-            const std::string all = who_waits();
-            me.waits_for = nullptr;
-            fail("rank ", t.owner, " of ", size(), " waited ", options_.time_limit, " s in ", place(t.owner),
-                 " for its ", t.text(), "; ", all);
+        if (!in_time) {  // the first to give up says so before it lets go: the others still wait, and are named
+            failed_rank_ = t.owner;
+            failure_ = concat("rank ", t.owner, " of ", size(), " waited ", options_.time_limit, " s in ",
+                              place(t.owner), " for its ", t.text(), "; ", who_waits());
         }
         me.waits_for = nullptr;
+        if (!in_time) fail(failure_);
         if (t.now == transfer::done) return check(t);
         throw_if_failed(t);
     }

@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/activation.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 #include "oracle/activation.hpp"
 
 #include <limits>
@@ -14,8 +14,8 @@ using namespace kernel_tests;
 
 namespace {
 
-constexpr activation all[]{activation::relu, activation::leaky_relu, activation::sigmoid,  activation::tanh,
-                           activation::silu, activation::gelu,       activation::gelu_tanh};
+constexpr activation activations[]{activation::relu, activation::leaky_relu, activation::sigmoid,  activation::tanh,
+                                   activation::silu, activation::gelu,       activation::gelu_tanh};
 
 /// Forward and backward as the layer calls them, in place where it would.
 template <class T>
@@ -40,7 +40,7 @@ struct activation_run {
 
 TEMPLATE_TEST_CASE("activation: values and derivatives against the C library", "[activation]", float, double) {
     using T = TestType;
-    for (const activation act : all)
+    for (const activation act : activations)
         for (const index n : {0, 1, 7, 16, 33, 1000, 70001}) {
             CAPTURE(name_of(act), n);
             const T slope = act == activation::leaky_relu ? T(0.125) : T(0);
@@ -64,7 +64,7 @@ TEMPLATE_TEST_CASE("activation: values and derivatives against the C library", "
 TEMPLATE_TEST_CASE("activation: zero, infinities and NaN", "[activation]", float, double) {
     using T = TestType;
     constexpr T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-    for (const activation act : all) {
+    for (const activation act : activations) {
         CAPTURE(name_of(act));
         const activation_run<T> k(act, T(0.5), {T(0), infinity, nan}, {T(1), T(1), T(1)});
         CHECK(k.y[0] == (act == activation::sigmoid ? T(0.5) : T(0)));
@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("activation: zero, infinities and NaN", "[activation]", float
 
 TEST_CASE("activation: the same bits on any number of threads; unknown functions are refused", "[activation]") {
     const auto x = draw<float>(200001, 1), dy = draw<float>(200001, 2);
-    for (const activation act : all) {
+    for (const activation act : activations) {
         std::optional<activation_run<float>> first;
         on_several_threads([&](int) {
             const activation_run<float> k(act, 0.1f, x, dy);

@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/batch_norm.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 #include "oracle/norm.hpp"
 
 #include <optional>

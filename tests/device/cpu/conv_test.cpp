@@ -1,6 +1,8 @@
 // Convolutions: every algorithm against plain loops, on random and on awkward shapes, in float and double.
 #include "oracle/conv.hpp"
 #include "catch.hpp"
+#include "device/cpu/kernel_numbers.hpp"
+#include "messages.hpp"
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cpu/conv.hpp>
@@ -13,18 +15,12 @@
 
 #include <unistd.h>
 
+using cairn::test::contains, cairn::test::message_of;
+
 namespace {
 
 using cairn::conv_geometry;
 using cairn::conv_phase;
-
-template <class T>
-std::vector<T> random_values(cairn::index n, std::uint32_t stream) {
-    const cairn::random_stream r{17, stream, 0};
-    std::vector<T> v(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<T>(2 * r.uniform(i) - 1);
-    return v;
-}
 
 // Largest error relative to the largest value: what rounding in any order of summation leaves.
 template <class T>
@@ -38,41 +34,51 @@ double error_of(const std::vector<T>& got, const std::vector<T>& expected) {
     return worst / scale;
 }
 
-// Makes one algorithm the choice for as long as it lives.
-struct forced {
-    explicit forced(const char* name) { cairn::choices::global().force("conv", name); }
-    ~forced() { cairn::choices::global().force("conv", ""); }
+/// What an algorithm is asked for, and how far it may be from plain loops.
+struct candidate {
+    const char* algorithm;
+    double tolerance;
 };
 
 template <class T>
-void compare(const conv_geometry& g, const char* algorithm, double tolerance) {
-    INFO(algorithm << " " << g.to_string() << (sizeof(T) == 8 ? " double" : " float"));
-    const forced f(algorithm);
-    const auto x = random_values<T>(g.x_elements(), 1), w = random_values<T>(g.w_elements(), 2);
-    const auto b = random_values<T>(g.c_out, 3), dy = random_values<T>(g.y_elements(), 4);
+void compare(const conv_geometry& g, const std::vector<candidate>& candidates) {
+    const auto x = kernel_tests::draw_uniform<T>(g.x_elements(), 1),
+               w = kernel_tests::draw_uniform<T>(g.w_elements(), 2);
+    const auto b = kernel_tests::draw_uniform<T>(g.c_out, 3), dy = kernel_tests::draw_uniform<T>(g.y_elements(), 4);
 
-    std::vector<T> y(dy.size(), T(NAN)), expected_y(dy.size());
-    for (const T* bias : {b.data(), static_cast<const T*>(nullptr)}) {
-        oracle::conv_forward(g, x.data(), w.data(), bias, expected_y.data());
-        cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), bias, y.data());
-        CHECK(error_of(y, expected_y) < tolerance);
-    }
-    std::vector<T> dx(x.size(), T(NAN)), expected_dx(x.size());
+    std::vector<T> expected_y(dy.size()), expected_y_with_bias(dy.size()), expected_dx(x.size());
+    oracle::conv_forward<T>(g, x.data(), w.data(), nullptr, expected_y.data());
+    oracle::conv_forward<T>(g, x.data(), w.data(), b.data(), expected_y_with_bias.data());
     oracle::conv_backward_input(g, dy.data(), w.data(), expected_dx.data());
-    cairn::conv_backward_input(cairn::cpu{}, g, dy.data(), w.data(), dx.data());
-    CHECK(error_of(dx, expected_dx) < tolerance);
-
     // Gradients are added to what is there: the sum of w and b.
-    std::vector<T> dw = w, db = b, expected_dw(w.size()), expected_db(b.size());
+    std::vector<T> expected_dw(w.size()), expected_db(b.size());
     oracle::conv_backward_weight(g, x.data(), dy.data(), expected_dw.data(), expected_db.data());
     for (std::size_t i = 0; i < w.size(); ++i) expected_dw[i] += w[i];
     for (std::size_t i = 0; i < b.size(); ++i) expected_db[i] += b[i];
-    cairn::conv_backward_weight(cairn::cpu{}, g, x.data(), dy.data(), dw.data(), db.data());
-    CHECK(error_of(dw, expected_dw) < tolerance);
-    CHECK(error_of(db, expected_db) < tolerance);
-    std::vector<T> again = w;
-    cairn::conv_backward_weight<T>(cairn::cpu{}, g, x.data(), dy.data(), again.data(), nullptr);
-    CHECK(error_of(again, expected_dw) < tolerance);
+
+    for (const auto& [algorithm, tolerance] : candidates) {
+        INFO(algorithm << " " << g.to_string() << (sizeof(T) == 8 ? " double" : " float"));
+        const kernel_tests::forced f("conv", algorithm);
+        std::vector<T> y(dy.size(), T(NAN)), dx(x.size(), T(NAN)), dw = w, db = b, again = w;
+        cairn::conv_forward<T>(cairn::cpu{}, g, x.data(), w.data(), nullptr, y.data());
+        CHECK(error_of(y, expected_y) < tolerance);
+        cairn::conv_forward<T>(cairn::cpu{}, g, x.data(), w.data(), b.data(), y.data());
+        CHECK(error_of(y, expected_y_with_bias) < tolerance);
+        cairn::conv_backward_input(cairn::cpu{}, g, dy.data(), w.data(), dx.data());
+        CHECK(error_of(dx, expected_dx) < tolerance);
+        cairn::conv_backward_weight(cairn::cpu{}, g, x.data(), dy.data(), dw.data(), db.data());
+        CHECK(error_of(dw, expected_dw) < tolerance);
+        CHECK(error_of(db, expected_db) < tolerance);
+        cairn::conv_backward_weight<T>(cairn::cpu{}, g, x.data(), dy.data(), again.data(), nullptr);
+        CHECK(error_of(again, expected_dw) < tolerance);
+    }
+}
+
+/// All algorithms within the same tolerance.
+std::vector<candidate> each(std::initializer_list<const char*> algorithms, double tolerance) {
+    std::vector<candidate> all;
+    for (const char* algorithm : algorithms) all.push_back({algorithm, tolerance});
+    return all;
 }
 
 // A small random shape; every third one grouped, every fifth depthwise, dimensions 1 to 3.
@@ -110,10 +116,8 @@ conv_geometry geometry2d(cairn::index n, cairn::index size, cairn::index c_in, c
 TEST_CASE("convolution: each algorithm equals plain loops on random shapes", "[conv]") {
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         const conv_geometry g = random_geometry(seed);
-        for (const char* algorithm : {"plain", "im2col", "direct", "tiled"}) {
-            compare<float>(g, algorithm, 2e-5);
-            compare<double>(g, algorithm, 1e-13);
-        }
+        compare<float>(g, each({"plain", "im2col", "direct", "tiled"}, 2e-5));
+        compare<double>(g, each({"plain", "im2col", "direct", "tiled"}, 1e-13));
     }
 }
 
@@ -127,28 +131,26 @@ TEST_CASE("convolution: layers of real networks, small", "[conv]") {
     cosmo.n = 2, cosmo.c_in = 4, cosmo.c_out = 16;
     cosmo.in = {8, 9, 10}, cosmo.kernel = {3, 3, 3}, cosmo.pad = {1, 1, 1};
     shapes.push_back(cosmo.with_output());
-    for (const conv_geometry& g : shapes)
-        for (const char* algorithm : {"plain", "im2col", "direct", "tiled", "winograd2", "winograd4", ""}) {
-            // F(4×4) evaluates at points up to 2, which costs float about one digit.
-            compare<float>(g, algorithm, std::string(algorithm) == "winograd4" || !*algorithm ? 1e-4 : 2e-5);
-            compare<double>(g, algorithm, 1e-12);
-        }
+    auto in_float = each({"plain", "im2col", "direct", "tiled", "winograd2"}, 2e-5);
+    in_float.push_back({"winograd4", 1e-4});  // evaluates at points up to 2, which costs float about one digit
+    in_float.push_back({"", 1e-4});           // chosen by measurement
+    const auto in_double = each({"plain", "im2col", "direct", "tiled", "winograd2", "winograd4", ""}, 1e-12);
+    for (const conv_geometry& g : shapes) {
+        compare<float>(g, in_float);
+        compare<double>(g, in_double);
+    }
 }
 
 namespace {
 
-struct threads_for_now {
-    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
-    ~threads_for_now() { cairn::set_threads(before); }
-    int before;
-};
-
 // Results of the three phases, one after the other.
 std::vector<float> all_phases(const conv_geometry& g, const char* algorithm, int threads) {
-    const forced f(algorithm);
-    const threads_for_now t(threads);
-    const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
-    const auto b = random_values<float>(g.c_out, 3), dy = random_values<float>(g.y_elements(), 4);
+    const kernel_tests::forced f("conv", algorithm);
+    const kernel_tests::threads_for_now t(threads);
+    const auto x = kernel_tests::draw_uniform<float>(g.x_elements(), 1),
+               w = kernel_tests::draw_uniform<float>(g.w_elements(), 2);
+    const auto b = kernel_tests::draw_uniform<float>(g.c_out, 3),
+               dy = kernel_tests::draw_uniform<float>(g.y_elements(), 4);
     std::vector<float> y(dy.size()), dx(x.size()), dw(w.size()), db(b.size());
     cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), y.data());
     cairn::conv_backward_input(cairn::cpu{}, g, dy.data(), w.data(), dx.data());
@@ -156,18 +158,6 @@ std::vector<float> all_phases(const conv_geometry& g, const char* algorithm, int
     for (const auto* part : {&dx, &dw, &db}) y.insert(y.end(), part->begin(), part->end());
     return y;
 }
-
-template <class Action>
-std::string message_of(Action&& action) {
-    try {
-        action();
-    } catch (const cairn::error& e) {
-        return e.what();
-    }
-    return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -207,9 +197,10 @@ TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[con
     registry.set(key, {"tiled", {}});
     auto expected = first;
     {
-        const forced f("tiled");
-        const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
-        const auto b = random_values<float>(g.c_out, 3);
+        const kernel_tests::forced f("conv", "tiled");
+        const auto x = kernel_tests::draw_uniform<float>(g.x_elements(), 1),
+                   w = kernel_tests::draw_uniform<float>(g.w_elements(), 2);
+        const auto b = kernel_tests::draw_uniform<float>(g.c_out, 3);
         cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), expected.data());
     }
     CHECK((all_phases(g, "", cairn::threads()) == expected));
@@ -229,14 +220,15 @@ TEST_CASE("convolution: calls from several threads at once", "[conv]") {
     const conv_geometry g = geometry2d(3, 14, 8, 16, 3, 2, 1);
     for (const char* algorithm : {"direct", "tiled", "im2col", ""}) {
         const auto expected = all_phases(g, algorithm, 1);
-        const forced f(algorithm);
+        const kernel_tests::forced f("conv", algorithm);
         std::vector<std::vector<float>> got(4);
         std::vector<std::thread> threads;
         for (auto& result : got)
             threads.emplace_back([&] {
                 cairn::set_threads(1);  // of this thread's own parallel regions
-                const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
-                const auto b = random_values<float>(g.c_out, 3);
+                const auto x = kernel_tests::draw_uniform<float>(g.x_elements(), 1),
+                           w = kernel_tests::draw_uniform<float>(g.w_elements(), 2);
+                const auto b = kernel_tests::draw_uniform<float>(g.c_out, 3);
                 result.resize(static_cast<std::size_t>(g.y_elements()));
                 for (int i = 0; i < 5; ++i)
                     cairn::conv_forward(cairn::cpu{}, g, x.data(), w.data(), b.data(), result.data());
@@ -248,12 +240,13 @@ TEST_CASE("convolution: calls from several threads at once", "[conv]") {
 
 TEST_CASE("convolution: counts the direct algorithm's operations, and leaves no workspace", "[conv]") {
     const conv_geometry g = geometry2d(2, 12, 16, 16, 3, 1, 1);
-    const auto x = random_values<float>(g.x_elements(), 1), w = random_values<float>(g.w_elements(), 2);
+    const auto x = kernel_tests::draw_uniform<float>(g.x_elements(), 1),
+               w = kernel_tests::draw_uniform<float>(g.w_elements(), 2);
     std::vector<float> y(static_cast<std::size_t>(g.y_elements()));
     const auto& pool = cairn::memory_pool::host();
     const auto before = pool.use_of(cairn::category::workspace).live;
     for (const char* algorithm : {"direct", "winograd4", "tiled", "im2col", "plain", ""}) {
-        const forced f(algorithm);
+        const kernel_tests::forced f("conv", algorithm);
         const cairn::work::scope counting;
         cairn::conv_forward<float>(cairn::cpu{}, g, x.data(), w.data(), nullptr, y.data());
         CHECK(cairn::work::total().flops == 2u * 2 * 12 * 12 * 16 * 9 * 16);

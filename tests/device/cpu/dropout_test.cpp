@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/dropout.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 
 namespace cairn {
 

@@ -1,6 +1,8 @@
 // GEMM: every kernel against three plain loops, on odd sizes, transposes, leading dimensions, alpha and beta.
 #include "oracle/gemm.hpp"
 #include "catch.hpp"
+#include "device/cpu/kernel_numbers.hpp"
+#include "messages.hpp"
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cpu/gemm.hpp>
@@ -9,30 +11,11 @@
 #include <cstring>
 #include <vector>
 
+using cairn::test::contains, cairn::test::message_of;
+
 namespace {
 
-// What an action's error says; "" if there is none.
-template <class Action>
-std::string message_of(Action&& action) {
-    try {
-        action();
-    } catch (const cairn::error& e) {
-        return e.what();
-    }
-    return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 using ix = cairn::index;
-
-template <class T>
-std::vector<T> random_values(ix n, std::uint32_t stream) {
-    const cairn::random_stream r{5, stream, 0};
-    std::vector<T> v(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<T>(2 * r.uniform(i) - 1);
-    return v;
-}
 
 // |error| of one element against what k products of numbers below 1 can lose.
 template <class T>
@@ -46,25 +29,15 @@ void check_close(const std::vector<T>& got, const std::vector<T>& expected, ix k
     CHECK(worst <= tolerance);
 }
 
-struct forced {
-    explicit forced(const char* name) { cairn::choices::global().force("gemm", name); }
-    ~forced() { cairn::choices::global().force("gemm", ""); }
-};
-
-struct threads_for_now {
-    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
-    ~threads_for_now() { cairn::set_threads(before); }
-    int before;
-};
-
 template <class T>
 void compare(const char* kernel, bool ta, bool tb, ix m, ix n, ix k, T alpha, T beta, ix extra) {
     INFO(kernel << ' ' << m << " x " << n << " x " << k << (ta ? " T" : " N") << (tb ? 'T' : 'N') << " alpha " << alpha
                 << " beta " << beta << " extra " << extra << " bytes " << sizeof(T));
-    const forced f(kernel);
+    const kernel_tests::forced f("gemm", kernel);
     const ix lda = (ta ? m : k) + extra, ldb = (tb ? k : n) + extra, ldc = n + extra;
-    const auto a = random_values<T>((ta ? k : m) * lda, 1), b = random_values<T>((tb ? n : k) * ldb, 2);
-    auto c = random_values<T>(m * ldc, 3);
+    const auto a = kernel_tests::draw_uniform<T>((ta ? k : m) * lda, 1),
+               b = kernel_tests::draw_uniform<T>((tb ? n : k) * ldb, 2);
+    auto c = kernel_tests::draw_uniform<T>(m * ldc, 3);
     auto expected = c;
     if (beta == T{})  // must not be read
         for (ix i = 0; i < m; ++i) std::fill_n(c.begin() + i * ldc, n, T(NAN));
@@ -128,8 +101,9 @@ TEST_CASE("gemm: bad sizes are refused with the sizes named", "[gemm]") {
 TEST_CASE("gemm_batched: few and many products, strided", "[gemm]") {
     for (const ix batch : {ix{0}, ix{1}, ix{3}, ix{20}}) {
         const ix m = 9, n = 11, k = 13, sa = m * k + 2, sb = n * k + 5, sc = m * n + 1;
-        const auto a = random_values<float>(batch * sa, 1), b = random_values<float>(batch * sb, 2);
-        auto c = random_values<float>(batch * sc, 3);
+        const auto a = kernel_tests::draw_uniform<float>(batch * sa, 1),
+                   b = kernel_tests::draw_uniform<float>(batch * sb, 2);
+        auto c = kernel_tests::draw_uniform<float>(batch * sc, 3);
         auto expected = c;
         for (ix i = 0; i < batch; ++i)
             oracle::gemm(false, true, m, n, k, 2.0f, a.data() + i * sa, k, b.data() + i * sb, k, 1.0f,
@@ -142,10 +116,10 @@ TEST_CASE("gemm_batched: few and many products, strided", "[gemm]") {
 
 TEST_CASE("gemm: the same bits again; the built-in kernel's on any number of threads", "[gemm]") {
     const ix m = 200, n = 150, k = 3000;
-    const auto a = random_values<float>(m * k, 1), b = random_values<float>(n * k, 2);
+    const auto a = kernel_tests::draw_uniform<float>(m * k, 1), b = kernel_tests::draw_uniform<float>(n * k, 2);
     const auto run = [&](const char* kernel, int threads) {
-        const forced f(kernel);
-        const threads_for_now t(threads);
+        const kernel_tests::forced f("gemm", kernel);
+        const kernel_tests::threads_for_now t(threads);
         std::vector<float> c(static_cast<std::size_t>(m * n));
         cairn::gemm(cairn::cpu{}, false, true, m, n, k, 1.0f, a.data(), k, b.data(), k, 0.0f, c.data(), n);
         return c;
@@ -168,7 +142,7 @@ TEST_CASE("gemm: leaves no workspace behind", "[gemm]") {
     const auto before = cairn::memory_pool::host().use_of(cairn::category::workspace).live;
     std::vector<float> a(300 * 300, 1.0f), c(300 * 300);
     for (const char* kernel : kernels) {
-        const forced f(kernel);
+        const kernel_tests::forced f("gemm", kernel);
         cairn::gemm(cairn::cpu{}, true, true, 300, 300, 300, 1.0f, a.data(), 300, a.data(), 300, 0.0f, c.data(), 300);
     }
     CHECK(cairn::memory_pool::host().use_of(cairn::category::workspace).live == before);

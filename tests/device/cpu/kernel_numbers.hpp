@@ -1,8 +1,9 @@
 #pragma once
-// Numbers for kernel tests, and how far two arrays of them are apart.
+// Numbers for kernel tests, how far two arrays of them are apart, and what a test sets for as long as it runs.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
+#include <cairn/device/choices.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,15 @@ std::vector<T> draw(cairn::index n, std::uint32_t stream, double scale = 1, doub
     const cairn::random_stream random{99, stream, 0};
     std::vector<T> all(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(offset + scale * random.normal(i));
+    return all;
+}
+
+/// n numbers of type T from [-1, 1); another stream, other numbers.
+template <class T>
+std::vector<T> draw_uniform(cairn::index n, std::uint32_t stream) {
+    const cairn::random_stream random{17, stream, 0};
+    std::vector<T> all(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(2 * random.uniform(i) - 1);
     return all;
 }
 
@@ -50,6 +60,23 @@ template <class T>
 constexpr double eps(double factor = 1) {
     return factor * (sizeof(T) == 4 ? 0x1p-24 : 0x1p-53);
 }
+
+/// Makes one candidate the choice of a family of kernels for as long as it lives.
+struct forced {
+    forced(const char* family, const char* candidate) : kernel(family) {
+        cairn::choices::global().force(family, candidate);
+    }
+    ~forced() { cairn::choices::global().force(kernel, ""); }
+    forced(const forced&) = delete;
+    const char* kernel;
+};
+
+struct threads_for_now {
+    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
+    ~threads_for_now() { cairn::set_threads(before); }
+    threads_for_now(const threads_for_now&) = delete;
+    int before;
+};
 
 /// Calls f with 1, 2, 3 and 5 threads and sets the number back.
 template <class F>

@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/layer_norm.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 #include "oracle/norm.hpp"
 
 namespace cairn {

@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/pool.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 #include "oracle/pool.hpp"
 
 namespace cairn {

@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/simd.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 
 #include <limits>
 

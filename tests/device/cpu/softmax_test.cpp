@@ -2,7 +2,7 @@
 
 #include <cairn/device/cpu/softmax.hpp>
 
-#include "kernel_numbers.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 #include "oracle/softmax.hpp"
 
 namespace cairn {

@@ -171,8 +171,9 @@ void column_sums(cpu, index rows, index columns, const T* x, T* out, bool accumu
     parallel_for(columns, 1024, [&](index first, index last) {
         std::vector<double> total(static_cast<std::size_t>(last - first));
         detail::add_rows_in_double(l.chunks * l.fold, columns, last - first, partial.data() + first, total.data());
-        detail::add_rows_in_double(l.rest / columns, columns, last - first, x + l.count * l.period + first,
-                                   total.data());
+        if (l.rest)
+            detail::add_rows_in_double(l.rest / columns, columns, last - first, x + l.count * l.period + first,
+                                       total.data());
         for (index c = first; c < last; ++c) {
             const T value = static_cast<T>(total[static_cast<std::size_t>(c - first)]);
             out[c] = accumulate ? out[c] + value : value;
