@@ -5,15 +5,16 @@
 //                                            from: ~/.cache/cairn/collectives.tsv, see comm/collectives/selection.hpp
 //   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
 //
-// Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank; medians. Bus bandwidth as nccl-tests counts
-// it: bytes / seconds · 2 (p - 1) / p. The model gets the times of single messages of this run, nothing of the all-reduces. Ratio:
-// the better of MPI and Gloo over auto, above 1 where auto is faster. The last line is one JSON object.
+// Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each round;
+// medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of single messages, taken in turn with the all-reduces they make up, and
+// nothing of the all-reduces. Ratio: the better of MPI and Gloo over auto, above 1 where auto is faster. The last line is one JSON object.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/clock.hpp>
+#include <cairn/core/random.hpp>
 #include <cairn/perf/machine.hpp>
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,18 +84,28 @@ void measure(C& c, std::vector<candidate>& all, double budget) {
     constexpr double sample_seconds = 2e-3;
     std::vector<int> calls(all.size(), 1);
     std::vector<bool> in(all.size(), true);
-    for (std::size_t i = 0; i < all.size();
-         ++i) {  // tables, connections, page faults; then how many calls a sample takes
-        all[i].call();
-        barrier(c);
-        const stopwatch watch;
-        all[i].call();
-        calls[i] = std::clamp(static_cast<int>(sample_seconds / std::max(1e-7, slowest(c, watch.seconds()))), 1, 1000);
+    for (std::size_t i = 0; i < all.size(); ++i) {  // how many calls a sample takes
+        all[i].call();                              // tables, connections, page faults
+        double one = 1;
+        for (const int probe : {1, 20}) {  // one call alone may wait for a thread that sleeps
+            if (probe > 1 && (one > 20e-3 || one < 1e-4)) break;
+            barrier(c);
+            const stopwatch watch;
+            for (int k = 0; k < probe; ++k) all[i].call();
+            one = slowest(c, watch.seconds()) / probe;
+        }
+        calls[i] = std::clamp(static_cast<int>(sample_seconds / std::max(1e-7, one)), 1, 1000);
     }
     const stopwatch whole;
     for (int round = 0; round < 3 || (round < 201 && slowest(c, whole.seconds()) < budget); ++round) {
-        for (std::size_t i = 0; i < all.size(); ++i) {
+        // In another order each round, the same on all ranks, and each from its own warm caches: what went before is not measured.
+        std::vector<std::size_t> order(all.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        const random_stream random{1, stream_of("order"), static_cast<std::uint32_t>(round)};
+        for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[random.below(k, k)]);
+        for (const std::size_t i : order) {
             if (!in[i]) continue;
+            if (calls[i] > 1) all[i].call();
             barrier(c);
             const stopwatch watch;
             for (int k = 0; k < calls[i]; ++k) all[i].call();
@@ -164,6 +176,8 @@ public:
         for (index bytes = s_.min_bytes; bytes <= s_.max_bytes; bytes *= 4) {
             const all_reduce_algorithm chosen = automatic_all_reduce<float>(c_, bytes, true);
             std::vector<candidate> all = candidates(bytes, true);
+            const std::vector<index> sizes = message_sizes(chosen, bytes);
+            for (const index size : sizes) add_messages(all, size);
             measure(c_, all, s_.seconds);
             const auto seconds = [&](const std::string& name) {
                 for (const candidate& a : all)
@@ -171,7 +185,13 @@ public:
                 return 0.0;
             };
             const double own = seconds("auto"), mpi = seconds("native"), gloo = seconds("gloo");
-            const double model = all_reduce_seconds(link_, chosen, static_cast<double>(bytes), p_);
+            std::vector<link_point> points;
+            for (const index size : sizes) {
+                const double exchange = seconds(concat("exchange ", size));
+                points.push_back({static_cast<double>(size), exchange,
+                                  std::max(0.0, seconds(concat("exchange and add ", size)) - exchange)});
+            }
+            const double model = all_reduce_seconds(link_model(points), chosen, static_cast<double>(bytes), p_);
             const double peer = mpi > 0 && gloo > 0 ? std::min(mpi, gloo) : std::max(mpi, gloo);
             errors.push_back(std::abs(model / own - 1));
             if (peer > 0) worst = std::min(worst, peer / own);
@@ -244,29 +264,52 @@ private:
         std::ranges::fill(data_, 0.0f);
     }
 
-    /// Times of single messages, all ranks at once on a ring: to exchange, and to exchange and add. What came is sent on in the next
-    /// call, as collectives do: data that another core has just written costs more than data that both have in their caches.
-    void measure_link() {
-        std::vector<float> other(data_.size());
+    /// Bytes of the messages that an algorithm sends.
+    std::vector<index> message_sizes(all_reduce_algorithm algorithm, index bytes) const {
+        using enum all_reduce_algorithm;
+        std::vector<index> sizes;
+        const index part = std::max<index>(sizeof(float), bytes / p_);
+        if (algorithm == recursive_doubling) return {bytes};
+        if (algorithm == tree) return {std::min(bytes, tree_segment)};
+        if (algorithm == native) return {part, bytes};
+        if (algorithm == halving_doubling)
+            for (index q = 2; q <= p_; q *= 2) sizes.push_back(std::max<index>(sizeof(float), bytes / q));
+        return sizes.empty() ? std::vector{part} : sizes;
+    }
+
+    /// Single messages, all ranks at once on a ring: to exchange, and to exchange and add. What came is sent on in the next call, as
+    /// collectives do: data that another core has just written costs more than data that both have in their caches.
+    void add_messages(std::vector<candidate>& all, index bytes) {
         const int left = (c_.rank() + p_ - 1) % p_, right = (c_.rank() + 1) % p_;
+        const std::size_t n = static_cast<std::size_t>(bytes) / sizeof(float);
+        other_.resize(data_.size());
+        struct buffers {
+            std::span<float> out, in;
+            segment_room<float> room;
+        };
+        const auto b =
+            std::make_shared<buffers>(buffers{std::span<float>(data_).first(n), std::span<float>(other_).first(n),
+                                              segment_room<float>(static_cast<index>(n))});
+        all.push_back({concat("exchange ", bytes),
+                       [this, left, right, b] {
+                           send_receive(c_, b->out, right, b->in, left, 1);
+                           std::swap(b->out, b->in);
+                       },
+                       true});
+        all.push_back({concat("exchange and add ", bytes),
+                       [this, left, right, b] {
+                           exchange_and_combine(c_, b->out, right, b->in, left, 1, reduction::sum, b->room);
+                           std::swap(b->out, b->in);
+                       },
+                       true});
+    }
+
+    /// Times of messages of all sizes, for the table.
+    void measure_link() {
         std::vector<link_point> points;
         for (index bytes = 64; bytes <= s_.max_bytes; bytes *= 2) {
-            const std::size_t n = static_cast<std::size_t>(bytes) / sizeof(float);
-            std::span<float> out = std::span<float>(data_).first(n), in = std::span<float>(other).first(n);
-            segment_room<float> room(static_cast<index>(n));
             std::vector<candidate> both;
-            both.push_back({"exchange",
-                            [&] {
-                                send_receive(c_, out, right, in, left, 1);
-                                std::swap(out, in);
-                            },
-                            true});
-            both.push_back({"add",
-                            [&] {
-                                exchange_and_combine(c_, out, right, in, left, 1, reduction::sum, room);
-                                std::swap(out, in);
-                            },
-                            true});
+            add_messages(both, bytes);
             measure(c_, both, s_.seconds / 8);
             points.push_back(
                 {static_cast<double>(bytes), both[0].seconds(), std::max(0.0, both[1].seconds() - both[0].seconds())});
@@ -309,7 +352,7 @@ private:
     const settings& s_;
     int p_;
     node_groups<C> groups_;
-    std::vector<float> data_;
+    std::vector<float> data_, other_;
     std::vector<std::string> names_;
     link_model link_;
 #if CAIRN_HAS_GLOO

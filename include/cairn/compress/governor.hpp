@@ -16,7 +16,7 @@
 // seen after `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
-// step_measurement::flat() by maximum over ranks first. Before a dense step residuals can be added: release_residual.
+// step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release_residual.
 
 #include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>

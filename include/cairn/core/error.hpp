@@ -2,7 +2,9 @@
 // One exception type for everything that goes wrong in Cairn: it says what, where and what to do.
 // Context is added on the way up: the file reader names the byte, the loader the file, the program the run.
 
+#include <concepts>
 #include <exception>
+#include <initializer_list>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -10,12 +12,38 @@
 
 namespace cairn {
 
+namespace detail {
+
+/// A reference to anything that operator<< prints. One function for each type, however messages combine them: several hundred
+/// different messages would otherwise be several hundred functions to compile.
+class text_part {
+public:
+    text_part(const char* text)
+        : of_(text), print_([](std::ostream& out, const void* of) { out << static_cast<const char*>(of); }) {}
+    template <class T>
+        requires(!std::convertible_to<const T&, const char*>)
+    text_part(const T& value)
+        : of_(&value), print_([](std::ostream& out, const void* of) { out << *static_cast<const T*>(of); }) {}
+
+    void print(std::ostream& out) const { print_(out, of_); }
+
+private:
+    const void* of_;
+    void (*print_)(std::ostream&, const void*);
+};
+
+[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<text_part> parts) {
+    std::ostringstream out;
+    for (const text_part& part : parts) part.print(out);
+    return out.str();
+}
+
+}  // namespace detail
+
 /// Joins its arguments into one string with operator<<.
 template <class... Parts>
-[[gnu::cold, gnu::noinline]] std::string concat(const Parts&... parts) {
-    std::ostringstream out;
-    (out << ... << parts);
-    return out.str();
+std::string concat(const Parts&... parts) {
+    return detail::joined({detail::text_part(parts)...});
 }
 
 /// Every failure that Cairn reports. what() reads "context: context: message".
@@ -32,17 +60,25 @@ private:
     std::string message_;
 };
 
+namespace detail {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail_with(std::initializer_list<text_part> parts) {
+    throw error(joined(parts));
+}
+
+}  // namespace detail
+
 /// Throws error with the joined arguments as its message.
 template <class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
-    throw error(concat(parts...));
+[[noreturn, gnu::cold]] void fail(const Parts&... parts) {
+    detail::fail_with({detail::text_part(parts)...});
 }
 
 /// Throws error with the joined arguments unless `condition` holds.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
     if (!condition) [[unlikely]]
-        fail(parts...);
+        detail::fail_with({detail::text_part(parts)...});
 }
 
 /// Runs `action`; an error leaving it gets `where` as context.

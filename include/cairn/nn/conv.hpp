@@ -72,16 +72,16 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>& saved, const pass&) {
+    void backward_weight(slots<T, D>& saved, const pass& p) {
         const tensor<T, D> x = saved.take(0), dy = saved.take(1);
-        weight_gradient(x, dy);
+        weight_gradient(x, dy, p);
     }
 
     /// Both halves; x is let go before dx is made.
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
-        weight_gradient(x, dy);
+        weight_gradient(x, dy, p);
         x.reset();
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
@@ -153,9 +153,20 @@ private:
         return dx;
     }
 
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy) {
-        conv_backward_weight(D{}, geometry(x.shape()), x.data(), dy.data(), weight_.grad.data(),
-                             has_bias_ ? bias_.grad.data() : nullptr);
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
+        const conv_geometry g = geometry(x.shape());
+        if (p.curvature && p.curvature->wants(weight_.id))
+            p.curvature->take(layer_rows<T>{.weight = weight_.id,
+                                            .bias = has_bias_ ? bias_.id : -1,
+                                            .examples = g.n,
+                                            .positions = g.out_points(),
+                                            .in = g.kernel_points() * (g.c_in / g.groups),
+                                            .out = g.c_out / g.groups,
+                                            .x = x.data(),
+                                            .dy = dy.data(),
+                                            .is_conv = true,
+                                            .conv = g});
+        conv_backward_weight(D{}, g, x.data(), dy.data(), weight_.grad.data(), has_bias_ ? bias_.grad.data() : nullptr);
     }
 
     int dims_;

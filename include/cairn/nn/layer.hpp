@@ -8,6 +8,7 @@
 
 #include <cairn/core/cost.hpp>
 #include <cairn/core/parameter.hpp>
+#include <cairn/device/layer_rows.hpp>
 #include <cairn/nn/tape.hpp>
 
 #include <concepts>
@@ -44,8 +45,9 @@ struct pass {
     std::uint32_t step = 0;      // different for every micro-batch of a run
     bool repeated = false;       // forward runs again for recomputation: leave running statistics alone
     bool input_gradient = true;  // false: nobody reads dx of this layer, backward_input may return an empty tensor
-    gradient_listener* listener = nullptr;  // of the last micro-batch of a step
-    batch_group* group = nullptr;           // null: this batch is the whole batch
+    gradient_listener* listener = nullptr;    // of the last micro-batch of a step
+    batch_group* group = nullptr;             // null: this batch is the whole batch
+    curvature_listener* curvature = nullptr;  // told what weight gradients are made of; null: nobody wants to know
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }

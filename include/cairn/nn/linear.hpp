@@ -53,16 +53,16 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>& saved, const pass&) {
+    void backward_weight(slots<T, D>& saved, const pass& p) {
         const tensor<T, D> x = saved.take(0), dy = saved.take(1);
-        weight_gradient(x, dy);
+        weight_gradient(x, dy, p);
     }
 
     /// Both halves; x is let go before dx is made.
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
-        weight_gradient(x, dy);
+        weight_gradient(x, dy, p);
         x.reset();
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
@@ -106,8 +106,17 @@ private:
         return dx;
     }
 
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy) {
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
         const index rows = dy.size() / config_.out;
+        if (p.curvature && p.curvature->wants(weight_.id))
+            p.curvature->take(layer_rows<T>{.weight = weight_.id,
+                                            .bias = config_.bias ? bias_.id : -1,
+                                            .examples = x.extent(0),
+                                            .positions = x.extent(0) ? rows / x.extent(0) : 1,
+                                            .in = config_.in,
+                                            .out = config_.out,
+                                            .x = x.data(),
+                                            .dy = dy.data()});
         gemm(D{}, true, false, config_.out, config_.in, rows, T{1}, dy.data(), config_.out, x.data(), config_.in, T{1},
              weight_.grad.data(), config_.in);
         if (config_.bias) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);

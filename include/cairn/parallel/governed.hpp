@@ -1,7 +1,8 @@
 #pragma once
 // Compression where it pays: compress/governor.hpp decides for each bucket, this file measures for it.
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
-//   each step       when each bucket was ready, and its encode, link and decode times, by maximum over ranks, so that all decide alike
+//   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the link, by minimum:
+//                   that of the rank that came last, which waited for nobody. So all ranks decide alike
 // A candidate's state exists from its first use on. When a bucket changes to another one, what waited in residuals is added to its gradient
 // (those of two-phase schemes wait for the bucket to come back).
 
@@ -42,7 +43,8 @@ struct exchange_model {
     }
 };
 
-/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB; the slowest rank counts.
+/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of kilobytes may go at the
+/// speed of buffers and token buckets. The slowest rank counts.
 template <Communicator C>
 exchange_model measure_link(C& c) {
     const int p = c.size();
@@ -60,8 +62,11 @@ exchange_model measure_link(C& c) {
         return best;
     };
     timed(index{1} << 10);  // connections are made
-    const double small = timed(index{1} << 8), large = timed(index{1} << 18), q = p - 1.0;
-    const double beta = std::max(1e-13, (large - small) / (2 * q / p * (1 << 20)));
+    const double small = timed(index{1} << 8), q = p - 1.0;
+    index n = index{1} << 18;
+    double large = timed(n);
+    if (large < 0.1) large = timed(n = index{1} << 21);
+    const double beta = std::max(1e-13, (large - small) / (2 * q / p * 4 * static_cast<double>(n)));
     return {small / (2 * q), beta};
 }
 
@@ -103,7 +108,12 @@ public:
     /// Collective. The step took `seconds`, of which forward and backward until `compute_end`.
     void end_step(C& c, double seconds, double compute_end) {
         std::vector<double> all = step_measurement{seconds, compute_end, times_}.flat();
+        const auto negate_communication = [&] {
+            for (std::size_t i = 4; i < all.size(); i += 4) all[i] = -all[i];
+        };
+        negate_communication();
         all_reduce(c, std::span<double>(all), {.op = reduction::max});
+        negate_communication();
         governor_->observe(step_measurement::from_flat(all));
     }
 

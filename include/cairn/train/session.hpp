@@ -70,7 +70,10 @@ public:
                                     .rank = comm_.rank(),
                                     .world = comm_.size()};
         train_ = std::make_unique<loader<any_dataset>>(data_.train, loading);
-        if (data_.test) {
+        test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
+        require(test_every_ >= 0, "train.test_every = ", test_every_,
+                "; epochs between tests, or 0 for no test at all");
+        if (data_.test && test_every_) {
             loader_config testing = loading;
             testing.shuffle = testing.drop_last = false;
             testing.batch = std::min(batch_, data_.test.size());
@@ -85,6 +88,11 @@ public:
         make_ranks();
         any_optimizer<float> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
+        curvature_ = make_curvature(settings_, *weights_);
+        quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
+        require(!curvature_ || zero_stage_ == 0,
+                "optimizer.kind = kfac needs whole gradients on every rank: parallel.zero = ", zero_stage_,
+                " leaves each rank a part; set it to 0");
         rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
         const task_kind kind = reconstruct                               ? task_kind::reconstruction
                                : data_.info.kind == target_kind::classes ? task_kind::classes
@@ -96,10 +104,9 @@ public:
                                                             .micro_batches = micro_batches(),
                                                             .sharded = zero_stage_ > 0,
                                                             .may_skip = data_may_skip()},
-                                             ranks_.get());
-        test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
+                                             ranks_.get(), curvature_.get(), quadratic_.get());
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
-        require(log_every_ >= 1 && test_every_ >= 1, "train.log_every and train.test_every must be at least 1");
+        require(log_every_ >= 1, "train.log_every = ", log_every_, "; at least 1 is needed");
         if (options_.max_steps >= 0)
             last_step_ = std::min(total_steps_, options_.max_steps);
         else
@@ -362,6 +369,15 @@ private:
         s.add("buffers", model_.buffers());
         s.add("optimizer", whole_ ? whole_->tensors() : trainer_->optimizer().tensors());
         s.add("optimizer_steps", trainer_->optimizer().steps());
+        if (curvature_) {
+            s.add("kfac", curvature_->tensors());
+            for (auto& [name, number] : curvature_->counters()) s.add("kfac/" + name, *number);
+            if (quadratic_) {
+                s.add("kfac/lambda", quadratic_->lambda());
+                s.add("kfac/quadratic_steps", quadratic_->steps());
+                s.add("kfac/previous", quadratic_->previous());
+            }
+        }
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", saved_epoch_);
         s.add("loader_batch", saved_batch_);
@@ -389,6 +405,10 @@ private:
 
     void open_run() {
         const bool resuming = !options_.resume.empty();
+        if (curvature_) {  // its state names the model's layers
+            const index share = shard_of(batch_, comm_.size(), comm_.rank()).count;
+            trainer_->choose_kernels(batch_shape().with(0, shard_of(share, micro_batches(), 0).count), mode::train);
+        }
         if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
         if (resuming && compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors());
         if (boss()) open_directory(resuming);
@@ -406,6 +426,11 @@ private:
             ranks_->start(model_.buffers());
             for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
                 broadcast(ranks_->world(), t.span(), 0);
+            if (curvature_) {
+                for (auto& [name, t] : curvature_->tensors()) broadcast(ranks_->world(), t.span(), 0);
+                for (auto& [name, number] : curvature_->counters())
+                    broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
+            }
             if (whole_) whole_->distribute();
             if (residuals_) residuals_->distribute();
             residuals_.reset();
@@ -558,7 +583,9 @@ private:
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;
     std::vector<shard> owners_;
-    std::unique_ptr<ranks> ranks_;  // null on one rank
+    std::unique_ptr<ranks> ranks_;               // null on one rank
+    std::unique_ptr<kfac<float>> curvature_;     // null unless the optimizer is kfac
+    std::unique_ptr<quadratic_step> quadratic_;  // null unless kfac.step asks for it
     std::unique_ptr<trainer> trainer_;
     std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise

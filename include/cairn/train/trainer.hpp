@@ -10,6 +10,7 @@
 #include <cairn/optim/schedule.hpp>
 #include <cairn/parallel/data.hpp>
 #include <cairn/train/any_optimizer.hpp>
+#include <cairn/train/curvature.hpp>
 #include <cairn/train/task.hpp>
 
 #include <cmath>
@@ -39,16 +40,22 @@ struct step_result {
 /// A model with what trains it.
 class trainer {
 public:
-    /// `world` may be null: one rank.
+    /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are.
     trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal,
-            trainer_config config, ranks* world = nullptr)
+            trainer_config config, ranks* world = nullptr, kfac<float>* curvature = nullptr,
+            quadratic_step* quadratic = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
           rate_(std::move(rate)),
           goal_(std::move(goal)),
           config_(config),
-          world_(world) {
+          world_(world),
+          curvature_(curvature),
+          quadratic_(quadratic) {
+        require(
+            !quadratic_ || (config_.micro_batches == 1 && !world_),
+            "kfac.step = quadratic is for one rank and one micro-batch a step so far; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
     }
 
@@ -57,6 +64,7 @@ public:
     step_result step(const batch& b, bool stop = false) {
         weights_.zero_grad();
         if (world_) world_->begin(steps());
+        listener_ = curvature_ ? curvature_->begin_step() : nullptr;
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
@@ -79,7 +87,22 @@ public:
         } else {
             result.loss = mine.loss / mine.samples;
         }
-        if (!result.skipped) {
+        if (curvature_ && result.skipped) curvature_->skip_step();
+        if (!result.skipped && quadratic_) {
+            const pass again = pass_again();
+            quadratic_->take(
+                static_cast<double>(result.samples), result.loss,
+                [&] {
+                    tape<float> scratch;
+                    return model_.forward(b.x.share(), scratch, again);
+                },
+                [&](tensor<float> y) { return goal_.loss(std::move(y), b.x, b); });
+            ++optimizer_.steps();
+        } else if (!result.skipped) {
+            if (curvature_) {
+                if (world_) sum_statistics(world_->world(), *curvature_);
+                curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
+            }
             optimizer_.step(rate_(steps()));
             if (config_.sharded) world_->share_values();
         }
@@ -102,7 +125,8 @@ public:
 
     /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
     void choose_kernels(const shape& in, mode how) {
-        const pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
+        pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
+        if (curvature_) p.curvature = curvature_->discover();
         tape<float> scratch;
         tensor<float> y = model_.forward(tensor<float>::zeros(in), scratch, p);
         if (!p.training()) return;
@@ -125,8 +149,17 @@ private:
                      .seed = config_.seed,
                      .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
                      .repeated = false,
-                     .input_gradient = false};
+                     .input_gradient = false,
+                     .curvature = listener_};
         return world_ ? world_->pass_of(p, last) : p;
+    }
+
+    // Of the only micro-batch of this step: its outputs once more.
+    pass pass_again() {
+        pass p = pass_of(0, true);
+        p.repeated = true;
+        p.curvature = nullptr;
+        return p;
     }
 
     // `weight`: share of these samples in the whole batch.
@@ -214,6 +247,9 @@ private:
     task goal_;
     trainer_config config_;
     ranks* world_;
+    kfac<float>* curvature_;
+    quadratic_step* quadratic_;
+    curvature_listener* listener_ = nullptr;  // of the step at hand
     tape<float> tape_;
     index correct_ = 0, seen_ = 0;
 };

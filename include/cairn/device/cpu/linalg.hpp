@@ -4,15 +4,18 @@
 // columns); arguments are not changed.
 //   eigh      A = V diag(w) Vᵀ    xSYEVD    A symmetric, lower triangle read
 //   cholesky  A = L Lᵀ            xPOTRF    A symmetric positive definite, lower triangle read
+//   inverse   A⁻¹                 xPOTRF, xPOTRI    A symmetric positive definite
 //   svd       A = U diag(s) Vᵀ    xGESDD
 //   solve     A X = B             xGESV
 // Tested by multiplying back, on matrices of known spectrum, and against hand-computed 2 × 2 cases.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/parallel.hpp>
 #include <cairn/core/xt.hpp>
 
 #include <xtensor-blas/xlinalg.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 
@@ -71,6 +74,29 @@ tensor<T> cholesky(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "cholesky");
     return tensor_from(detail::lapack_call([&] { return xt::linalg::cholesky(m); }, "cholesky: the matrix ", a.shape(),
                                            " is not positive definite; add a multiple of the identity"));
+}
+
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not finite or not
+/// positive definite.
+template <class T>
+tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
+    require(a.rank() == 2 && a.extent(0) == a.extent(1) && a.size() > 0,
+            "inverse: a square matrix is needed, got shape ", a.shape());
+    tensor<T> inverse = a.clone(category::workspace);
+    const auto n = static_cast<xt::blas_index_t>(a.extent(0));
+    xt::blas_index_t info = cxxlapack::potrf<xt::blas_index_t>('L', n, inverse.data(), n);
+    if (info == 0) info = cxxlapack::potri<xt::blas_index_t>('L', n, inverse.data(), n);
+    require(info == 0, "inverse: the matrix ", a.shape(), " is not positive definite (LAPACK says ", info,
+            "); add a multiple of the identity");
+    T* const m = inverse.data();  // LAPACK's lower triangle is the upper one of rows
+    constexpr index tile = 64;    // so that what is written by columns stays in the cache
+    parallel_for((n + tile - 1) / tile, 1, [&](index first, index last) {
+        for (index i = first * tile; i < std::min<index>(n, last * tile); i += tile)
+            for (index k = 0; k <= i; k += tile)
+                for (index r = i; r < std::min<index>(n, i + tile); ++r)
+                    for (index c = k; c < std::min(r, k + tile); ++c) m[r * n + c] = m[c * n + r];
+    });
+    return inverse;
 }
 
 /// Thin singular value decomposition of (m, n) with k = min(m, n): singular values in descending order.

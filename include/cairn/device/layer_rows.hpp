@@ -1,0 +1,31 @@
+#pragma once
+// What the weight gradient of a layer is a sum over: dW = Σ g aᵀ over rows a of its input and rows g of the gradient of its output.
+// Layers announce these pairs during backward; second-order methods estimate curvature from them.
+
+#include <cairn/core/error.hpp>
+#include <cairn/device/conv_geometry.hpp>
+
+namespace cairn {
+
+/// The rows of one layer in one micro-batch. Pointers hold as long as the call that hands them over.
+template <class T>
+struct layer_rows {
+    int weight = -1, bias = -1;  // parameter::id; −1: there is none
+    index examples = 0;          // of this micro-batch
+    index positions = 1;         // rows of each example: they share the weight
+    index in = 0, out = 0;       // length of a and of g
+    const T* x = nullptr;        // (examples · positions, in); of a convolution the images
+    const T* dy = nullptr;       // (examples · positions, out)
+    bool is_conv = false;        // rows a are the patches of x; with groups each has its own part of them
+    conv_geometry conv{};        // of a convolution
+};
+
+/// Told the rows of each layer whose weight it wants, in backward.
+struct curvature_listener {
+    virtual ~curvature_listener() = default;
+    virtual bool wants(int weight) const = 0;
+    virtual void take(const layer_rows<float>&) { fail("curvature: nobody here takes rows of float"); }
+    virtual void take(const layer_rows<double>&) { fail("curvature: nobody here takes rows of double"); }
+};
+
+}  // namespace cairn
