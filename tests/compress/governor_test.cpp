@@ -143,6 +143,16 @@ TEST_CASE("governor: dense first, then compressed after baseline and patience", 
     CHECK(g.compresses());
 }
 
+TEST_CASE("governor: where dense is many times slower, two dense steps are enough", "[governor]") {
+    governor g({.baseline = 5, .patience = 3}, usual());
+    world w = usual_world();
+    for (int t = 0; t < 2; ++t) {
+        CHECK_FALSE(g.compresses());
+        g.observe(w.step(g.plan(), 20));
+    }
+    CHECK(g.compresses());
+}
+
 TEST_CASE("governor: with it on, steps are not slower than dense beyond noise", "[governor]") {
     const int steps = 3000;
     struct scenario {

@@ -13,7 +13,8 @@
 //   probe     a few dense steps now and then keep that comparison fresh
 //
 // What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a wrong choice is
-// seen after `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over.
+// seen after `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over, or
+// two steps where compression is `obvious`.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
 // step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release_residual.
@@ -91,6 +92,7 @@ public:
         double noise = 0.02;         // measured steps that differ by less are equal
         int baseline = 5;            // dense steps at the start
         int patience = 3;            // decisions in a row that must agree before the plan changes
+        double obvious = 3;          // where dense should take this many times as long: 2 dense steps and 1 decision
         int trial = 5;               // steps of a plan before it is compared with dense
         int probe_steps = 2;         // dense steps of a probe
         int probe_interval = 50;     // fewest steps between probes
@@ -103,7 +105,7 @@ public:
     /// options[b]: what bucket b may do, in the order in which buckets are sent; one must be dense.
     governor(config c, std::vector<std::vector<reduction_option>> options) : config_(c), options_(std::move(options)) {
         require(c.smoothing > 0 && c.smoothing <= 1 && c.margin >= 0 && c.noise >= 0 && c.baseline >= 1 &&
-                    c.patience >= 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
+                    c.patience >= 1 && c.obvious > 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
                     c.probe_budget > 0 && c.forget >= 1 && c.pause >= 1,
                 "governor: a setting is out of range");
         for (std::size_t b = 0; b < options_.size(); ++b) {
@@ -149,7 +151,8 @@ public:
         ++steps_;
         if (pause_left_ > 0) --pause_left_;
         if (probe_left_ > 0 && --probe_left_ == 0) finish_probe();
-        if (steps_ >= config_.baseline && probe_left_ == 0) {
+        const bool known = steps_ >= config_.baseline || (steps_ >= 2 && is_obvious(improved(best_dense())));
+        if (known && probe_left_ == 0) {
             decide();
             if (compresses(current_) && probe_is_due()) start_probe();
         }
@@ -284,12 +287,18 @@ private:
         const double allowed = compresses(wanted) ? (1 - config_.margin) * current_predicted : current_predicted;
         if (wanted == current_ || !(predict(wanted).seconds < allowed)) {
             votes_ = 0;
-        } else if (++votes_ >= config_.patience) {
+        } else if (++votes_ >= (is_obvious(wanted) ? 1 : config_.patience)) {
             change_to(wanted);
         }
         if (compresses(current_) && plan_seconds_.samples >= config_.trial && slower_than_dense() &&
             since_probe_ >= config_.trial)
             start_probe();  // dense may have become slower too: look before judging
+    }
+
+    // On links this slow each dense step costs many others. The check finds out if it was wrong.
+    bool is_obvious(const plan_type& plan) const {
+        return compresses(plan) && !compresses(current_) &&
+               config_.obvious * predict(plan).seconds < predict_dense().seconds;
     }
 
     void change_to(const plan_type& plan) {

@@ -200,9 +200,9 @@ private:
             if (b.rows == 0) continue;  // not used in this step
             const double rows = static_cast<double>(b.rows);
             for (std::size_t q = 0; q < b.a.size(); ++q) {
-                const bool good = b.a[q].update(1 / rows, config_.factor_decay) &
-                                  b.g[q].update(examples * examples / rows, config_.factor_decay);
-                if (!good) ++rejected_;
+                const bool a = b.a[q].update(1 / rows, config_.factor_decay);
+                const bool g = b.g[q].update(examples * examples / rows, config_.factor_decay);
+                if (!a || !g) ++rejected_;
             }
             b.rows = 0;
         }
