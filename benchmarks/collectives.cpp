@@ -6,8 +6,9 @@
 //   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
 //
 // Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each round;
-// medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of single messages, taken in turn with the all-reduces they make up, and
-// nothing of the all-reduces. Ratio: the better of MPI and Gloo over auto, above 1 where auto is faster. The last line is one JSON object.
+// medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of single messages, taken in
+// turn with the all-reduces they make up, and nothing of the all-reduces. Ratio: the better of MPI and Gloo over auto, above 1 where auto
+// is faster. The last line is one JSON object.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
@@ -157,6 +158,7 @@ class bench {
 public:
     bench(C& c, const settings& s) : c_(c), s_(s), p_(c.size()), groups_(c) {
         data_.resize(static_cast<std::size_t>(s.max_bytes) / sizeof(float));
+        other_.resize(data_.size());
 #if CAIRN_HAS_GLOO
         if (c.name() == "mpi") gloo_.emplace(c);
 #endif
@@ -186,11 +188,9 @@ public:
             };
             const double own = seconds("auto"), mpi = seconds("native"), gloo = seconds("gloo");
             std::vector<link_point> points;
-            for (const index size : sizes) {
-                const double exchange = seconds(concat("exchange ", size));
-                points.push_back({static_cast<double>(size), exchange,
-                                  std::max(0.0, seconds(concat("exchange and add ", size)) - exchange)});
-            }
+            for (const index size : sizes)
+                points.push_back(
+                    point_of(size, seconds(concat("exchange ", size)), seconds(concat("exchange and add ", size))));
             const double model = all_reduce_seconds(link_model(points), chosen, static_cast<double>(bytes), p_);
             const double peer = mpi > 0 && gloo > 0 ? std::min(mpi, gloo) : std::max(mpi, gloo);
             errors.push_back(std::abs(model / own - 1));
@@ -282,7 +282,6 @@ private:
     void add_messages(std::vector<candidate>& all, index bytes) {
         const int left = (c_.rank() + p_ - 1) % p_, right = (c_.rank() + 1) % p_;
         const std::size_t n = static_cast<std::size_t>(bytes) / sizeof(float);
-        other_.resize(data_.size());
         struct buffers {
             std::span<float> out, in;
             segment_room<float> room;
@@ -304,6 +303,10 @@ private:
                        true});
     }
 
+    static link_point point_of(index bytes, double exchange, double exchange_and_add) {
+        return {static_cast<double>(bytes), exchange, std::max(0.0, exchange_and_add - exchange)};
+    }
+
     /// Times of messages of all sizes, for the table.
     void measure_link() {
         std::vector<link_point> points;
@@ -311,8 +314,7 @@ private:
             std::vector<candidate> both;
             add_messages(both, bytes);
             measure(c_, both, s_.seconds / 8);
-            points.push_back(
-                {static_cast<double>(bytes), both[0].seconds(), std::max(0.0, both[1].seconds() - both[0].seconds())});
+            points.push_back(point_of(bytes, both[0].seconds(), both[1].seconds()));
         }
         link_ = link_model(points);
     }

@@ -51,7 +51,7 @@ def check_ranks(train, workload, folder, timing):
         "topk": ("--set", "compress.kind=topk"),
         "powersgd": ("--set", "compress.kind=powersgd"),
         "sign": ("--set", "compress.kind=sign"),
-        "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.decompose_every=3"),
+        "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=3", "--set", "kfac.decompose_every=3"),
     }
     losses = {}
     for name, extra in options.items():

@@ -38,7 +38,7 @@ O with_all_terms() {
 
 TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch for each", "", OPTIMIZERS) {
     const TestType o = with_all_terms<TestType>();
-    const thread_guard one(1);
+    const cairn::test::threads_for_now one(1);
     small_model<float> fused, apart;
     optimizer_over opt(o, *fused.memory);
     std::vector<typename TestType::template state<float, cpu>> states;
@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE("the gaps between parameters stay zero", "", OPTIMIZERS) {
 
 TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
     const auto run = [](int n) {
-        const thread_guard guard(n);
+        const cairn::test::threads_for_now guard(n);
         auto model = std::make_unique<small_model<float>>();
         optimizer_over opt(with_all_terms<TestType>(), *model->memory);
         for (int t = 1; t <= 5; ++t) {
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
 }
 
 TEMPLATE_TEST_CASE("state that is copied into a fresh optimizer goes on with the same bits", "", OPTIMIZERS) {
-    const thread_guard one(1);
+    const cairn::test::threads_for_now one(1);
     const TestType o = with_all_terms<TestType>();
     small_model<float> first, second;
     optimizer_over a(o, *first.memory);

@@ -6,6 +6,7 @@
 #include <cairn/optim/optimizer.hpp>
 
 #include "oracle/optimizers.hpp"
+#include "threads_for_now.hpp"
 
 #include <cstring>
 #include <functional>
@@ -78,15 +79,6 @@ struct small_model {
     }
 };
 
-/// Runs with `n` threads until its end. Comparisons with an oracle need no second thread.
-struct thread_guard {
-    int before = cairn::threads();
-    explicit thread_guard(int n) { cairn::set_threads(n); }
-    ~thread_guard() { cairn::set_threads(before); }
-    thread_guard(const thread_guard&) = delete;
-    thread_guard& operator=(const thread_guard&) = delete;
-};
-
 template <class T>
 bool same_bits(const cairn::tensor<T>& a, const cairn::tensor<T>& b) {
     return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
@@ -113,7 +105,7 @@ template <class T, class O>
 double distance_after(
     O o, int steps, double lr,
     const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
-    const thread_guard one(1);
+    const cairn::test::threads_for_now one(1);
     small_model<T> model;
     cairn::optimizer_over opt(o, *model.memory);
     auto expected = model.oracle_start();

@@ -116,12 +116,13 @@ public:
         else
             me.changed.wait(lock, ready);
         if (!in_time) {  // the first to give up says so before it lets go: the others still wait, and are named
-            failed_rank_ = t.owner;
-            failure_ = concat("rank ", t.owner, " of ", size(), " waited ", options_.time_limit, " s in ",
-                              place(t.owner), " for its ", t.text(), "; ", who_waits());
+            const std::string why = concat("rank ", t.owner, " of ", size(), " waited ", options_.time_limit, " s in ",
+                                           place(t.owner), " for its ", t.text(), "; ", who_waits());
+            me.waits_for = nullptr;
+            note_failure(t.owner, why);
+            fail(why);
         }
         me.waits_for = nullptr;
-        if (!in_time) fail(failure_);
         if (t.now == transfer::done) return check(t);
         throw_if_failed(t);
     }
@@ -148,10 +149,7 @@ public:
 
     void fail_all(int rank, const std::string& why) {
         const std::scoped_lock lock(mutex_);
-        if (failed_rank_ < 0) {
-            failed_rank_ = rank;
-            failure_ = why;
-        }
+        note_failure(rank, why);
         for (rank_state& r : ranks_) r.changed.notify_all();
     }
 
@@ -187,6 +185,12 @@ private:
         if (from.bytes) std::memcpy(to.data, from.data, from.bytes);
     }
 
+    /// The first failure is the one that counts.
+    void note_failure(int rank, const std::string& why) {
+        if (failed_rank_ >= 0) return;
+        failed_rank_ = rank;
+        failure_ = why;
+    }
     void check(const transfer& t) const {
         if (!t.failure.empty()) fail(t.failure);
     }

@@ -151,8 +151,7 @@ public:
         ++steps_;
         if (pause_left_ > 0) --pause_left_;
         if (probe_left_ > 0 && --probe_left_ == 0) finish_probe();
-        const bool known = steps_ >= config_.baseline || (steps_ >= 2 && is_obvious(improved(best_dense())));
-        if (known && probe_left_ == 0) {
+        if (steps_ >= std::min(config_.baseline, obvious_steps) && probe_left_ == 0) {
             decide();
             if (compresses(current_) && probe_is_due()) start_probe();
         }
@@ -160,6 +159,8 @@ public:
     }
 
 private:
+    static constexpr int obvious_steps = 2;  // dense steps where compression is obvious
+
     /// An exponential average that starts with what comes first.
     struct average {
         double value = 0;
@@ -283,11 +284,13 @@ private:
             const plan_type& best = predict(b).seconds < predict(a).seconds ? b : a;
             if (predict(best).seconds < (1 - config_.margin) * dense_predicted) wanted = best;
         }
+        const bool obvious = is_obvious(wanted);
+        if (steps_ < config_.baseline && !obvious) return;
         // Back to dense needs no margin; anything else must be worth the change.
         const double allowed = compresses(wanted) ? (1 - config_.margin) * current_predicted : current_predicted;
         if (wanted == current_ || !(predict(wanted).seconds < allowed)) {
             votes_ = 0;
-        } else if (++votes_ >= (is_obvious(wanted) ? 1 : config_.patience)) {
+        } else if (++votes_ >= (obvious ? 1 : config_.patience)) {
             change_to(wanted);
         }
         if (compresses(current_) && plan_seconds_.samples >= config_.trial && slower_than_dense() &&

@@ -30,7 +30,6 @@ inline std::unique_ptr<kfac<float>> make_curvature(configuration& settings, aren
     c.skip = settings.get("kfac.skip", c.skip);
     c.form =
         settings.choice("kfac.form", {"eigen", "inverse"}, "eigen") == "eigen" ? kfac_form::eigen : kfac_form::inverse;
-    if (settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "quadratic") c.kl_clip = 0;
     return std::make_unique<kfac<float>>(weights, c);
 }
 
@@ -39,7 +38,7 @@ inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settin
                                                            kfac<float>* curvature) {
     if (!curvature || settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner") return nullptr;
     damping_rule rule;
-    rule.lambda = settings.get("kfac.damping", 1e-3);
+    rule.lambda = curvature->config().damping;
     rule.every = settings.get<std::int64_t>("kfac.adapt_every", rule.every);
     rule.omega = settings.get("kfac.adapt_by", rule.omega);
     require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");

@@ -2,7 +2,7 @@
 // The step of K-FAC with its own learning rate, momentum and damping (optim/precondition/quadratic_model.hpp), in a training run:
 // products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
-// Four forwards a step, and one more when λ is checked.
+// Five forwards a step, and one more when λ is checked.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -31,7 +31,7 @@ public:
         tensor<float>&values = weights_.values(), &direction = weights_.grads();
         const tensor<float> gradient = direction.clone(category::workspace);
         curvature_.set_damping(damping_.lambda);
-        curvature_.precondition(examples, 1.0);
+        curvature_.precondition(examples, 0);  // the model decides how far, not the clip
         for_each([](float& d) { d = -d; }, direction);
 
         const tensor<float> y = output();

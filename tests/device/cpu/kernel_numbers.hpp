@@ -1,6 +1,8 @@
 #pragma once
 // Numbers for kernel tests, how far two arrays of them are apart, and what a test sets for as long as it runs.
 
+#include "threads_for_now.hpp"
+
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/device/choices.hpp>
@@ -71,12 +73,7 @@ struct forced {
     const char* kernel;
 };
 
-struct threads_for_now {
-    explicit threads_for_now(int n) : before(cairn::threads()) { cairn::set_threads(n); }
-    ~threads_for_now() { cairn::set_threads(before); }
-    threads_for_now(const threads_for_now&) = delete;
-    int before;
-};
+using cairn::test::threads_for_now;
 
 /// Calls f with 1, 2, 3 and 5 threads and sets the number back.
 template <class F>

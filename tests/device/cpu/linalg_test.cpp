@@ -101,6 +101,16 @@ TEMPLATE_TEST_CASE("linalg: factors multiply back", "[linalg]", float, double) {
         const tensor<T> b = matrix<T>(n, 3, 2);
         CHECK(difference(product(spd, solve(cpu{}, spd, b)), b) <= 10 * bound);
     }
+    for (const index n : {1, 3, 64, 65, 130}) {  // copied from one triangle to the other in tiles of 64
+        CAPTURE(n);
+        const tensor<T> any = matrix<T>(n, n, 4);
+        tensor<T> spd = product(any, any, true);
+        for (index i = 0; i < n; ++i) spd(i, i) += static_cast<T>(n);
+        const tensor<T> inverse = inverse_of_positive(cpu{}, spd);
+        CHECK(difference(product(spd, inverse), identity<T>(n)) <= eps<T>(60) * double(n));
+        for (index i = 0; i < n; ++i)
+            for (index j = 0; j < i; ++j) REQUIRE(inverse(i, j) == inverse(j, i));
+    }
     for (const auto& [rows, columns] : {std::pair<index, index>{7, 3}, {3, 7}, {30, 30}, {1, 5}}) {
         CAPTURE(rows, columns);
         const tensor<T> a = matrix<T>(rows, columns, 3);
@@ -124,6 +134,7 @@ TEMPLATE_TEST_CASE("linalg: what cannot be done is said", "[linalg]", float, dou
     tensor<T> bad = identity<T>(3);
     bad(1, 1) = -1;
     CHECK_THROWS_WITH(cholesky(cpu{}, bad), Contains("(3, 3)") && Contains("not positive definite"));
+    CHECK_THROWS_WITH(inverse_of_positive(cpu{}, bad), Contains("(3, 3)") && Contains("not positive definite"));
     bad(1, 1) = 0;
     CHECK_THROWS_WITH(solve(cpu{}, bad, matrix<T>(3, 1, 1)), Contains("(3, 3)") && Contains("singular"));
     bad(2, 0) = std::numeric_limits<T>::quiet_NaN();

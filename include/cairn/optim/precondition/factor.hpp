@@ -93,13 +93,15 @@ public:
         const bool good = !first_non_finite(batch_);
         if (good) {
             ++batches_;
-            double weight = 0;  // Σ ρ^age over all batches
-            for (std::int64_t k = 0; k < std::min<std::int64_t>(batches_, 10'000); ++k) weight = decay * weight + 1;
+            const double weight = (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
             const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
             for_each([=](T& mean, T& sum) { mean += of_batch * sum - part * mean; }, average_, batch_);
         }
-        for_each([](T& sum) { sum = T{}; }, batch_);
+        clear_batch();
         return good;
+    }
+    void clear_batch() {
+        for_each([](T& sum) { sum = T{}; }, batch_);
     }
 
     /// Mean of the diagonal.

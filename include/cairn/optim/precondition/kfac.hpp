@@ -92,16 +92,18 @@ public:
     void take(const layer_rows<T>& rows) override {
         const trace_scope scope("factors", "backward", "kfac");
         block* const b = block_of(rows);
-        if (!b || discovering_) return;
+        if (!b) return;
+        b->positions = rows.positions;
+        if (discovering_) return;
         for (index q = 0; q < static_cast<index>(b->a.size()); ++q) {
             const auto k = static_cast<std::size_t>(q);
             add_rows_of_layer(rows, q, b->a[k].batch(), b->g[k].batch());
         }
         b->rows += rows.examples * rows.positions;
-        b->positions = rows.positions;
     }
 
-    /// Preconditions all gradients of the arena. `examples`: N, of which the loss was the mean. Returns Σ ⟨V, ∇W⟩ before clipping.
+    /// Preconditions all gradients of the arena. `examples`: N, of which the loss was the mean. lr 0: no clip.
+    /// Returns Σ ⟨V, ∇W⟩ before clipping.
     double precondition(double examples, double lr) {
         if (takes_statistics()) update_factors(examples);
         if (is_due() || std::ranges::none_of(blocks_, is_ready)) decompose();
@@ -122,7 +124,7 @@ public:
         for (block& b : blocks_) {
             b.rows = 0;
             for (auto* factors : {&b.a, &b.g})
-                for (running_factor<T>& f : *factors) for_each([](T& sum) { sum = T{}; }, f.batch());
+                for (running_factor<T>& f : *factors) f.clear_batch();
         }
         taking_ = false;
     }

@@ -22,8 +22,6 @@ template <class T>
 struct decomposition {
     tensor<T> matrix;  // (n, n): eigenvectors as columns, or the damped inverse
     tensor<T> values;  // (n): eigenvalues ≥ 0, ascending; empty for an inverse
-
-    bool ready() const { return !matrix.empty(); }
 };
 
 namespace detail {
