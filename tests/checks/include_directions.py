@@ -38,6 +38,7 @@ CONCEPTS = {
     "cairn/nn/tape.hpp": ["stash", "parallel", "perf", "train"],
     "cairn/nn/cost.hpp": ["stash", "parallel", "perf", "train"],
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
+    "cairn/optim/precondition/kfac_block.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
 }
 

@@ -52,6 +52,13 @@ def check_ranks(train, workload, folder, timing):
         "powersgd": ("--set", "compress.kind=powersgd"),
         "sign": ("--set", "compress.kind=sign"),
         "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=3", "--set", "kfac.decompose_every=3"),
+        "kfac-sharded": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.decompose_every=2",
+                         "--set", "kfac.lag=1", "--set", "kfac.statistics=sharded", "--set", "kfac.grad_worker_fraction=0.5"),
+        "kfac-quadratic": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.step=quadratic",
+                           "--set", "kfac.damping=1"),
+        "shampoo": ("--set", "optimizer.kind=shampoo"),
+        "soap": ("--set", "optimizer.kind=soap", "--set", "optimizer.lr=0.003"),
+        "muon": ("--set", "optimizer.kind=muon", "--set", "optimizer.lr=0.02"),
     }
     losses = {}
     for name, extra in options.items():

@@ -5,19 +5,30 @@
 #include <cairn/core/error.hpp>
 #include <cairn/device/conv_geometry.hpp>
 
+#include <cstdint>
+
 namespace cairn {
+
+/// What the rows of a layer are.
+enum class rows_kind {
+    linear,       // x holds the rows a
+    convolution,  // rows a are the patches of x; with groups each has its own part of them
+    lookup,       // row a is 1 at ids[row] and 0 elsewhere; the weight is stored (in, out)
+    scale_shift  // y = scale · x̂ + shift, of `in` channels: x and dy hold each example's gradient of scale and of shift
+};
 
 /// The rows of one layer in one micro-batch. Pointers hold as long as the call that hands them over.
 template <class T>
 struct layer_rows {
-    int weight = -1, bias = -1;  // parameter::id; −1: there is none
-    index examples = 0;          // of this micro-batch
-    index positions = 1;         // rows of each example: they share the weight
-    index in = 0, out = 0;       // length of a and of g
-    const T* x = nullptr;        // (examples · positions, in); of a convolution the images
-    const T* dy = nullptr;       // (examples · positions, out)
-    bool is_conv = false;        // rows a are the patches of x; with groups each has its own part of them
-    conv_geometry conv{};        // of a convolution
+    rows_kind kind = rows_kind::linear;
+    int weight = -1, bias = -1;         // parameter::id; −1: there is none
+    index examples = 0;                 // of this micro-batch
+    index positions = 1;                // rows of each example: they share the weight
+    index in = 0, out = 0;              // length of a and of g
+    const T* x = nullptr;               // (examples · positions, in); of a convolution the images
+    const T* dy = nullptr;              // (examples · positions, out)
+    const std::int32_t* ids = nullptr;  // (examples · positions), of a lookup
+    conv_geometry conv{};               // of a convolution
 };
 
 /// Told the rows of each layer whose weight it wants, in backward.

@@ -166,6 +166,7 @@ private:
         T *const dgamma = sums.data(), *const dbeta = dgamma + channels;
         batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
                         dbeta);
+        if (p.curvature && p.curvature->wants(gamma_.id)) announce(x, dy, bits, statistics, *p.curvature);
 
         tensor<T, D> dx, dskip;
         if (p.input_gradient || with_skip) {
@@ -181,6 +182,36 @@ private:
         }
         saved.put(sums_slot, std::move(sums));
         return {std::move(dx), std::move(dskip)};
+    }
+
+    // Each example's gradient of gamma and beta: the sums of its rows, of which the bits begin where the example does.
+    void announce(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<std::uint8_t, D>& bits,
+                  const tensor<T, D>& statistics, curvature_listener& to) const {
+        const index channels = config_.channels, examples = x.extent(0), size = x.size() / std::max<index>(examples, 1);
+        if (examples == 0) return;
+        const T *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<T>(config_.slope);
+        tensor<T, D> scale = tensor<T, D>::zeros({examples, channels}, category::workspace),
+                     shift = tensor<T, D>::zeros({examples, channels}, category::workspace);
+        parallel_for(examples, std::max<index>(1, 16384 / size), [&](index first, index last) {
+            for (index n = first; n < last; ++n) {
+                T *const sum_scale = scale.data() + n * channels, *const sum_shift = shift.data() + n * channels;
+                for (index e = n * size; e < (n + 1) * size; e += channels)
+                    for (index c = 0; c < channels; ++c) {
+                        const bool on = bits.empty() || (bits[(e + c) / 8] >> ((e + c) % 8) & 1) != 0;
+                        const T g = on ? dy[e + c] : config_.act == activation::leaky_relu ? slope * dy[e + c] : T{};
+                        sum_scale[c] += g * (x[e + c] - mean[c]) * invstd[c];
+                        sum_shift[c] += g;
+                    }
+            }
+        });
+        to.take(layer_rows<T>{.kind = rows_kind::scale_shift,
+                              .weight = gamma_.id,
+                              .bias = beta_.id,
+                              .examples = examples,
+                              .in = channels,
+                              .out = channels,
+                              .x = scale.data(),
+                              .dy = shift.data()});
     }
 
     // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.

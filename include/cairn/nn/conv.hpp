@@ -156,7 +156,8 @@ private:
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
         const conv_geometry g = geometry(x.shape());
         if (p.curvature && p.curvature->wants(weight_.id))
-            p.curvature->take(layer_rows<T>{.weight = weight_.id,
+            p.curvature->take(layer_rows<T>{.kind = rows_kind::convolution,
+                                            .weight = weight_.id,
                                             .bias = has_bias_ ? bias_.id : -1,
                                             .examples = g.n,
                                             .positions = g.out_points(),
@@ -164,7 +165,6 @@ private:
                                             .out = g.c_out / g.groups,
                                             .x = x.data(),
                                             .dy = dy.data(),
-                                            .is_conv = true,
                                             .conv = g});
         conv_backward_weight(D{}, g, x.data(), dy.data(), weight_.grad.data(), has_bias_ ? bias_.grad.data() : nullptr);
     }

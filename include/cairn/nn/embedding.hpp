@@ -52,9 +52,18 @@ public:
         return {};
     }
 
-    void backward_weight(slots<T, D>& saved, const pass&) {
+    void backward_weight(slots<T, D>& saved, const pass& p) {
         const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
         const tensor<T, D> dy = saved.take(1);
+        if (p.curvature && p.curvature->wants(table_.id))
+            p.curvature->take(layer_rows<T>{.kind = rows_kind::lookup,
+                                            .weight = table_.id,
+                                            .examples = ids.extent(0),
+                                            .positions = ids.extent(0) ? ids.size() / ids.extent(0) : 1,
+                                            .in = config_.entries,
+                                            .out = config_.width,
+                                            .dy = dy.data(),
+                                            .ids = ids.data()});
         embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), dy.data(), table_.grad.data());
     }
 

@@ -55,6 +55,7 @@ public:
         const index rows = x.size() / config_.features;
         const T* const gradient = dy.data();
         tensor<T, D> sums({2, config_.features});  // dgamma, dbeta
+        if (p.curvature && p.curvature->wants(gamma_.id)) announce(x, gradient, statistics, *p.curvature);
         tensor<T, D> dx;
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
@@ -97,6 +98,29 @@ public:
 
 private:
     enum slot { input_slot, statistics_slot, sums_slot };
+
+    // Each example's gradient of gamma and beta.
+    void announce(const tensor<T, D>& x, const T* dy, const tensor<T, D>& statistics, curvature_listener& to) const {
+        const index features = config_.features, rows = x.size() / features, examples = x.rank() > 1 ? x.extent(0) : 1;
+        if (examples == 0) return;
+        const T *const mean = statistics.data(), *const invstd = mean + rows;
+        tensor<T, D> scale = tensor<T, D>::zeros({examples, features}, category::workspace),
+                     shift = tensor<T, D>::zeros({examples, features}, category::workspace);
+        for (index r = 0; r < rows; ++r)
+            for (index c = 0; c < features; ++c) {
+                const index e = r * features + c, to_example = r / (rows / examples) * features + c;
+                scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
+                shift[to_example] += dy[e];
+            }
+        to.take(layer_rows<T>{.kind = rows_kind::scale_shift,
+                              .weight = gamma_.id,
+                              .bias = beta_.id,
+                              .examples = examples,
+                              .in = features,
+                              .out = features,
+                              .x = scale.data(),
+                              .dy = shift.data()});
+    }
 
     config config_;
     parameter<T, D> gamma_, beta_;

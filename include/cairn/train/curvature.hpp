@@ -1,41 +1,130 @@
 #pragma once
-// K-FAC in a training run: its settings, and its statistics over all ranks.
-//   [optimizer] kind = "kfac", inner = "sgd" (adam, adamw, lars, lamb), and the inner one's own
-//   [kfac] damping, factor_decay, factor_every, decompose_every, kl_clip, form = "eigen" | "inverse", max_size, skip
-//   step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer
+// Preconditioners in a training run, by their names in a workload file.
+//   [optimizer] kind = "kfac" or "shampoo", inner = "sgd" (adam, adamw, lars, lamb), and the inner one's own settings
+//   [optimizer] kind = "soap" or "muon": they bring their own momentum
+//   [kfac] damping, factor_decay, factor_every, decompose_every, lag, kl_clip, norm_limit, graft, form = "eigen" | "inverse",
+//          sharing = "expand" | "reduce", scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "sampled", max_size, skip,
+//          scale_shift, sample_examples, sample_positions
+//     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer
+//     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local", together, balance = "time" |
+//          "memory", memory_limit_mb, compress = any compressor of sums, bound: of the error of what else travels
+//   [shampoo], [soap], [muon]: see their files in optim/precondition/
 
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
+#include <cairn/optim/precondition/muon.hpp>
+#include <cairn/optim/precondition/shampoo.hpp>
+#include <cairn/optim/precondition/soap.hpp>
+#include <cairn/parallel/kfac_ranks.hpp>
+#include <cairn/train/compression_factory.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/quadratic_step.hpp>
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace cairn {
 
-/// K-FAC as the settings ask for it, null if optimizer.kind is another.
-inline std::unique_ptr<kfac<float>> make_curvature(configuration& settings, arena<float>& weights) {
-    if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return nullptr;
+namespace detail {
+
+inline kfac_config read_kfac_config(configuration& settings) {
     kfac_config c;
+    const auto is = [&](const char* name, const std::vector<std::string>& values) {
+        return settings.choice(name, values, values[0]) != values[0];
+    };
     c.damping = settings.get("kfac.damping", c.damping);
     c.factor_decay = settings.get("kfac.factor_decay", c.factor_decay);
     c.factor_every = settings.get<std::int64_t>("kfac.factor_every", c.factor_every);
     c.decompose_every = settings.get<std::int64_t>("kfac.decompose_every", c.decompose_every);
+    c.lag = settings.get<std::int64_t>("kfac.lag", c.lag);
     c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip);
+    c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit);
+    c.graft = settings.get("kfac.graft", c.graft);
+    c.scale_shift = settings.get("kfac.scale_shift", c.scale_shift);
     c.max_size = settings.get<index>("kfac.max_size", c.max_size);
     c.skip = settings.get("kfac.skip", c.skip);
-    c.form =
-        settings.choice("kfac.form", {"eigen", "inverse"}, "eigen") == "eigen" ? kfac_form::eigen : kfac_form::inverse;
-    return std::make_unique<kfac<float>>(weights, c);
+    c.form = is("kfac.form", {"eigen", "inverse"}) ? kfac_form::inverse : kfac_form::eigen;
+    c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
+    c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
+    c.sample.examples = settings.get<index>("kfac.sample_examples", 1);
+    c.sample.positions = settings.get<index>("kfac.sample_positions", 1);
+    return c;
+}
+
+inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& settings, const kfac_config& k,
+                                                          any_communicator& world) {
+    kfac_ranks_config c{.form = k.form, .decompose_every = k.decompose_every};
+    const std::string statistics = settings.choice("kfac.statistics", {"all", "sharded", "local"}, "all");
+    c.statistics = statistics == "all"       ? kfac_statistics::all
+                   : statistics == "sharded" ? kfac_statistics::sharded
+                                             : kfac_statistics::local;
+    c.place.grad_worker_fraction = settings.get("kfac.grad_worker_fraction", 1.0);
+    c.place.together = settings.get("kfac.together", true);
+    const bool by_memory = settings.choice("kfac.balance", {"time", "memory"}, "time") == "memory";
+    c.place.cost = by_memory ? placement_cost::memory : placement_cost::time;
+    c.memory_limit = static_cast<index>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
+    c.bound = settings.get("kfac.bound", 0.0);
+    const std::string kind = settings.choice("kfac.compress", compressor_names, "none");
+    require(kind != "auto" && kind != "dgc" && kind != "powersgd" && kind != "powersgd_alternating",
+            "kfac.compress = ", kind, ": factors are no gradients; bf16, fp16 and error_bounded fit");
+    const compression_settings how{.error_feedback = false, .bound = settings.get("kfac.compress_bound", 1e-3)};
+    if (world.size() == 1) return std::make_unique<kfac_roles<float>>();
+    typename kfac_ranks<any_communicator>::method_maker method;
+    if (kind != "none")
+        method = [=, ranks = world.size(), rank = world.rank()](index n) {
+            return make_method(kind, how, bucket_layout{}, n, ranks, rank);
+        };
+    return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
+}
+
+}  // namespace detail
+
+/// The preconditioner that the settings ask for, null if they ask for none. On several ranks collective.
+inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration& settings, arena<float>& weights,
+                                                                  any_communicator& world) {
+    const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
+    if (kind == "kfac") {
+        const kfac_config c = detail::read_kfac_config(settings);
+        return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_roles(settings, c, world));
+    }
+    if (kind == "shampoo") {
+        shampoo_config c;
+        c.block = settings.get<index>("shampoo.block", c.block);
+        c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every);
+        c.epsilon = settings.get("shampoo.epsilon", c.epsilon);
+        c.decay = settings.get("shampoo.decay", c.decay);
+        return std::make_unique<shampoo<float>>(weights, c);
+    }
+    if (kind == "soap") {
+        soap_config c;
+        c.beta1 = settings.get("soap.beta1", c.beta1);
+        c.beta2 = settings.get("soap.beta2", c.beta2);
+        c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
+        c.max_size = settings.get<index>("soap.max_size", c.max_size);
+        return std::make_unique<soap<float>>(weights, c);
+    }
+    if (kind == "muon") {
+        muon_config c;
+        c.momentum = settings.get("muon.momentum", c.momentum);
+        c.nesterov = settings.get("muon.nesterov", c.nesterov);
+        c.rest = settings.get("muon.rest", c.rest);
+        c.skip = settings.get("muon.skip", c.skip);
+        return std::make_unique<muon<float>>(weights, c);
+    }
+    return nullptr;
+}
+
+/// Whether statistics come from labels that the model draws itself.
+inline bool samples_labels(configuration& settings) {
+    if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return false;
+    return settings.choice("kfac.fisher", {"empirical", "sampled"}, "empirical") == "sampled";
 }
 
 /// The step with its own size, null unless kfac.step asks for it.
 inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settings, arena<float>& weights,
-                                                           kfac<float>* curvature) {
+                                                           preconditioner<float>* p) {
+    auto* const curvature = dynamic_cast<kfac<float>*>(p);
     if (!curvature || settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner") return nullptr;
     damping_rule rule;
     rule.lambda = curvature->config().damping;
@@ -43,39 +132,6 @@ inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settin
     rule.omega = settings.get("kfac.adapt_by", rule.omega);
     require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");
     return std::make_unique<quadratic_step>(weights, *curvature, rule);
-}
-
-/// Collective: the sums of all ranks' rows, on every rank. Of each symmetric sum its upper triangle travels, all in one message. A sum
-/// that is not finite on one rank is so on all, which then drop it together.
-template <class T>
-void sum_statistics(any_communicator& c, kfac<T>& curvature) {
-    if (c.size() == 1 || !curvature.takes_statistics()) return;
-    const auto each_sum = [&](auto&& visit) {
-        for (auto& b : curvature.blocks())
-            for (auto* factors : {&b.a, &b.g})
-                for (auto& f : *factors) visit(f.batch(), f.size());
-    };
-    index total = 0;
-    each_sum([&](tensor<T>&, index n) { total += n * (n + 1) / 2; });
-    std::vector<double> rows;
-    for (auto& b : curvature.blocks()) rows.push_back(static_cast<double>(b.rows));
-    std::array<double, 2> sizes{static_cast<double>(total), -static_cast<double>(total)};
-    all_reduce(c, std::span<double>(sizes), {.op = reduction::max});
-    require(sizes[0] == -sizes[1], "kfac: the ranks know different layers: ", -sizes[1], " and ", sizes[0],
-            " numbers of statistics; does a rank have no samples in the first step?");
-    all_reduce(c, std::span<double>(rows), {.subject = "rows of kfac's layers"});
-    tensor<T> packed({total}, category::communication);
-    T* at = packed.data();
-    each_sum([&](tensor<T>& sum, index n) {
-        for (index r = 0; r < n; at += n - r, ++r) std::copy_n(sum.data() + r * n + r, n - r, at);
-    });
-    all_reduce(c, packed.span(), {.subject = "kfac's factors"});
-    at = packed.data();
-    each_sum([&](tensor<T>& sum, index n) {
-        for (index r = 0; r < n; ++r)
-            for (index k = r; k < n; ++k) sum[r * n + k] = sum[k * n + r] = *at++;
-    });
-    for (std::size_t i = 0; i < rows.size(); ++i) curvature.blocks()[i].rows = static_cast<index>(rows[i]);
 }
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
 #pragma once
 // Optimizers and schedules by their names in a workload file.
-//   [optimizer] kind = sgd | adam | adamw | lars | lamb | kfac (train/curvature.hpp, over `inner`)
+//   [optimizer] kind = sgd | adam | adamw | lars | lamb | kfac | shampoo (over `inner`) | soap | muon (train/curvature.hpp)
 //   [schedule] kind = one_cycle | cosine | step | polynomial | constant
 
 #include <cairn/optim/adam.hpp>
@@ -40,7 +40,8 @@ any_optimizer<float> over(configuration& settings, O o, arena<float>& weights, c
 
 }  // namespace detail
 
-inline const std::vector<std::string> optimizer_names{"sgd", "adam", "adamw", "lars", "lamb", "kfac"};
+inline const std::vector<std::string> optimizer_names{"sgd",  "adam",    "adamw", "lars", "lamb",
+                                                      "kfac", "shampoo", "soap",  "muon"};
 inline const std::vector<std::string> first_order_names{"sgd", "adam", "adamw", "lars", "lamb"};
 
 /// The optimizer that the settings name, over the parameters of `weights`, or over `part` of them. `without_momentum`: sgd leaves it to
@@ -48,7 +49,12 @@ inline const std::vector<std::string> first_order_names{"sgd", "adam", "adamw", 
 inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights,
                                            const detail::shard_plan* part = nullptr, bool without_momentum = false) {
     std::string kind = settings.choice("optimizer.kind", optimizer_names, "sgd");
-    if (kind == "kfac") kind = settings.choice("optimizer.inner", first_order_names, "sgd");
+    const bool own_momentum =
+        kind == "soap" || kind == "muon";  // the step is sgd's, along a direction that has momentum
+    if (kind == "kfac" || kind == "shampoo") kind = settings.choice("optimizer.inner", first_order_names, "sgd");
+    if (own_momentum)
+        return detail::over(settings, sgd{{.momentum = 0, .weight_decay = settings.get("optimizer.weight_decay", 0.0)}},
+                            weights, part);
     const double decay = settings.get("optimizer.weight_decay", 0.0);
     if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
         for (const auto& [name, p] : weights.parameters()) p->decay = true;

@@ -11,7 +11,9 @@
 #include <cairn/optim/precondition/quadratic_model.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace cairn {
@@ -24,10 +26,11 @@ public:
           damping_(damping),
           previous_(tensor<float>::zeros(weights.values().shape(), category::optimizer)) {}
 
-    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples; `output()` runs forward on the same
-    /// batch with the weights as they are; `loss(y)` → {value, gradient over y}. Returns the model's value, what the loss should fall by.
-    template <class Output, class Loss>
-    double take(double examples, double loss_before, Output&& output, Loss&& loss) {
+    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks; `output()` runs forward on
+    /// this rank's part of the batch, a share of `part`, with the weights as they are; `loss(y)` → {mean value, gradient over y} of that
+    /// part; `sum(numbers)` adds up over the ranks. Returns the model's value, what the loss should fall by.
+    template <class Output, class Loss, class Sum>
+    double take(double examples, double loss_before, double part, Output&& output, Loss&& loss, Sum&& sum) {
         tensor<float>&values = weights_.values(), &direction = weights_.grads();
         const tensor<float> gradient = direction.clone(category::workspace);
         curvature_.set_damping(damping_.lambda);
@@ -41,16 +44,22 @@ public:
         const auto product = [](const tensor<float>& a, const tensor<float>& b) {
             return dot(cpu{}, a.size(), a.data(), b.data());
         };
+        std::array<double, 3> curved{part * product(u1, h1), part * product(u1, h2), part * product(u2, h2)};
+        sum(std::span<double>(curved));
         const quadratic_model q{product(gradient, direction), product(gradient, previous_),
-                                product(u1, h1) + lambda * product(direction, direction),
-                                product(u1, h2) + lambda * product(direction, previous_),
-                                product(u2, h2) + lambda * product(previous_, previous_)};
+                                curved[0] + lambda * product(direction, direction),
+                                curved[1] + lambda * product(direction, previous_),
+                                curved[2] + lambda * product(previous_, previous_)};
         const quadratic_model::step s = q.minimum();
         for_each([a = static_cast<float>(s.alpha), m = static_cast<float>(s.mu)](
                      float& theta, float& d, float& before) { theta += before = a * d + m * before; },
                  values, direction, previous_);
         const double expected = q.value(s);
-        if (damping_.is_due(++steps_)) damping_.observe(loss(output()).value - loss_before, expected);
+        if (damping_.is_due(++steps_)) {
+            std::array<double, 1> after{part * loss(output()).value};
+            sum(std::span<double>(after));
+            damping_.observe(after[0] - loss_before, expected);
+        }
         return expected;
     }
 

@@ -88,10 +88,10 @@ public:
         make_ranks();
         any_optimizer<float> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
-        curvature_ = make_curvature(settings_, *weights_);
+        curvature_ = make_preconditioner(settings_, *weights_, comm_);
         quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
-        require(!curvature_ || zero_stage_ == 0,
-                "optimizer.kind = kfac needs whole gradients on every rank: parallel.zero = ", zero_stage_,
+        require(!curvature_ || zero_stage_ == 0, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
+                " needs whole gradients on every rank: parallel.zero = ", zero_stage_,
                 " leaves each rank a part; set it to 0");
         rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
         const task_kind kind = reconstruct                               ? task_kind::reconstruction
@@ -103,7 +103,8 @@ public:
                                              trainer_config{.seed = seed_,
                                                             .micro_batches = micro_batches(),
                                                             .sharded = zero_stage_ > 0,
-                                                            .may_skip = data_may_skip()},
+                                                            .may_skip = data_may_skip(),
+                                                            .sampled_labels = samples_labels(settings_)},
                                              ranks_.get(), curvature_.get(), quadratic_.get());
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1, "train.log_every = ", log_every_, "; at least 1 is needed");
@@ -370,7 +371,7 @@ private:
         s.add("optimizer", whole_ ? whole_->tensors() : trainer_->optimizer().tensors());
         s.add("optimizer_steps", trainer_->optimizer().steps());
         if (curvature_) {
-            s.add("kfac", curvature_->tensors());
+            s.add("kfac", curvature_tensors_);
             for (auto& [name, number] : curvature_->counters()) s.add("kfac/" + name, *number);
             if (quadratic_) {
                 s.add("kfac/lambda", quadratic_->lambda());
@@ -393,9 +394,20 @@ private:
             whole_->collect(ranks_->world(), owners_);
         }
         if (compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors()), residuals_->collect();
+        collect_curvature();
         if (boss()) write_state();
+        release_curvature();
         residuals_.reset();
         whole_.reset();
+    }
+
+    // What a preconditioner spread over the ranks, on every rank for as long as it is saved or loaded.
+    void collect_curvature() {
+        if (curvature_) curvature_tensors_ = curvature_->tensors();
+    }
+    void release_curvature() {
+        curvature_tensors_.clear();
+        if (curvature_) curvature_->release();
     }
 
     void write_state() {
@@ -411,8 +423,10 @@ private:
         }
         if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
         if (resuming && compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors());
+        if (resuming) collect_curvature();
         if (boss()) open_directory(resuming);
         if (resuming) take_over();
+        release_curvature();
     }
 
     // What rank 0 read is everybody's.
@@ -427,7 +441,7 @@ private:
             for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
                 broadcast(ranks_->world(), t.span(), 0);
             if (curvature_) {
-                for (auto& [name, t] : curvature_->tensors()) broadcast(ranks_->world(), t.span(), 0);
+                for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->world(), t.span(), 0);
                 for (auto& [name, number] : curvature_->counters())
                     broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
             }
@@ -539,6 +553,8 @@ private:
         const nlohmann::json memory = memory_by_category();  // both before the machine's ceilings are measured
         const std::vector<std::string> traces = traces_of_all_ranks(comm_);
         if (!boss()) return {};
+        const std::vector<std::string> remarks = curvature_ ? curvature_->remarks() : std::vector<std::string>{};
+        for (const std::string& line : remarks) std::fprintf(stderr, "%s\n", line.c_str());
         nlohmann::json result{
             {"workload", name_},
             {"finished", !interrupted && trainer_->steps() >= last_step_},
@@ -560,6 +576,7 @@ private:
         record["threads"] = threads();
         record["batch"] = batch_;
         record["parameters"] = weights_->count();
+        if (curvature_) record["preconditioner"] = remarks;
         const nlohmann::json profile = profile_json(trace::global().events());
         run_->write("trace.json", joined_traces(traces));
         run_->write("record.json", record.dump(1) + '\n');
@@ -583,9 +600,10 @@ private:
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;
     std::vector<shard> owners_;
-    std::unique_ptr<ranks> ranks_;               // null on one rank
-    std::unique_ptr<kfac<float>> curvature_;     // null unless the optimizer is kfac
-    std::unique_ptr<quadratic_step> quadratic_;  // null unless kfac.step asks for it
+    std::unique_ptr<ranks> ranks_;                        // null on one rank
+    std::unique_ptr<preconditioner<float>> curvature_;    // null unless the optimizer has one
+    std::vector<named_tensor<float>> curvature_tensors_;  // while a state is saved or loaded
+    std::unique_ptr<quadratic_step> quadratic_;           // null unless kfac.step asks for it
     std::unique_ptr<trainer> trainer_;
     std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise

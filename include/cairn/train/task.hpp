@@ -57,6 +57,42 @@ public:
         return result;
     }
 
+    /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes from softmax(y),
+    /// values from the normal distribution around y of which the loss is the negative logarithm, pixels from sigmoid(y).
+    tensor<float> sampled_gradient(tensor<float> y, const tensor<float>& x, const batch& b,
+                                   const random_stream& random) const {
+        if (c_.kind == task_kind::classes) {
+            const index classes = y.extent(1);
+            batch drawn;
+            drawn.count = b.count;
+            drawn.labels = b.labels.clone();
+            for (index n = 0; n < b.count; ++n) {
+                const float* const row = y.data() + n * classes;
+                const double most = *std::max_element(row, row + classes);
+                double total = 0;
+                for (index k = 0; k < classes; ++k) total += std::exp(static_cast<double>(row[k]) - most);
+                double left = random.uniform(static_cast<std::uint64_t>(n)) * total;
+                index label = 0;
+                for (; label + 1 < classes; ++label)
+                    if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
+                drawn.labels[n] = static_cast<std::remove_cvref_t<decltype(drawn.labels[n])>>(label);
+            }
+            return loss(std::move(y), x, drawn).gradient;
+        }
+        if (c_.kind ==
+            task_kind::values) {  // mean of squares over all numbers: −log p = (y − t)² / count of a sample's values
+            const double samples = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / samples;
+            const auto scale = static_cast<float>(std::sqrt(2 / values) / samples);
+            for (index i = 0; i < y.size(); ++i)
+                y[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+            return y;
+        }
+        tensor<float> pixels = y.clone(category::workspace);
+        for (index i = 0; i < pixels.size(); ++i)
+            pixels[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])));
+        return loss(std::move(y), pixels, b).gradient;
+    }
+
     /// Number of samples of the batch whose class has the largest output; 0 for other tasks.
     index correct(const tensor<float>& y, const batch& b) const {
         index hits = 0;

@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace cairn {
@@ -27,6 +28,8 @@ struct trainer_config {
     index micro_batches = 1;  // a step
     bool sharded = false;     // the optimizer updates this rank's part of the parameters alone
     bool may_skip = false;    // corrupt samples are left out of batches
+    bool sampled_labels =
+        false;  // curvature comes from labels that the model draws (the Fisher matrix), not from the data's
 };
 
 /// What one step did, over all ranks.
@@ -42,7 +45,7 @@ class trainer {
 public:
     /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are.
     trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal,
-            trainer_config config, ranks* world = nullptr, kfac<float>* curvature = nullptr,
+            trainer_config config, ranks* world = nullptr, preconditioner<float>* curvature = nullptr,
             quadratic_step* quadratic = nullptr)
         : model_(model),
           weights_(weights),
@@ -53,25 +56,28 @@ public:
           world_(world),
           curvature_(curvature),
           quadratic_(quadratic) {
-        require(
-            !quadratic_ || (config_.micro_batches == 1 && !world_),
-            "kfac.step = quadratic is for one rank and one micro-batch a step so far; kfac.step = inner is for any");
+        require(!quadratic_ || config_.micro_batches == 1,
+                "kfac.step = quadratic runs forward several times on a whole batch: one micro-batch a step, here there "
+                "are ",
+                config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
     /// naming the step and the first layer whose output is not.
     step_result step(const batch& b, bool stop = false) {
-        weights_.zero_grad();
-        if (world_) world_->begin(steps());
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
-        step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
+        if (listener_ && config_.sampled_labels) announce_sampled(b, pieces, whole);
+        weights_.zero_grad();
+        if (world_) world_->begin(steps());
+        step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         std::string reason;
         for (index m = 0; m < pieces; ++m) {
             const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
             const batch piece = pieces == 1 ? share(b) : slice(b, s);
+            if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
             const pass p = pass_of(m, m + 1 == pieces);
             const double loss = forward_backward(piece, p, static_cast<double>(piece.count) / whole);
             mine.loss += loss * static_cast<double>(piece.count);
@@ -91,18 +97,18 @@ public:
         if (!result.skipped && quadratic_) {
             const pass again = pass_again();
             quadratic_->take(
-                static_cast<double>(result.samples), result.loss,
+                static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole,
                 [&] {
                     tape<float> scratch;
                     return model_.forward(b.x.share(), scratch, again);
                 },
-                [&](tensor<float> y) { return goal_.loss(std::move(y), b.x, b); });
+                [&](tensor<float> y) { return goal_.loss(std::move(y), b.x, b); },
+                [&](std::span<double> numbers) {
+                    if (world_) all_reduce(world_->world(), numbers);
+                });
             ++optimizer_.steps();
         } else if (!result.skipped) {
-            if (curvature_) {
-                if (world_) sum_statistics(world_->world(), *curvature_);
-                curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
-            }
+            if (curvature_) curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
             optimizer_.step(rate_(steps()));
             if (config_.sharded) world_->share_values();
         }
@@ -152,6 +158,28 @@ private:
                      .input_gradient = false,
                      .curvature = listener_};
         return world_ ? world_->pass_of(p, last) : p;
+    }
+
+    // One more backward, from labels that the model draws: layers announce its rows. Gradients are made afterwards.
+    void announce_sampled(const batch& b, index pieces, double whole) {
+        for (index m = 0; m < pieces; ++m) {
+            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
+            const batch piece = pieces == 1 ? share(b) : slice(b, s);
+            if (m + 1 == pieces) curvature_->last_micro_batch();
+            pass p = pass_of(m, false);
+            p.listener = nullptr;
+            p.repeated = true;
+            tape<float> scratch;
+            // Every rank draws numbers of its own.
+            const random_stream random{config_.seed,
+                                       0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
+            tensor<float> dy =
+                goal_.sampled_gradient(model_.forward(piece.x.share(), scratch, p), piece.x, piece, random);
+            const float weight = static_cast<float>(static_cast<double>(piece.count) / whole);
+            for_each([weight](float& g) { g *= weight; }, dy);
+            model_.backward(std::move(dy), scratch, p);
+        }
+        listener_ = nullptr;
     }
 
     // Of the only micro-batch of this step: its outputs once more.
@@ -247,7 +275,7 @@ private:
     task goal_;
     trainer_config config_;
     ranks* world_;
-    kfac<float>* curvature_;
+    preconditioner<float>* curvature_;
     quadratic_step* quadratic_;
     curvature_listener* listener_ = nullptr;  // of the step at hand
     tape<float> tape_;

@@ -6,6 +6,7 @@
 //   cholesky  A = L Lᵀ            xPOTRF    A symmetric positive definite, lower triangle read
 //   inverse   A⁻¹                 xPOTRF, xPOTRI    A symmetric positive definite
 //   svd       A = U diag(s) Vᵀ    xGESDD
+//   orthonormal_columns    Q of A = Q R    xGEQRF, xORGQR
 //   solve     A X = B             xGESV
 // Tested by multiplying back, on matrices of known spectrum, and against hand-computed 2 × 2 cases.
 
@@ -97,6 +98,14 @@ tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
                     for (index c = k; c < std::min(r, k + tile); ++c) m[r * n + c] = m[c * n + r];
     });
     return inverse;
+}
+
+/// Q (n, n) of A = Q R for a square A; of columns that depend on others, any that complete the basis. Throws if A is not finite.
+template <class T>
+tensor<T> orthonormal_columns(cpu, const tensor<T>& a) {
+    const auto m = detail::square_matrix_of(a, "orthonormal columns");
+    return tensor_from(
+        std::get<0>(detail::lapack_call([&] { return xt::linalg::qr(m); }, "qr: of a matrix ", a.shape())));
 }
 
 /// Thin singular value decomposition of (m, n) with k = min(m, n): singular values in descending order.

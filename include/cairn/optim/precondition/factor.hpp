@@ -5,6 +5,11 @@
 // Expectations are means over the N examples and S positions of a batch; the curvature block is S · (A ⊗ G). Of a mean loss over N
 // examples backward gives dy = g / N, so G = N²/(N S) Σ dy dyᵀ.
 //
+// Where one weight is used at several positions of an example (Eschenhagen et al. 2023):
+//   expand   each position is a row of its own, as above                                      S · (A ⊗ G)
+//   reduce   rows are joined first: ā = mean over positions, g = sum over positions           A ⊗ G
+// A lookup's A is diagonal: how often each entry is used. So is that of a factor that is too large: the rest is left out.
+//
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
 // Tested against plain loops in tests/optim/kfac_test.cpp.
 
@@ -18,16 +23,35 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 namespace cairn {
 
-/// Σ rowsᵀ rows, added to `sum` (n, n), of which the first `width` rows and columns are these; with n = width + 1 the rows end in a 1.
+enum class weight_sharing { expand, reduce };
+
+/// Which rows statistics are made of: every so-manieth sample, and of it every so-manieth position, from `offset` on.
+struct row_sample {
+    index examples = 1, positions = 1;
+    index offset = 0;
+
+    bool is_all() const { return examples == 1 && positions == 1; }
+};
+
+/// Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
 /// rows (count, stride ≥ width).
 template <class T>
 void add_outer_products(index count, index width, const T* rows, index stride, tensor<T>& sum) {
     const index n = sum.extent(0);
-    gemm(cpu{}, true, false, width, width, count, T{1}, rows, stride, rows, stride, T{1}, sum.data(), n);
+    const bool diagonal = sum.rank() == 1;
+    if (diagonal) {
+        for (index r = 0; r < count; ++r)
+            for (index c = 0; c < width; ++c) sum[c] += rows[r * stride + c] * rows[r * stride + c];
+    } else {
+        gemm(cpu{}, true, false, width, width, count, T{1}, rows, stride, rows, stride, T{1}, sum.data(), n);
+    }
     if (n == width) return;
+    sum[sum.size() - 1] += static_cast<T>(count);
+    if (diagonal) return;
     tensor<T> columns = tensor<T>::zeros({width}, category::workspace);
     if (stride == width) {
         column_sums(cpu{}, count, width, rows, columns.data(), false);
@@ -39,79 +63,162 @@ void add_outer_products(index count, index width, const T* rows, index stride, t
         sum[c * n + width] += columns[c];
         sum[width * n + c] += columns[c];
     }
-    sum[n * n - 1] += static_cast<T>(count);
 }
 
-/// Adds a layer's rows of group `group` to the sums of ā āᵀ and of dy dyᵀ.
-template <class T>
-void add_rows_of_layer(const layer_rows<T>& rows, index group, tensor<T>& inputs, tensor<T>& outputs) {
-    const index count = rows.examples * rows.positions;
-    if (!rows.is_conv) {
-        add_outer_products(count, rows.in, rows.x, rows.in, inputs);
-        add_outer_products(count, rows.out, rows.dy, rows.out, outputs);
-        return;
-    }
-    const conv_geometry& g = rows.conv;
-    add_outer_products(count, rows.out, rows.dy + group * rows.out, g.c_out, outputs);
-    const T* const x = rows.x + group * (g.c_in / g.groups);
-    if (im2col::is_pointwise(g)) {
-        add_outer_products(count, rows.in, x, g.c_in, inputs);
-        return;
-    }
-    // Patches by blocks of a few megabytes: long enough for GEMM to be fast.
-    const index block = std::clamp<index>((index{1} << 20) / rows.in, 1, count);
-    tensor<T> patches({block, rows.in}, category::workspace);
+namespace detail {
+
+/// 0 … n-1 in steps of `every` from `offset` on; at least one.
+inline std::vector<index> picks(index n, index every, index offset) {
+    std::vector<index> all;
+    for (index i = std::min(offset % every, n - 1); i < n; i += every) all.push_back(i);
+    return all;
+}
+
+/// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times `scale`.
+/// copy(example, first position, count, to). Returns how many rows went into the sum.
+template <class T, class Copy>
+index add_copied_rows(index examples, index positions, index width, Copy&& copy, bool join, double scale,
+                      const row_sample& sample, tensor<T>& sum) {
+    const std::vector<index> chosen = picks(examples, sample.examples, sample.offset);
+    const std::vector<index> at = picks(positions, join ? 1 : sample.positions, sample.offset);
+    const auto count = static_cast<index>(chosen.size()), taken = static_cast<index>(at.size());
+    const index block =
+        std::clamp<index>((index{1} << 20) / (width * taken), 1, count);  // a few megabytes: GEMM is fast
+    tensor<T> rows({block * taken, width}, category::workspace);
     for (index begin = 0; begin < count; begin += block) {
         const index here = std::min(block, count - begin);
-        parallel_for(here, std::max<index>(1, 16384 / rows.in), [&](index first, index last) {
-            im2col::gather(g, x, begin + first, begin + last, patches.data() + first * rows.in);
+        parallel_for(here, std::max<index>(1, 16384 / (width * taken)), [&](index first, index last) {
+            for (index k = first; k < last; ++k) {
+                const index e = chosen[static_cast<std::size_t>(begin + k)];
+                T* const to = rows.data() + k * taken * width;
+                if (taken == positions) {
+                    copy(e, 0, positions, to);
+                } else {
+                    for (index i = 0; i < taken; ++i) copy(e, at[static_cast<std::size_t>(i)], 1, to + i * width);
+                }
+                if (!join) continue;
+                for (index c = 0; c < width; ++c) {
+                    T total{};
+                    for (index t = 0; t < positions; ++t) total += to[t * width + c];
+                    to[c] = total * static_cast<T>(scale);
+                }
+            }
         });
-        add_outer_products(here, rows.in, patches.data(), rows.in, inputs);
+        if (join)
+            add_outer_products(here, width, rows.data(), taken * width, sum);
+        else
+            add_outer_products(here * taken, width, rows.data(), width, sum);
     }
+    return join ? count : count * taken;
 }
 
-/// A factor: the sum of the batch at hand, and the running average of the batches before.
+}  // namespace detail
+
+/// Adds a layer's rows of group `group` to the sums of ā āᵀ and of dy dyᵀ; either may be null. Returns how many rows each got.
+template <class T>
+index add_rows_of_layer(const layer_rows<T>& rows, index group, tensor<T>* inputs, tensor<T>* outputs,
+                        weight_sharing sharing = weight_sharing::expand, const row_sample& sample = {}) {
+    const index examples = rows.examples, positions = rows.positions;
+    if (examples * positions == 0) return 0;
+    const bool join = sharing == weight_sharing::reduce && positions > 1;
+    index used = 0;
+    // Rows (examples · positions, stride) that lie in memory, of which `width` numbers count.
+    const auto add = [&](const T* data, index width, index stride, double scale, tensor<T>* sum) {
+        if (!sum) return;
+        if (!join && sample.is_all()) {
+            add_outer_products(examples * positions, width, data, stride, *sum);
+            used = examples * positions;
+            return;
+        }
+        const auto copy = [&](index e, index t, index count, T* to) {
+            for (index i = 0; i < count; ++i)
+                std::copy_n(data + (e * positions + t + i) * stride, width, to + i * width);
+        };
+        used = detail::add_copied_rows(examples, positions, width, copy, join, scale, sample, *sum);
+    };
+    const bool conv = rows.kind == rows_kind::convolution;
+    const conv_geometry& g = rows.conv;
+    add(rows.dy + (conv ? group * rows.out : 0), rows.out, conv ? g.c_out : rows.out, 1, outputs);
+    if (!inputs) return used;
+    const double mean = 1 / static_cast<double>(positions);
+    const T* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);
+    if (rows.kind == rows_kind::lookup) {
+        used = 0;
+        for (const index e : detail::picks(examples, sample.examples, sample.offset))
+            for (const index t : detail::picks(positions, sample.positions, sample.offset)) {
+                (*inputs)[rows.ids[e * positions + t]] += T{1};
+                ++used;
+            }
+    } else if (!conv || im2col::is_pointwise(g)) {
+        add(x, rows.in, conv ? g.c_in : rows.in, mean, inputs);
+    } else {
+        const auto patches = [&](index e, index t, index count, T* to) {
+            im2col::gather(g, x, e * positions + t, e * positions + t + count, to);
+        };
+        used = detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
+    }
+    return used;
+}
+
+/// A factor: the sum of the batch at hand, and the running average of the batches before. Both take memory once they are needed.
 template <class T>
 class running_factor {
 public:
     running_factor() = default;
-    explicit running_factor(index n)
-        : batch_(tensor<T>::zeros({n, n}, category::optimizer)),
-          average_(tensor<T>::zeros({n, n}, category::optimizer)) {}
+    explicit running_factor(index n, bool diagonal = false) : shape_(diagonal ? shape{n} : shape{n, n}) {}
 
-    index size() const { return average_.extent(0); }
-    tensor<T>& batch() { return batch_; }
-    /// (n, n), symmetric.
+    /// (n, n), symmetric, or the diagonal (n).
+    const cairn::shape& extents() const { return shape_; }
+    index size() const { return shape_[0]; }
+    bool is_diagonal() const { return shape_.rank() == 1; }
+
+    /// Σ rowsᵀ rows of the batch at hand.
+    tensor<T>& batch() {
+        if (batch_.empty()) batch_ = tensor<T>::zeros(shape_, category::workspace);
+        return batch_;
+    }
+    bool has_batch() const { return !batch_.empty(); }
+    void clear_batch() { batch_.reset(); }
+
     const tensor<T>& average() const { return average_; }
-    tensor<T>& average() { return average_; }
+    tensor<T>& average() {
+        if (average_.empty()) average_ = tensor<T>::zeros(shape_, category::optimizer);
+        return average_;
+    }
+    bool has_average() const { return !average_.empty(); }
+    void release_average() { average_.reset(); }
     /// In the average so far. A reference, so that a saved state can set it.
     std::int64_t& batches() { return batches_; }
     std::int64_t batches() const { return batches_; }
 
-    /// Takes scale · batch into the average, with decay ρ, and empties the batch. A batch that is not finite is dropped: returns false.
-    bool update(double scale, double decay) {
-        const bool good = !first_non_finite(batch_);
+    /// Takes scale · batch into the average, with decay ρ, and empties the batch. From the identity on and with the weight 1 − ρ, if
+    /// `from_identity`. A batch that is not finite is dropped: returns false.
+    bool update(double scale, double decay, bool from_identity = false) {
+        const bool good = !first_non_finite(batch());
         if (good) {
+            if (from_identity && batches_ == 0)
+                for (index i = 0; i < size(); ++i) average()[is_diagonal() ? i : i * (size() + 1)] = T{1};
             ++batches_;
-            const double weight = (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
+            const double weight = from_identity
+                                      ? 1 / (1 - decay)
+                                      : (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
             const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
-            for_each([=](T& mean, T& sum) { mean += of_batch * sum - part * mean; }, average_, batch_);
+            for_each([=](T& mean, T& sum) { mean += of_batch * sum - part * mean; }, average(), batch());
         }
         clear_batch();
         return good;
     }
-    void clear_batch() {
-        for_each([](T& sum) { sum = T{}; }, batch_);
-    }
 
     /// Mean of the diagonal.
     double mean_diagonal() const {
+        if (average_.empty()) return 0;
         double sum = 0;
-        for (index i = 0; i < size(); ++i) sum += static_cast<double>(average_[i * size() + i]);
-        return size() ? sum / static_cast<double>(size()) : 0;
+        for (index i = 0; i < size(); ++i) sum += static_cast<double>(average_[is_diagonal() ? i : i * (size() + 1)]);
+        return sum / static_cast<double>(size());
     }
 
 private:
+    cairn::shape shape_{0};
     tensor<T> batch_, average_;
     std::int64_t batches_ = 0;
 };

@@ -1,29 +1,30 @@
 #pragma once
-// K-FAC (Martens and Grosse 2015; convolutions: Grosse and Martens 2016; weight sharing: Eschenhagen et al. 2023, "expand"): a
-// second-order preconditioner of gradients for any optimizer.
+// K-FAC (Martens and Grosse 2015; convolutions: Grosse and Martens 2016; weight sharing: Eschenhagen et al. 2023): a second-order
+// preconditioner of gradients for any optimizer.
 //
-//   kfac<float> curvature(weights, {.damping = 1e-3});          // weights: an arena
-//   each step:   pass.curvature = curvature.begin_step();       // null on most steps
-//                forward, loss, backward                        // layers announce their rows
-//                curvature.precondition(batch, lr);             // gradients ← F⁻¹ gradients
-//                optimizer.step(lr);
+//   kfac<float> curvature(weights, {.damping = 1e-3});          // weights: an arena; a step is as in preconditioner.hpp
 //
-//   factors        every `factor_every` steps, from the rows of all micro-batches              factor.hpp
-//   decompositions every `decompose_every` steps, more often at first                            kronecker.hpp
-//   KL clip        V ← V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers             (Ba, Grosse and Martens 2017)
+//   factors         every `factor_every` steps, from the rows of all micro-batches             factor.hpp
+//   decompositions  every `decompose_every` steps, more often at first                         kronecker.hpp
+//   directions      V = F⁻¹ ∇W of each layer
+//   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017);
+//                   a norm constraint; or grafting: each layer's V as long as its gradient
 //
-// A layer of one weight (and bias) is one block for each group. Parameters that nobody announces (normalisation, embeddings), that
-// `skip` names or whose factors exceed `max_size` keep their gradients.
+// A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of normalisation are a
+// diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that `skip` names keep their gradients.
+// With `lag` the decompositions are made on a thread of their own and used so many steps later: the same steps in every run.
+// Several ranks share the work through kfac_roles (kfac_block.hpp).
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/optim/optimizer.hpp>
-#include <cairn/optim/precondition/kronecker.hpp>
+#include <cairn/optim/precondition/kfac_block.hpp>
+#include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,183 +32,237 @@
 
 namespace cairn {
 
+/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution are divided by S, the block is
+/// A ⊗ G, and averages start from the identity: its damping means something else.
+enum class kfac_scaling { kfc, kfac_pytorch };
+
 struct kfac_config {
     double damping = 1e-3;           // γ
     double factor_decay = 0.95;      // ρ
     std::int64_t factor_every = 10;  // steps
     std::int64_t decompose_every = 100;
-    double kl_clip = 1e-3;  // κ; 0: none
+    std::int64_t lag = 0;      // steps between the start of decompositions and their use; 0: they are waited for
+    double kl_clip = 1e-3;     // κ; 0: none
+    double norm_limit = 0;     // of lr · V over all layers; 0: none
+    bool graft = false;        // each layer's V gets the length of its gradient; then nothing is clipped
+    bool scale_shift = false;  // normalisation layers too
     kfac_form form = kfac_form::eigen;
-    index max_size = 8192;               // of a factor
+    weight_sharing sharing = weight_sharing::expand;
+    kfac_scaling scaling = kfac_scaling::kfc;
+    row_sample sample = {};              // rows that statistics are made of
+    index max_size = 8192;               // of a factor; larger ones are diagonal
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
 };
 
 template <class T>
-class kfac final : public curvature_listener {
+class kfac final : public preconditioner<T>, public curvature_listener {
 public:
-    /// One weight's curvature: one pair of factors for each group of a convolution.
-    struct block {
-        std::string name;
-        parameter<T>* weight = nullptr;
-        parameter<T>* bias = nullptr;
-        index in = 0, out = 0;  // of a group's factors; `in` counts the bias
-        index positions = 1;
-        std::vector<running_factor<T>> a, g;
-        std::vector<decomposition<T>> a_decomposition, g_decomposition;
-        tensor<T> direction = {};     // (groups · out, in): V
-        index rows = 0;               // of the batch at hand
-        std::int64_t decomposed = 0;  // 1 once its decompositions can be used
-    };
+    using block = kfac_block<T>;
 
     /// Shares the arena's memory. Throws on settings that make no sense.
-    kfac(arena<T>& weights, kfac_config c) : config_(std::move(c)) {
-        require(config_.damping > 0, "kfac: damping ", config_.damping,
-                "; it must be positive, or directions without curvature become infinite");
-        require(config_.factor_decay >= 0 && config_.factor_decay < 1, "kfac: factor_decay ", config_.factor_decay,
-                "; it must be in [0, 1)");
-        require(config_.factor_every >= 1 && config_.decompose_every >= 1, "kfac: factors every ", config_.factor_every,
-                " steps, decompositions every ", config_.decompose_every, "; both must be at least 1");
-        require(config_.kl_clip >= 0, "kfac: kl_clip ", config_.kl_clip, "; it must be 0 (off) or positive");
+    kfac(arena<T>& weights, kfac_config c, std::unique_ptr<kfac_roles<T>> roles = std::make_unique<kfac_roles<T>>())
+        : config_(std::move(c)), roles_(std::move(roles)) {
+        check(config_);
         for (const auto& [name, p] : weights.parameters()) parameters_.push_back(p);
         wanted_.assign(parameters_.size(), true);
         for (const parameter<T>* p : parameters_)
             for (const std::string& part : config_.skip)
                 if (p->name.find(part) != std::string::npos) wanted_[static_cast<std::size_t>(p->id)] = false;
     }
+    ~kfac() override {
+        if (background_.valid()) background_.wait();
+    }
 
-    /// Starts a step: who is to be told the rows of this step's layers, null if nobody.
-    curvature_listener* begin_step() {
+    curvature_listener* begin_step() override {
         taking_ = steps_ % config_.factor_every == 0;
-        discovering_ = false;
+        discovering_ = last_ = false;
+        for (block& b : blocks_) b.seen = 0;
         return taking_ ? this : nullptr;
     }
-    /// For one pass over anything, before the first step or to restore a state: layers become blocks, their rows are not looked at.
-    curvature_listener* discover() {
+    void last_micro_batch() override {
+        last_ = true;
+        for (block& b : blocks_) b.seen = 0;
+    }
+    curvature_listener* discover() override {
         taking_ = discovering_ = true;
         return this;
     }
-    bool takes_statistics() const { return taking_ && !discovering_; }
 
     bool wants(int weight) const override { return taking_ && wanted_[static_cast<std::size_t>(weight)]; }
     void take(const layer_rows<T>& rows) override {
+        if (rows.kind == rows_kind::scale_shift && !config_.scale_shift) return;
         const trace_scope scope("factors", "backward", "kfac");
-        block* const b = block_of(rows);
-        if (!b) return;
-        b->positions = rows.positions;
-        if (discovering_) return;
-        for (index q = 0; q < static_cast<index>(b->a.size()); ++q) {
-            const auto k = static_cast<std::size_t>(q);
-            add_rows_of_layer(rows, q, b->a[k].batch(), b->g[k].batch());
-        }
-        b->rows += rows.examples * rows.positions;
+        const std::size_t at = block_of(rows);
+        block& b = blocks_[at];
+        b.positions = rows.positions;
+        if (discovering_) return void(++b.uses);
+        add_rows(at, rows);
+        ++b.seen;
+        if (last_ && started_ && b.seen == b.uses) roles_->sums_ready(blocks_, at);
     }
 
-    /// Preconditions all gradients of the arena. `examples`: N, of which the loss was the mean. lr 0: no clip.
-    /// Returns Σ ⟨V, ∇W⟩ before clipping.
-    double precondition(double examples, double lr) {
-        if (takes_statistics()) update_factors(examples);
-        if (is_due() || std::ranges::none_of(blocks_, is_ready)) decompose();
+    void precondition(double examples, double lr) override {
+        if (!started_ && !blocks_.empty()) start();
+        if (taking_ && !discovering_) update_factors(examples);
+        decompose_if_due();
         ++steps_;
         taking_ = false;
-        double product = 0;
-        for (block& b : blocks_)
-            if (is_ready(b)) product += make_direction(b);
-        const double clip =
-            config_.kl_clip > 0 && product > 0 ? std::min(1.0, std::sqrt(config_.kl_clip / (lr * lr * product))) : 1.0;
-        for (block& b : blocks_)
-            if (is_ready(b)) apply(b, clip);
-        return product;
+        make_directions();
+        apply_directions(lr);
     }
 
-    /// Forgets the rows of this step, which is not taken.
-    void skip_step() {
+    void skip_step() override {
+        if (taking_ && started_) roles_->finish_sums(blocks_);  // what is on its way arrives
         for (block& b : blocks_) {
             b.rows = 0;
-            for (auto* factors : {&b.a, &b.g})
-                for (running_factor<T>& f : *factors) f.clear_batch();
+            b.each_factor([](kfac_factor<T>& f, char) { f.statistics.clear_batch(); });
         }
         taking_ = false;
     }
 
     std::vector<block>& blocks() { return blocks_; }
-    /// What a restored run needs beside steps() and counters(): averages and decompositions.
-    std::vector<named_tensor<T>> tensors() {
-        std::vector<named_tensor<T>> all;
-        const auto add = [&](const std::string& name, tensor<T>& t, const shape& s) {
-            if (t.empty()) t = tensor<T>::zeros(s, category::optimizer);
-            all.push_back({name, t.share()});
-        };
-        for (block& b : blocks_)
-            for (std::size_t q = 0; q < b.a.size(); ++q) {
-                const std::string at = concat(b.name, '/', q, '/');
-                add(at + "a", b.a[q].average(), {b.in, b.in});
-                add(at + "g", b.g[q].average(), {b.out, b.out});
-                add(at + "a_decomposition", b.a_decomposition[q].matrix, {b.in, b.in});
-                add(at + "g_decomposition", b.g_decomposition[q].matrix, {b.out, b.out});
-                if (config_.form != kfac_form::eigen) continue;
-                add(at + "a_values", b.a_decomposition[q].values, {b.in});
-                add(at + "g_values", b.g_decomposition[q].values, {b.out});
-            }
-        return all;
-    }
-    /// Named numbers that belong to them.
-    std::vector<std::pair<std::string, std::int64_t*>> counters() {
-        std::vector<std::pair<std::string, std::int64_t*>> all{{"steps", &steps_}};
-        for (block& b : blocks_) {
-            all.push_back({b.name + "/decomposed", &b.decomposed});
-            for (std::size_t q = 0; q < b.a.size(); ++q) {
-                all.push_back({concat(b.name, '/', q, "/a_batches"), &b.a[q].batches()});
-                all.push_back({concat(b.name, '/', q, "/g_batches"), &b.g[q].batches()});
-            }
-        }
-        return all;
-    }
+    const kfac_roles<T>& roles() const { return *roles_; }
+    std::vector<named_tensor<T>> tensors() override;
+    std::vector<std::pair<std::string, std::int64_t*>> counters() override;
+    void release() override;
+    std::vector<std::string> remarks() const override;
+
     const kfac_config& config() const { return config_; }
     /// γ from now on; the inverse form has it from its next decomposition on.
     void set_damping(double damping) { config_.damping = damping; }
     std::int64_t& steps() { return steps_; }
-    /// Batches of statistics that were dropped because they were not finite.
+    /// Batches of a factor's statistics that were dropped because they were not finite.
     std::int64_t rejected() const { return rejected_; }
-    /// Names of the weights that are too large.
-    const std::vector<std::string>& too_large() const { return too_large_; }
+    /// Σ ⟨V, ∇W⟩ of the last step, before clipping.
+    double decrease() const { return decrease_; }
 
 private:
-    block* block_of(const layer_rows<T>& rows) {
-        for (block& b : blocks_)
-            if (b.weight->id == rows.weight) return &b;
+    /// A decomposition to be made.
+    struct task {
+        kfac_factor<T>* factor;
+        const block* of;
+        tensor<T> average;
+        double damping;  // of the inverse form
+        bool first;      // nothing older can be used instead
+        std::string failure = {};
+    };
+
+    static void check(const kfac_config& c) {
+        require(c.damping > 0, "kfac: damping ", c.damping,
+                "; it must be positive, or directions without curvature become infinite");
+        require(c.factor_decay >= 0 && c.factor_decay < 1, "kfac: factor_decay ", c.factor_decay,
+                "; it must be in [0, 1)");
+        require(c.factor_every >= 1 && c.decompose_every >= 1, "kfac: factors every ", c.factor_every,
+                " steps, decompositions every ", c.decompose_every, "; both must be at least 1");
+        require(c.lag >= 0 && c.lag < c.decompose_every, "kfac: lag ", c.lag,
+                " steps; it must be at least 0 and less than ", c.decompose_every,
+                ", the steps between decompositions");
+        require(c.kl_clip >= 0 && c.norm_limit >= 0, "kfac: kl_clip ", c.kl_clip, ", norm_limit ", c.norm_limit,
+                "; they must be 0 (off) or positive");
+        require(c.sample.examples >= 1 && c.sample.positions >= 1, "kfac: statistics of every ", c.sample.examples,
+                "th sample, every ", c.sample.positions, "th position; both must be at least 1");
+        require(c.max_size >= 1, "kfac: max_size ", c.max_size);
+    }
+
+    std::size_t block_of(const layer_rows<T>& rows) {
+        for (std::size_t i = 0; i < blocks_.size(); ++i)
+            if (blocks_[i].weight->id == rows.weight) return i;
         parameter<T>* const weight = parameters_[static_cast<std::size_t>(rows.weight)];
+        require(!started_, "kfac: layer ", weight->name,
+                " was not there in the first step; every layer must be used in it, on every rank");
         block b{.name = weight->name, .weight = weight};
         if (rows.bias >= 0) b.bias = parameters_[static_cast<std::size_t>(rows.bias)];
-        b.in = rows.in + (b.bias ? 1 : 0);
-        b.out = rows.out;
-        if (std::max(b.in, b.out) > config_.max_size) {
-            wanted_[static_cast<std::size_t>(rows.weight)] = false;
-            too_large_.push_back(b.name);
-            return nullptr;
+        b.transposed = rows.kind == rows_kind::lookup;
+        b.diagonal = rows.kind == rows_kind::scale_shift;
+        b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
+        b.out = b.diagonal ? 1 : rows.out;
+        if (!b.diagonal && std::max(b.transposed ? 0 : b.in, b.out) > config_.max_size)
+            remarks_.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", b.in,
+                                      ", has a factor larger than kfac.max_size = ", config_.max_size,
+                                      ": of that only the diagonal is used"));
+        const index groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
+        for (index q = 0; q < groups; ++q) {
+            b.a.push_back({running_factor<T>(b.in, b.diagonal || b.transposed || b.in > config_.max_size), {}, {}});
+            if (!b.diagonal) b.g.push_back({running_factor<T>(b.out, b.out > config_.max_size), {}, {}});
         }
-        const auto groups = static_cast<std::size_t>(weight->shape[0] / b.out);
-        for (std::size_t q = 0; q < groups; ++q) {
-            b.a.emplace_back(b.in);
-            b.g.emplace_back(b.out);
-        }
-        b.a_decomposition.resize(groups);
-        b.g_decomposition.resize(groups);
         blocks_.push_back(std::move(b));
-        return &blocks_.back();
+        return blocks_.size() - 1;
+    }
+
+    void start() {
+        started_ = true;
+        roles_->start(blocks_);
+        order_ = roles_->order_of_directions(blocks_);
+    }
+
+    void add_rows(std::size_t at, const layer_rows<T>& rows) {
+        block& b = blocks_[at];
+        const bool alone = !started_;  // in a first step without discovery, everybody looks at everything
+        const bool a = alone || roles_->observes(at, 'a'), g = !b.diagonal && (alone || roles_->observes(at, 'g'));
+        if (!a && !g) return;
+        if (b.diagonal) {
+            tensor<T>& sum = b.a[0].statistics.batch();
+            for (index n = 0; n < rows.examples; ++n)
+                for (index c = 0; c < rows.in; ++c) {
+                    const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
+                    sum[c] += scale * scale;
+                    sum[rows.in + c] += shift * shift;
+                }
+            b.rows += rows.examples;
+            return;
+        }
+        row_sample sample = config_.sample;
+        sample.offset = steps_ / config_.factor_every;
+        index used = 0;
+        for (std::size_t q = 0; q < b.a.size(); ++q)
+            used = add_rows_of_layer(rows, static_cast<index>(q), a ? &b.a[q].statistics.batch() : nullptr,
+                                     g ? &b.g[q].statistics.batch() : nullptr, sharing_of(b), sample);
+        b.rows += used;
+        if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
+    }
+
+    // How far the sampled A of the first batch is from that of all rows.
+    void note_sampling_error(block& b, const layer_rows<T>& rows) {
+        if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
+        tensor<T> whole = tensor<T>::zeros({b.in, b.in}, category::workspace);
+        const auto count =
+            static_cast<double>(add_rows_of_layer(rows, 0, &whole, static_cast<tensor<T>*>(nullptr), sharing_of(b)));
+        double difference = 0, length = 0;
+        for (index i = 0; i < whole.size(); ++i) {
+            const double exact = static_cast<double>(whole[i]) / count;
+            const double sampled = static_cast<double>(b.a[0].statistics.batch()[i]) / static_cast<double>(b.rows);
+            difference += (sampled - exact) * (sampled - exact);
+            length += exact * exact;
+        }
+        sampling_error_ = std::max(sampling_error_, length > 0 ? std::sqrt(difference / length) : 0.0);
     }
 
     void update_factors(double examples) {
+        roles_->finish_sums(blocks_);
         const trace_scope scope("average", "", "kfac");
-        for (block& b : blocks_) {
+        const bool theirs = config_.scaling == kfac_scaling::kfac_pytorch;
+        for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            block& b = blocks_[i];
             if (b.rows == 0) continue;  // not used in this step
             const double rows = static_cast<double>(b.rows);
-            for (std::size_t q = 0; q < b.a.size(); ++q) {
-                const bool a = b.a[q].update(1 / rows, config_.factor_decay);
-                const bool g = b.g[q].update(examples * examples / rows, config_.factor_decay);
-                if (!a || !g) ++rejected_;
-            }
+            const double spatial =
+                theirs ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
+            b.each_factor([&](kfac_factor<T>& f, char side) {
+                if (!roles_->averages(i, side)) return f.statistics.clear_batch();
+                const bool of_gradients = side == 'g' || b.diagonal;
+                const double scale = (of_gradients && !theirs ? examples * examples : 1) / rows * spatial;
+                if (!f.statistics.update(scale, config_.factor_decay, theirs)) ++rejected_;
+            });
             b.rows = 0;
         }
+    }
+
+    // Joined one-hot rows would have no diagonal factor.
+    weight_sharing sharing_of(const block& b) const { return b.transposed ? weight_sharing::expand : config_.sharing; }
+    // The block's S: that of the mean over rows of A ⊗ G.
+    double shared_positions(const block& b) const {
+        const bool one = config_.scaling == kfac_scaling::kfac_pytorch || sharing_of(b) == weight_sharing::reduce;
+        return one || b.diagonal ? 1 : static_cast<double>(b.positions);
     }
 
     /// Every `decompose_every` steps; before that whenever the number of steps has doubled, because the first averages are of few
@@ -218,84 +273,285 @@ private:
         return steps_ % config_.decompose_every == 0 || (doubled && steps_ >= config_.factor_every);
     }
 
-    static bool is_ready(const block& b) { return b.decomposed != 0; }
-
-    void decompose() {
+    void decompose_if_due() {
+        const bool none = std::ranges::none_of(blocks_, [](const block& b) { return b.ready != 0; });
+        if (begun_ >= 0 && steps_ >= begun_ + config_.lag) install();
+        if (!is_due() && !none) return;
+        if (begun_ >= 0) install();
         const trace_scope scope("decompose", "", "kfac");
+        begin_decompositions();
+        if (config_.lag == 0 || none) {
+            make(tasks_);
+            install();
+        } else {
+            background_ = std::async(std::launch::async, [this] { make(tasks_); });
+        }
+    }
+
+    void begin_decompositions() {
+        begun_ = steps_;
+        tasks_.clear();
+        std::vector<double> means;
+        for (block& b : blocks_)
+            b.each_factor([&](kfac_factor<T>& f, char) { means.push_back(f.statistics.mean_diagonal()); });
+        if (config_.form == kfac_form::inverse) roles_->share_diagonals(means);
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            block& b = blocks_[i];
+            const double root = std::sqrt(config_.damping / shared_positions(b));
+            double pi = 1;
+            b.each_factor([&](kfac_factor<T>& f, char side) {
+                if (side == 'a' && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
+                    pi = std::sqrt(means[at] / means[at + 1]);
+                ++at;
+                if (!roles_->decomposes(i, side) || f.statistics.batches() == 0) return;
+                const double damping = b.diagonal ? config_.damping : side == 'a' ? pi * root : root / pi;
+                const tensor<T>& average = f.statistics.average();
+                tasks_.push_back({&f, &b, config_.lag ? average.clone(category::workspace) : average.share(), damping,
+                                  f.inverse.empty()});
+                if (side == 'g') pi = 1;
+            });
+        }
+    }
+
+    static decomposition<T> kept(const decomposition<T>& d) {
+        const auto copy = [](const tensor<T>& t) { return t.empty() ? tensor<T>{} : t.clone(category::optimizer); };
+        return {copy(d.matrix), copy(d.values)};
+    }
+    void make(std::vector<task>& tasks) const {
+        for (task& t : tasks) {
+            try {
+                t.factor->pending = kept(config_.form == kfac_form::eigen ? eigen_decomposition_of(t.average)
+                                                                          : damped_inverse_of(t.average, t.damping));
+            } catch (const error& e) {
+                t.failure = concat(t.of->name, ": ", e.what());
+                t.factor->pending = kept(t.factor->inverse);  // the last good one stays
+            }
+        }
+    }
+
+    void install() {
+        const trace_scope scope("share decompositions", "", "kfac");
+        wait_for_background();
+        std::string failure;
+        for (const task& t : tasks_)
+            if (t.first && !t.failure.empty() && failure.empty())
+                failure = concat("kfac: step ", steps_ + 1, ", ", t.failure);
+        tasks_.clear();
+        begun_ = -1;
+        std::vector<bool> fresh;
+        for (block& b : blocks_)
+            b.each_factor([&](kfac_factor<T>& f, char) {
+                fresh.push_back(!f.pending.empty() && f.statistics.batches() > 0);
+                if (fresh.back()) f.inverse = std::move(f.pending);
+                f.pending = {};
+            });
+        roles_->share_decompositions(blocks_, fresh, failure);
+        std::size_t at = 0;
         for (block& b : blocks_) {
             bool all = true;
-            for (std::size_t q = 0; q < b.a.size(); ++q) {
-                if (b.a[q].batches() > 0 && b.g[q].batches() > 0)
-                    decompose(b, q);
-                else
-                    all = false;
-            }
-            if (all) b.decomposed = 1;
+            b.each_factor([&](kfac_factor<T>&, char) { all = fresh[at++] && all; });
+            if (all) b.ready = 1;
         }
     }
-
-    void decompose(block& b, std::size_t q) {
-        try {
-            if (config_.form == kfac_form::eigen) {
-                b.a_decomposition[q] = eigen_decomposition_of(b.a[q].average());
-                b.g_decomposition[q] = eigen_decomposition_of(b.g[q].average());
-                return;
-            }
-            const double root = std::sqrt(config_.damping / static_cast<double>(b.positions));
-            const double a = b.a[q].mean_diagonal(), g = b.g[q].mean_diagonal();
-            const double pi = a > 0 && g > 0 ? std::sqrt(a / g) : 1;
-            decomposition<T> da = damped_inverse_of(b.a[q].average(), pi * root),
-                             dg = damped_inverse_of(b.g[q].average(), root / pi);
-            b.a_decomposition[q] = std::move(da);
-            b.g_decomposition[q] = std::move(dg);
-        } catch (error& e) {
-            if (!b.decomposed) {  // else the last good ones stay
-                e.add_context(concat("kfac: step ", steps_ + 1, ", ", b.name));
-                throw;
-            }
-        }
+    void wait_for_background() {
+        if (background_.valid()) background_.get();
     }
 
-    /// V of a block; returns ⟨V, ∇W⟩.
-    double make_direction(block& b) {
-        const index rows = b.out * static_cast<index>(b.a.size()), width = b.in - (b.bias ? 1 : 0);
-        if (b.direction.empty()) b.direction = tensor<T>({rows, b.in}, category::optimizer);
-        const T *const dw = b.weight->grad.data(), *const db = b.bias ? b.bias->grad.data() : nullptr;
+    void make_directions() {
+        const trace_scope scope("precondition", "", "kfac");
+        index total = 0;
+        for (const std::size_t i : order_) total += blocks_[i].size();
+        if (directions_.size() != total) directions_ = tensor<T>({total}, category::workspace);
+        index at = 0;
+        for (const std::size_t i : order_) {
+            block& b = blocks_[i];
+            b.direction = directions_.slice(at, {b.size()});
+            at += b.size();
+            if (b.ready && roles_->preconditions(i))
+                make_direction(b);
+            else
+                std::fill_n(b.direction.data(), b.direction.size(), T{});
+        }
+        roles_->share_directions(blocks_, directions_.span());
+    }
+
+    // f(place in V, element of the gradient) for rows [first, last) of a block's ∇W and ∇b as (groups · out, in).
+    template <class F>
+    static void each_element(block& b, index first, index last, F&& f) {
+        T *const dw = b.weight->grad.data(), *const db = b.bias ? b.bias->grad.data() : nullptr;
+        if (b.diagonal) {
+            const index channels = b.in / 2;
+            for (index c = 0; c < channels; ++c) f(c, dw[c]);
+            for (index c = 0; c < channels; ++c) f(channels + c, db[c]);
+            return;
+        }
+        const index width = b.in - (b.bias ? 1 : 0);
+        for (index r = first; r < last; ++r) {
+            if (b.transposed) {
+                for (index c = 0; c < width; ++c) f(r * b.in + c, dw[c * b.out + r]);
+            } else {
+                for (index c = 0; c < width; ++c) f(r * b.in + c, dw[r * width + c]);
+            }
+            if (db) f(r * b.in + width, db[r]);
+        }
+    }
+    static index rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
+    static index grain(const block& b) { return std::max<index>(1, 16384 / b.in); }
+    template <class F>
+    static void each_element(block& b, F&& f) {
+        parallel_for(rows_of(b), grain(b), [&](index first, index last) { each_element(b, first, last, f); });
+    }
+
+    struct products {
+        double vg = 0, vv = 0, gg = 0;
+        products& operator+=(const products& o) {
+            vg += o.vg, vv += o.vv, gg += o.gg;
+            return *this;
+        }
+    };
+    static products products_of(block& b) {
+        return parallel_sum<products>(rows_of(b), grain(b), [&](index first, index last) {
+            products p;
+            each_element(b, first, last, [&p, v = b.direction.data()](index k, const T& gradient) {
+                const double d = static_cast<double>(v[k]), g = static_cast<double>(gradient);
+                p.vg += d * g, p.vv += d * d, p.gg += g * g;
+            });
+            return p;
+        });
+    }
+
+    void make_direction(block& b) {
         T* const v = b.direction.data();
-        for (index r = 0; r < rows; ++r) {
-            std::copy_n(dw + r * width, width, v + r * b.in);
-            if (db) v[r * b.in + width] = db[r];
+        each_element(b, [v](index i, const T& gradient) { v[i] = gradient; });
+        const T damping = static_cast<T>(config_.damping);
+        if (b.diagonal) {
+            const tensor<T>& d = b.a[0].inverse.values;
+            for (index i = 0; i < b.in; ++i)
+                v[i] *= config_.form == kfac_form::inverse ? d[i] : T{1} / (d[i] + damping);
+            return;
         }
+        const index size = b.out * b.in;
         for (std::size_t q = 0; q < b.a.size(); ++q) {
-            tensor<T> part = b.direction.slice(static_cast<index>(q) * b.out * b.in, {b.out, b.in});
-            cairn::precondition(b.a_decomposition[q], b.g_decomposition[q], static_cast<double>(b.positions),
-                                config_.damping, part);
+            T* const part = v + static_cast<index>(q) * size;
+            const tensor<T> result =
+                cairn::precondition(b.a[q].inverse, b.g[q].inverse, config_.form, shared_positions(b), config_.damping,
+                                    tensor<T>::view(part, {b.out, b.in}).clone(category::workspace));
+            std::copy_n(result.data(), size, part);
         }
-        double product = 0;
-        for (index r = 0; r < rows; ++r) {
-            product += dot(cpu{}, width, v + r * b.in, dw + r * width);
-            if (db) product += static_cast<double>(v[r * b.in + width]) * static_cast<double>(db[r]);
-        }
-        return product;
     }
 
-    void apply(block& b, double scale) {
-        const index rows = b.out * static_cast<index>(b.a.size()), width = b.in - (b.bias ? 1 : 0);
-        const T factor = static_cast<T>(scale);
-        const T* const v = b.direction.data();
-        for (index r = 0; r < rows; ++r) {
-            for (index c = 0; c < width; ++c) b.weight->grad[r * width + c] = factor * v[r * b.in + c];
-            if (b.bias) b.bias->grad[r] = factor * v[r * b.in + width];
+    void apply_directions(double lr) {
+        double square = 0;
+        std::vector<double> graft(blocks_.size(), 1);
+        decrease_ = 0;
+        for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            block& b = blocks_[i];
+            if (!b.ready) continue;
+            const products p = products_of(b);
+            decrease_ += p.vg;
+            square += p.vv;
+            graft[i] = p.vv > 0 ? std::sqrt(p.gg / p.vv) : 1;
         }
+        double scale = 1;
+        if (config_.kl_clip > 0 && lr > 0 && decrease_ > 0)
+            scale = std::min(scale, std::sqrt(config_.kl_clip / (lr * lr * decrease_)));
+        if (config_.norm_limit > 0 && lr > 0 && square > 0)
+            scale = std::min(scale, config_.norm_limit / (lr * std::sqrt(square)));
+        for (std::size_t i = 0; i < blocks_.size(); ++i) {
+            block& b = blocks_[i];
+            if (!b.ready) continue;
+            const T factor = static_cast<T>(config_.graft ? graft[i] : scale);
+            each_element(b, [&, v = b.direction.data()](index k, T& gradient) { gradient = factor * v[k]; });
+            b.direction.reset();
+        }
+        directions_.reset();
     }
 
     kfac_config config_;
+    std::unique_ptr<kfac_roles<T>> roles_;
     std::vector<parameter<T>*> parameters_;
     std::vector<bool> wanted_;
     std::vector<block> blocks_;
-    std::vector<std::string> too_large_;
+    std::vector<std::size_t> order_;
+    std::vector<std::string> remarks_;
+    tensor<T> directions_;
     std::int64_t steps_ = 0, rejected_ = 0;
-    bool taking_ = false, discovering_ = false;
+    std::int64_t begun_ = -1;  // step at which decompositions were begun that are not in use yet
+    double decrease_ = 0, sampling_error_ = 0;
+    bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
+    std::vector<task> tasks_;
+    std::future<void> background_;  // works on tasks_
 };
+
+template <class T>
+std::vector<named_tensor<T>> kfac<T>::tensors() {
+    if (!started_ && !blocks_.empty()) start();
+    wait_for_background();
+    roles_->collect(blocks_, config_.lag > 0);
+    std::vector<named_tensor<T>> all;
+    const auto add = [&](const std::string& name, tensor<T>& t, const shape& s) {
+        if (t.empty()) t = tensor<T>::zeros(s, category::optimizer);
+        all.push_back({name, t.share()});
+    };
+    for (block& b : blocks_) {
+        index q = 0;
+        b.each_factor([&](kfac_factor<T>& f, char side) {
+            const std::string at = concat(b.name, '/', side == 'a' ? q : q - 1, '/', side);
+            if (side == 'a') ++q;
+            running_factor<T>& s = f.statistics;
+            const index n = s.size();
+            add(at, s.average(), s.extents());
+            const auto add_decomposition = [&](const std::string& name, decomposition<T>& d) {
+                if (!s.is_diagonal()) add(at + name, d.matrix, {n, n});
+                if (s.is_diagonal() || config_.form == kfac_form::eigen) add(at + name + "_values", d.values, {n});
+            };
+            add_decomposition("_decomposition", f.inverse);
+            if (config_.lag > 0) add_decomposition("_pending", f.pending);
+        });
+    }
+    return all;
+}
+
+template <class T>
+std::vector<std::pair<std::string, std::int64_t*>> kfac<T>::counters() {
+    std::vector<std::pair<std::string, std::int64_t*>> all{
+        {"steps", &steps_}, {"begun", &begun_}, {"rejected", &rejected_}};
+    for (block& b : blocks_) {
+        all.push_back({b.name + "/ready", &b.ready});
+        index q = 0;
+        b.each_factor([&](kfac_factor<T>& f, char side) {
+            all.push_back(
+                {concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches"), &f.statistics.batches()});
+        });
+    }
+    return all;
+}
+
+template <class T>
+void kfac<T>::release() {
+    if (!started_) return;
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+        blocks_[i].each_factor([&](kfac_factor<T>& f, char side) {
+            if (!roles_->averages(i, side) || f.statistics.batches() == 0) f.statistics.release_average();
+            if (!roles_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
+            if (!roles_->decomposes(i, side) || begun_ < 0) f.pending = {};
+        });
+}
+
+template <class T>
+std::vector<std::string> kfac<T>::remarks() const {
+    std::vector<std::string> all = remarks_;
+    for (std::string& line : roles_->remarks()) all.push_back(std::move(line));
+    if (rejected_ > 0)
+        all.push_back(concat(rejected_, " sums of statistics were not finite and left out of the averages"));
+    if (config_.lag > 0)
+        all.push_back(concat("decompositions are used ", config_.lag, " steps after they were begun, and are at most ",
+                             config_.lag + config_.decompose_every, " steps old"));
+    if (sampling_error_ > 0)
+        all.push_back(concat("statistics of a sample of the rows: the input factors of the first batch are at most ",
+                             100 * sampling_error_, " % off those of all rows (Frobenius norm)"));
+    return all;
+}
 
 }  // namespace cairn

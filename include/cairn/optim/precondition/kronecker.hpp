@@ -6,6 +6,7 @@
 // Cholesky inverse (n³) and two products.
 //
 // A decomposition that fails is tried again with ten times the damping, then in double; if that fails too, the last good one stays.
+// Of a diagonal factor the decomposition is the diagonal itself, in both forms.
 
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/optim/precondition/factor.hpp>
@@ -20,8 +21,11 @@ enum class kfac_form { eigen, inverse };
 /// What is kept of a factor to multiply by its inverse.
 template <class T>
 struct decomposition {
-    tensor<T> matrix;  // (n, n): eigenvectors as columns, or the damped inverse
-    tensor<T> values;  // (n): eigenvalues ≥ 0, ascending; empty for an inverse
+    tensor<T> matrix;  // (n, n): eigenvectors as columns, or the damped inverse; empty for a diagonal factor
+    tensor<T>
+        values;  // (n): eigenvalues ≥ 0, ascending; of a diagonal factor its own or their damped inverses; empty for an inverse
+
+    bool empty() const { return matrix.empty() && values.empty(); }
 };
 
 namespace detail {
@@ -52,6 +56,11 @@ decomposition<T> eigen_of(const tensor<T>& factor) {
 /// Eigenvectors and eigenvalues of a factor; where float fails, by way of double. Throws if that fails too.
 template <class T>
 decomposition<T> eigen_decomposition_of(const tensor<T>& factor) {
+    if (factor.rank() == 1) {
+        tensor<T> values = factor.clone(category::optimizer);
+        for (T& v : values.span()) v = std::max(v, T{});
+        return {{}, std::move(values)};
+    }
     try {
         return detail::eigen_of(factor);
     } catch (const error&) {
@@ -63,6 +72,11 @@ decomposition<T> eigen_decomposition_of(const tensor<T>& factor) {
 /// (factor + damping I)⁻¹; where that fails with ten times the damping, then in double. Throws if all of it fails.
 template <class T>
 decomposition<T> damped_inverse_of(const tensor<T>& factor, double damping) {
+    if (factor.rank() == 1) {
+        tensor<T> values = factor.clone(category::optimizer);
+        for (T& v : values.span()) v = T{1} / (std::max(v, T{}) + static_cast<T>(damping));
+        return {{}, std::move(values)};
+    }
     for (const double more : {1.0, 10.0}) {
         try {
             return {inverse_of_positive(cpu{}, detail::damped(factor, more * damping)), {}};
@@ -73,34 +87,57 @@ decomposition<T> damped_inverse_of(const tensor<T>& factor, double damping) {
     return {detail::converted<T>(inverse_of_positive(cpu{}, exact)), {}};
 }
 
-/// Overwrites `v` (out, in) with F⁻¹ v. S: positions; damping: γ. Both decompositions are of the same form.
+namespace detail {
+
+/// v ← M v, v M or with Mᵀ; M (n, n), v (out, in).
 template <class T>
-void precondition(const decomposition<T>& a, const decomposition<T>& g, double positions, double damping,
-                  tensor<T>& v) {
+void multiply_left(const tensor<T>& m, bool transposed, tensor<T>& v, tensor<T>& room) {
     const index out = v.extent(0), in = v.extent(1);
-    require(a.matrix.extent(0) == in && g.matrix.extent(0) == out, "kfac: decompositions of ", a.matrix.extent(0),
-            " inputs and ", g.matrix.extent(0), " outputs for a gradient ", v.shape());
-    tensor<T> half(v.shape(), category::workspace);
-    const auto product = [&](bool ta, bool tb, index m, index n, index k, const T* x, const T* y, T* z, double scale) {
-        gemm(cpu{}, ta, tb, m, n, k, static_cast<T>(scale), x, ta ? m : k, y, tb ? k : n, T{}, z, n);
+    gemm(cpu{}, transposed, false, out, in, out, T{1}, m.data(), out, v.data(), in, T{0}, room.data(), in);
+    std::swap(v, room);
+}
+template <class T>
+void multiply_right(const tensor<T>& m, bool transposed, tensor<T>& v, tensor<T>& room) {
+    const index out = v.extent(0), in = v.extent(1);
+    gemm(cpu{}, false, transposed, out, in, in, T{1}, v.data(), in, m.data(), in, T{0}, room.data(), in);
+    std::swap(v, room);
+}
+
+}  // namespace detail
+
+/// F⁻¹ v for v (out, in), which it may overwrite. S: positions; damping: γ. Both decompositions are of the same form.
+template <class T>
+tensor<T> precondition(const decomposition<T>& a, const decomposition<T>& g, kfac_form form, double positions,
+                       double damping, tensor<T> v) {
+    const index out = v.extent(0), in = v.extent(1);
+    const auto size = [](const decomposition<T>& d) { return d.matrix.empty() ? d.values.size() : d.matrix.extent(0); };
+    require(size(a) == in && size(g) == out, "kfac: decompositions of ", size(a), " inputs and ", size(g),
+            " outputs for a gradient ", v.shape());
+    tensor<T> room(v.shape(), category::workspace);
+    const auto each_row = [&](auto&& body) {
+        parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
+            for (index o = first; o < last; ++o) body(o, v.data() + o * in);
+        });
     };
-    if (a.values.empty()) {
-        product(false, false, out, in, out, g.matrix.data(), v.data(), half.data(), 1);
-        product(false, false, out, in, in, half.data(), a.matrix.data(), v.data(), 1 / positions);
-        return;
+    if (form == kfac_form::inverse) {
+        if (!g.matrix.empty()) detail::multiply_left(g.matrix, false, v, room);
+        if (!a.matrix.empty()) detail::multiply_right(a.matrix, false, v, room);
+        each_row([&](index o, T* row) {
+            const T scale = static_cast<T>(1 / positions) * (g.matrix.empty() ? g.values[o] : T{1});
+            for (index i = 0; i < in; ++i) row[i] *= scale * (a.matrix.empty() ? a.values[i] : T{1});
+        });
+        return v;
     }
-    product(true, false, out, in, out, g.matrix.data(), v.data(), half.data(), 1);
-    product(false, false, out, in, in, half.data(), a.matrix.data(), v.data(), 1);
+    if (!g.matrix.empty()) detail::multiply_left(g.matrix, true, v, room);
+    if (!a.matrix.empty()) detail::multiply_right(a.matrix, false, v, room);
     const T gamma = static_cast<T>(damping);
-    parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
-        for (index o = first; o < last; ++o) {
-            const T scale = static_cast<T>(positions) * g.values[o];
-            T* const row = v.data() + o * in;
-            for (index i = 0; i < in; ++i) row[i] /= scale * a.values[i] + gamma;
-        }
+    each_row([&](index o, T* row) {
+        const T scale = static_cast<T>(positions) * g.values[o];
+        for (index i = 0; i < in; ++i) row[i] /= scale * a.values[i] + gamma;
     });
-    product(false, false, out, in, out, g.matrix.data(), v.data(), half.data(), 1);
-    product(false, true, out, in, in, half.data(), a.matrix.data(), v.data(), 1);
+    if (!g.matrix.empty()) detail::multiply_left(g.matrix, false, v, room);
+    if (!a.matrix.empty()) detail::multiply_right(a.matrix, true, v, room);
+    return v;
 }
 
 }  // namespace cairn

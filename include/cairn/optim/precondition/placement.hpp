@@ -26,6 +26,7 @@ namespace cairn {
 /// Sizes of the factors of one layer.
 struct factor_sizes {
     index a = 0, g = 0;
+    index groups = 1;  // of a convolution: so many pairs
 };
 
 enum class placement_cost { time, memory };  // n³ of a decomposition, n² of what is kept
@@ -89,7 +90,8 @@ private:
         const auto cost = [&](index n) { return std::pow(static_cast<double>(n), power); };
         std::vector<std::size_t> order(sizes.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
-        const auto of_layer = [&](std::size_t l) { return cost(sizes[l].a) + cost(sizes[l].g); };
+        const auto groups = [&](std::size_t l) { return static_cast<double>(sizes[l].groups); };
+        const auto of_layer = [&](std::size_t l) { return groups(l) * (cost(sizes[l].a) + cost(sizes[l].g)); };
         std::ranges::stable_sort(order, [&](std::size_t x, std::size_t y) { return of_layer(x) > of_layer(y); });
         std::vector<double> columns_load(static_cast<std::size_t>(columns()));
         loads_.assign(static_cast<std::size_t>(ranks_), 0);
@@ -108,11 +110,11 @@ private:
             if (c.together) {
                 place.a_worker = place.g_worker = take(of_layer(l));
             } else if (sizes[l].a >= sizes[l].g) {
-                place.a_worker = take(cost(sizes[l].a));
-                place.g_worker = take(cost(sizes[l].g));
+                place.a_worker = take(groups(l) * cost(sizes[l].a));
+                place.g_worker = take(groups(l) * cost(sizes[l].g));
             } else {
-                place.g_worker = take(cost(sizes[l].g));
-                place.a_worker = take(cost(sizes[l].a));
+                place.g_worker = take(groups(l) * cost(sizes[l].g));
+                place.a_worker = take(groups(l) * cost(sizes[l].a));
             }
         }
     }
