@@ -16,6 +16,7 @@
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/compress/error_bounded.hpp>
+#include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/parallel/governed.hpp>
 #include <cairn/parallel/progress_thread.hpp>

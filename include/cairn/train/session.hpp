@@ -445,6 +445,11 @@ private:
                 for (auto& [name, number] : curvature_->counters())
                     broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
             }
+            if (quadratic_) {
+                broadcast(ranks_->world(), quadratic_->previous().span(), 0);
+                broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
+                broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
+            }
             if (whole_) whole_->distribute();
             if (residuals_) residuals_->distribute();
             residuals_.reset();

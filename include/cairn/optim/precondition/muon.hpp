@@ -63,7 +63,9 @@ public:
         require(config_.momentum >= 0 && config_.momentum < 1, "muon: momentum ", config_.momentum,
                 "; it must be in [0, 1)");
         require(config_.rest >= 0, "muon: rest ", config_.rest, "; it must not be negative");
-        for (const auto& [name, p] : weights.parameters()) {
+        for (const auto& named : weights.parameters()) {
+            const std::string& name = named.name;
+            parameter<T>* const p = named.p;
             bool matrix = p->shape.rank() >= 2;
             for (const std::string& part : config_.skip) matrix = matrix && name.find(part) == std::string::npos;
             const auto zeros = [&] { return tensor<T>::zeros(p->shape, category::optimizer); };

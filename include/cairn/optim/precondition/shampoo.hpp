@@ -55,7 +55,9 @@ public:
         require(c.epsilon >= 0, "shampoo: epsilon ", c.epsilon, "; it must not be negative");
         require(c.block >= 1 && c.refresh_every >= 1, "shampoo: blocks of ", c.block, ", refreshed every ",
                 c.refresh_every, " steps; both must be at least 1");
-        for (const auto& [name, p] : weights.parameters()) {
+        for (const auto& named : weights.parameters()) {
+            const std::string& name = named.name;
+            parameter<T>* const p = named.p;
             if (p->shape.rank() < 2 || p->shape.size() == 0) continue;
             const index rows = p->shape[0], columns = p->shape.size() / rows;
             for (index r = 0; r < rows; r += c.block)

@@ -39,7 +39,9 @@ public:
                 "; they must be in [0, 1)");
         require(c.epsilon > 0 && c.refresh_every >= 1 && c.max_size >= 1, "soap: epsilon ", c.epsilon,
                 ", refreshed every ", c.refresh_every, " steps, sides up to ", c.max_size, "; all must be positive");
-        for (const auto& [name, p] : weights.parameters()) {
+        for (const auto& named : weights.parameters()) {
+            const std::string& name = named.name;
+            parameter<T>* const p = named.p;
             const index rows = p->shape.rank() >= 2 ? std::max<index>(p->shape[0], 1) : 1,
                         columns = p->shape.size() / rows;
             const auto zeros = [](const shape& s) { return tensor<T>::zeros(s, category::optimizer); };
