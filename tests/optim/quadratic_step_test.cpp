@@ -47,8 +47,8 @@ TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]")
         target[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(1000 + i)));
     kfac<float> curvature(weights, {.factor_every = 1, .decompose_every = 1, .kl_clip = 0});
     quadratic_step size(weights, curvature, {.lambda = 1e-6, .every = 0});
-    const auto loss = [&](tensor<float> y) { return mean_squared{}(std::move(y), target); };
-    const auto output = [&] {
+    const auto loss = [&](tensor<float> y, bool = true) { return mean_squared{}(std::move(y), target); };
+    const auto output = [&](bool = true) {
         tape<float> scratch;
         return net.forward(x.share(), scratch, {.repeated = true});
     };

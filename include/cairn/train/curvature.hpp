@@ -5,7 +5,8 @@
 //   [kfac] damping, factor_decay, factor_every, decompose_every, lag, kl_clip, norm_limit, graft, form = "eigen" | "inverse",
 //          sharing = "expand" | "reduce", scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "sampled", max_size, skip,
 //          scale_shift, sample_examples, sample_positions
-//     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer
+//     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer;
+//          adapt_every, adapt_by, least_damping; model_examples: one sample in so many makes the model
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local", together, balance = "time" |
 //          "memory", memory_limit_mb, compress = any compressor of sums, bound: of the error of what else travels
 //   [shampoo], [soap], [muon]: see their files in optim/precondition/
@@ -25,6 +26,13 @@
 #include <vector>
 
 namespace cairn {
+
+/// One sample in so many makes statistics with labels that the model draws; 0: the data's labels make them.
+inline index sampled_labels_every(configuration& settings) {
+    if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return 0;
+    if (settings.choice("kfac.fisher", {"empirical", "sampled"}, "empirical") == "empirical") return 0;
+    return settings.get<index>("kfac.sample_examples", 1);
+}
 
 namespace detail {
 
@@ -48,6 +56,8 @@ inline kfac_config read_kfac_config(configuration& settings) {
     c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
     c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
     c.sample.examples = settings.get<index>("kfac.sample_examples", 1);
+    require(c.sample.examples >= 1, "kfac.sample_examples = ", c.sample.examples, "; it must be at least 1");
+    if (sampled_labels_every(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone
     c.sample.positions = settings.get<index>("kfac.sample_positions", 1);
     return c;
 }
@@ -115,12 +125,6 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
     return nullptr;
 }
 
-/// Whether statistics come from labels that the model draws itself.
-inline bool samples_labels(configuration& settings) {
-    if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return false;
-    return settings.choice("kfac.fisher", {"empirical", "sampled"}, "empirical") == "sampled";
-}
-
 /// The step with its own size, null unless kfac.step asks for it.
 inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settings, arena<float>& weights,
                                                            preconditioner<float>* p) {
@@ -130,6 +134,7 @@ inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settin
     rule.lambda = curvature->config().damping;
     rule.every = settings.get<std::int64_t>("kfac.adapt_every", rule.every);
     rule.omega = settings.get("kfac.adapt_by", rule.omega);
+    rule.least = settings.get("kfac.least_damping", rule.least);
     require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");
     return std::make_unique<quadratic_step>(weights, *curvature, rule);
 }

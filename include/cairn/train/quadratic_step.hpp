@@ -2,7 +2,8 @@
 // The step of K-FAC with its own learning rate, momentum and damping (optim/precondition/quadratic_model.hpp), in a training run:
 // products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
-// Five forwards a step, and one more when λ is checked.
+// Five forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and one of the whole
+// batch when λ is checked.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -26,9 +27,10 @@ public:
           damping_(damping),
           previous_(tensor<float>::zeros(weights.values().shape(), category::optimizer)) {}
 
-    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks; `output()` runs forward on
-    /// this rank's part of the batch, a share of `part`, with the weights as they are; `loss(y)` → {mean value, gradient over y} of that
-    /// part; `sum(numbers)` adds up over the ranks. Returns the model's value, what the loss should fall by.
+    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks. `output(whole)` runs forward
+    /// with the weights as they are on this rank's part of the batch, a share of `part`, or on the samples of it that F is taken of;
+    /// `loss(y, whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the ranks. Returns the model's value, what the loss
+    /// should fall by.
     template <class Output, class Loss, class Sum>
     double take(double examples, double loss_before, double part, Output&& output, Loss&& loss, Sum&& sum) {
         tensor<float>&values = weights_.values(), &direction = weights_.grads();
@@ -37,7 +39,7 @@ public:
         curvature_.precondition(examples, 0);  // the model decides how far, not the clip
         for_each([](float& d) { d = -d; }, direction);
 
-        const tensor<float> y = output();
+        const tensor<float> y = output(false);
         const tensor<float> u1 = moved(y, direction, output), u2 = moved(y, previous_, output);
         const tensor<float> h1 = bent(y, u1, loss), h2 = bent(y, u2, loss);
         const double lambda = damping_.lambda;
@@ -56,7 +58,7 @@ public:
                  values, direction, previous_);
         const double expected = q.value(s);
         if (damping_.is_due(++steps_)) {
-            std::array<double, 1> after{part * loss(output()).value};
+            std::array<double, 1> after{part * loss(output(true), true).value};
             sum(std::span<double>(after));
             damping_.observe(after[0] - loss_before, expected);
         }
@@ -79,7 +81,7 @@ private:
         tensor<float>& theta = weights_.values();
         const auto at = [&](float e) {
             for_each([e](float& t, const float& k, const float& along) { t = k + e * along; }, theta, kept, d);
-            return output();
+            return output(false);
         };
         tensor<float> plus = at(epsilon);
         const tensor<float> minus = at(-epsilon);
@@ -97,8 +99,8 @@ private:
         tensor<float> plus = y.clone(), minus = y.clone();
         const float eta = 0.05f / most;
         for_each([eta](float& p, float& m, const float& along) { p += eta * along, m -= eta * along; }, plus, minus, u);
-        tensor<float> above = loss(std::move(plus)).gradient;
-        const tensor<float> below = loss(std::move(minus)).gradient;
+        tensor<float> above = loss(std::move(plus), false).gradient;
+        const tensor<float> below = loss(std::move(minus), false).gradient;
         for_each([s = 0.5f / eta](float& a, const float& b) { a = s * (a - b); }, above, below);
         return above;
     }

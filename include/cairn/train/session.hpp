@@ -98,14 +98,15 @@ public:
                                : data_.info.kind == target_kind::classes ? task_kind::classes
                                                                          : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer>(model_, *weights_, std::move(optimizer), rate_,
-                                             task({kind, smoothing}, data_.info),
-                                             trainer_config{.seed = seed_,
-                                                            .micro_batches = micro_batches(),
-                                                            .sharded = zero_stage_ > 0,
-                                                            .may_skip = data_may_skip(),
-                                                            .sampled_labels = samples_labels(settings_)},
-                                             ranks_.get(), curvature_.get(), quadratic_.get());
+        trainer_ = std::make_unique<trainer>(
+            model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
+            trainer_config{.seed = seed_,
+                           .micro_batches = micro_batches(),
+                           .sharded = zero_stage_ > 0,
+                           .may_skip = data_may_skip(),
+                           .model_every = quadratic_ ? settings_.get<index>("kfac.model_examples", 1) : 1,
+                           .sampled_every = sampled_labels_every(settings_)},
+            ranks_.get(), curvature_.get(), quadratic_.get());
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1, "train.log_every = ", log_every_, "; at least 1 is needed");
         if (options_.max_steps >= 0)

@@ -28,8 +28,9 @@ struct trainer_config {
     index micro_batches = 1;  // a step
     bool sharded = false;     // the optimizer updates this rank's part of the parameters alone
     bool may_skip = false;    // corrupt samples are left out of batches
-    bool sampled_labels =
-        false;  // curvature comes from labels that the model draws (the Fisher matrix), not from the data's
+    index model_every = 1;    // F of the quadratic step is that of one sample in so many
+    index sampled_every =
+        0;  // > 0: curvature from labels that the model draws, for one sample in so many; 0: from the data's
 };
 
 /// What one step did, over all ranks.
@@ -61,6 +62,7 @@ public:
                 "are ",
                 config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
+        require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
@@ -69,7 +71,7 @@ public:
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
-        if (listener_ && config_.sampled_labels) announce_sampled(b, pieces, whole);
+        if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
         weights_.zero_grad();
         if (world_) world_->begin(steps());
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
@@ -96,13 +98,17 @@ public:
         if (curvature_ && result.skipped) curvature_->skip_step();
         if (!result.skipped && quadratic_) {
             const pass again = pass_again();
+            const batch few = slice(b, {0, (b.count + config_.model_every - 1) / config_.model_every});
             quadratic_->take(
                 static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole,
-                [&] {
+                [&](bool entire) {
                     tape<float> scratch;
-                    return model_.forward(b.x.share(), scratch, again);
+                    return model_.forward((entire ? b : few).x.share(), scratch, again);
                 },
-                [&](tensor<float> y) { return goal_.loss(std::move(y), b.x, b); },
+                [&](tensor<float> y, bool entire) {
+                    const batch& of = entire ? b : few;
+                    return goal_.loss(std::move(y), of.x, of);
+                },
                 [&](std::span<double> numbers) {
                     if (world_) all_reduce(world_->world(), numbers);
                 });
@@ -160,11 +166,11 @@ private:
         return world_ ? world_->pass_of(p, last) : p;
     }
 
-    // One more backward, from labels that the model draws: layers announce its rows. Gradients are made afterwards.
+    // One more forward and backward, from labels that the model draws: layers announce its rows. Gradients are made afterwards.
     void announce_sampled(const batch& b, index pieces, double whole) {
         for (index m = 0; m < pieces; ++m) {
             const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
-            const batch piece = pieces == 1 ? share(b) : slice(b, s);
+            const batch piece = slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
             pass p = pass_of(m, false);
             p.listener = nullptr;
