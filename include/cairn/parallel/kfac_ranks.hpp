@@ -73,6 +73,8 @@ public:
           sums_(world.split(0, world.rank())) {
         require(!make_method_ || config_.statistics == kfac_statistics::all,
                 "kfac: compressed sums are for statistics on all ranks; with reduce-scatter they cannot be");
+        require(config_.bound >= 0 && (config_.bound == 0 || std::same_as<T, float>), "kfac: bound ", config_.bound,
+                " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
 
     void start(blocks& all) override {

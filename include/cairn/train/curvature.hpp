@@ -8,7 +8,7 @@
 //     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer;
 //          adapt_every, adapt_by, least_damping; model_examples: one sample in so many makes the model
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local", together, balance = "time" |
-//          "memory", memory_limit_mb, compress = any compressor of sums, bound: of the error of what else travels
+//          "memory", memory_limit_mb, compress = any compressor of sums and its compress_bound, bound: of the error of what else travels
 //   [shampoo], [soap], [muon]: see their files in optim/precondition/
 
 #include <cairn/comm/any.hpp>
@@ -79,7 +79,10 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     require(kind != "auto" && kind != "dgc" && kind != "powersgd" && kind != "powersgd_alternating",
             "kfac.compress = ", kind, ": factors are no gradients; bf16, fp16 and error_bounded fit");
     const compression_settings how{.error_feedback = false, .bound = settings.get("kfac.compress_bound", 1e-3)};
-    if (world.size() == 1) return std::make_unique<kfac_roles<float>>();
+    if (world.size() == 1) {
+        if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit one rank
+        return std::make_unique<kfac_roles<float>>();
+    }
     typename kfac_ranks<any_communicator>::method_maker method;
     if (kind != "none")
         method = [=, ranks = world.size(), rank = world.rank()](index n) {
