@@ -341,6 +341,8 @@ private:
                     trainer_->choose_kernels(test_->batch_shape().with(0, count), mode::evaluate);
         }
         share_choices(comm_);
+        // What comes up later, such as products of a preconditioner, is chosen alike too.
+        choices::global().set_policy(choice_policy::first);
     }
 
     int micro_batches() { return static_cast<int>(settings_.get<index>("train.micro_batches", 1)); }
