@@ -58,7 +58,8 @@ def check_ranks(train, workload, folder, timing):
                            "--set", "kfac.damping=1"),
         "shampoo": ("--set", "optimizer.kind=shampoo"),
         "soap": ("--set", "optimizer.kind=soap", "--set", "optimizer.lr=0.003"),
-        "muon": ("--set", "optimizer.kind=muon", "--set", "optimizer.lr=0.02"),
+        "muon": ("--set", "optimizer.kind=muon", "--set", "optimizer.lr=0.02", "--set", "optimizer.decay_all=true",
+                 "--set", "optimizer.momentum=0.9", "--set", "optimizer.nesterov=true"),
     }
     losses = {}
     for name, extra in options.items():

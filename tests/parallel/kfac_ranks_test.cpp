@@ -6,7 +6,6 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/linear.hpp>
@@ -46,7 +45,7 @@ struct trained {
     trained(kfac_config c, std::unique_ptr<kfac_roles<T>> roles, int which, int of, bool discover = true)
         : rank(which), ranks(of) {
         net.add("conv", conv<T>({.in = 2, .out = 4, .kernel = 3, .stride = 2, .groups = 2}));
-        net.add("norm", layer_like(4));
+        net.add("pixels", linear<T>({.in = 4, .out = 4}));
         net.add("rows", flatten<T>());
         net.add("linear", linear<T>({.in = 16, .out = 5}));
         net.add("last", linear<T>({.in = 5, .out = 3}));
@@ -55,7 +54,6 @@ struct trained {
         if (discover) pass_over(k->discover(), 0, shard{0, examples});
         weights->zero_grad();
     }
-    static linear<T> layer_like(index n) { return linear<T>({.in = n, .out = n}); }
 
     static tensor<T> drawn(const shape& s, std::uint32_t stream) {
         tensor<T> t(s);
@@ -130,6 +128,12 @@ TEST_CASE("kfac on ranks: any placement takes the step of one rank", "[kfac][par
                         }
             }
     }
+}
+
+TEST_CASE("kfac on ranks: layers may make themselves known several times", "[kfac][parallel]") {
+    trained<double> mine(config_of(kfac_form::eigen), std::make_unique<kfac_roles<double>>(), 0, 1);
+    mine.pass_over(mine.k->discover(), 0, shard{0, examples});
+    for (const auto& b : mine.k->blocks()) CHECK(b.uses == 1);  // in one backward: then its sums are complete
 }
 
 TEST_CASE("kfac on ranks: local statistics are those of the rank that decomposes", "[kfac][parallel]") {

@@ -31,6 +31,19 @@ struct layer_rows {
     conv_geometry conv{};               // of a convolution
 };
 
+/// Of y = scale · x̂ + shift: each example's gradient of scale and of shift, both (examples, channels).
+template <class T>
+layer_rows<T> scale_shift_rows(int scale, int shift, index examples, index channels, const T* scales, const T* shifts) {
+    return {.kind = rows_kind::scale_shift,
+            .weight = scale,
+            .bias = shift,
+            .examples = examples,
+            .in = channels,
+            .out = channels,
+            .x = scales,
+            .dy = shifts};
+}
+
 /// Told the rows of each layer whose weight it wants, in backward.
 struct curvature_listener {
     virtual ~curvature_listener() = default;

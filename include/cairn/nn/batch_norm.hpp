@@ -204,14 +204,7 @@ private:
                     }
             }
         });
-        to.take(layer_rows<T>{.kind = rows_kind::scale_shift,
-                              .weight = gamma_.id,
-                              .bias = beta_.id,
-                              .examples = examples,
-                              .in = channels,
-                              .out = channels,
-                              .x = scale.data(),
-                              .dy = shift.data()});
+        to.take(scale_shift_rows(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 
     // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.

@@ -112,14 +112,7 @@ private:
                 scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
                 shift[to_example] += dy[e];
             }
-        to.take(layer_rows<T>{.kind = rows_kind::scale_shift,
-                              .weight = gamma_.id,
-                              .bias = beta_.id,
-                              .examples = examples,
-                              .in = features,
-                              .out = features,
-                              .x = scale.data(),
-                              .dy = shift.data()});
+        to.take(scale_shift_rows(gamma_.id, beta_.id, examples, features, scale.data(), shift.data()));
     }
 
     config config_;

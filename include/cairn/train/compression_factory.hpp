@@ -39,6 +39,7 @@ inline const std::vector<std::string> compressor_names{
 struct compression_settings {
     bool error_feedback = true;
     bool two_phase = true;
+    bool sign_in_two_phases() const { return error_feedback && two_phase; }
     double ratio = 0.01;
     int rank = 2;
     int levels = 7;
@@ -69,7 +70,7 @@ inline any_method make_method(const std::string& kind, const compression_setting
         return messages_of(randomk({.ratio = c.ratio, .unbiased = !c.error_feedback}), n, c.error_feedback);
     if (kind == "qsgd") return messages_of(qsgd({.levels = c.levels}), n, false);
     if (kind == "natural") return messages_of(natural{}, n, false);
-    if (kind == "sign" && !(c.error_feedback && c.two_phase)) return messages_of(sign{}, n, c.error_feedback);
+    if (kind == "sign" && !c.sign_in_two_phases()) return messages_of(sign{}, n, c.error_feedback);
     if (kind == "sign") return std::make_unique<two_phase_method<world, sign>>(sign{}, n, ranks, rank);
     if (kind == "onebit") return std::make_unique<two_phase_method<world, onebit>>(onebit{}, n, ranks, rank);
     if (kind == "error_bounded") return messages_of(error_bounded({.bound = c.bound}), n, c.error_feedback);
@@ -111,7 +112,7 @@ inline compression make_compression(configuration& settings, int ranks, int rank
                         std::find(compressor_names.begin(), compressor_names.end(), name) != compressor_names.end(),
                     "compress.candidates: there is no compressor ", name);
             const bool added = name == "bf16" || name == "fp16" || name.starts_with("powersgd") || name == "randomk";
-            const bool two = name == "onebit" || (name == "sign" && c.error_feedback);
+            const bool two = name == "onebit" || (name == "sign" && c.sign_in_two_phases());
             all.candidates.push_back({name,
                                       added ? exchange::all_reduce
                                       : two ? exchange::two_phase

@@ -52,9 +52,10 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
     const bool own_momentum =
         kind == "soap" || kind == "muon";  // the step is sgd's, along a direction that has momentum
     if (kind == "kfac" || kind == "shampoo") kind = settings.choice("optimizer.inner", first_order_names, "sgd");
-    if (own_momentum)
-        return detail::over(settings, sgd{{.momentum = 0, .weight_decay = settings.get("optimizer.weight_decay", 0.0)}},
-                            weights, part);
+    if (own_momentum) {
+        kind = "sgd";
+        without_momentum = true;
+    }
     const double decay = settings.get("optimizer.weight_decay", 0.0);
     if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
         for (const auto& [name, p] : weights.parameters()) p->decay = true;

@@ -40,7 +40,9 @@ public:
         for_each([](float& d) { d = -d; }, direction);
 
         const tensor<float> y = output(false);
-        const tensor<float> u1 = moved(y, direction, output), u2 = moved(y, previous_, output);
+        const tensor<float> kept = values.clone(category::workspace);
+        const double size = norm(values);
+        const tensor<float> u1 = moved(y, kept, size, direction, output), u2 = moved(y, kept, size, previous_, output);
         const tensor<float> h1 = bent(y, u1, loss), h2 = bent(y, u2, loss);
         const double lambda = damping_.lambda;
         const auto product = [](const tensor<float>& a, const tensor<float>& b) {
@@ -71,13 +73,13 @@ public:
     tensor<float>& previous() { return previous_; }
 
 private:
-    // u = J d at the weights that gave y.
+    // u = J d at the weights `kept`, of norm `size`, that gave y.
     template <class Output>
-    tensor<float> moved(const tensor<float>& y, const tensor<float>& d, Output&& output) {
-        const double length = norm(d), size = norm(weights_.values());
+    tensor<float> moved(const tensor<float>& y, const tensor<float>& kept, double size, const tensor<float>& d,
+                        Output&& output) {
+        const double length = norm(d);
         if (length == 0) return tensor<float>::zeros(y.shape());
         const float epsilon = static_cast<float>(3e-3 * size / length);
-        const tensor<float> kept = weights_.values().clone(category::workspace);
         tensor<float>& theta = weights_.values();
         const auto at = [&](float e) {
             for_each([e](float& t, const float& k, const float& along) { t = k + e * along; }, theta, kept, d);

@@ -128,7 +128,6 @@ public:
         const stopwatch whole;
         progress_line line(boss());
         const std::int64_t first_step = trainer_->steps();
-        share_kernel_choices();
         std::vector<double> window;  // seconds of the steps since the last log line
         std::vector<double> rates;   // samples/s of all steps
         double loss_sum = 0;
@@ -420,6 +419,7 @@ private:
 
     void open_run() {
         const bool resuming = !options_.resume.empty();
+        share_kernel_choices();
         if (curvature_) {  // its state names the model's layers
             const index share = shard_of(batch_, comm_.size(), comm_.rank()).count;
             trainer_->choose_kernels(batch_shape().with(0, shard_of(share, micro_batches(), 0).count), mode::train);

@@ -79,8 +79,7 @@ public:
             }
             return loss(std::move(y), x, drawn).gradient;
         }
-        if (c_.kind ==
-            task_kind::values) {  // mean of squares over all numbers: −log p = (y − t)² / count of a sample's values
+        if (c_.kind == task_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double samples = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / samples;
             const auto scale = static_cast<float>(std::sqrt(2 / values) / samples);
             for (index i = 0; i < y.size(); ++i)

@@ -30,7 +30,7 @@ struct trainer_config {
     bool may_skip = false;    // corrupt samples are left out of batches
     index model_every = 1;    // F of the quadratic step is that of one sample in so many
     index sampled_every =
-        0;  // > 0: curvature from labels that the model draws, for one sample in so many; 0: from the data's
+        0;  // curvature from labels that the model draws for one sample in so many; 0: from the data's
 };
 
 /// What one step did, over all ranks.
@@ -138,7 +138,7 @@ public:
     /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
     void choose_kernels(const shape& in, mode how) {
         pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
-        if (curvature_) p.curvature = curvature_->discover();
+        if (curvature_ && p.training()) p.curvature = curvature_->discover();
         tape<float> scratch;
         tensor<float> y = model_.forward(tensor<float>::zeros(in), scratch, p);
         if (!p.training()) return;
@@ -173,7 +173,6 @@ private:
             const batch piece = slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
             pass p = pass_of(m, false);
-            p.listener = nullptr;
             p.repeated = true;
             tape<float> scratch;
             // Every rank draws numbers of its own.

@@ -85,6 +85,7 @@ public:
     }
     curvature_listener* discover() override {
         taking_ = discovering_ = true;
+        for (block& b : blocks_) b.uses = 0;
         return this;
     }
 
@@ -133,8 +134,6 @@ public:
     std::int64_t& steps() { return steps_; }
     /// Batches of a factor's statistics that were dropped because they were not finite.
     std::int64_t rejected() const { return rejected_; }
-    /// Σ ⟨V, ∇W⟩ of the last step, before clipping.
-    double decrease() const { return decrease_; }
 
 private:
     /// A decomposition to be made.
@@ -442,20 +441,19 @@ private:
     }
 
     void apply_directions(double lr) {
-        double square = 0;
+        double square = 0, decrease = 0;  // ‖V‖² and Σ ⟨V, ∇W⟩, before clipping
         std::vector<double> graft(blocks_.size(), 1);
-        decrease_ = 0;
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
             block& b = blocks_[i];
             if (!b.ready) continue;
             const products p = products_of(b);
-            decrease_ += p.vg;
+            decrease += p.vg;
             square += p.vv;
             graft[i] = p.vv > 0 ? std::sqrt(p.gg / p.vv) : 1;
         }
         double scale = 1;
-        if (config_.kl_clip > 0 && lr > 0 && decrease_ > 0)
-            scale = std::min(scale, std::sqrt(config_.kl_clip / (lr * lr * decrease_)));
+        if (config_.kl_clip > 0 && lr > 0 && decrease > 0)
+            scale = std::min(scale, std::sqrt(config_.kl_clip / (lr * lr * decrease)));
         if (config_.norm_limit > 0 && lr > 0 && square > 0)
             scale = std::min(scale, config_.norm_limit / (lr * std::sqrt(square)));
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -478,7 +476,7 @@ private:
     tensor<T> directions_;
     std::int64_t steps_ = 0, rejected_ = 0;
     std::int64_t begun_ = -1;  // step at which decompositions were begun that are not in use yet
-    double decrease_ = 0, sampling_error_ = 0;
+    double sampling_error_ = 0;
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
     std::vector<task> tasks_;
     std::future<void> background_;  // works on tasks_

@@ -23,7 +23,7 @@ template <class T>
 struct decomposition {
     tensor<T> matrix;  // (n, n): eigenvectors as columns, or the damped inverse; empty for a diagonal factor
     tensor<T>
-        values;  // (n): eigenvalues ≥ 0, ascending; of a diagonal factor its own or their damped inverses; empty for an inverse
+        values;  // (n): eigenvalues ≥ 0, ascending; of a diagonal factor itself, or its damped inverse; else empty
 
     bool empty() const { return matrix.empty() && values.empty(); }
 };
