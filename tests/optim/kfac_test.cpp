@@ -24,19 +24,10 @@ struct rows_by_loops {
     std::vector<std::vector<double>> a, g;
 };
 
-/// V of (S · A ⊗ G + γ I) V = ∇W, by a dense solve; ∇W (out, in).
-std::vector<double> solve_block(const rows_by_loops& rows, double examples, double positions, double damping,
-                                const std::vector<double>& gradient) {
-    const std::size_t in = rows.a[0].size(), out = rows.g[0].size();
-    const double count = examples * positions;
-    std::vector<double> a(in * in), g(out * out);
-    for (std::size_t r = 0; r < rows.a.size(); ++r) {
-        for (std::size_t i = 0; i < in; ++i)
-            for (std::size_t k = 0; k < in; ++k) a[i * in + k] += rows.a[r][i] * rows.a[r][k] / count;
-        for (std::size_t i = 0; i < out; ++i)
-            for (std::size_t k = 0; k < out; ++k)
-                g[i * out + k] += examples * examples * rows.g[r][i] * rows.g[r][k] / count;
-    }
+/// V of (S · A ⊗ G + γ I) V = ∇W, by a dense solve; A (in, in), G (out, out), ∇W (out, in).
+std::vector<double> solve_kronecker(const std::vector<double>& a, std::size_t in, const std::vector<double>& g,
+                                    std::size_t out, double positions, double damping,
+                                    const std::vector<double>& gradient) {
     const auto n = static_cast<index>(in * out);
     tensor<double> fisher({n, n}), rhs({n});
     for (std::size_t o = 0; o < out; ++o)
@@ -49,6 +40,22 @@ std::vector<double> solve_block(const rows_by_loops& rows, double examples, doub
         }
     const tensor<double> x = solve(cpu{}, fisher, rhs);
     return {x.data(), x.data() + x.size()};
+}
+
+/// The same for the A and G of these rows.
+std::vector<double> solve_block(const rows_by_loops& rows, double examples, double positions, double damping,
+                                const std::vector<double>& gradient) {
+    const std::size_t in = rows.a[0].size(), out = rows.g[0].size();
+    const double count = examples * positions;
+    std::vector<double> a(in * in), g(out * out);
+    for (std::size_t r = 0; r < rows.a.size(); ++r) {
+        for (std::size_t i = 0; i < in; ++i)
+            for (std::size_t k = 0; k < in; ++k) a[i * in + k] += rows.a[r][i] * rows.a[r][k] / count;
+        for (std::size_t i = 0; i < out; ++i)
+            for (std::size_t k = 0; k < out; ++k)
+                g[i * out + k] += examples * examples * rows.g[r][i] * rows.g[r][k] / count;
+    }
+    return solve_kronecker(a, in, g, out, positions, damping, gradient);
 }
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
@@ -181,6 +188,62 @@ TEST_CASE("kfac: convolutions of 1 to 3 axes, with stride, padding, dilation and
             INFO(layer.describe() << ", group " << q);
             CHECK(distance(part(got), solve_block(rows, double(g.n), double(g.out_points()), 0.05, part(gradient))) <
                   1e-9);
+        }
+    }
+}
+
+TEST_CASE("kfac: kernel points taken as uncorrelated are blocks of their own, with the points of the input in A",
+          "[kfac]") {
+    using config = conv<double>::config;
+    struct problem {
+        config c;
+        shape in;
+    };
+    const std::vector<problem> all{
+        {{.in = 3, .out = 2, .kernel = {2, 3}, .stride = {2, 1}, .pad = {0, 1}, .bias = false}, {2, 5, 4, 3}},
+        {{.in = 4, .out = 6, .kernel = 2, .dilation = 2, .groups = 2, .bias = false}, {3, 4, 4, 4}},
+        {{.in = 2, .out = 2, .kernel = 2, .stride = 2, .dims = 3}, {2, 2, 4, 2, 2}},  // its bias keeps its gradient
+    };
+    for (const problem& p : all) {
+        conv<double> layer(p.c);
+        const conv_geometry g = layer.geometry(p.in);
+        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);
+        std::vector<double> gradient;
+        kfac_config how = exact(0.05);
+        how.spatial = kfac_spatial::uncorrelated;
+        const auto got = preconditioned(conv<double>(p.c), x, dy, how, gradient);
+        const auto in = static_cast<std::size_t>(g.c_in / g.groups), out = static_cast<std::size_t>(g.c_out / g.groups);
+        const auto taps = static_cast<std::size_t>(g.kernel_points()), row = taps * in + (p.c.bias ? 1 : 0);
+        const auto points = static_cast<std::size_t>(g.n * g.in_points()), groups = static_cast<std::size_t>(g.groups);
+        const auto outputs = static_cast<std::size_t>(g.n * g.out_points());
+        for (std::size_t q = 0; q < groups; ++q) {
+            std::vector<double> a(in * in), of_g(out * out);
+            for (std::size_t r = 0; r < points; ++r)
+                for (std::size_t i = 0; i < in; ++i)
+                    for (std::size_t k = 0; k < in; ++k) {
+                        const double* const point = x.data() + (r * groups + q) * in;
+                        a[i * in + k] += point[i] * point[k] / double(points);
+                    }
+            for (std::size_t r = 0; r < outputs; ++r)
+                for (std::size_t i = 0; i < out; ++i)
+                    for (std::size_t k = 0; k < out; ++k) {
+                        const double* const point = dy.data() + (r * groups + q) * out;
+                        of_g[i * out + k] += double(g.n * g.n) * point[i] * point[k] / double(outputs);
+                    }
+            for (std::size_t t = 0; t < taps; ++t) {
+                const auto part = [&](const std::vector<double>& v) {
+                    std::vector<double> w;
+                    for (std::size_t o = 0; o < out; ++o)
+                        for (std::size_t i = 0; i < in; ++i) w.push_back(v[(q * out + o) * row + t * in + i]);
+                    return w;
+                };
+                INFO(layer.describe() << ", group " << q << ", point " << t << " of the kernel");
+                CHECK(distance(part(got),
+                               solve_kronecker(a, in, of_g, out, double(g.out_points()), 0.05, part(gradient))) < 1e-9);
+            }
+            if (p.c.bias)
+                for (std::size_t o = 0; o < out; ++o)
+                    CHECK(got[(q * out + o) * row + row - 1] == gradient[(q * out + o) * row + row - 1]);
         }
     }
 }

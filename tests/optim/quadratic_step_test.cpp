@@ -5,6 +5,7 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/sequential.hpp>
+#include <cairn/optim/norm.hpp>
 #include <cairn/train/quadratic_step.hpp>
 
 namespace cairn {
@@ -61,7 +62,7 @@ TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]")
         auto [value, dy] = loss(net.forward(x.share(), saved, p));
         net.backward(std::move(dy), saved, p);
         before = value;
-        const double expected = size.take(32, value, 1.0, output, loss, [](std::span<double>) {});
+        const double expected = size.take(32, value, 1.0, output(), output, loss, [](std::span<double>) {});
         CHECK(loss(output()).value - before == Approx(expected).epsilon(0.02).margin(1e-5));
     }
     weights.zero_grad();  // at the minimum after a few steps: no gradient is left

@@ -43,6 +43,15 @@ inline int thread_number() {
 #endif
 }
 
+/// Whether the caller is one of several threads of a parallel region.
+inline bool in_parallel() {
+#ifdef _OPENMP
+    return omp_in_parallel() != 0;
+#else
+    return false;
+#endif
+}
+
 /// Calls body(chunk, begin, end) for consecutive pieces of [0, n) of `grain` items, spread over the threads in order.
 /// An exception in a body is carried to the caller (the first one wins).
 template <class Body>
@@ -72,6 +81,15 @@ void parallel_chunks(index n, index grain, Body&& body) {
 template <class Body>
 void parallel_for(index n, index grain, Body&& body) {
     parallel_chunks(n, grain, [&](index, index begin, index end) { body(begin, end); });
+}
+
+/// Calls body(i) for i in [0, n), each by the thread that is free next: for tasks of very different length, the longest first.
+template <class Body>
+void parallel_tasks(index n, Body&& body) {
+    std::atomic<index> next{0};
+    parallel_chunks(std::min<index>(n, threads()), 1, [&](index, index, index) {
+        for (index i = next++; i < n; i = next++) body(i);
+    });
 }
 
 /// Sum over [0, n) of partial(begin, end), the partial sums added in order: the same bits on any thread count.

@@ -166,6 +166,7 @@ private:
                                             .x = x.data(),
                                             .dy = dy.data(),
                                             .conv = g});
+        if (!p.weight_gradient) return;
         conv_backward_weight(D{}, g, x.data(), dy.data(), weight_.grad.data(), has_bias_ ? bias_.grad.data() : nullptr);
     }
 

@@ -64,6 +64,7 @@ public:
                                             .out = config_.width,
                                             .dy = dy.data(),
                                             .ids = ids.data()});
+        if (!p.weight_gradient) return;
         embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), dy.data(), table_.grad.data());
     }
 

@@ -41,10 +41,11 @@ struct batch_group {
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
     cairn::mode mode = cairn::mode::train;
-    std::uint64_t seed = 0;      // with step and the layer's stream: the key of dropout and its like
-    std::uint32_t step = 0;      // different for every micro-batch of a run
-    bool repeated = false;       // forward runs again for recomputation: leave running statistics alone
-    bool input_gradient = true;  // false: nobody reads dx of this layer, backward_input may return an empty tensor
+    std::uint64_t seed = 0;       // with step and the layer's stream: the key of dropout and its like
+    std::uint32_t step = 0;       // different for every micro-batch of a run
+    bool repeated = false;        // forward runs again for recomputation: leave running statistics alone
+    bool input_gradient = true;   // false: nobody reads dx of this layer, backward_input may return an empty tensor
+    bool weight_gradient = true;  // false: nobody reads the parameters' gradients, layers may leave them as they are
     gradient_listener* listener = nullptr;    // of the last micro-batch of a step
     batch_group* group = nullptr;             // null: this batch is the whole batch
     curvature_listener* curvature = nullptr;  // told what weight gradients are made of; null: nobody wants to know

@@ -117,6 +117,7 @@ private:
                                             .out = config_.out,
                                             .x = x.data(),
                                             .dy = dy.data()});
+        if (!p.weight_gradient) return;
         gemm(D{}, true, false, config_.out, config_.in, rows, T{1}, dy.data(), config_.out, x.data(), config_.in, T{1},
              weight_.grad.data(), config_.in);
         if (config_.bias) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);

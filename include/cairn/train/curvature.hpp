@@ -55,6 +55,7 @@ inline kfac_config read_kfac_config(configuration& settings) {
     c.form = is("kfac.form", {"eigen", "inverse"}) ? kfac_form::inverse : kfac_form::eigen;
     c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
     c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
+    c.spatial = is("kfac.spatial", {"full", "uncorrelated"}) ? kfac_spatial::uncorrelated : kfac_spatial::full;
     c.sample.examples = settings.get<index>("kfac.sample_examples", 1);
     require(c.sample.examples >= 1, "kfac.sample_examples = ", c.sample.examples, "; it must be at least 1");
     if (sampled_labels_every(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone

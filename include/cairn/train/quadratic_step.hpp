@@ -2,12 +2,13 @@
 // The step of K-FAC with its own learning rate, momentum and damping (optim/precondition/quadratic_model.hpp), in a training run:
 // products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
-// Five forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and one of the whole
+// Four forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and one of the whole
 // batch when λ is checked.
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/reduce.hpp>
-#include <cairn/optim/norm.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/precondition/quadratic_model.hpp>
 
@@ -28,21 +29,22 @@ public:
           previous_(tensor<float>::zeros(weights.values().shape(), category::optimizer)) {}
 
     /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks. `output(whole)` runs forward
-    /// with the weights as they are on this rank's part of the batch, a share of `part`, or on the samples of it that F is taken of;
-    /// `loss(y, whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the ranks. Returns the model's value, what the loss
-    /// should fall by.
+    /// with the weights as they are on this rank's part of the batch, a share of `part`, or on the samples of it that F is taken of, whose
+    /// outputs at the weights before the step are y; `loss(y, whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the
+    /// ranks. Returns the model's value, what the loss should fall by.
     template <class Output, class Loss, class Sum>
-    double take(double examples, double loss_before, double part, Output&& output, Loss&& loss, Sum&& sum) {
+    double take(double examples, double loss_before, double part, const tensor<float>& y, Output&& output, Loss&& loss,
+                Sum&& sum) {
         tensor<float>&values = weights_.values(), &direction = weights_.grads();
         const tensor<float> gradient = direction.clone(category::workspace);
         curvature_.set_damping(damping_.lambda);
         curvature_.precondition(examples, 0);  // the model decides how far, not the clip
-        for_each([](float& d) { d = -d; }, direction);
 
-        const tensor<float> y = output(false);
+        const inner_products in = inner_products_of(gradient, direction, previous_, values);
         const tensor<float> kept = values.clone(category::workspace);
-        const double size = norm(values);
-        const tensor<float> u1 = moved(y, kept, size, direction, output), u2 = moved(y, kept, size, previous_, output);
+        const double size = std::sqrt(in.theta_theta);
+        const tensor<float> u1 = moved(y, kept, size, direction, std::sqrt(in.d_d), output),
+                            u2 = moved(y, kept, size, previous_, std::sqrt(in.p_p), output);
         const tensor<float> h1 = bent(y, u1, loss), h2 = bent(y, u2, loss);
         const double lambda = damping_.lambda;
         const auto product = [](const tensor<float>& a, const tensor<float>& b) {
@@ -50,14 +52,12 @@ public:
         };
         std::array<double, 3> curved{part * product(u1, h1), part * product(u1, h2), part * product(u2, h2)};
         sum(std::span<double>(curved));
-        const quadratic_model q{product(gradient, direction), product(gradient, previous_),
-                                curved[0] + lambda * product(direction, direction),
-                                curved[1] + lambda * product(direction, previous_),
-                                curved[2] + lambda * product(previous_, previous_)};
+        const quadratic_model q{in.g_d, in.g_p, curved[0] + lambda * in.d_d, curved[1] + lambda * in.d_p,
+                                curved[2] + lambda * in.p_p};
         const quadratic_model::step s = q.minimum();
         for_each([a = static_cast<float>(s.alpha), m = static_cast<float>(s.mu)](
-                     float& theta, float& d, float& before) { theta += before = a * d + m * before; },
-                 values, direction, previous_);
+                     float& theta, const float& before, float& d, float& p) { theta = before + (p = a * d + m * p); },
+                 values, kept, direction, previous_);
         const double expected = q.value(s);
         if (damping_.is_due(++steps_)) {
             std::array<double, 1> after{part * loss(output(true), true).value};
@@ -73,21 +73,41 @@ public:
     tensor<float>& previous() { return previous_; }
 
 private:
-    // u = J d at the weights `kept`, of norm `size`, that gave y.
+    // Of the gradient, the direction d, the step before p, and the weights.
+    struct inner_products {
+        double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
+        inner_products& operator+=(const inner_products& o) {
+            g_d += o.g_d, g_p += o.g_p, d_d += o.d_d, d_p += o.d_p, p_p += o.p_p, theta_theta += o.theta_theta;
+            return *this;
+        }
+    };
+    static inner_products inner_products_of(const tensor<float>& gradient, const tensor<float>& direction,
+                                            const tensor<float>& previous, const tensor<float>& values) {
+        return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index begin, index end) {
+            double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
+            const float *g = gradient.data(), *d = direction.data(), *p = previous.data(), *theta = values.data();
+#pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
+            for (index i = begin; i < end; ++i) {
+                const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
+                g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi, theta_theta += ti * ti;
+            }
+            return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
+        });
+    }
+
+    // u = J d at the weights `kept`, of norm `size`, that gave y; d of norm `length`. Leaves other weights behind.
     template <class Output>
     tensor<float> moved(const tensor<float>& y, const tensor<float>& kept, double size, const tensor<float>& d,
-                        Output&& output) {
-        const double length = norm(d);
+                        double length, Output&& output) {
         if (length == 0) return tensor<float>::zeros(y.shape());
         const float epsilon = static_cast<float>(3e-3 * size / length);
-        tensor<float>& theta = weights_.values();
         const auto at = [&](float e) {
-            for_each([e](float& t, const float& k, const float& along) { t = k + e * along; }, theta, kept, d);
+            for_each([e](float& t, const float& k, const float& along) { t = k + e * along; }, weights_.values(), kept,
+                     d);
             return output(false);
         };
         tensor<float> plus = at(epsilon);
         const tensor<float> minus = at(-epsilon);
-        for_each([](float& t, const float& k) { t = k; }, theta, kept);
         for_each([s = 0.5f / epsilon](float& a, const float& b) { a = s * (a - b); }, plus, minus);
         return plus;
     }

@@ -82,13 +82,14 @@ public:
         if (c_.kind == task_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double samples = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / samples;
             const auto scale = static_cast<float>(std::sqrt(2 / values) / samples);
-            for (index i = 0; i < y.size(); ++i)
-                y[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+            each(y.size(),
+                 [&](index i) { y[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i))); });
             return y;
         }
         tensor<float> pixels = y.clone(category::workspace);
-        for (index i = 0; i < pixels.size(); ++i)
+        each(pixels.size(), [&](index i) {
             pixels[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])));
+        });
         return loss(std::move(y), pixels, b).gradient;
     }
 
@@ -143,6 +144,13 @@ public:
     }
 
 private:
+    template <class Body>
+    static void each(index n, Body&& body) {
+        parallel_for(n, 4096, [&](index first, index last) {
+            for (index i = first; i < last; ++i) body(i);
+        });
+    }
+
     static index argmax(const tensor<float>& y, index row) {
         const index k = y.extent(1);
         const float* first = y.data() + row * k;

@@ -98,13 +98,15 @@ public:
         if (curvature_ && result.skipped) curvature_->skip_step();
         if (!result.skipped && quadratic_) {
             const pass again = pass_again();
-            const batch few = slice(b, {0, (b.count + config_.model_every - 1) / config_.model_every});
+            const batch few = slice(b, few_of(b));
+            const auto output = [&](bool entire) {
+                tape<float> scratch;
+                return model_.forward((entire ? b : few).x.share(), scratch, again);
+            };
+            const tensor<float> before =
+                pieces ? std::move(few_outputs_) : output(false);  // none where a rank has no samples
             quadratic_->take(
-                static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole,
-                [&](bool entire) {
-                    tape<float> scratch;
-                    return model_.forward((entire ? b : few).x.share(), scratch, again);
-                },
+                static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole, before, output,
                 [&](tensor<float> y, bool entire) {
                     const batch& of = entire ? b : few;
                     return goal_.loss(std::move(y), of.x, of);
@@ -174,6 +176,7 @@ private:
             if (m + 1 == pieces) curvature_->last_micro_batch();
             pass p = pass_of(m, false);
             p.repeated = true;
+            p.weight_gradient = false;
             tape<float> scratch;
             // Every rank draws numbers of its own.
             const random_stream random{config_.seed,
@@ -186,6 +189,9 @@ private:
         }
         listener_ = nullptr;
     }
+
+    // The samples that F of the quadratic step is taken of.
+    shard few_of(const batch& b) const { return {0, (b.count + config_.model_every - 1) / config_.model_every}; }
 
     // Of the only micro-batch of this step: its outputs once more.
     pass pass_again() {
@@ -204,6 +210,7 @@ private:
         }
         correct_ += goal_.correct(y, b);
         seen_ += b.count;
+        if (quadratic_) few_outputs_ = rows(y, few_of(b)).clone(category::workspace);
         auto [loss, dy] = [&] {
             const trace_scope scope("loss", "", "loss");
             return goal_.loss(std::move(y), b.x, b);
@@ -284,6 +291,7 @@ private:
     quadratic_step* quadratic_;
     curvature_listener* listener_ = nullptr;  // of the step at hand
     tape<float> tape_;
+    tensor<float> few_outputs_;  // of the step at hand
     index correct_ = 0, seen_ = 0;
 };
 

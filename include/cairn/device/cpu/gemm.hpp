@@ -7,6 +7,7 @@
 
 #include <cairn/core/work.hpp>
 #include <cairn/device/choices.hpp>
+#include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
 #include <cairn/device/cpu/onednn.hpp>
 
@@ -31,9 +32,6 @@ void cairn_cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k,
 void cairn_cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
                        const double* b, int ldb, double beta, double* c, int ldc) __asm__("cblas_dgemm");
 }
-// OpenBLAS over pthreads does not know OpenMP's number of threads; another BLAS does not have these.
-extern "C" void openblas_set_num_threads(int) __attribute__((weak));
-extern "C" int openblas_get_num_threads(void) __attribute__((weak));
 extern "C" char* openblas_get_config(void) __attribute__((weak));
 #endif
 
@@ -58,7 +56,7 @@ inline std::string blas_version() {
 
 template <class T>
 void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
-    if (openblas_set_num_threads && openblas_get_num_threads() != threads()) openblas_set_num_threads(threads());
+    match_blas_threads();
     constexpr int row_major = 101;
     const auto op = [](bool trans) { return trans ? 112 : 111; };  // CblasTrans, CblasNoTrans
     const auto i = [](index v) { return static_cast<int>(v); };

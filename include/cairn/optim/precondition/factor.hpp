@@ -8,6 +8,8 @@
 // Where one weight is used at several positions of an example (Eschenhagen et al. 2023):
 //   expand   each position is a row of its own, as above                                      S · (A ⊗ G)
 //   reduce   rows are joined first: ā = mean over positions, g = sum over positions           A ⊗ G
+// A convolution's A is large, kernel points · channels. Taking its kernel's points as uncorrelated and alike, A = I ⊗ E[x xᵀ], x the
+// channels of one point of the input.
 // A lookup's A is diagonal: how often each entry is used. So is that of a factor that is too large: the rest is left out.
 //
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
@@ -37,20 +39,40 @@ struct row_sample {
     bool is_all() const { return examples == 1 && positions == 1; }
 };
 
-/// Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
+namespace detail {
+
+/// c += weight · rowsᵀ rows, c (width, width) symmetric with rows of ldc numbers: strips of the upper triangle by GEMM, the rest is copied.
+template <class T>
+void add_symmetric_product(index count, index width, const T* rows, index stride, T weight, T* c, index ldc) {
+    constexpr index strip = 256;
+    for (index i = 0; i < width; i += strip)
+        gemm(cpu{}, true, false, std::min(strip, width - i), width - i, count, weight, rows + i, stride, rows + i,
+             stride, T{1}, c + i * ldc + i, ldc);
+    constexpr index tile = 32;
+    parallel_for((width + tile - 1) / tile, 1, [&](index first, index last) {
+        for (index i = first * tile; i < std::min(width, last * tile); i += tile)
+            for (index k = 0; k <= i; k += tile)
+                for (index r = i; r < std::min(width, i + tile); ++r)
+                    for (index q = k; q < std::min(r, k + tile); ++q) c[r * ldc + q] = c[q * ldc + r];
+    });
+}
+
+}  // namespace detail
+
+/// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
 /// rows (count, stride ≥ width).
 template <class T>
-void add_outer_products(index count, index width, const T* rows, index stride, tensor<T>& sum) {
+void add_outer_products(index count, index width, const T* rows, index stride, tensor<T>& sum, T weight = T{1}) {
     const index n = sum.extent(0);
     const bool diagonal = sum.rank() == 1;
     if (diagonal) {
         for (index r = 0; r < count; ++r)
-            for (index c = 0; c < width; ++c) sum[c] += rows[r * stride + c] * rows[r * stride + c];
+            for (index c = 0; c < width; ++c) sum[c] += weight * rows[r * stride + c] * rows[r * stride + c];
     } else {
-        gemm(cpu{}, true, false, width, width, count, T{1}, rows, stride, rows, stride, T{1}, sum.data(), n);
+        detail::add_symmetric_product(count, width, rows, stride, weight, sum.data(), n);
     }
     if (n == width) return;
-    sum[sum.size() - 1] += static_cast<T>(count);
+    sum[sum.size() - 1] += weight * static_cast<T>(count);
     if (diagonal) return;
     tensor<T> columns = tensor<T>::zeros({width}, category::workspace);
     if (stride == width) {
@@ -60,8 +82,8 @@ void add_outer_products(index count, index width, const T* rows, index stride, t
             for (index c = 0; c < width; ++c) columns[c] += rows[r * stride + c];
     }
     for (index c = 0; c < width; ++c) {
-        sum[c * n + width] += columns[c];
-        sum[width * n + c] += columns[c];
+        sum[c * n + width] += weight * columns[c];
+        sum[width * n + c] += weight * columns[c];
     }
 }
 
@@ -113,6 +135,38 @@ index add_copied_rows(index examples, index positions, index width, Copy&& copy,
 }
 
 }  // namespace detail
+
+/// How many rows of a layer a sample takes.
+template <class T>
+index rows_taken(const layer_rows<T>& rows, weight_sharing sharing, const row_sample& sample) {
+    if (rows.examples * rows.positions == 0) return 0;
+    const bool join = sharing == weight_sharing::reduce && rows.positions > 1;
+    const auto count = [](index n, index every, index offset) {
+        return static_cast<index>(detail::picks(n, every, offset).size());
+    };
+    return count(rows.examples, sample.examples, sample.offset) *
+           (join ? 1 : count(rows.positions, sample.positions, sample.offset));
+}
+
+/// Adds a convolution's input points of group `group` to the sum of x xᵀ (channels, channels): the factor of each of its kernel's
+/// points where these are taken as uncorrelated (Grosse and Martens 2016, section 4.2). Their mean counts as many rows as the output has.
+template <class T>
+void add_points_of_layer(const layer_rows<T>& rows, index group, tensor<T>& sum, const row_sample& sample = {}) {
+    const conv_geometry& g = rows.conv;
+    const index width = g.c_in / g.groups, points = g.in_points(), counted = rows_taken(rows, {}, sample);
+    if (counted == 0 || points == 0) return;
+    const std::vector<index> chosen = detail::picks(rows.examples, sample.examples, sample.offset),
+                             at = detail::picks(points, sample.positions, sample.offset);
+    const auto taken = static_cast<index>(chosen.size() * at.size());
+    const T weight = static_cast<T>(static_cast<double>(counted) / static_cast<double>(taken));
+    const T* const x = rows.x + group * width;
+    if (sample.is_all()) return add_outer_products(taken, width, x, g.c_in, sum, weight);
+    tensor<T> copied({taken, width}, category::workspace);
+    T* to = copied.data();
+    for (const index e : chosen)
+        for (const index t : at) to = std::copy_n(x + (e * points + t) * g.c_in, width, to);
+    add_outer_products(taken, width, copied.data(), width, sum, weight);
+}
 
 /// Adds a layer's rows of group `group` to the sums of ā āᵀ and of dy dyᵀ; either may be null. Returns how many rows each got.
 template <class T>

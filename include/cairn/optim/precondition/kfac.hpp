@@ -24,6 +24,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -35,6 +36,9 @@ namespace cairn {
 /// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution are divided by S, the block is
 /// A ⊗ G, and averages start from the identity: its damping means something else.
 enum class kfac_scaling { kfc, kfac_pytorch };
+
+/// Whether the points of a convolution's kernel have one large factor together, or one small one for each alike (factor.hpp).
+enum class kfac_spatial { full, uncorrelated };
 
 struct kfac_config {
     double damping = 1e-3;           // γ
@@ -49,6 +53,7 @@ struct kfac_config {
     kfac_form form = kfac_form::eigen;
     weight_sharing sharing = weight_sharing::expand;
     kfac_scaling scaling = kfac_scaling::kfc;
+    kfac_spatial spatial = kfac_spatial::full;
     row_sample sample = {};              // rows that statistics are made of
     index max_size = 8192;               // of a factor; larger ones are diagonal
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
@@ -109,6 +114,7 @@ public:
         ++steps_;
         taking_ = false;
         make_directions();
+        roles_->share_directions(blocks_, directions_.span());
         apply_directions(lr);
     }
 
@@ -160,6 +166,8 @@ private:
                 "; they must be 0 (off) or positive");
         require(c.sample.examples >= 1 && c.sample.positions >= 1, "kfac: statistics of every ", c.sample.examples,
                 "th sample, every ", c.sample.positions, "th position; both must be at least 1");
+        require(c.spatial == kfac_spatial::full || c.sharing == weight_sharing::expand,
+                "kfac: kernel points that are uncorrelated have no rows to join; weight sharing must be expand");
         require(c.max_size >= 1, "kfac: max_size ", c.max_size);
     }
 
@@ -173,15 +181,21 @@ private:
         if (rows.bias >= 0) b.bias = parameters_[static_cast<std::size_t>(rows.bias)];
         b.transposed = rows.kind == rows_kind::lookup;
         b.diagonal = rows.kind == rows_kind::scale_shift;
+        if (config_.spatial == kfac_spatial::uncorrelated && rows.kind == rows_kind::convolution &&
+            rows.conv.kernel_points() > 1) {
+            b.taps = rows.conv.kernel_points();
+            b.bias = nullptr;  // keeps its gradient
+        }
         b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
         b.out = b.diagonal ? 1 : rows.out;
-        if (!b.diagonal && std::max(b.transposed ? 0 : b.in, b.out) > config_.max_size)
-            remarks_.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", b.in,
+        const index a_size = b.in / b.taps;
+        if (!b.diagonal && std::max(b.transposed ? 0 : a_size, b.out) > config_.max_size)
+            remarks_.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
                                       ", has a factor larger than kfac.max_size = ", config_.max_size,
                                       ": of that only the diagonal is used"));
         const index groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
         for (index q = 0; q < groups; ++q) {
-            b.a.push_back({running_factor<T>(b.in, b.diagonal || b.transposed || b.in > config_.max_size), {}, {}});
+            b.a.push_back({running_factor<T>(a_size, b.diagonal || b.transposed || a_size > config_.max_size), {}, {}});
             if (!b.diagonal) b.g.push_back({running_factor<T>(b.out, b.out > config_.max_size), {}, {}});
         }
         blocks_.push_back(std::move(b));
@@ -212,10 +226,12 @@ private:
         }
         row_sample sample = config_.sample;
         sample.offset = steps_ / config_.factor_every;
-        index used = 0;
-        for (std::size_t q = 0; q < b.a.size(); ++q)
-            used = add_rows_of_layer(rows, static_cast<index>(q), a ? &b.a[q].statistics.batch() : nullptr,
-                                     g ? &b.g[q].statistics.batch() : nullptr, sharing_of(b), sample);
+        const index used = rows_taken(rows, sharing_of(b), sample);
+        for (std::size_t q = 0; q < b.a.size(); ++q) {
+            add_rows_of_layer(rows, static_cast<index>(q), a && b.taps == 1 ? &b.a[q].statistics.batch() : nullptr,
+                              g ? &b.g[q].statistics.batch() : nullptr, sharing_of(b), sample);
+            if (a && b.taps > 1) add_points_of_layer(rows, static_cast<index>(q), b.a[q].statistics.batch(), sample);
+        }
         b.rows += used;
         if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
     }
@@ -223,9 +239,12 @@ private:
     // How far the sampled A of the first batch is from that of all rows.
     void note_sampling_error(block& b, const layer_rows<T>& rows) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
-        tensor<T> whole = tensor<T>::zeros({b.in, b.in}, category::workspace);
-        const auto count =
-            static_cast<double>(add_rows_of_layer(rows, 0, &whole, static_cast<tensor<T>*>(nullptr), sharing_of(b)));
+        tensor<T> whole = tensor<T>::zeros(b.a[0].statistics.extents(), category::workspace);
+        if (b.taps > 1)
+            add_points_of_layer(rows, 0, whole);
+        else
+            add_rows_of_layer(rows, 0, &whole, static_cast<tensor<T>*>(nullptr), sharing_of(b));
+        const auto count = static_cast<double>(rows_taken(rows, sharing_of(b), {}));
         double difference = 0, length = 0;
         for (index i = 0; i < whole.size(); ++i) {
             const double exact = static_cast<double>(whole[i]) / count;
@@ -277,13 +296,15 @@ private:
         if (begun_ >= 0 && steps_ >= begun_ + config_.lag) install();
         if (!is_due() && !none) return;
         if (begun_ >= 0) install();
-        const trace_scope scope("decompose", "", "kfac");
         begin_decompositions();
         if (config_.lag == 0 || none) {
-            make(tasks_);
+            make_all();
             install();
         } else {
-            background_ = std::async(std::launch::async, [this] { make(tasks_); });
+            background_ = std::async(std::launch::async, [this] {
+                set_threads(1);  // of this thread: the others are for training
+                for (task& t : tasks_) make(t);
+            });
         }
     }
 
@@ -317,16 +338,28 @@ private:
         const auto copy = [](const tensor<T>& t) { return t.empty() ? tensor<T>{} : t.clone(category::optimizer); };
         return {copy(d.matrix), copy(d.values)};
     }
-    void make(std::vector<task>& tasks) const {
-        for (task& t : tasks) {
-            try {
-                t.factor->pending = kept(config_.form == kfac_form::eigen ? eigen_decomposition_of(t.average)
-                                                                          : damped_inverse_of(t.average, t.damping));
-            } catch (const error& e) {
-                t.failure = concat(t.of->name, ": ", e.what());
-                t.factor->pending = kept(t.factor->inverse);  // the last good one stays
-            }
+    void make(task& t) const {
+        try {
+            t.factor->pending = kept(config_.form == kfac_form::eigen ? eigen_decomposition_of(t.average)
+                                                                      : damped_inverse_of(t.average, t.damping));
+        } catch (const error& e) {
+            t.failure = concat(t.of->name, ": ", e.what());
+            t.factor->pending = kept(t.factor->inverse);  // the last good one stays
         }
+    }
+    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less of it.
+    void make_all() {
+        const trace_scope scope("decompose", "", "kfac");
+        constexpr index large = 2048;
+        std::vector<task*> small;
+        for (task& t : tasks_) {
+            if (t.average.rank() == 2 && t.average.extent(0) >= large)
+                make(t);
+            else
+                small.push_back(&t);
+        }
+        std::ranges::stable_sort(small, std::greater<>{}, [](const task* t) { return t->average.size(); });
+        parallel_tasks(static_cast<index>(small.size()), [&](index i) { make(*small[static_cast<std::size_t>(i)]); });
     }
 
     void install() {
@@ -372,34 +405,38 @@ private:
             else
                 std::fill_n(b.direction.data(), b.direction.size(), T{});
         }
-        roles_->share_directions(blocks_, directions_.span());
     }
 
-    // f(place in V, element of the gradient) for rows [first, last) of a block's ∇W and ∇b as (groups · out, in).
+    /// Numbers of the gradient at equal distances, and where the first one lies in V, the next ones behind it.
+    struct run {
+        index at;
+        T* gradient;
+        index step, count;
+    };
+    // f(run) over rows [first, last) of a block's ∇W and ∇b as (groups · out, in).
     template <class F>
-    static void each_element(block& b, index first, index last, F&& f) {
+    static void each_run(const block& b, index first, index last, F&& f) {
         T *const dw = b.weight->grad.data(), *const db = b.bias ? b.bias->grad.data() : nullptr;
         if (b.diagonal) {
             const index channels = b.in / 2;
-            for (index c = 0; c < channels; ++c) f(c, dw[c]);
-            for (index c = 0; c < channels; ++c) f(channels + c, db[c]);
+            f(run{0, dw, 1, channels});
+            f(run{channels, db, 1, channels});
             return;
         }
+        if (in_place(b)) return f(run{first * b.in, dw + first * b.in, 1, (last - first) * b.in});
         const index width = b.in - (b.bias ? 1 : 0);
         for (index r = first; r < last; ++r) {
-            if (b.transposed) {
-                for (index c = 0; c < width; ++c) f(r * b.in + c, dw[c * b.out + r]);
-            } else {
-                for (index c = 0; c < width; ++c) f(r * b.in + c, dw[r * width + c]);
-            }
-            if (db) f(r * b.in + width, db[r]);
+            f(b.transposed ? run{r * b.in, dw + r, b.out, width} : run{r * b.in, dw + r * width, 1, width});
+            if (db) f(run{r * b.in + width, db + r, 1, 1});
         }
     }
+    // Whether ∇W lies in memory as V does.
+    static bool in_place(const block& b) { return !b.diagonal && !b.transposed && !b.bias; }
     static index rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
     static index grain(const block& b) { return std::max<index>(1, 16384 / b.in); }
     template <class F>
-    static void each_element(block& b, F&& f) {
-        parallel_for(rows_of(b), grain(b), [&](index first, index last) { each_element(b, first, last, f); });
+    static void each_run(const block& b, F&& f) {
+        parallel_for(rows_of(b), grain(b), [&](index first, index last) { each_run(b, first, last, f); });
     }
 
     struct products {
@@ -409,42 +446,58 @@ private:
             return *this;
         }
     };
-    static products products_of(block& b) {
+    static products products_of(const block& b) {
         return parallel_sum<products>(rows_of(b), grain(b), [&](index first, index last) {
             products p;
-            each_element(b, first, last, [&p, v = b.direction.data()](index k, const T& gradient) {
-                const double d = static_cast<double>(v[k]), g = static_cast<double>(gradient);
-                p.vg += d * g, p.vv += d * d, p.gg += g * g;
+            each_run(b, first, last, [&p, all = b.direction.data()](const run& r) {
+                const T *const v = all + r.at, *const g = r.gradient;
+                double vg = 0, vv = 0, gg = 0;
+#pragma omp simd reduction(+ : vg, vv, gg)
+                for (index i = 0; i < r.count; ++i) {
+                    const double d = static_cast<double>(v[i]), e = static_cast<double>(g[i * r.step]);
+                    vg += d * e, vv += d * d, gg += e * e;
+                }
+                p += {vg, vv, gg};
             });
             return p;
         });
     }
 
+    // ∇W and ∇b as V has them.
+    static void gather(const block& b, T* to) {
+        each_run(b, [to](const run& r) {
+            for (index i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
+        });
+    }
+
     void make_direction(block& b) {
         T* const v = b.direction.data();
-        each_element(b, [v](index i, const T& gradient) { v[i] = gradient; });
         const T damping = static_cast<T>(config_.damping);
         if (b.diagonal) {
+            gather(b, v);
             const tensor<T>& d = b.a[0].inverse.values;
             for (index i = 0; i < b.in; ++i)
                 v[i] *= config_.form == kfac_form::inverse ? d[i] : T{1} / (d[i] + damping);
             return;
         }
+        tensor<T> gathered;
+        if (!in_place(b)) gather(b, (gathered = tensor<T>({b.size()}, category::workspace)).data());
+        const T* const gradient = in_place(b) ? b.weight->grad.data() : gathered.data();
         const index size = b.out * b.in;
         for (std::size_t q = 0; q < b.a.size(); ++q) {
-            T* const part = v + static_cast<index>(q) * size;
-            const tensor<T> result =
-                cairn::precondition(b.a[q].inverse, b.g[q].inverse, config_.form, shared_positions(b), config_.damping,
-                                    tensor<T>::view(part, {b.out, b.in}).clone(category::workspace));
-            std::copy_n(result.data(), size, part);
+            const index at = static_cast<index>(q) * size;
+            cairn::precondition(b.a[q].inverse, b.g[q].inverse, config_.form, shared_positions(b), config_.damping,
+                                b.out, b.in, gradient + at, v + at);
         }
     }
 
     void apply_directions(double lr) {
+        const trace_scope scope("clip", "", "kfac");
         double square = 0, decrease = 0;  // ‖V‖² and Σ ⟨V, ∇W⟩, before clipping
         std::vector<double> graft(blocks_.size(), 1);
-        for (std::size_t i = 0; i < blocks_.size(); ++i) {
-            block& b = blocks_[i];
+        const bool measured = config_.graft || (lr > 0 && (config_.kl_clip > 0 || config_.norm_limit > 0));
+        for (std::size_t i = 0; measured && i < blocks_.size(); ++i) {
+            const block& b = blocks_[i];
             if (!b.ready) continue;
             const products p = products_of(b);
             decrease += p.vg;
@@ -460,7 +513,9 @@ private:
             block& b = blocks_[i];
             if (!b.ready) continue;
             const T factor = static_cast<T>(config_.graft ? graft[i] : scale);
-            each_element(b, [&, v = b.direction.data()](index k, T& gradient) { gradient = factor * v[k]; });
+            each_run(b, [factor, v = b.direction.data()](const run& r) {
+                for (index k = 0; k < r.count; ++k) r.gradient[k * r.step] = factor * v[r.at + k];
+            });
             b.direction.reset();
         }
         directions_.reset();

@@ -30,6 +30,7 @@ struct kfac_block {
     index positions = 1;      // S
     bool transposed = false;  // the weight is stored (in, out)
     bool diagonal = false;    // scale and shift: a[0] is the diagonal of both, g is empty
+    index taps = 1;           // A is that of each of so many parts of `in`: points of a kernel
     std::vector<kfac_factor<T>> a = {}, g = {};
     index rows = 0;            // of the batch at hand
     int uses = 0, seen = 0;    // in one backward; in this one
@@ -39,7 +40,8 @@ struct kfac_block {
     index size() const { return weight->shape.size() + (bias ? bias->shape.size() : 0); }
     index groups() const { return diagonal ? 1 : static_cast<index>(a.size()); }
     factor_sizes sizes() const {
-        return {a[0].statistics.is_diagonal() ? 1 : in, diagonal || g[0].statistics.is_diagonal() ? 1 : out, groups()};
+        return {a[0].statistics.is_diagonal() ? 1 : in / taps, diagonal || g[0].statistics.is_diagonal() ? 1 : out,
+                groups()};
     }
     /// f(factor, 'a' or 'g').
     template <class F>

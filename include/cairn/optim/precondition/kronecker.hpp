@@ -89,55 +89,76 @@ decomposition<T> damped_inverse_of(const tensor<T>& factor, double damping) {
 
 namespace detail {
 
-/// v ← M v, v M or with Mᵀ; M (n, n), v (out, in).
+/// A gradient (out, in) on its way through products, from one place to the next.
 template <class T>
-void multiply_left(const tensor<T>& m, bool transposed, tensor<T>& v, tensor<T>& room) {
-    const index out = v.extent(0), in = v.extent(1);
-    gemm(cpu{}, transposed, false, out, in, out, T{1}, m.data(), out, v.data(), in, T{0}, room.data(), in);
-    std::swap(v, room);
-}
-template <class T>
-void multiply_right(const tensor<T>& m, bool transposed, tensor<T>& v, tensor<T>& room) {
-    const index out = v.extent(0), in = v.extent(1);
-    gemm(cpu{}, false, transposed, out, in, in, T{1}, v.data(), in, m.data(), in, T{0}, room.data(), in);
-    std::swap(v, room);
-}
+struct gradient_path {
+    index out, in;
+    index width;    // of the matrix on the right: `in`, or a part of it that is multiplied as every part is
+    const T* here;  // where it is
+    T *next, *after;
+
+    void multiply_left(const tensor<T>& m, bool transposed, double scale = 1) {  // M v
+        gemm(cpu{}, transposed, false, out, in, out, static_cast<T>(scale), m.data(), out, here, in, T{0}, next, in);
+        arrived();
+    }
+    void multiply_right(const tensor<T>& m, bool transposed, double scale = 1) {  // v M
+        gemm(cpu{}, false, transposed, out * (in / width), width, width, static_cast<T>(scale), here, width, m.data(),
+             width, T{0}, next, width);
+        arrived();
+    }
+    /// body(o, row o, where it goes)
+    template <class Body>
+    void each_row(Body&& body) {
+        parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
+            for (index o = first; o < last; ++o) body(o, here + o * in, next + o * in);
+        });
+        arrived();
+    }
+
+private:
+    void arrived() {
+        here = next;
+        std::swap(next, after);
+    }
+};
 
 }  // namespace detail
 
-/// F⁻¹ v for v (out, in), which it may overwrite. S: positions; damping: γ. Both decompositions are of the same form.
+/// to ← F⁻¹ v, both (out, in), in different memory. S: positions; damping: γ. Both decompositions are of the same form; that of A may be
+/// of a part of `in`, for each part alike: the channels of a kernel's points.
 template <class T>
-tensor<T> precondition(const decomposition<T>& a, const decomposition<T>& g, kfac_form form, double positions,
-                       double damping, tensor<T> v) {
-    const index out = v.extent(0), in = v.extent(1);
+void precondition(const decomposition<T>& a, const decomposition<T>& g, kfac_form form, double positions,
+                  double damping, index out, index in, const T* v, T* to) {
     const auto size = [](const decomposition<T>& d) { return d.matrix.empty() ? d.values.size() : d.matrix.extent(0); };
-    require(size(a) == in && size(g) == out, "kfac: decompositions of ", size(a), " inputs and ", size(g),
-            " outputs for a gradient ", v.shape());
-    tensor<T> room(v.shape(), category::workspace);
-    const auto each_row = [&](auto&& body) {
-        parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
-            for (index o = first; o < last; ++o) body(o, v.data() + o * in);
-        });
-    };
-    if (form == kfac_form::inverse) {
-        if (!g.matrix.empty()) detail::multiply_left(g.matrix, false, v, room);
-        if (!a.matrix.empty()) detail::multiply_right(a.matrix, false, v, room);
-        each_row([&](index o, T* row) {
-            const T scale = static_cast<T>(1 / positions) * (g.matrix.empty() ? g.values[o] : T{1});
-            for (index i = 0; i < in; ++i) row[i] *= scale * (a.matrix.empty() ? a.values[i] : T{1});
-        });
-        return v;
+    const index width = size(a);
+    require(width > 0 && in % width == 0 && size(g) == out, "kfac: decompositions of ", size(a), " inputs and ",
+            size(g), " outputs for a gradient (", out, ", ", in, ')');
+    const bool left = !g.matrix.empty(), right = !a.matrix.empty(), inverse = form == kfac_form::inverse;
+    const bool by_rows = !inverse || !left || !right;
+    const int moves = (inverse ? 1 : 2) * (left + right) + by_rows;  // the last one ends in `to`
+    tensor<T> room({out, in}, category::workspace);
+    detail::gradient_path<T> w{out, in, width, v, to, room.data()};
+    if (moves % 2 == 0) std::swap(w.next, w.after);
+    if (inverse) {
+        if (left) w.multiply_left(g.matrix, false, 1 / positions);
+        if (right) w.multiply_right(a.matrix, false, left ? 1 : 1 / positions);
+        if (by_rows)
+            w.each_row([&](index o, const T* row, T* result) {
+                const T scale = left ? T{1} : g.values[o] * (right ? T{1} : static_cast<T>(1 / positions));
+                for (index i = 0; i < in; ++i) result[i] = row[i] * scale * (right ? T{1} : a.values[i % width]);
+            });
+        return;
     }
-    if (!g.matrix.empty()) detail::multiply_left(g.matrix, true, v, room);
-    if (!a.matrix.empty()) detail::multiply_right(a.matrix, false, v, room);
+    if (left) w.multiply_left(g.matrix, true);
+    if (right) w.multiply_right(a.matrix, false);
     const T gamma = static_cast<T>(damping);
-    each_row([&](index o, T* row) {
+    w.each_row([&](index o, const T* row, T* result) {
         const T scale = static_cast<T>(positions) * g.values[o];
-        for (index i = 0; i < in; ++i) row[i] /= scale * a.values[i] + gamma;
+        for (index part = 0; part < in; part += width)
+            for (index i = 0; i < width; ++i) result[part + i] = row[part + i] / (scale * a.values[i] + gamma);
     });
-    if (!g.matrix.empty()) detail::multiply_left(g.matrix, false, v, room);
-    if (!a.matrix.empty()) detail::multiply_right(a.matrix, true, v, room);
-    return v;
+    if (left) w.multiply_left(g.matrix, false);
+    if (right) w.multiply_right(a.matrix, true);
 }
 
 }  // namespace cairn

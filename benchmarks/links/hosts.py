@@ -1,0 +1,27 @@
+"""One training run on several hosts with slow links, for the scripts beside it."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(__file__).resolve().parents[2]
+
+
+def train(build, workload, data, hosts, rate, steps, settings):
+    """Runs `train` on so many hosts of one rank each. Returns seconds and loss at each step, and the bytes that host 1 sent."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(root / "benchmarks" / "links" / "cluster"), str(hosts), rate, "--",
+                   str(build / "benchmarks" / "train"), str(root / "benchmarks" / "workloads" / f"{workload}.toml"),
+                   "--data", str(data), "--out", f"{folder}/run", "--steps", str(steps)]
+        for setting in ["train.log_every=1", "train.test_every=0", *settings]:
+            command += ["--set", setting]
+        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        sent = re.search(r"host 1 sent (\d+) bytes", result.stderr)
+        if result.returncode or not sent:
+            sys.exit(f"{' '.join(command)} failed:\n{result.stdout[-1000:]}{result.stderr[-3000:]}")
+        entries = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl")]
+        entries = [e for e in entries if "loss" in e]
+        return {"seconds": [e["seconds"] for e in entries], "losses": [e["loss"] for e in entries], "sent": int(sent.group(1))}
