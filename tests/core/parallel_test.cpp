@@ -3,6 +3,7 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -80,6 +81,15 @@ TEST_CASE("parallel_for: an exception of a body reaches the caller, whichever th
 TEST_CASE("parallel_for: many failures at once are one exception", "[parallel]") {
     const with_threads set(4);
     CHECK_THROWS_AS(parallel_for(1000, 1, [](index, index) { fail("all"); }), error);
+}
+
+TEST_CASE("parallel_tasks: each task once, and a failure reaches the caller", "[parallel]") {
+    for (const index n : {0, 1, 2, 77}) {
+        std::vector<std::atomic<int>> visits(static_cast<std::size_t>(n));
+        parallel_tasks(n, [&](index i) { ++visits[static_cast<std::size_t>(i)]; });
+        CHECK(std::all_of(visits.begin(), visits.end(), [](const auto& v) { return v == 1; }));
+    }
+    CHECK_THROWS_AS(parallel_tasks(9, [](index i) { require(i != 5, "the fifth"); }), error);
 }
 
 TEST_CASE("parallel_for: may be called from within itself", "[parallel]") {

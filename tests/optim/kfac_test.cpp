@@ -248,6 +248,57 @@ TEST_CASE("kfac: kernel points taken as uncorrelated are blocks of their own, wi
     }
 }
 
+TEST_CASE("kfac: sums of products are whole and symmetric, whatever strips they are made of", "[kfac]") {
+    for (const index width : {3, 255, 256, 300, 600})
+        for (const bool ones : {false, true}) {
+            const index count = 7, stride = width + 2, n = width + (ones ? 1 : 0);
+            const tensor<double> rows = random_tensor({count, stride}, 1);
+            tensor<double> sum = random_tensor({n, n}, 2);
+            for (index r = 0; r < n; ++r)
+                for (index c = 0; c < r; ++c) sum[r * n + c] = sum[c * n + r];
+            const tensor<double> before = sum.clone();
+            add_outer_products(count, width, rows.data(), stride, sum, 0.5);
+            double worst = 0;
+            for (index r = 0; r < n; ++r)
+                for (index c = 0; c < n; ++c) {
+                    double expected = before[r * n + c];
+                    for (index k = 0; k < count; ++k)
+                        expected +=
+                            0.5 * (r < width ? rows[k * stride + r] : 1) * (c < width ? rows[k * stride + c] : 1);
+                    worst = std::max(worst, std::abs(sum[r * n + c] - expected));
+                }
+            INFO(width << (ones ? " and ones" : ""));
+            CHECK(worst < 1e-12);
+        }
+}
+
+TEST_CASE("kfac: a pass for statistics alone leaves gradients as they are", "[kfac]") {
+    const auto factors = [](bool gradients) {
+        sequential<double> net;
+        net.add("conv", conv<double>({.in = 2, .out = 3, .kernel = 2}));
+        net.add("rows", flatten<double>());
+        net.add("linear", linear<double>({.in = 12, .out = 2}));
+        arena<double> weights(net.params(), 5);
+        weights.zero_grad();
+        kfac<double> k(weights, exact(0.05));
+        pass p{.weight_gradient = gradients};
+        p.curvature = k.begin_step();
+        tape<double> saved;
+        net.forward(random_tensor({4, 3, 3, 2}, 1), saved, p);
+        net.backward(random_tensor({4, 2}, 2), saved, p);
+        std::vector<double> sums;
+        for (auto& b : k.blocks())
+            b.each_factor([&](kfac_factor<double>& f, char) {
+                const auto s = f.statistics.batch().span();
+                sums.insert(sums.end(), s.begin(), s.end());
+            });
+        const auto grads = weights.grads().span();
+        CHECK(std::ranges::any_of(grads, [](double g) { return g != 0; }) == gradients);
+        return sums;
+    };
+    CHECK(factors(true) == factors(false));
+}
+
 TEST_CASE("kfac: one example of a linear layer is the exact Gauss-Newton block", "[kfac]") {
     // With one example A ⊗ G is the outer product of the gradient with itself: Sherman and Morrison give the inverse.
     const index in = 5, out = 4;
