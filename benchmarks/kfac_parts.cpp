@@ -3,22 +3,21 @@
 //   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-every 10] [--decompose-every 100] …
 //   mpirun -np 2 kfac_parts …
 //
-// Steps with all parts and steps without K-FAC are run in turn; a part's time is the median over the steps, of the slowest rank.
+// Steps with all parts and steps without K-FAC, and without the all-reduce of gradients, are run in turn; a part's time is the median over
+// the steps, of the slowest rank.
 // ms: once; a step: divided by how often it is due; share: of the step without K-FAC. Floors: flops over the measured matrix peak, or
 // bytes over the measured bandwidth, for what travels over the link measured at the start; the larger counts. roofline: floor / time.
 // The last line is one JSON object.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/mpi.hpp>
-#include <cairn/models/autoencoder.hpp>
-#include <cairn/models/resnet.hpp>
-#include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/parallel/data.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/perf/machine.hpp>
+#include <cairn/train/record.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -26,8 +25,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "kfac_model.hpp"
 
 namespace {
 
@@ -49,36 +51,26 @@ struct part {
     std::vector<double> seconds = {};
 };
 
-sequential<float> model_of(const std::string& name) {
-    if (name == "resnet18" || name == "resnet50")
-        return resnet(name == "resnet18" ? 18 : 50, resnet_config::stem::cifar, 10);
-    if (name == "resnet20" || name == "resnet32") return resnet_cifar(name == "resnet20" ? 20 : 32);
-    return autoencoder({784, 1000, 500, 250, 30});
-}
-
 double real(std::int64_t n) { return static_cast<double>(n); }
-
-double median(std::vector<double> v) {
-    std::ranges::nth_element(v, v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2));
-    return v[v.size() / 2];
-}
 
 class bench {
 public:
     bench(any_communicator& world, const options& o)
         : world_(world),
           options_(o),
-          net_(model_of(o.model)),
+          net_(kfac_model(o.model)),
           weights_(net_.params(), 1),
           optimizer_(sgd{{.momentum = 0.9}}, weights_) {
         const cairn::index mine = shard_of(o.batch, world.size(), world.rank()).count;
-        x_ = tensor<float>(o.model == "autoencoder" ? shape{mine, 784} : shape{mine, 32, 32, 3}, category::data);
-        fill(x_.span(), {initializer::distribution::normal, 1, 0},
-             random_stream{1, static_cast<std::uint32_t>(world.rank()), 3});
+        x_ = kfac_input(o.model, mine, world.rank());
         kfac_config c = o.kfac;
         c.factor_every = c.decompose_every = 1;
         auto roles = std::make_unique<kfac_roles<float>>();
-        if (world.size() > 1) roles = std::make_unique<kfac_ranks<any_communicator>>(world, o.ranks);
+        if (world.size() > 1) {
+            auto several = std::make_unique<kfac_ranks<any_communicator>>(world, o.ranks);
+            several_ = several.get();
+            roles = std::move(several);
+        }
         curvature_ = std::make_unique<kfac<float>>(weights_, c, std::move(roles));
         forward_backward(curvature_->discover());
     }
@@ -164,7 +156,7 @@ private:
             precondition.flops += groups * (eigen ? 4 : 2) * out * in * (out + a);
             precondition.bytes += groups * size * (3 * out * in + out * out + a * a);
         }
-        const double m = std::round(options_.ranks.place.grad_worker_fraction * p);
+        const double m = several_ ? several_->place().rows() : 1;
         reduce.sent = 2 * (p - 1) / p * size * triangles;
         share.sent = (m - 1) / p * size * decompositions;
         pass_on.sent = m * (p / m - 1) / p * size * directions;
@@ -223,6 +215,7 @@ private:
     arena<float> weights_;
     optimizer_over<sgd, float> optimizer_;
     std::unique_ptr<kfac<float>> curvature_;
+    const kfac_ranks<any_communicator>* several_ = nullptr;  // its roles
     tensor<float> x_;
     std::vector<part> parts_;
 };
@@ -233,8 +226,7 @@ int main(int argc, char** argv) {
     options o;
     std::string form = "eigen", spatial = "full";
     CLI::App app{"Parts of a K-FAC step beside their floors."};
-    app.add_option("--model", o.model)
-        ->check(CLI::IsMember({"resnet18", "resnet50", "resnet20", "resnet32", "autoencoder"}));
+    app.add_option("--model", o.model)->check(CLI::IsMember(kfac_models));
     app.add_option("--batch", o.batch, "samples a step, of all ranks")->check(CLI::PositiveNumber);
     app.add_option("--steps", o.steps, "that are timed")->check(CLI::Range(1, 1000));
     app.add_option("--form", form)->check(CLI::IsMember({"eigen", "inverse"}));

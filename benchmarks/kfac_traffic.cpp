@@ -10,8 +10,6 @@
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/models/autoencoder.hpp>
-#include <cairn/models/resnet.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 
@@ -23,16 +21,12 @@
 #include <string>
 #include <vector>
 
+#include "kfac_model.hpp"
+
 namespace {
 
 using namespace cairn;
 using counted = counting<threads_communicator>;
-
-sequential<float> model_of(const std::string& name) {
-    if (name == "resnet18") return resnet(18, resnet_config::stem::cifar, 10);
-    if (name == "autoencoder") return autoencoder({784, 1000, 500, 250, 30});
-    return resnet_cifar(20);
-}
 
 /// Bytes of all ranks together, and what one rank keeps at most.
 struct figures {
@@ -95,7 +89,7 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
     const auto live = [] { return memory_pool::host().use_of(category::optimizer).live; };
     const std::int64_t before = live();
     run_ranks(ranks, [&](threads_communicator& world) {
-        sequential<float> net = model_of(model);
+        sequential<float> net = kfac_model(model);
         arena<float> weights(net.params(), 1);
         counted c(world.split(0, world.rank()));
         auto roles = std::make_unique<kfac_roles<float>>();
@@ -111,9 +105,7 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
         kfac_config config{.factor_every = 1000, .decompose_every = 1000};
         config.form = form;
         kfac<float> k(weights, config, std::move(roles));
-        tensor<float> x(model == "autoencoder" ? shape{2, 784} : shape{2, 32, 32, 3}, category::data);
-        fill(x.span(), {initializer::distribution::normal, 1, 0},
-             random_stream{1, static_cast<std::uint32_t>(world.rank()), 3});
+        const tensor<float> x = kfac_input(model, 2, world.rank());
         const auto backward = [&](curvature_listener* listener) {
             pass p{.step = 1, .input_gradient = false};
             p.curvature = listener;
@@ -157,7 +149,7 @@ int main(int argc, char** argv) {
     std::string model = "resnet20", form = "eigen";
     std::vector<int> ranks{1, 2, 4, 8};
     CLI::App app{"Memory and traffic of K-FAC by placement, measured and in closed form."};
-    app.add_option("--model", model)->check(CLI::IsMember({"resnet20", "resnet18", "autoencoder"}));
+    app.add_option("--model", model)->check(CLI::IsMember(kfac_models));
     app.add_option("--form", form)->check(CLI::IsMember({"eigen", "inverse"}));
     app.add_option("--ranks", ranks)->delimiter(',')->check(CLI::Range(1, 64));
     CLI11_PARSE(app, argc, argv);

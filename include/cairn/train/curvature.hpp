@@ -5,6 +5,7 @@
 //   [kfac] damping, factor_decay, factor_every, decompose_every, lag, kl_clip, norm_limit, graft, form = "eigen" | "inverse",
 //          sharing = "expand" | "reduce", scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "sampled", max_size, skip,
 //          scale_shift, sample_examples, sample_positions
+//     spatial = "full" | "uncorrelated": points of a convolution's kernel have one factor together, or a small one for each alike
 //     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer;
 //          adapt_every, adapt_by, least_damping; model_examples: one sample in so many makes the model
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local", together, balance = "time" |

@@ -123,9 +123,9 @@ public:
 
     /// Trains, tests after each epoch, and leaves the run's directory. Returns the final figures as a JSON object.
     nlohmann::json train() {
+        const stopwatch whole;  // the choice of kernels included
         open_run();
         print_head();
-        const stopwatch whole;
         progress_line line(boss());
         const std::int64_t first_step = trainer_->steps();
         std::vector<double> window;  // seconds of the steps since the last log line

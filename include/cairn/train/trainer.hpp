@@ -103,8 +103,8 @@ public:
                 tape<float> scratch;
                 return model_.forward((entire ? b : few).x.share(), scratch, again);
             };
-            const tensor<float> before =
-                pieces ? std::move(few_outputs_) : output(false);  // none where a rank has no samples
+            // A rank without samples ran no forward.
+            const tensor<float> before = pieces ? std::move(few_outputs_) : output(false);
             quadratic_->take(
                 static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole, before, output,
                 [&](tensor<float> y, bool entire) {

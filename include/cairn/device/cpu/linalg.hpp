@@ -15,6 +15,7 @@
 #include <cairn/core/xt.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
+#include <cairn/device/cpu/symmetric.hpp>
 
 #include <xtensor-blas/xlinalg.hpp>
 
@@ -23,7 +24,6 @@
 #include <bit>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <vector>
 
 namespace cairn {
@@ -152,14 +152,7 @@ tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     if (info == 0) info = cxxlapack::potri<xt::blas_index_t>('L', n, inverse.data(), n);
     require(info == 0, "inverse: the matrix ", a.shape(), " is not positive definite (LAPACK says ", info,
             "); add a multiple of the identity");
-    T* const m = inverse.data();  // LAPACK's lower triangle is the upper one of rows
-    constexpr index tile = 64;    // so that what is written by columns stays in the cache
-    parallel_for((n + tile - 1) / tile, 1, [&](index first, index last) {
-        for (index i = first * tile; i < std::min<index>(n, last * tile); i += tile)
-            for (index k = 0; k <= i; k += tile)
-                for (index r = i; r < std::min<index>(n, i + tile); ++r)
-                    for (index c = k; c < std::min(r, k + tile); ++c) m[r * n + c] = m[c * n + r];
-    });
+    mirror_upper(cpu{}, n, inverse.data(), n);  // LAPACK's lower triangle is the upper one of rows
     return inverse;
 }
 

@@ -17,9 +17,9 @@
 
 #include <cairn/core/finite.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/device/layer_rows.hpp>
 
 #include <algorithm>
@@ -39,26 +39,6 @@ struct row_sample {
     bool is_all() const { return examples == 1 && positions == 1; }
 };
 
-namespace detail {
-
-/// c += weight · rowsᵀ rows, c (width, width) symmetric with rows of ldc numbers: strips of the upper triangle by GEMM, the rest is copied.
-template <class T>
-void add_symmetric_product(index count, index width, const T* rows, index stride, T weight, T* c, index ldc) {
-    constexpr index strip = 256;
-    for (index i = 0; i < width; i += strip)
-        gemm(cpu{}, true, false, std::min(strip, width - i), width - i, count, weight, rows + i, stride, rows + i,
-             stride, T{1}, c + i * ldc + i, ldc);
-    constexpr index tile = 32;
-    parallel_for((width + tile - 1) / tile, 1, [&](index first, index last) {
-        for (index i = first * tile; i < std::min(width, last * tile); i += tile)
-            for (index k = 0; k <= i; k += tile)
-                for (index r = i; r < std::min(width, i + tile); ++r)
-                    for (index q = k; q < std::min(r, k + tile); ++q) c[r * ldc + q] = c[q * ldc + r];
-    });
-}
-
-}  // namespace detail
-
 /// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
 /// rows (count, stride ≥ width).
 template <class T>
@@ -69,7 +49,7 @@ void add_outer_products(index count, index width, const T* rows, index stride, t
         for (index r = 0; r < count; ++r)
             for (index c = 0; c < width; ++c) sum[c] += weight * rows[r * stride + c] * rows[r * stride + c];
     } else {
-        detail::add_symmetric_product(count, width, rows, stride, weight, sum.data(), n);
+        add_symmetric_product(cpu{}, count, width, weight, rows, stride, sum.data(), n);
     }
     if (n == width) return;
     sum[sum.size() - 1] += weight * static_cast<T>(count);
@@ -96,11 +76,20 @@ inline std::vector<index> picks(index n, index every, index offset) {
     return all;
 }
 
+/// Copies `width` numbers of each of some rows, which are `stride` apart; a copy for add_copied_rows.
+template <class T>
+auto copy_strided(const T* data, index width, index stride, index positions) {
+    return [=](index example, index first, index count, T* to) {
+        for (index i = 0; i < count; ++i)
+            std::copy_n(data + (example * positions + first + i) * stride, width, to + i * width);
+    };
+}
+
 /// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times `scale`.
-/// copy(example, first position, count, to). Returns how many rows went into the sum.
+/// copy(example, first position, count, to). Their products count `weight` times.
 template <class T, class Copy>
-index add_copied_rows(index examples, index positions, index width, Copy&& copy, bool join, double scale,
-                      const row_sample& sample, tensor<T>& sum) {
+void add_copied_rows(index examples, index positions, index width, Copy&& copy, bool join, double scale,
+                     const row_sample& sample, tensor<T>& sum, T weight = T{1}) {
     const std::vector<index> chosen = picks(examples, sample.examples, sample.offset);
     const std::vector<index> at = picks(positions, join ? 1 : sample.positions, sample.offset);
     const auto count = static_cast<index>(chosen.size()), taken = static_cast<index>(at.size());
@@ -127,11 +116,10 @@ index add_copied_rows(index examples, index positions, index width, Copy&& copy,
             }
         });
         if (join)
-            add_outer_products(here, width, rows.data(), taken * width, sum);
+            add_outer_products(here, width, rows.data(), taken * width, sum, weight);
         else
-            add_outer_products(here * taken, width, rows.data(), width, sum);
+            add_outer_products(here * taken, width, rows.data(), width, sum, weight);
     }
-    return join ? count : count * taken;
 }
 
 }  // namespace detail
@@ -153,65 +141,50 @@ index rows_taken(const layer_rows<T>& rows, weight_sharing sharing, const row_sa
 template <class T>
 void add_points_of_layer(const layer_rows<T>& rows, index group, tensor<T>& sum, const row_sample& sample = {}) {
     const conv_geometry& g = rows.conv;
-    const index width = g.c_in / g.groups, points = g.in_points(), counted = rows_taken(rows, {}, sample);
-    if (counted == 0 || points == 0) return;
-    const std::vector<index> chosen = detail::picks(rows.examples, sample.examples, sample.offset),
-                             at = detail::picks(points, sample.positions, sample.offset);
-    const auto taken = static_cast<index>(chosen.size() * at.size());
+    const index width = g.c_in / g.groups, points = g.in_points();
+    layer_rows<T> inputs = rows;
+    inputs.positions = points;
+    const index counted = rows_taken(rows, {}, sample), taken = rows_taken(inputs, {}, sample);
+    if (counted == 0 || taken == 0) return;
     const T weight = static_cast<T>(static_cast<double>(counted) / static_cast<double>(taken));
     const T* const x = rows.x + group * width;
     if (sample.is_all()) return add_outer_products(taken, width, x, g.c_in, sum, weight);
-    tensor<T> copied({taken, width}, category::workspace);
-    T* to = copied.data();
-    for (const index e : chosen)
-        for (const index t : at) to = std::copy_n(x + (e * points + t) * g.c_in, width, to);
-    add_outer_products(taken, width, copied.data(), width, sum, weight);
+    const auto copy = detail::copy_strided(x, width, g.c_in, points);
+    detail::add_copied_rows(rows.examples, points, width, copy, false, 1, sample, sum, weight);
 }
 
-/// Adds a layer's rows of group `group` to the sums of ā āᵀ and of dy dyᵀ; either may be null. Returns how many rows each got.
+/// Adds a layer's rows of group `group`, as many as rows_taken says, to the sums of ā āᵀ and of dy dyᵀ; either may be null.
 template <class T>
-index add_rows_of_layer(const layer_rows<T>& rows, index group, tensor<T>* inputs, tensor<T>* outputs,
-                        weight_sharing sharing = weight_sharing::expand, const row_sample& sample = {}) {
+void add_rows_of_layer(const layer_rows<T>& rows, index group, tensor<T>* inputs, tensor<T>* outputs,
+                       weight_sharing sharing = weight_sharing::expand, const row_sample& sample = {}) {
     const index examples = rows.examples, positions = rows.positions;
-    if (examples * positions == 0) return 0;
+    if (examples * positions == 0) return;
     const bool join = sharing == weight_sharing::reduce && positions > 1;
-    index used = 0;
     // Rows (examples · positions, stride) that lie in memory, of which `width` numbers count.
     const auto add = [&](const T* data, index width, index stride, double scale, tensor<T>* sum) {
         if (!sum) return;
-        if (!join && sample.is_all()) {
-            add_outer_products(examples * positions, width, data, stride, *sum);
-            used = examples * positions;
-            return;
-        }
-        const auto copy = [&](index e, index t, index count, T* to) {
-            for (index i = 0; i < count; ++i)
-                std::copy_n(data + (e * positions + t + i) * stride, width, to + i * width);
-        };
-        used = detail::add_copied_rows(examples, positions, width, copy, join, scale, sample, *sum);
+        if (!join && sample.is_all()) return add_outer_products(examples * positions, width, data, stride, *sum);
+        const auto copy = detail::copy_strided(data, width, stride, positions);
+        detail::add_copied_rows(examples, positions, width, copy, join, scale, sample, *sum);
     };
     const bool conv = rows.kind == rows_kind::convolution;
     const conv_geometry& g = rows.conv;
     add(rows.dy + (conv ? group * rows.out : 0), rows.out, conv ? g.c_out : rows.out, 1, outputs);
-    if (!inputs) return used;
+    if (!inputs) return;
     const double mean = 1 / static_cast<double>(positions);
     const T* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);
     if (rows.kind == rows_kind::lookup) {
-        used = 0;
         for (const index e : detail::picks(examples, sample.examples, sample.offset))
-            for (const index t : detail::picks(positions, sample.positions, sample.offset)) {
+            for (const index t : detail::picks(positions, sample.positions, sample.offset))
                 (*inputs)[rows.ids[e * positions + t]] += T{1};
-                ++used;
-            }
     } else if (!conv || im2col::is_pointwise(g)) {
         add(x, rows.in, conv ? g.c_in : rows.in, mean, inputs);
     } else {
         const auto patches = [&](index e, index t, index count, T* to) {
             im2col::gather(g, x, e * positions + t, e * positions + t + count, to);
         };
-        used = detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
+        detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
     }
-    return used;
 }
 
 /// A factor: the sum of the batch at hand, and the running average of the batches before. Both take memory once they are needed.

@@ -227,23 +227,25 @@ private:
         row_sample sample = config_.sample;
         sample.offset = steps_ / config_.factor_every;
         const index used = rows_taken(rows, sharing_of(b), sample);
-        for (std::size_t q = 0; q < b.a.size(); ++q) {
-            add_rows_of_layer(rows, static_cast<index>(q), a && b.taps == 1 ? &b.a[q].statistics.batch() : nullptr,
-                              g ? &b.g[q].statistics.batch() : nullptr, sharing_of(b), sample);
-            if (a && b.taps > 1) add_points_of_layer(rows, static_cast<index>(q), b.a[q].statistics.batch(), sample);
-        }
+        for (std::size_t q = 0; q < b.a.size(); ++q)
+            add_products(b, rows, static_cast<index>(q), a ? &b.a[q].statistics.batch() : nullptr,
+                         g ? &b.g[q].statistics.batch() : nullptr, sample);
         b.rows += used;
         if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
+    }
+
+    // To the sums of A and of G of group q; either may be null.
+    void add_products(const block& b, const layer_rows<T>& rows, index q, tensor<T>* a, tensor<T>* g,
+                      const row_sample& sample) const {
+        if (a && b.taps > 1) add_points_of_layer(rows, q, *std::exchange(a, nullptr), sample);
+        add_rows_of_layer(rows, q, a, g, sharing_of(b), sample);
     }
 
     // How far the sampled A of the first batch is from that of all rows.
     void note_sampling_error(block& b, const layer_rows<T>& rows) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
         tensor<T> whole = tensor<T>::zeros(b.a[0].statistics.extents(), category::workspace);
-        if (b.taps > 1)
-            add_points_of_layer(rows, 0, whole);
-        else
-            add_rows_of_layer(rows, 0, &whole, static_cast<tensor<T>*>(nullptr), sharing_of(b));
+        add_products(b, rows, 0, &whole, nullptr, {});
         const auto count = static_cast<double>(rows_taken(rows, sharing_of(b), {}));
         double difference = 0, length = 0;
         for (index i = 0; i < whole.size(); ++i) {

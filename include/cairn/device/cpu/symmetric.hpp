@@ -1,0 +1,35 @@
+#pragma once
+// Symmetric matrices, of which one triangle is computed and copied to the other.
+// Tested against plain loops in tests/optim/kfac_test.cpp.
+
+#include <cairn/core/parallel.hpp>
+#include <cairn/device/cpu/gemm.hpp>
+
+#include <algorithm>
+
+namespace cairn {
+
+/// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
+template <class T>
+void mirror_upper(cpu, index n, T* m, index ld) {
+    constexpr index tile = 64;  // so that what is read by columns stays in the cache
+    parallel_for((n + tile - 1) / tile, 1, [&](index first, index last) {
+        for (index i = first * tile; i < std::min(n, last * tile); i += tile)
+            for (index k = 0; k <= i; k += tile)
+                for (index r = i; r < std::min(n, i + tile); ++r)
+                    for (index c = k; c < std::min(r, k + tile); ++c) m[r * ld + c] = m[c * ld + r];
+    });
+}
+
+/// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers. Strips of the upper
+/// triangle by GEMM, little more than half of the arithmetic.
+template <class T>
+void add_symmetric_product(cpu, index count, index width, T weight, const T* rows, index stride, T* c, index ldc) {
+    constexpr index strip = 256;
+    for (index i = 0; i < width; i += strip)
+        gemm(cpu{}, true, false, std::min(strip, width - i), width - i, count, weight, rows + i, stride, rows + i,
+             stride, T{1}, c + i * ldc + i, ldc);
+    mirror_upper(cpu{}, width, c, ldc);
+}
+
+}  // namespace cairn
