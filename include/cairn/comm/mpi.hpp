@@ -283,6 +283,8 @@ public:
     int rank() const { return handle_->rank; }
     int size() const { return handle_->size; }
     std::string name() const { return "mpi"; }
+    /// For calls of MPI that are missing here. Valid as long as this communicator.
+    MPI_Comm handle() const { return handle_->comm; }
 
     [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
         return start(const_cast<std::byte*>(data.data()), data.size(), peer, tag, true);

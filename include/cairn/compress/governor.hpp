@@ -8,21 +8,26 @@
 //   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
 //   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is predicted to
 //             be shorter by `margin`, `patience` times in a row.
+//   try       what no model knows (compute that communication slows down, cores that several hosts share) only a measured step tells:
+//             after `baseline`, and every `trial_interval` steps, each compressor that could shorten the step by `margin` if
+//             communication were all that slows backward down takes all buckets for `trial_steps` steps. The shortest step wins; how far the
+//             prediction of a plan was off is kept and corrects the next ones.
 //   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer, beyond
 //             `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as many each time)
 //   probe     a few dense steps now and then keep that comparison fresh
 //
-// What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a wrong choice is
-// seen after `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over, or
-// two steps where compression is `obvious`.
+// What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a round of trials
+// 1 + `trial_steps` steps a compressor, two of one that is clearly slower; a wrong choice is seen after `trial` + `probe_steps` steps, after
+// which come at least `pause` dense ones. A step is dense until `baseline` is over, or two steps where compression is `obvious`.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
 // step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release_residual.
 
+#include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>
-#include <cairn/core/shape.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -34,56 +39,6 @@
 
 namespace cairn {
 
-/// One way to reduce a bucket, with what it should cost.
-struct reduction_option {
-    std::string compressor;  // "" for dense
-    std::string algorithm;
-    double communication = 0, encode = 0, decode = 0;  // seconds for this bucket
-
-    bool dense() const { return compressor.empty(); }
-};
-
-/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value (decode:
-/// of all messages that a rank receives), and the algorithms that can carry it.
-struct reduction_candidate {
-    std::string compressor;
-    std::function<double(index)> bytes;
-    double encode_per_value = 0, decode_per_value = 0;
-    std::vector<std::string> algorithms;
-};
-
-/// All options of a bucket of n values. cost(algorithm, bytes) → seconds: the α-β model of the link.
-template <class Cost>
-std::vector<reduction_option> options_for(index n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
-    std::vector<reduction_option> all;
-    for (const reduction_candidate& c : candidates)
-        for (const std::string& algorithm : c.algorithms)
-            all.push_back({c.compressor, algorithm, cost(algorithm, c.bytes(n)),
-                           c.encode_per_value * static_cast<double>(n), c.decode_per_value * static_cast<double>(n)});
-    return all;
-}
-
-/// What one step took, as measured.
-struct step_measurement {
-    double seconds = 0;      // of the whole step
-    double compute_end = 0;  // when backward ended
-    std::vector<bucket_times> buckets;
-
-    /// All numbers in a row, for a reduction by maximum over ranks, and back.
-    std::vector<double> flat() const {
-        std::vector<double> all{seconds, compute_end};
-        for (const bucket_times& b : buckets) all.insert(all.end(), {b.ready, b.encode, b.communication, b.decode});
-        return all;
-    }
-    static step_measurement from_flat(const std::vector<double>& all) {
-        require(all.size() >= 2 && all.size() % 4 == 2, "governor: a measurement of ", all.size(), " numbers");
-        step_measurement m{all[0], all[1], {}};
-        for (std::size_t i = 2; i < all.size(); i += 4)
-            m.buckets.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
-        return m;
-    }
-};
-
 class governor {
 public:
     struct config {
@@ -94,6 +49,8 @@ public:
         int patience = 3;            // decisions in a row that must agree before the plan changes
         double obvious = 3;          // where dense should take this many times as long: 2 dense steps and 1 decision
         int trial = 5;               // steps of a plan before it is compared with dense
+        int trial_steps = 2;         // measured steps of a compressor that is tried
+        int trial_interval = 2000;   // steps between rounds of trials
         int probe_steps = 2;         // dense steps of a probe
         int probe_interval = 50;     // fewest steps between probes
         double probe_budget = 0.01;  // share of the time that probes may take
@@ -106,7 +63,7 @@ public:
     governor(config c, std::vector<std::vector<reduction_option>> options) : config_(c), options_(std::move(options)) {
         require(c.smoothing > 0 && c.smoothing <= 1 && c.margin >= 0 && c.noise >= 0 && c.baseline >= 1 &&
                     c.patience >= 1 && c.obvious > 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
-                    c.probe_budget > 0 && c.forget >= 1 && c.pause >= 1,
+                    c.probe_budget > 0 && c.forget >= 1 && c.pause >= 1 && c.trial_steps >= 1 && c.trial_interval >= 1,
                 "governor: a setting is out of range");
         for (std::size_t b = 0; b < options_.size(); ++b) {
             bool has_dense = false;
@@ -136,6 +93,12 @@ public:
         return predict_step(times, compute_end_);
     }
     step_prediction predict_dense() const { return predict(best_dense()); }
+    /// Seconds of a step: the model's, corrected by how far it was off when the plan was in use.
+    double estimate(const plan_type& plan) const {
+        const auto known = corrections_.find(plan), current = corrections_.find(current_);
+        const double untried = current == corrections_.end() ? 0 : std::max(0.0, current->second.value);
+        return predict(plan).seconds * std::exp(known == corrections_.end() ? untried : known->second.value);
+    }
 
     /// Takes the measurement of a step that followed plan(), equal on all ranks, and decides on the next one.
     void observe(const step_measurement& m) {
@@ -145,21 +108,26 @@ public:
             settling_ = false;
         } else {
             learn(m);
+            correct(m);
             track(m.seconds, !compresses(plan_));
         }
         ++since_probe_;
         ++steps_;
         if (pause_left_ > 0) --pause_left_;
         if (probe_left_ > 0 && --probe_left_ == 0) finish_probe();
-        if (steps_ >= std::min(config_.baseline, obvious_steps) && probe_left_ == 0) {
-            decide();
-            if (compresses(current_) && probe_is_due()) start_probe();
+        if (!trials_.empty()) {
+            continue_trials();
+        } else if (steps_ >= std::min(config_.baseline, obvious_steps) && probe_left_ == 0) {
+            if (trials_are_due()) start_trials();
+            if (trials_.empty()) decide();
+            if (trials_.empty() && compresses(current_) && probe_is_due()) start_probe();
         }
-        plan_ = probe_left_ > 0 ? best_dense() : current_;
+        plan_ = probe_left_ > 0 ? best_dense() : trials_.empty() ? current_ : trials_.back();
     }
 
 private:
-    static constexpr int obvious_steps = 2;  // dense steps where compression is obvious
+    static constexpr int obvious_steps = 2;         // dense steps where compression is obvious
+    static constexpr double clearly_slower = 1.15;  // one step is enough to see it
 
     /// An exponential average that starts with what comes first.
     struct average {
@@ -187,7 +155,8 @@ private:
         };
         std::map<std::string, sums> link, encode, decode;
         const bool dense = !compresses(plan_);  // else ready times hold what encoding has cost
-        const double weight = steps_ ? config_.smoothing : 1.0;
+        const double weight = std::max(config_.smoothing, 1.0 / static_cast<double>(dense_steps_ + 1));
+        double overlap = 0, end = 0;
         for (std::size_t b = 0; b < m.buckets.size(); ++b) {
             const reduction_option& o = options_[b][plan_[b]];
             const auto add = [](sums& s, double measured, double modelled) {
@@ -200,8 +169,15 @@ private:
                 add(decode[o.compressor], m.buckets[b].decode, o.decode);
             }
             if (dense) ready_[b] += weight * (m.buckets[b].ready - ready_[b]);
+            const double start = std::max(end, m.buckets[b].ready);
+            end = start + m.buckets[b].communication;
+            overlap += std::clamp(m.compute_end - start, 0.0, m.buckets[b].communication);
         }
-        if (dense) compute_end_ += weight * (m.compute_end - compute_end_);
+        if (dense) {
+            ++dense_steps_;
+            compute_end_ += weight * (m.compute_end - compute_end_);
+            overlap_ += weight * (overlap - overlap_);
+        }
 
         // Logarithms: one step that takes ten times as long moves a factor by 10^smoothing, and back as fast.
         const auto update = [&](factors& f, const std::map<std::string, sums>& seen) {
@@ -232,15 +208,84 @@ private:
         for (factors* f : {&encode_, &decode_})
             for (auto& [name, known] : *f)
                 if (!encode.count(name)) known = std::pow(known, kept);
+        for (auto& [plan, known] : corrections_)
+            if (plan != plan_) known.value *= kept;
         double logarithms = 0;
         for (const auto& [name, f] : link_) logarithms += std::log(f);
         link_level_ = link_.empty() ? 1 : std::exp(logarithms / static_cast<double>(link_.size()));
     }
 
+    // The model is given what the buckets took in this very step, so that a link that changes is not held against the plan.
+    void correct(const step_measurement& m) {
+        std::vector<bucket_times> times = m.buckets;
+        for (std::size_t b = 0; b < times.size(); ++b) times[b].ready = ready_[b];
+        const double predicted = predict_step(times, compute_end_).seconds;
+        if (!(predicted > 0 && m.seconds > 0)) return;
+        average& known = corrections_[plan_];
+        known.add(std::log(m.seconds / predicted),
+                  std::max(config_.smoothing, 1.0 / static_cast<double>(known.samples + 1)));
+    }
+
     void track(double seconds, bool was_dense) {
+        if (!trials_.empty()) return trial_seconds_.add(seconds, 1.0 / static_cast<double>(trial_seconds_.samples + 1));
         average& kind = was_dense ? dense_seconds_ : plan_seconds_;
         if (was_dense && probing() && probe_left_ == config_.probe_steps) kind.restart();
         kind.add(seconds, probing() ? 1.0 / static_cast<double>(kind.samples + 1) : config_.smoothing);
+    }
+
+    const average& measured() const { return compresses(current_) ? plan_seconds_ : dense_seconds_; }
+
+    // ------------------------------------------------------------------------------------------------------- try
+    /// No step of this plan can be shorter: all that slows compute down in a dense step were communication beside it.
+    double bound(const plan_type& plan) const {
+        double link = 0;
+        for (std::size_t b = 0; b < plan.size(); ++b) {
+            const bucket_times t = expected(b, plan[b]);
+            link += t.encode + t.communication + t.decode;
+        }
+        return std::max(link, compute_end_ - overlap_);
+    }
+
+    bool trials_are_due() const {
+        return pause_left_ == 0 && (rounds_ == 0 || steps_ - last_round_ >= config_.trial_interval) &&
+               measured().samples >= config_.baseline - 1;
+    }
+
+    /// Each compressor for all buckets, the most promising one last in the row: it is the next.
+    void start_trials() {
+        last_round_ = steps_;
+        ++rounds_;
+        std::map<std::string, plan_type> plans;
+        for (std::size_t b = 0; b < options_.size(); ++b)
+            for (std::size_t o = 0; o < options_[b].size(); ++o)
+                if (!options_[b][o].dense()) {
+                    plan_type& plan = plans.emplace(options_[b][o].compressor, best_dense()).first->second;
+                    const bool first = options_[b][plan[b]].compressor != options_[b][o].compressor;
+                    if (first || expected(b, o).communication < expected(b, plan[b]).communication) plan[b] = o;
+                }
+        for (const auto& [name, plan] : plans)
+            if (plan != current_ && bound(plan) < (1 - config_.margin) * measured().value) trials_.push_back(plan);
+        std::ranges::sort(trials_, std::greater<>{}, [this](const plan_type& plan) { return predict(plan).seconds; });
+        winner_ = current_;
+        shortest_ = (1 - config_.margin) * measured().value;
+        settling_ = !trials_.empty();
+    }
+
+    void continue_trials() {
+        if (trial_seconds_.samples == 0) return;  // that was its first step
+        const double seconds = trial_seconds_.value;
+        if (trial_seconds_.samples < config_.trial_steps && seconds < clearly_slower * shortest_) return;
+        if (seconds < shortest_) {
+            shortest_ = seconds;
+            winner_ = plan_;
+        }
+        trial_seconds_.restart();
+        do trials_.pop_back();
+        while (!trials_.empty() && bound(trials_.back()) > shortest_);
+        settling_ = true;
+        if (!trials_.empty()) return;
+        if (winner_ != current_) change_to(winner_);
+        since_probe_ = 0;
     }
 
     // ---------------------------------------------------------------------------------------------------- decide
@@ -277,18 +322,18 @@ private:
 
     void decide() {
         const plan_type dense = best_dense();
-        const double dense_predicted = predict(dense).seconds, current_predicted = predict(current_).seconds;
+        const double dense_estimate = estimate(dense), current_estimate = estimate(current_);
         plan_type wanted = dense;
         if (pause_left_ == 0) {
             const plan_type a = improved(dense), b = improved(current_);
-            const plan_type& best = predict(b).seconds < predict(a).seconds ? b : a;
-            if (predict(best).seconds < (1 - config_.margin) * dense_predicted) wanted = best;
+            const plan_type& best = estimate(b) < estimate(a) ? b : a;
+            if (estimate(best) < (1 - config_.margin) * dense_estimate) wanted = best;
         }
         const bool obvious = is_obvious(wanted);
         if (steps_ < config_.baseline && !obvious) return;
         // Back to dense needs no margin; anything else must be worth the change.
-        const double allowed = compresses(wanted) ? (1 - config_.margin) * current_predicted : current_predicted;
-        if (wanted == current_ || !(predict(wanted).seconds < allowed)) {
+        const double allowed = compresses(wanted) ? (1 - config_.margin) * current_estimate : current_estimate;
+        if (wanted == current_ || !(estimate(wanted) < allowed)) {
             votes_ = 0;
         } else if (++votes_ >= (obvious ? 1 : config_.patience)) {
             change_to(wanted);
@@ -335,11 +380,18 @@ private:
     factors link_, encode_, decode_;
     double link_level_ = 1;  // the geometric mean of link_
     std::vector<double> ready_;
-    double compute_end_ = 0;
+    double compute_end_ = 0, overlap_ = 0;  // of a dense step; overlap: communication beside compute
     average dense_seconds_, plan_seconds_;
-    std::int64_t steps_ = 0, since_probe_ = 0, pause_left_ = 0;
+    std::map<plan_type, average>
+        corrections_;                // logarithms of measured over predicted seconds, of plans that were in use
+    std::vector<plan_type> trials_;  // still to be tried, the last one now
+    average trial_seconds_;          // of that one
+    plan_type winner_;               // of the round
+    double shortest_ = 0;            // its step
+    std::int64_t rounds_ = 0, last_round_ = 0;
+    std::int64_t dense_steps_ = 0, steps_ = 0, since_probe_ = 0, pause_left_ = 0;
     int votes_ = 0, probe_left_ = 0, failures_ = 0;
-    bool settling_ = false;
+    bool settling_ = true;
 };
 
 }  // namespace cairn

@@ -4,7 +4,7 @@
 //   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the link, by minimum:
 //                   that of the rank that came last, which waited for nobody. So all ranks decide alike
 // A candidate's state exists from its first use on. When a bucket changes to another one, what waited in residuals is added to its gradient
-// (those of two-phase schemes wait for the bucket to come back).
+// (those of two-phase schemes wait for the bucket to come back, as all do during a probe).
 
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/governor.hpp>
@@ -98,8 +98,9 @@ public:
         if (!method)
             method = option == 0 ? std::make_unique<dense_method<C>>()
                                  : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
-        if (const std::size_t before = std::exchange(last_[b], option); before != option && methods_[b][before])
-            methods_[b][before]->release(gradient);
+        if (!governor_->probing())  // the bucket will be back in a moment
+            if (const std::size_t before = std::exchange(last_[b], option); before != option && methods_[b][before])
+                methods_[b][before]->release(gradient);
         const exchange_cost cost = method->reduce(c, gradient, at);
         times_[b] = {ready, cost.encode, cost.communication, cost.decode};
         bytes_ += cost.bytes;
@@ -191,7 +192,7 @@ private:
     std::vector<index> sizes_;
     std::unique_ptr<governor> governor_;
     std::vector<std::vector<std::unique_ptr<reduction_method<C>>>> methods_;  // [bucket][option], made at first use
-    std::vector<std::size_t> last_;  // option of each bucket in the step before
+    std::vector<std::size_t> last_;  // option of each bucket in the step before, probes left out
     std::vector<bucket_times> times_;
     index bytes_ = 0;
 };

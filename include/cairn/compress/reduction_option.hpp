@@ -1,0 +1,64 @@
+#pragma once
+// What the governor (governor.hpp) is told: the ways in which a bucket may be reduced with their modelled costs, and what a step took.
+
+#include <cairn/compress/timeline.hpp>
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// One way to reduce a bucket, with what it should cost.
+struct reduction_option {
+    std::string compressor;  // "" for dense
+    std::string algorithm;
+    double communication = 0, encode = 0, decode = 0;  // seconds for this bucket
+
+    bool dense() const { return compressor.empty(); }
+};
+
+/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value (decode:
+/// of all messages that a rank receives), and the algorithms that can carry it.
+struct reduction_candidate {
+    std::string compressor;
+    std::function<double(index)> bytes;
+    double encode_per_value = 0, decode_per_value = 0;
+    std::vector<std::string> algorithms;
+};
+
+/// All options of a bucket of n values. cost(algorithm, bytes) → seconds: the α-β model of the link.
+template <class Cost>
+std::vector<reduction_option> options_for(index n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
+    std::vector<reduction_option> all;
+    for (const reduction_candidate& c : candidates)
+        for (const std::string& algorithm : c.algorithms)
+            all.push_back({c.compressor, algorithm, cost(algorithm, c.bytes(n)),
+                           c.encode_per_value * static_cast<double>(n), c.decode_per_value * static_cast<double>(n)});
+    return all;
+}
+
+/// What one step took, as measured.
+struct step_measurement {
+    double seconds = 0;      // of the whole step
+    double compute_end = 0;  // when backward ended
+    std::vector<bucket_times> buckets;
+
+    /// All numbers in a row, for a reduction by maximum over ranks, and back.
+    std::vector<double> flat() const {
+        std::vector<double> all{seconds, compute_end};
+        for (const bucket_times& b : buckets) all.insert(all.end(), {b.ready, b.encode, b.communication, b.decode});
+        return all;
+    }
+    static step_measurement from_flat(const std::vector<double>& all) {
+        require(all.size() >= 2 && all.size() % 4 == 2, "governor: a measurement of ", all.size(), " numbers");
+        step_measurement m{all[0], all[1], {}};
+        for (std::size_t i = 2; i < all.size(); i += 4)
+            m.buckets.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
+        return m;
+    }
+};
+
+}  // namespace cairn
