@@ -4,6 +4,7 @@
 // Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
 //   [ p0 | p1 | p2 | … ]   every slice starts on a multiple of 64 bytes, the gaps hold zeros
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
 #include <cairn/core/shard.hpp>
@@ -68,5 +69,7 @@ private:
 
 template <class T, Device D>
 arena(parameter_list<T, D>, std::uint64_t) -> arena<T, D>;
+
+CAIRN_COMPILED_LAYER(arena)
 
 }  // namespace cairn

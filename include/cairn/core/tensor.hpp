@@ -6,6 +6,7 @@
 // A device is a tag type with `static pool& memory()`; the elements of a cpu tensor can be read here and now.
 
 #include <cairn/core/bfloat16.hpp>
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/memory.hpp>
 #include <cairn/core/shape.hpp>
 
@@ -155,5 +156,7 @@ template <class T, class D>
 void require_shape(const tensor<T, D>& t, const shape& expected, const char* what) {
     require(t.shape() == expected, what, " has shape ", t.shape(), ", expected ", expected);
 }
+
+CAIRN_COMPILED_LAYER(tensor)
 
 }  // namespace cairn

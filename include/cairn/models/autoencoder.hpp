@@ -2,6 +2,7 @@
 // Deep autoencoder (Hinton and Salakhutdinov, Science 2006; with ReLU as in Martens and Grosse 2015):
 // 784-1000-500-250-30 and back. The code is linear. The output is logits: the sigmoid belongs to the loss.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/models/mlp.hpp>
 
 namespace cairn {
@@ -23,5 +24,8 @@ sequential<T, D> autoencoder(const std::vector<index>& widths = {784, 1000, 500,
     }
     return net;
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> autoencoder(const std::vector<index>&))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> autoencoder(const std::vector<index>&))
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 // of the values.
 // With dims = 2 the same network reads images.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
@@ -66,5 +67,8 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
     net.add("output", linear<T, D>({.in = width, .out = c.outputs, .init = c.init}));
     return net;
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> cosmoflow(const cosmoflow_config&))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> cosmoflow(const cosmoflow_config&))
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 // ReLU comes after the pooling: the maximum of a monotone function is the function of the maximum, on a quarter of
 // the values.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
@@ -31,5 +32,8 @@ sequential<T, D> lenet(index classes = 10) {
     net.add("fc3", linear<T, D>({.in = 84, .out = classes}));
     return net;
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> lenet(index))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> lenet(index))
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 // over the map. What it learns are local features whose mean over the sky depends on the parameters sought: a learnt set of summary
 // statistics (Fluri et al. 2018 and others use the same form on lensing maps). Any map size.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/init.hpp>
@@ -41,5 +42,8 @@ sequential<T, D> map_cnn(const map_cnn_config& c) {
     net.add("head", linear<T, D>({.in = channels, .out = c.outputs}));
     return net;
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> map_cnn(const map_cnn_config&))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> map_cnn(const map_cnn_config&))
 
 }  // namespace cairn

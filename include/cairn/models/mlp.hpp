@@ -1,6 +1,7 @@
 #pragma once
 // Multi-layer perceptron: linear layers with an activation between them. Images are flattened first.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/linear.hpp>
@@ -21,5 +22,8 @@ sequential<T, D> mlp(const std::vector<index>& sizes, activation act = activatio
     }
     return net;
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> mlp(const std::vector<index>&, activation))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> mlp(const std::vector<index>&, activation))
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 //   shortcut          x' = x, or bn(conv1x1(x)) where the shape changes (option B)
 // Convolutions have no bias, the batch norm behind each has one; it also does the ReLU and the sum of the block.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
@@ -135,5 +136,12 @@ template <class T = float, Device D = cpu>
 sequential<T, D> resnet(int depth, resnet_config::stem form = resnet_config::stem::imagenet, index classes = 1000) {
     return resnet<T, D>(resnet_config_of(depth, form, classes));
 }
+
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(resnet_config))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(resnet_config))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet_cifar(int, index))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet_cifar(int, index))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(int, resnet_config::stem, index))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(int, resnet_config::stem, index))
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 //   sigmoid, tanh          tape: y
 //   silu, gelu, gelu_tanh  tape: x
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/activation.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -104,5 +105,7 @@ template <class T = float, Device D = cpu>
 activation_layer<T, D> gelu() {
     return activation_layer<T, D>(activation::gelu);
 }
+
+CAIRN_COMPILED_LAYER(activation_layer)
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 // Tape: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -265,5 +266,7 @@ private:
     parameter<T, D> gamma_, beta_;
     tensor<T, D> running_mean_, running_var_;
 };
+
+CAIRN_COMPILED_LAYER(batch_norm)
 
 }  // namespace cairn

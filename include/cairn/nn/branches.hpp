@@ -4,6 +4,7 @@
 //   summed    y = b1(x) + b2(x) + …
 // The gradient of x is the sum over the branches, added in place in their order.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/channels.hpp>
 #include <cairn/nn/sequential.hpp>
@@ -178,5 +179,8 @@ public:
 
     std::string describe() const { return concat("sum of ", this->size()); }
 };
+
+CAIRN_COMPILED_LAYER(branches)
+CAIRN_COMPILED_LAYER(summed)
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 // The algorithm (direct, Winograd, GEMM) is the kernel's business: device/cpu/conv.hpp. Tested against
 // tests/oracle/conv.hpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv.hpp>
 #include <cairn/nn/init.hpp>
@@ -175,5 +176,7 @@ private:
     conv_geometry geometry_;
     parameter<T, D> weight_, bias_;
 };
+
+CAIRN_COMPILED_LAYER(conv)
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 // happens. Tape: nothing. The mask is drawn again in backward from (seed, step, the layer's stream), see
 // device/cpu/dropout.hpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/dropout.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -52,5 +53,7 @@ private:
 
     double rate_;
 };
+
+CAIRN_COMPILED_LAYER(dropout)
 
 }  // namespace cairn

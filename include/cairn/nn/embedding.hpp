@@ -3,6 +3,7 @@
 // Ids travel as numbers of type T, which float holds exactly up to 2^24. They have no gradient: backward_input returns
 // an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/embedding.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -93,5 +94,7 @@ private:
     config config_;
     parameter<T, D> table_;
 };
+
+CAIRN_COMPILED_LAYER(embedding)
 
 }  // namespace cairn

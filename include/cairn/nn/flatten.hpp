@@ -1,6 +1,7 @@
 #pragma once
 // (N, …) → (N, product of the rest). No element moves: the result is the input's block under another shape.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/layer.hpp>
 
 namespace cairn {
@@ -41,5 +42,7 @@ public:
 
     std::string describe() const { return "flatten"; }
 };
+
+CAIRN_COMPILED_LAYER(flatten)
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 // Tape: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy.
 // Kernels and formulas: device/cpu/layer_norm.hpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/layer_norm.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -118,5 +119,7 @@ private:
     config config_;
     parameter<T, D> gamma_, beta_;
 };
+
+CAIRN_COMPILED_LAYER(layer_norm)
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
 // Each is one GEMM. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/work.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -126,5 +127,7 @@ private:
     config config_;
     parameter<T, D> weight_, bias_;
 };
+
+CAIRN_COMPILED_LAYER(linear)
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 //   max_pool               tape: one byte a result (four if a window has more than 256 elements)
 //   average_pool, adaptive_average_pool, global_average_pool    tape: nothing, backward is linear and knows the shape
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/pool.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/per_axis.hpp>
@@ -303,5 +304,10 @@ public:
 
     std::string describe() const { return "global_average_pool"; }
 };
+
+CAIRN_COMPILED_LAYER(max_pool)
+CAIRN_COMPILED_LAYER(average_pool)
+CAIRN_COMPILED_LAYER(adaptive_average_pool)
+CAIRN_COMPILED_LAYER(global_average_pool)
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 // Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the
 // body's own: that of the sum until the body is done, then the result, to which the other half is added in place.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/sequential.hpp>
 
@@ -111,5 +112,7 @@ private:
 
     sequential<T, D> body_, shortcut_;
 };
+
+CAIRN_COMPILED_LAYER(residual)
 
 }  // namespace cairn

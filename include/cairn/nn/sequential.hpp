@@ -5,6 +5,7 @@
 // again first.
 // Which segments is a stash policy's business (stash/recompute.hpp); results have the same bits whatever it says.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -244,5 +245,7 @@ private:
     std::vector<any_layer<T, D>> layers_;
     std::vector<segment> segments_;
 };
+
+CAIRN_COMPILED_LAYER(sequential)
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // U-Net's long skip (Ronneberger et al. 2015):  y = (x | inner(x)), joined on channels. `inner` goes down a level and
 // comes back up to the size of x; nested skips are the U.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/channels.hpp>
 #include <cairn/nn/sequential.hpp>
@@ -74,5 +75,7 @@ private:
 
     sequential<T, D> inner_;
 };
+
+CAIRN_COMPILED_LAYER(skip)
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // Softmax over the last axis as a layer; tape: y. In front of cross-entropy use the fused loss instead
 // (nn/loss/cross_entropy.hpp).
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -57,5 +58,7 @@ public:
 private:
     static index rows(const shape& s) { return s.size() / s.back(); }
 };
+
+CAIRN_COMPILED_LAYER(softmax)
 
 }  // namespace cairn

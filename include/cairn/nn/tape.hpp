@@ -4,6 +4,7 @@
 // stash policy did with it in between.
 // Every micro-batch in flight has its own tape.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 
@@ -96,5 +97,7 @@ private:
 /// The tape of one micro-batch: the slots of the model's outermost layer.
 template <class T, Device D = cpu>
 using tape = slots<T, D>;
+
+CAIRN_COMPILED_LAYER(slots)
 
 }  // namespace cairn

@@ -13,6 +13,7 @@
 // Compile with -fno-math-errno: else std::sqrt may set errno and keeps the loop from being vectorised (10 × slower).
 // Tested against a plain loop in double and against PyTorch's numbers.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/optim/optimizer.hpp>
 
 #include <cmath>
@@ -92,5 +93,8 @@ struct adamw {
 private:
     adam as_adam() const { return {{c.beta1, c.beta2, c.eps, c.weight_decay}}; }
 };
+
+CAIRN_COMPILED_OPTIMIZER(adam)
+CAIRN_COMPILED_OPTIMIZER(adamw)
 
 }  // namespace cairn

@@ -14,6 +14,7 @@
 // Compile with -fno-math-errno, see adam.hpp.
 // Tested against a plain loop in double and a step worked out by hand.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/optim/adam.hpp>
 
 namespace cairn {
@@ -61,5 +62,7 @@ struct lamb {
 
     void check() const { adam{{c.beta1, c.beta2, c.eps, c.weight_decay}}.check(); }
 };
+
+CAIRN_COMPILED_OPTIMIZER(lamb)
 
 }  // namespace cairn

@@ -14,6 +14,7 @@
 // State: v. Bytes per float: read θ, g for the norms, then read θ, g, v, write θ, v: 28.
 // Tested against a plain loop in double and a step worked out by hand.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/sgd.hpp>
 
@@ -55,5 +56,7 @@ struct lars {
                 "; trust must be positive, eps not negative");
     }
 };
+
+CAIRN_COMPILED_OPTIMIZER(lars)
 
 }  // namespace cairn

@@ -15,6 +15,7 @@
 // State: v. Bytes per float: read θ, g, v, write θ, v: 20.
 // Tested against a plain loop in double and numbers worked out by hand, which PyTorch gives as well.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/optim/optimizer.hpp>
 
 namespace cairn {
@@ -74,5 +75,8 @@ struct sgdw {
 
     void check() const { sgd{c}.check(); }
 };
+
+CAIRN_COMPILED_OPTIMIZER(sgd)
+CAIRN_COMPILED_OPTIMIZER(sgdw)
 
 }  // namespace cairn

@@ -16,6 +16,7 @@
 // Several ranks share the work through kfac_roles (kfac_block.hpp).
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
@@ -608,5 +609,8 @@ std::vector<std::string> kfac<T>::remarks() const {
                              100 * sampling_error_, " % off those of all rows (Frobenius norm)"));
     return all;
 }
+
+CAIRN_COMPILED_ONCE(optimizers, class kfac<float>)
+CAIRN_COMPILED_ONCE(optimizers, class kfac<double>)
 
 }  // namespace cairn
