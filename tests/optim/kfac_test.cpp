@@ -647,7 +647,8 @@ TEST_CASE("kfac: decompositions that are made meanwhile are used `lag` steps lat
         }
         return all;
     };
-    choices::global().force("eigh", "syevd");  // chosen by measurement for each number of threads, and the helper has one
+    choices::global().force("eigh",
+                            "syevd");  // chosen by measurement for each number of threads, and the helper has one
     const auto at_once = run(0), late = run(2);
     choices::global().force("eigh", "");
     for (const std::size_t due : {std::size_t{4}, std::size_t{8}}) {
