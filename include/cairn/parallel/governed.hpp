@@ -3,7 +3,7 @@
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
 //   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the link, by minimum:
 //                   that of the rank that came last, which waited for nobody. So all ranks decide alike
-// A candidate's state exists from its first use on. When a bucket changes to another one, what waited in residuals is added to its gradient
+// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is added to its gradient
 // (those of two-phase schemes wait for the bucket to come back, as all do during a probe).
 
 #include <cairn/comm/self.hpp>
@@ -99,8 +99,8 @@ public:
             method = option == 0 ? std::make_unique<dense_method<C>>()
                                  : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
         if (!governor_->probing())  // the bucket will be back in a moment
-            if (const std::size_t before = std::exchange(last_[b], option); before != option && methods_[b][before])
-                methods_[b][before]->release(gradient);
+            if (const std::size_t before = std::exchange(last_[b], option); before != option)
+                leave(b, before, gradient);
         const exchange_cost cost = method->reduce(c, gradient, at);
         times_[b] = {ready, cost.encode, cost.communication, cost.decode};
         bytes_ += cost.bytes;
@@ -142,6 +142,14 @@ public:
     }
 
 private:
+    // What bucket b holds back under an option goes into its gradient, and the memory is given back.
+    void leave(std::size_t b, std::size_t option, std::span<float> gradient) {
+        auto& method = methods_[b][option];
+        if (!method) return;
+        method->release(gradient);
+        if (option > 0 && candidates_[option - 1].kind != exchange::two_phase) method.reset();
+    }
+
     std::vector<std::vector<reduction_option>> measured_options(C& c) const {
         std::vector<double> costs;  // encode, decode, bytes of each bucket and candidate
         for (std::size_t b = 0; b < sizes_.size(); ++b) {

@@ -18,6 +18,7 @@
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
+#include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
@@ -28,6 +29,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -304,6 +306,7 @@ private:
             make_all();
             install();
         } else {
+            blas_.emplace();
             background_ = std::async(std::launch::async, [this] {
                 set_threads(1);  // of this thread: the others are for training
                 for (task& t : tasks_) make(t);
@@ -391,6 +394,7 @@ private:
     }
     void wait_for_background() {
         if (background_.valid()) background_.get();
+        blas_.reset();
     }
 
     void make_directions() {
@@ -537,7 +541,8 @@ private:
     double sampling_error_ = 0;
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
     std::vector<task> tasks_;
-    std::future<void> background_;  // works on tasks_
+    std::optional<single_blas_thread> blas_;  // while background_ works
+    std::future<void> background_;            // works on tasks_
 };
 
 template <class T>
