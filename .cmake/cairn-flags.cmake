@@ -45,8 +45,9 @@ if(NOT CAIRN_SANITIZE MATCHES "thread")  # whose tests have no layers
 endif()
 target_link_libraries(cairn_compiled PRIVATE cairn_flags cairn_sanitizers)
 if(CAIRN_SANITIZE)  # all tests compute with these
-    set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/cairn_compiled/layers_float.cpp
-                                ${CMAKE_CURRENT_BINARY_DIR}/cairn_compiled/layers_double.cpp PROPERTIES COMPILE_OPTIONS -O1)
+    set(layers ${cairn_part_files})
+    list(FILTER layers INCLUDE REGEX "/layers_[a-z]+[.]cpp$")
+    set_source_files_properties(${layers} PROPERTIES COMPILE_OPTIONS -O1)
 endif()
 find_package(CLI11 CONFIG QUIET)
 set(CAIRN_PROGRAM_LIBRARIES_FOUND FALSE)

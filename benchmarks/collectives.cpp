@@ -290,35 +290,29 @@ private:
         const auto b =
             std::make_shared<buffers>(buffers{std::span<float>(data_).first(n), std::span<float>(other_).first(n),
                                               segment_room<float>(static_cast<index>(n))});
+        std::function<void()> exchange = [this, left, right, b] {
+            send_receive(c_, b->out, right, b->in, left, 1);
+            std::swap(b->out, b->in);
+        };
+        std::function<void()> exchange_and_add = [this, left, right, b] {
+            exchange_and_combine(c_, b->out, right, b->in, left, 1, reduction::sum, b->room);
+            std::swap(b->out, b->in);
+        };
         if constexpr (requires { c_.handle(); })
             if (native) {
-                const auto exchange = [this, left, right, b] {
-                    const int bytes_ = static_cast<int>(b->out.size_bytes());
-                    MPI_Sendrecv(b->out.data(), bytes_, MPI_BYTE, right, 1, b->in.data(), bytes_, MPI_BYTE, left, 1,
+                exchange = [this, left, right, b] {
+                    const int count = static_cast<int>(b->out.size());
+                    MPI_Sendrecv(b->out.data(), count, MPI_FLOAT, right, 1, b->in.data(), count, MPI_FLOAT, left, 1,
                                  c_.handle(), MPI_STATUS_IGNORE);
                     std::swap(b->out, b->in);
                 };
-                all.push_back({concat("exchange ", bytes), exchange, true});
-                all.push_back({concat("exchange and add ", bytes),
-                               [exchange, b] {
-                                   exchange();
-                                   for (std::size_t i = 0; i < b->out.size(); ++i) b->out[i] += b->in[i];
-                               },
-                               true});
-                return;
+                exchange_and_add = [this, exchange, b] {
+                    exchange();
+                    combine(c_, b->out, std::span<const float>(b->in));
+                };
             }
-        all.push_back({concat("exchange ", bytes),
-                       [this, left, right, b] {
-                           send_receive(c_, b->out, right, b->in, left, 1);
-                           std::swap(b->out, b->in);
-                       },
-                       true});
-        all.push_back({concat("exchange and add ", bytes),
-                       [this, left, right, b] {
-                           exchange_and_combine(c_, b->out, right, b->in, left, 1, reduction::sum, b->room);
-                           std::swap(b->out, b->in);
-                       },
-                       true});
+        all.push_back({concat("exchange ", bytes), exchange, true});
+        all.push_back({concat("exchange and add ", bytes), exchange_and_add, true});
     }
 
     static link_point point_of(index bytes, double exchange, double exchange_and_add) {

@@ -1,6 +1,7 @@
 // K-FAC against an explicit solve of the Fisher block, built by loops in double.
 
 #include "catch.hpp"
+#include "device/cpu/kernel_numbers.hpp"
 
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/nn/batch_norm.hpp>
@@ -647,10 +648,9 @@ TEST_CASE("kfac: decompositions that are made meanwhile are used `lag` steps lat
         }
         return all;
     };
-    choices::global().force("eigh",
-                            "syevd");  // chosen by measurement for each number of threads, and the helper has one
+    // Else chosen by measurement for each number of threads, and the helper has one.
+    const kernel_tests::forced solver("eigh", "syevd");
     const auto at_once = run(0), late = run(2);
-    choices::global().force("eigh", "");
     for (const std::size_t due : {std::size_t{4}, std::size_t{8}}) {
         CHECK(late[due + 1] == late[due]);     // still the old ones
         CHECK(late[due + 2] == at_once[due]);  // those of the averages of step `due`

@@ -90,7 +90,7 @@ public:
     step_prediction predict(const plan_type& plan) const {
         std::vector<bucket_times> times(plan.size());
         for (std::size_t b = 0; b < plan.size(); ++b) times[b] = expected(b, plan[b]);
-        return predict_step(times, compute_end_);
+        return predict_step(times, compute_end_.value);
     }
     step_prediction predict_dense() const { return predict(best_dense()); }
     /// Seconds of a step: the model's, corrected by how far it was off when the plan was in use.
@@ -135,6 +135,8 @@ private:
         std::int64_t samples = 0;
         void add(double x, double weight) { value = samples++ ? value + weight * (x - value) : x; }
         void restart() { samples = 0; }
+        /// Of a plain mean: the next one counts as much as each before.
+        double even_weight() const { return 1.0 / static_cast<double>(samples + 1); }
     };
     using factors = std::map<std::string, double>;
 
@@ -154,9 +156,6 @@ private:
             double measured = 0, modelled = 0;
         };
         std::map<std::string, sums> link, encode, decode;
-        const bool dense = !compresses(plan_);  // else ready times hold what encoding has cost
-        const double weight = std::max(config_.smoothing, 1.0 / static_cast<double>(dense_steps_ + 1));
-        double overlap = 0, end = 0;
         for (std::size_t b = 0; b < m.buckets.size(); ++b) {
             const reduction_option& o = options_[b][plan_[b]];
             const auto add = [](sums& s, double measured, double modelled) {
@@ -168,16 +167,8 @@ private:
                 add(encode[o.compressor], m.buckets[b].encode, o.encode);
                 add(decode[o.compressor], m.buckets[b].decode, o.decode);
             }
-            if (dense) ready_[b] += weight * (m.buckets[b].ready - ready_[b]);
-            const double start = std::max(end, m.buckets[b].ready);
-            end = start + m.buckets[b].communication;
-            overlap += std::clamp(m.compute_end - start, 0.0, m.buckets[b].communication);
         }
-        if (dense) {
-            ++dense_steps_;
-            compute_end_ += weight * (m.compute_end - compute_end_);
-            overlap_ += weight * (overlap - overlap_);
-        }
+        if (!compresses(plan_)) learn_timeline(m);  // else times hold what encoding has cost
 
         // Logarithms: one step that takes ten times as long moves a factor by 10^smoothing, and back as fast.
         const auto update = [&](factors& f, const std::map<std::string, sums>& seen) {
@@ -215,22 +206,36 @@ private:
         link_level_ = link_.empty() ? 1 : std::exp(logarithms / static_cast<double>(link_.size()));
     }
 
+    // When buckets are ready and backward ends in a dense step, and how long communication ran beside it.
+    void learn_timeline(const step_measurement& m) {
+        const double weight = std::max(config_.smoothing, compute_end_.even_weight());
+        double overlap = 0, end = 0;
+        for (std::size_t b = 0; b < m.buckets.size(); ++b) {
+            const bucket_times& t = m.buckets[b];
+            ready_[b] += weight * (t.ready - ready_[b]);
+            const double start = std::max(end, t.ready);
+            end = start + t.communication;
+            overlap += std::clamp(m.compute_end - start, 0.0, t.communication);
+        }
+        compute_end_.add(m.compute_end, weight);
+        overlap_.add(overlap, weight);
+    }
+
     // The model is given what the buckets took in this very step, so that a link that changes is not held against the plan.
     void correct(const step_measurement& m) {
         std::vector<bucket_times> times = m.buckets;
         for (std::size_t b = 0; b < times.size(); ++b) times[b].ready = ready_[b];
-        const double predicted = predict_step(times, compute_end_).seconds;
+        const double predicted = predict_step(times, compute_end_.value).seconds;
         if (!(predicted > 0 && m.seconds > 0)) return;
         average& known = corrections_[plan_];
-        known.add(std::log(m.seconds / predicted),
-                  std::max(config_.smoothing, 1.0 / static_cast<double>(known.samples + 1)));
+        known.add(std::log(m.seconds / predicted), std::max(config_.smoothing, known.even_weight()));
     }
 
     void track(double seconds, bool was_dense) {
-        if (!trials_.empty()) return trial_seconds_.add(seconds, 1.0 / static_cast<double>(trial_seconds_.samples + 1));
+        if (!trials_.empty()) return trial_seconds_.add(seconds, trial_seconds_.even_weight());
         average& kind = was_dense ? dense_seconds_ : plan_seconds_;
         if (was_dense && probing() && probe_left_ == config_.probe_steps) kind.restart();
-        kind.add(seconds, probing() ? 1.0 / static_cast<double>(kind.samples + 1) : config_.smoothing);
+        kind.add(seconds, probing() ? kind.even_weight() : config_.smoothing);
     }
 
     const average& measured() const { return compresses(current_) ? plan_seconds_ : dense_seconds_; }
@@ -243,18 +248,16 @@ private:
             const bucket_times t = expected(b, plan[b]);
             link += t.encode + t.communication + t.decode;
         }
-        return std::max(link, compute_end_ - overlap_);
+        return std::max(link, compute_end_.value - overlap_.value);
     }
 
     bool trials_are_due() const {
-        return pause_left_ == 0 && (rounds_ == 0 || steps_ - last_round_ >= config_.trial_interval) &&
-               measured().samples >= config_.baseline - 1;
+        return pause_left_ == 0 && steps_ >= next_round_ && measured().samples >= config_.baseline - 1;
     }
 
     /// Each compressor for all buckets, the most promising one last in the row: it is the next.
     void start_trials() {
-        last_round_ = steps_;
-        ++rounds_;
+        next_round_ = steps_ + config_.trial_interval;
         std::map<std::string, plan_type> plans;
         for (std::size_t b = 0; b < options_.size(); ++b)
             for (std::size_t o = 0; o < options_[b].size(); ++o)
@@ -380,7 +383,7 @@ private:
     factors link_, encode_, decode_;
     double link_level_ = 1;  // the geometric mean of link_
     std::vector<double> ready_;
-    double compute_end_ = 0, overlap_ = 0;  // of a dense step; overlap: communication beside compute
+    average compute_end_, overlap_;  // of a dense step; overlap: communication beside compute
     average dense_seconds_, plan_seconds_;
     std::map<plan_type, average>
         corrections_;                // logarithms of measured over predicted seconds, of plans that were in use
@@ -388,8 +391,8 @@ private:
     average trial_seconds_;          // of that one
     plan_type winner_;               // of the round
     double shortest_ = 0;            // its step
-    std::int64_t rounds_ = 0, last_round_ = 0;
-    std::int64_t dense_steps_ = 0, steps_ = 0, since_probe_ = 0, pause_left_ = 0;
+    std::int64_t next_round_ = 0;    // not before this step
+    std::int64_t steps_ = 0, since_probe_ = 0, pause_left_ = 0;
     int votes_ = 0, probe_left_ = 0, failures_ = 0;
     bool settling_ = true;
 };

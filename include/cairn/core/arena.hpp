@@ -70,6 +70,6 @@ private:
 template <class T, Device D>
 arena(parameter_list<T, D>, std::uint64_t) -> arena<T, D>;
 
-CAIRN_COMPILED_LAYER(arena)
+CAIRN_COMPILED_CLASS(arena)
 
 }  // namespace cairn

@@ -4,7 +4,7 @@
 //
 //   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>;
 //                                               in the file of this part, which defines CAIRN_COMPILED_part as nothing, defines it
-//   CAIRN_COMPILED_LAYER(x)                     class x<float, cpu> and class x<double, cpu>
+//   CAIRN_COMPILED_CLASS(x)                     class x<float, cpu> and class x<double, cpu>
 //   CAIRN_COMPILED_OPTIMIZER(o)                 class optimizer_over<o> for both
 //
 // To be used inside namespace cairn, after the template. The parts are listed in .cmake/cairn-compiled.cmake.
@@ -31,7 +31,7 @@
 
 #endif
 
-#define CAIRN_COMPILED_LAYER(name)                            \
+#define CAIRN_COMPILED_CLASS(name)                            \
     CAIRN_COMPILED_ONCE(layers_float, class name<float, cpu>) \
     CAIRN_COMPILED_ONCE(layers_double, class name<double, cpu>)
 #define CAIRN_COMPILED_OPTIMIZER(name)                                      \

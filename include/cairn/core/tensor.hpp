@@ -157,6 +157,6 @@ void require_shape(const tensor<T, D>& t, const shape& expected, const char* wha
     require(t.shape() == expected, what, " has shape ", t.shape(), ", expected ", expected);
 }
 
-CAIRN_COMPILED_LAYER(tensor)
+CAIRN_COMPILED_CLASS(tensor)
 
 }  // namespace cairn

@@ -106,6 +106,6 @@ activation_layer<T, D> gelu() {
     return activation_layer<T, D>(activation::gelu);
 }
 
-CAIRN_COMPILED_LAYER(activation_layer)
+CAIRN_COMPILED_CLASS(activation_layer)
 
 }  // namespace cairn

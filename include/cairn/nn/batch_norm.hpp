@@ -267,6 +267,6 @@ private:
     tensor<T, D> running_mean_, running_var_;
 };
 
-CAIRN_COMPILED_LAYER(batch_norm)
+CAIRN_COMPILED_CLASS(batch_norm)
 
 }  // namespace cairn

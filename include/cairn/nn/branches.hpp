@@ -180,7 +180,7 @@ public:
     std::string describe() const { return concat("sum of ", this->size()); }
 };
 
-CAIRN_COMPILED_LAYER(branches)
-CAIRN_COMPILED_LAYER(summed)
+CAIRN_COMPILED_CLASS(branches)
+CAIRN_COMPILED_CLASS(summed)
 
 }  // namespace cairn

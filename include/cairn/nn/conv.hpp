@@ -177,6 +177,6 @@ private:
     parameter<T, D> weight_, bias_;
 };
 
-CAIRN_COMPILED_LAYER(conv)
+CAIRN_COMPILED_CLASS(conv)
 
 }  // namespace cairn

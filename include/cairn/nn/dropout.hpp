@@ -54,6 +54,6 @@ private:
     double rate_;
 };
 
-CAIRN_COMPILED_LAYER(dropout)
+CAIRN_COMPILED_CLASS(dropout)
 
 }  // namespace cairn

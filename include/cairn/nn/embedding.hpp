@@ -95,6 +95,6 @@ private:
     parameter<T, D> table_;
 };
 
-CAIRN_COMPILED_LAYER(embedding)
+CAIRN_COMPILED_CLASS(embedding)
 
 }  // namespace cairn

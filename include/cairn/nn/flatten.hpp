@@ -43,6 +43,6 @@ public:
     std::string describe() const { return "flatten"; }
 };
 
-CAIRN_COMPILED_LAYER(flatten)
+CAIRN_COMPILED_CLASS(flatten)
 
 }  // namespace cairn

@@ -120,6 +120,6 @@ private:
     parameter<T, D> gamma_, beta_;
 };
 
-CAIRN_COMPILED_LAYER(layer_norm)
+CAIRN_COMPILED_CLASS(layer_norm)
 
 }  // namespace cairn

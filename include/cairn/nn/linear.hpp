@@ -128,6 +128,6 @@ private:
     parameter<T, D> weight_, bias_;
 };
 
-CAIRN_COMPILED_LAYER(linear)
+CAIRN_COMPILED_CLASS(linear)
 
 }  // namespace cairn

@@ -305,9 +305,9 @@ public:
     std::string describe() const { return "global_average_pool"; }
 };
 
-CAIRN_COMPILED_LAYER(max_pool)
-CAIRN_COMPILED_LAYER(average_pool)
-CAIRN_COMPILED_LAYER(adaptive_average_pool)
-CAIRN_COMPILED_LAYER(global_average_pool)
+CAIRN_COMPILED_CLASS(max_pool)
+CAIRN_COMPILED_CLASS(average_pool)
+CAIRN_COMPILED_CLASS(adaptive_average_pool)
+CAIRN_COMPILED_CLASS(global_average_pool)
 
 }  // namespace cairn

@@ -113,6 +113,6 @@ private:
     sequential<T, D> body_, shortcut_;
 };
 
-CAIRN_COMPILED_LAYER(residual)
+CAIRN_COMPILED_CLASS(residual)
 
 }  // namespace cairn

@@ -246,6 +246,6 @@ private:
     std::vector<segment> segments_;
 };
 
-CAIRN_COMPILED_LAYER(sequential)
+CAIRN_COMPILED_CLASS(sequential)
 
 }  // namespace cairn

@@ -76,6 +76,6 @@ private:
     sequential<T, D> inner_;
 };
 
-CAIRN_COMPILED_LAYER(skip)
+CAIRN_COMPILED_CLASS(skip)
 
 }  // namespace cairn

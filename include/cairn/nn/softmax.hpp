@@ -59,6 +59,6 @@ private:
     static index rows(const shape& s) { return s.size() / s.back(); }
 };
 
-CAIRN_COMPILED_LAYER(softmax)
+CAIRN_COMPILED_CLASS(softmax)
 
 }  // namespace cairn

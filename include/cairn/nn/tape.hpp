@@ -98,6 +98,6 @@ private:
 template <class T, Device D = cpu>
 using tape = slots<T, D>;
 
-CAIRN_COMPILED_LAYER(slots)
+CAIRN_COMPILED_CLASS(slots)
 
 }  // namespace cairn

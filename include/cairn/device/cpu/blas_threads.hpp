@@ -17,18 +17,15 @@ namespace cairn {
 /// BLAS has one thread as long as one of these lives: made before another thread computes with BLAS, gone when that is done.
 class single_blas_thread {
 public:
-    single_blas_thread() { ++living(); }
-    ~single_blas_thread() { --living(); }
+    single_blas_thread() { ++living_; }
+    ~single_blas_thread() { --living_; }
     single_blas_thread(const single_blas_thread&) = delete;
     single_blas_thread& operator=(const single_blas_thread&) = delete;
 
-    static bool demanded() { return living() > 0; }
+    static bool demanded() { return living_ > 0; }
 
 private:
-    static std::atomic<int>& living() {
-        static std::atomic<int> count{0};
-        return count;
-    }
+    static inline std::atomic<int> living_{0};
 };
 
 /// Gives the BLAS as many threads as a kernel has here.
