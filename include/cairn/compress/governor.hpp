@@ -251,6 +251,14 @@ private:
         return std::max(link, compute_end_.value - overlap_.value);
     }
 
+    /// Seconds of a step where communication beside compute costs compute half of its time: the model says nothing of it.
+    double likely(const plan_type& plan) const {
+        const step_prediction p = predict(plan);
+        double communication = 0;
+        for (std::size_t b = 0; b < plan.size(); ++b) communication += expected(b, plan[b]).communication;
+        return p.seconds + 0.5 * std::max(0.0, communication - p.exposed);
+    }
+
     bool trials_are_due() const {
         return pause_left_ == 0 && steps_ >= next_round_ && measured().samples >= config_.baseline - 1;
     }
@@ -268,7 +276,7 @@ private:
                 }
         for (const auto& [name, plan] : plans)
             if (plan != current_ && bound(plan) < (1 - config_.margin) * measured().value) trials_.push_back(plan);
-        std::ranges::sort(trials_, std::greater<>{}, [this](const plan_type& plan) { return predict(plan).seconds; });
+        std::ranges::sort(trials_, std::greater<>{}, [this](const plan_type& plan) { return likely(plan); });
         winner_ = current_;
         shortest_ = (1 - config_.margin) * measured().value;
         settling_ = !trials_.empty();
