@@ -13,6 +13,10 @@ target_compile_options(cairn_flags INTERFACE
     # GCC 12 warns wrongly about "text" + std::string (its bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
+if(CAIRN_UNITY_TESTS AND NOT CAIRN_SANITIZE)  # built once and run: compiled in five sixths of the time without lines for a debugger
+    target_compile_options(cairn_flags INTERFACE -g0)
+endif()
+
 if(CAIRN_NATIVE)
     check_cxx_compiler_flag(-march=native CAIRN_ACCEPTS_MARCH_NATIVE)
     if(CAIRN_ACCEPTS_MARCH_NATIVE)

@@ -58,6 +58,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (threads) cairn::set_threads(threads);
     cairn::require(workload.empty() != options.resume.empty(),
                    "give either a workload file or --resume RUN; see train --help");
+    cairn::require(options.resume.empty() || options.out.empty(),
+                   "--resume goes on in the run's own directory: leave --out away");
     const std::filesystem::path source =
         options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
     cairn::configuration settings = cairn::configuration::from_file(source);

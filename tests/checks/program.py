@@ -75,6 +75,15 @@ def check_ranks(train, workload, folder, timing):
 
     code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/z", "--set", "train.batch=1")
     check(code != 0 and "2 ranks" in text, "a batch smaller than the ranks is refused", text)
+    for setting, part in [("optimizer.kind=adam", "momentum of sgd"), ("optimizer.kind=soap", "momentum of sgd")]:
+        code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "compress.kind=dgc", "--set", setting)
+        check(code != 0 and part in text, f"dgc with {setting} is refused", text)
+    code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "compress.kind=auto",
+                        "--set", 'compress.candidates=["dgc"]')
+    check(code != 0 and "compress.kind = dgc" in text, "dgc under the governor is refused", text)
+    code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "parallel.sync_batch_norm=true",
+                        "--set", "train.batch=3", "--set", "data.volumes=4")
+    check(code != 0 and "sync_batch_norm" in text, "a last batch that leaves a rank without samples is refused", text)
     code, text, _ = run(2, workload, "--steps", 3, "--out", f"{folder}/nan", "--set", "optimizer.lr=1e30")
     check(code != 0 and "rank" in text and "step" in text, "a loss that is not finite ends all ranks with its step and rank", text)
 
@@ -120,6 +129,27 @@ def main():
         timing = {"seconds", "samples_per_s", "peak_bytes", "stall_fraction"}
         same = {key: (result.get(key), resumed.get(key)) for key in set(result) | set(resumed) if key not in timing}
         check(all(a == b for a, b in same.values()), "a resumed run ends like an unbroken one", str(same))
+
+        before = {name: (parts / name).read_bytes() for name in ("record.json", "metrics.jsonl", "trace.json")}
+        code, text, _ = run("--resume", parts, "--steps", 6)
+        check(code != 0 and "nothing is left" in text, "a finished run that is resumed says so", text)
+        check(all((parts / name).read_bytes() == old for name, old in before.items()), "and is left as it was")
+        code, text, _ = run("--resume", parts, "--out", f"{folder}/elsewhere")
+        check(code != 0 and "--out" in text, "--resume with another directory is refused", text)
+        code, text, _ = run(workload, "--steps", 1, "--out", parts)
+        check(code != 0 and "holds a run" in text, "a directory that holds a run is refused", text)
+        code, text, _ = run(workload, "--steps", 1, "--set", "optimizer.lr=1e30", "--out", f"{folder}/diverged")
+        check(code != 0 and "after step 1" in text, "a last update that diverges is an error", text)
+        check(not (pathlib.Path(folder) / "diverged" / "state.cairn").exists(), "and is not saved")
+        code, text, _ = run("--resume", f"{folder}/diverged", "--steps", 2)
+        check(code != 0 and "first state" in text, "a run without a state cannot be resumed, and says why", text)
+        for setting, part in [("train.batch=-5", "train.batch = -5"), ("train.batch=1.5", "--set train.batch"),
+                              ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
+                              ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth")]:
+            code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")
+            check(code != 0 and part in text, f"--set {setting} is refused", text)
+        code, text, _ = run(workload, "--threads", 1000000, "--out", f"{folder}/y")
+        check(code == 1 and "cores" in text, "a million threads are refused", text)
 
         code, text, _ = run(workload, "--set", "optimizer.weight_decey=0", "--steps", 1, "--out", f"{folder}/x")
         check(code != 0 and "weight_decay" in text, "a misspelt key is refused and the nearest one named", text)

@@ -8,6 +8,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/comm/wait_for.hpp>
 
 namespace cairn {
 
@@ -135,6 +136,23 @@ TEST_CASE("threads: wrong sizes, peers and tags", "[comm]") {
     int x = 0;
     CHECK_THROWS_WITH(receive(self, std::span<int>(&x, 1), 0, 4), Catch::Contains("wait forever"));
     CHECK_THROWS_WITH(run_ranks(0, [](threads_communicator&) {}), Catch::Contains("at least 1"));
+}
+
+TEST_CASE("wait_for: a rank that computes for longer than the time limit of a message", "[comm]") {
+    run_ranks(3, {.time_limit = 0.05}, [](threads_communicator& c) {
+        if (c.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        wait_for(c, 1);
+        if (c.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        wait_for(c, 0);
+    });
+    CHECK_THROWS_WITH(run_ranks(2, {},
+                                [](threads_communicator& c) {
+                                    if (c.rank() == 0)
+                                        wait_for(c, 1, 0.05);
+                                    else
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                                }),
+                      Catch::Contains("rank 0 waited 0.05 s for rank 1"));
 }
 
 TEST_CASE("agree: ranks with other settings are named on every rank", "[comm]") {

@@ -58,6 +58,10 @@ TEST_CASE("archive: truncated, corrupt, mistaken and oversized files", "[archive
     REQUIRE_THAT(message_of([&] { read_archive(folder.write("e.tar", ""), everything); }), Contains("empty file"));
     REQUIRE_THAT(message_of([&] { read_archive(good, "a.tar", everything, 5000); }), Contains("more than 5000 bytes"));
     REQUIRE_THAT(message_of([&] { read_archive("/nowhere/a.tar", everything); }), Contains("no such file"));
+    const bytes linked = tar_file(members, "", "top/b.bin");
+    REQUIRE_THAT(message_of([&] { read_archive(linked, "a.tar", everything); }),
+                 Contains("top/b.bin is a link") && Contains("--hard-dereference"));
+    REQUIRE(read_archive(linked, "a.tar", [](const std::string& name) { return name == "top/a.bin"; }).size() == 1);
     // A header that claims 2^36 bytes costs no memory, only an error.
     bad = good;
     const char* huge = "77777777777";

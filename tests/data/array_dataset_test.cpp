@@ -75,6 +75,12 @@ TEST_CASE("array dataset: targets, as they are or normalised", "[array_dataset]"
                      array_dataset(broken.share(), ramp<float>({5, 1}));
                  }),
                  Contains("element 7 of x is nan"));
+    auto targets = ramp<float>({5, 2});
+    targets[7] = std::numeric_limits<float>::infinity();
+    REQUIRE_THAT(message_of([&] {
+                     array_dataset(ramp<float>({5, 2}), targets.share());
+                 }),
+                 Contains("target 1 of sample 3 is inf"));
 }
 
 }  // namespace cairn::test

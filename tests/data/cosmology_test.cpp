@@ -68,6 +68,52 @@ TEST_CASE("cosmology: inputs and targets are about standard, targets give the pa
     }
 }
 
+TEST_CASE("cosmology: growth of fluctuations", "[cosmology]") {
+    for (const double z : {0.0, 0.5, 1.5, 3.0}) {
+        REQUIRE(growth_factor({.omega_m = 1}, z) == Approx(1 / (1 + z)).epsilon(1e-4));  // Einstein-de Sitter
+        for (const double matter : {0.1, 0.3, 0.5}) {
+            // The fit of Carroll, Press and Turner (1992), good to a few percent.
+            const auto fit = [&](double a) {
+                const double e2 = matter / (a * a * a) + 1 - matter, m = matter / (a * a * a) / e2,
+                             l = (1 - matter) / e2;
+                return a * 2.5 * m / (std::pow(m, 4.0 / 7) - l + (1 + m / 2) * (1 + l / 70));
+            };
+            REQUIRE(growth_factor({.omega_m = matter}, z) == Approx(fit(1 / (1 + z)) / fit(1)).epsilon(0.03));
+        }
+    }
+}
+
+TEST_CASE("cosmology: channels are the same box at earlier times, when less had clumped", "[cosmology]") {
+    const cosmology_config now{.count = 2, .grid = 8, .box = 60, .seed = 3};
+    cosmology_config times = now;
+    times.redshifts = {0, 1.5, 3};
+    const cosmology_volumes one(now), all(times);
+    REQUIRE(all.sample_shape() == shape{8, 8, 8, 3});
+    for (index i = 0; i < 2; ++i) {
+        const auto x = read_one(one, i), y = read_one(all, i);
+        for (std::size_t v = 0; v < 512; ++v) REQUIRE(y[3 * v] == x[v]);
+        REQUIRE(std::equal(x.end() - 3, x.end(), y.end() - 3));
+    }
+    const cube_transform fft(8);
+    const power_spectrum p(one.parameters(0));
+    const std::array<double, 3> growth{1, 0.5, 0.25};
+    std::array<double, 3> square{};
+    const auto fields = zeldovich_snapshots(fft, p, 60, {1, 2, 3}, growth);
+    for (std::size_t t = 0; t < 3; ++t)
+        for (const float value : fields[t].span()) square[t] += std::pow(static_cast<double>(value) - 1, 2);
+    REQUIRE(square[1] < square[0]);
+    REQUIRE(square[2] < square[1]);
+
+    // Turned and moved, channels stay together: the pairs of values at a voxel are those that were there.
+    times.augment = true;
+    const auto pairs = [](const std::vector<float>& x) {
+        std::multiset<std::array<float, 3>> found;
+        for (std::size_t v = 0; v < 512; ++v) found.insert({x[3 * v], x[3 * v + 1], x[3 * v + 2]});
+        return found;
+    };
+    REQUIRE(pairs(read_one(cosmology_volumes(times), 1, {1, 2})) == pairs(read_one(all, 1)));
+}
+
 TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no value", "[cosmology]") {
     const cosmology_config config{.count = 1, .grid = 6, .box = 100, .seed = 3, .augment = true};
     cosmology_config plain = config;
@@ -109,6 +155,8 @@ TEST_CASE("cosmology: impossible configurations", "[cosmology]") {
     REQUIRE_THAT(message({.count = 0}), Contains("0 volumes"));
     REQUIRE_THAT(message({.count = 1, .grid = 1}), Contains("grid 1"));
     REQUIRE_THAT(message({.count = 1, .box = -5}), Contains("box -5"));
+    REQUIRE_THAT(message({.count = 1, .redshifts = {}}), Contains("redshifts"));
+    REQUIRE_THAT(message({.count = 1, .redshifts = {0, -1}}), Contains("none negative"));
     REQUIRE_THAT(message({.count = 1, .grid = 8, .omega_m = {0.5, 0.1}}), Contains("empty parameter range 0.5 to 0.1"));
     REQUIRE_THAT(message({.count = 1, .grid = 8, .omega_m = {0.01, 0.02}}), Contains("impossible cosmology"));
 }

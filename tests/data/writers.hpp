@@ -232,8 +232,10 @@ inline bytes png_file(const image& in, png_uint_32 format = PNG_FORMAT_RGB) {
     return out;
 }
 
-/// A tar archive of files and (names that end in '/') folders; `filter` "", "gzip" or "zstd".
-inline bytes tar_file(const std::vector<std::pair<std::string, bytes>>& members, const std::string& filter = "") {
+/// A tar archive of files and (names that end in '/') folders; `filter` "", "gzip" or "zstd". The member `link_name` is a hard link to
+/// the first one.
+inline bytes tar_file(const std::vector<std::pair<std::string, bytes>>& members, const std::string& filter = "",
+                      const std::string& link_name = "") {
     archive* a = archive_write_new();
     archive_write_set_format_ustar(a);
     if (filter == "gzip") archive_write_add_filter_gzip(a);
@@ -252,9 +254,11 @@ inline bytes tar_file(const std::vector<std::pair<std::string, bytes>>& members,
         archive_entry_set_pathname(entry, name.c_str());
         archive_entry_set_filetype(entry, name.ends_with('/') ? AE_IFDIR : AE_IFREG);
         archive_entry_set_perm(entry, 0644);
-        archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+        const bool link = name == link_name;
+        if (link) archive_entry_set_hardlink(entry, members.front().first.c_str());
+        archive_entry_set_size(entry, link ? 0 : static_cast<la_int64_t>(content.size()));
         archive_write_header(a, entry);
-        if (!content.empty()) archive_write_data(a, content.data(), content.size());
+        if (!content.empty() && !link) archive_write_data(a, content.data(), content.size());
         archive_entry_free(entry);
     }
     archive_write_close(a);

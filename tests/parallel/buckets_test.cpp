@@ -67,6 +67,37 @@ TEST_CASE("gradient reducer: buckets leave in order, as soon as they are full, f
     CHECK_THROWS_WITH(announce(0), Catch::Contains(weights.parameters()[0].name) && Catch::Contains("2 times"));
 }
 
+TEST_CASE("gradient reducer: without overlap nothing leaves before finish()", "[parallel]") {
+    auto net = lenet<float>();
+    arena<float> weights(net.params(), 1);
+    int left = 0;
+    gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), false,
+                                    [&](int, std::span<float>) { ++left; });
+    for (int step = 0; step < 3; ++step) {
+        left = 0;
+        reducer.begin();
+        for (int p = static_cast<int>(weights.parameters().size()) - 1; p >= 0; --p)
+            reducer.added(std::span<const int>(&p, 1));
+        CHECK(left == 0);
+        reducer.finish();
+        CHECK(left == static_cast<int>(reducer.buckets().size()));
+    }
+}
+
+TEST_CASE("gradient reducer: a first step without samples teaches nothing", "[parallel]") {
+    auto net = lenet<float>();
+    arena<float> weights(net.params(), 1);
+    gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), true, [](int, std::span<float>) {});
+    reducer.begin();
+    reducer.finish();
+    for (int step = 0; step < 2; ++step) {
+        reducer.begin();
+        const int first = 0;
+        CHECK_NOTHROW(reducer.added(std::span<const int>(&first, 1)));
+        reducer.finish();
+    }
+}
+
 TEST_CASE("owners: shards of an arena", "[parallel][zero]") {
     auto net = lenet<float>();
     arena<float> weights(net.params(), 1);

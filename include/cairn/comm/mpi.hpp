@@ -455,6 +455,10 @@ int run_mpi(int& argc, char**& argv, Body&& body) {
     mpi_communicator world;
     std::string why;
     try {
+        require(
+            world.size() == 1 || environment.threads_may_communicate(),
+            "this MPI does not let several threads of a rank communicate (MPI_THREAD_MULTIPLE), and gradients travel "
+            "on a thread of their own; use one that was built with it");
         return body(world);
     } catch (const std::exception& e) {
         why = e.what();

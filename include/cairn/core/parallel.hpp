@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <thread>
 #include <vector>
 
 #ifdef _OPENMP
@@ -28,7 +29,9 @@ inline int threads() {
 
 /// Sets the number of threads that kernels use. Throws on n < 1.
 inline void set_threads(int n) {
-    require(n >= 1, "threads: ", n, " asked for; at least 1 is needed");
+    constexpr int most = 4096;  // the runtime keeps something on the stack for each
+    require(n >= 1 && n <= most, "threads: ", n, " asked for; 1 to ", most, " are possible, and this machine has ",
+            std::thread::hardware_concurrency(), " cores");
 #ifdef _OPENMP
     omp_set_num_threads(n);
 #endif

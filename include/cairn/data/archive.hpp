@@ -80,6 +80,9 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
         while (member.name.starts_with("./")) member.name.erase(0, 2);
         while (member.name.ends_with('/')) member.name.pop_back();
         member.folder = archive_entry_filetype(entry) == AE_IFDIR;
+        const bool link = archive_entry_hardlink(entry) || archive_entry_symlink(entry);
+        require(!link || !wanted(member.name), name, ": member ", member.name,
+                " is a link to another file; pack with tar --dereference --hard-dereference");
         const bool take = archive_entry_filetype(entry) == AE_IFREG && wanted(member.name);
         if (!take) {
             in.check(archive_read_data_skip(in.get()));

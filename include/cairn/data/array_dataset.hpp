@@ -36,6 +36,8 @@ public:
         require(values_.rank() == 2 && values_.extent(0) == size(), name_, ": x has shape ", x_.shape(),
                 ", targets have shape ", values_.shape(), ", (", size(), ", K) is expected");
         const index k = values_.extent(1);
+        for (index i = 0; i < values_.size(); ++i)
+            require(std::isfinite(values_[i]), name_, ": target ", i % k, " of sample ", i / k, " is ", values_[i]);
         for (index c = static_cast<index>(names.size()); c < k; ++c) names.push_back(concat("target ", c));
         require(static_cast<index>(names.size()) == k, name_, ": ", names.size(), " target names for ", k, " targets");
         info_ = {target_kind::values, std::move(names), std::vector<float>(static_cast<std::size_t>(k), 0.0f),

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -18,9 +19,16 @@
 #include <system_error>
 #include <vector>
 
+#include <unistd.h>
+
 namespace cairn {
 
 using byte_span = std::span<const std::uint8_t>;
+
+/// More than this of one file would leave no memory to train with.
+inline std::uint64_t half_of_memory() {
+    return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) / 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
 
 /// All bytes of a file. Throws when it does not exist, is no regular file, or cannot be read to its end.
 inline std::vector<std::uint8_t> read_bytes(const std::filesystem::path& path) {
@@ -32,7 +40,12 @@ inline std::vector<std::uint8_t> read_bytes(const std::filesystem::path& path) {
     require(!failure, path.string(), ": ", failure.message());
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
     require(file != nullptr, path.string(), ": cannot be opened: ", std::strerror(errno));
-    std::vector<std::uint8_t> bytes(size);
+    std::vector<std::uint8_t> bytes;
+    try {
+        bytes.resize(size);
+    } catch (const std::exception&) {  // bad_alloc, length_error
+        fail(path.string(), ": does not fit the memory: ", size, " bytes");
+    }
     const std::size_t got = size ? std::fread(bytes.data(), 1, bytes.size(), file.get()) : 0;
     require(got == bytes.size(), path.string(), ": read error at byte ", got, " of ", size);
     return bytes;

@@ -2,7 +2,7 @@
 // Volumes of matter with the parameters of their universe, made on the spot: the data of a CosmoFlow-style regression
 // without a download. Volume i of a seed is a pure function of (seed, i): parameters uniform in their ranges, then a
 // Zel'dovich box (zeldovich.hpp).
-//   input    x = (ln(1 + δ + ε) − mean) / std,  ε = 0.1 (empty cells)     (n, n, n, 1)
+//   input    x = (ln(1 + δ + ε) − mean) / std,  ε = 0.1 (empty cells)     (n, n, n, C), a channel for each redshift
 //   targets  (Ω_m, σ_8, n_s), each with mean 0 and variance 1 over its range: the mean predictor's squared error is 1
 // Mathuriya et al., CosmoFlow, SC18; parameter ranges of the Quijote Latin hypercube.
 
@@ -21,7 +21,11 @@ struct cosmology_config {
     bool augment = false;  // random translations (the box is periodic) and the 48 symmetries of the cube
     std::array<double, 2> omega_m{0.1, 0.5}, sigma_8{0.6, 1.0}, n_s{0.8, 1.2};
     double h = 0.67, omega_b = 0.049;
+    std::vector<double> redshifts{0};  // of the same box at different times: one channel each
 };
+
+/// The redshifts of CosmoFlow's four channels.
+inline constexpr std::array<double, 4> cosmoflow_redshifts{0, 0.5, 1.5, 3};
 
 class cosmology_volumes {
 public:
@@ -32,35 +36,47 @@ public:
                 config.box, " Mpc/h: all must be positive (grid at least 2)");
         for (const auto& range : {config.omega_m, config.sigma_8, config.n_s})
             require(range[1] > range[0], "cosmology: empty parameter range ", range[0], " to ", range[1]);
+        require(!config.redshifts.empty() && std::ranges::min(config.redshifts) >= 0,
+                "cosmology: redshifts must be given, and none negative");
         const cube_transform fft(config.grid);
-        const index n = config.grid;
+        const index n = config.grid, cells = n * n * n, channels = channel_count();
         // What is taken out of the input must not depend on seed, count or first: 8 boxes of the middle of the ranges.
-        std::array<double, 2> sums{};
+        struct moments {
+            double sum = 0, square = 0;
+        };
+        std::vector<moments> of(static_cast<std::size_t>(channels));
         for (std::uint32_t i = 0; i < 8; ++i) {
-            const auto field =
-                log_density(fft, parameters_at({0.5, 0.5, 0.5}), {0, stream_of("cosmology reference"), i});
-            for (float value : field.span()) {
-                sums[0] += static_cast<double>(value);
-                sums[1] += static_cast<double>(value) * static_cast<double>(value);
-            }
+            const auto fields =
+                log_densities(fft, parameters_at({0.5, 0.5, 0.5}), {0, stream_of("cosmology reference"), i});
+            for (std::size_t c = 0; c < of.size(); ++c)
+                for (float value : fields[c].span()) {
+                    of[c].sum += static_cast<double>(value);
+                    of[c].square += static_cast<double>(value) * static_cast<double>(value);
+                }
         }
-        const double values = 8.0 * static_cast<double>(n * n * n), mean = sums[0] / values;
-        const double deviation = std::sqrt(sums[1] / values - mean * mean);
-        auto voxels = std::make_shared<tensor<float>>(shape{config.count, n, n, n, 1}, category::data);
+        auto voxels = std::make_shared<tensor<float>>(shape{config.count, n, n, n, channels}, category::data);
         float* out = voxels->data();
         parallel_for(config.count, 1, [&](index begin, index end) {
             for (index i = begin; i < end; ++i) {
                 const auto step = static_cast<std::uint32_t>(config.first + i);
-                const auto field = log_density(fft, parameters(i), {config.seed, stream_of("cosmology field"), step});
-                for (index v = 0; v < field.size(); ++v)
-                    out[i * field.size() + v] = static_cast<float>((static_cast<double>(field[v]) - mean) / deviation);
+                const auto fields =
+                    log_densities(fft, parameters(i), {config.seed, stream_of("cosmology field"), step});
+                for (index c = 0; c < channels; ++c) {
+                    const auto& [sum, square] = of[static_cast<std::size_t>(c)];
+                    const double values = 8.0 * static_cast<double>(cells), mean = sum / values;
+                    const double deviation = std::sqrt(square / values - mean * mean);
+                    const tensor<float>& field = fields[static_cast<std::size_t>(c)];
+                    for (index v = 0; v < cells; ++v)
+                        out[(i * cells + v) * channels + c] =
+                            static_cast<float>((static_cast<double>(field[v]) - mean) / deviation);
+                }
             }
         });
         voxels_ = std::move(voxels);
     }
 
     index size() const { return config_.count; }
-    shape sample_shape() const { return {config_.grid, config_.grid, config_.grid, 1}; }
+    shape sample_shape() const { return {config_.grid, config_.grid, config_.grid, channel_count()}; }
     std::string sample_name(index i) const {
         return concat("cosmology volume ", config_.first + i, " of seed ", config_.seed);
     }
@@ -85,8 +101,8 @@ public:
     }
 
     bool read(index i, augment_key key, sample_slot slot) const {
-        const index n = config_.grid;
-        const float* volume = voxels_->data() + i * n * n * n;
+        const index n = config_.grid, channels = channel_count();
+        const float* volume = voxels_->data() + i * n * n * n * channels;
         const cosmology c = parameters(i);
         const std::array<double, 3> theta{c.omega_m, c.sigma_8, c.n_s};
         const std::array<std::array<double, 2>, 3> ranges{config_.omega_m, config_.sigma_8, config_.n_s};
@@ -94,7 +110,7 @@ public:
             slot.values[j] = static_cast<float>((theta[j] - (ranges[j][0] + ranges[j][1]) / 2) /
                                                 (ranges[j][1] - ranges[j][0]) * std::sqrt(12.0));
         if (!config_.augment) {
-            std::copy_n(volume, n * n * n, slot.x);
+            std::copy_n(volume, n * n * n * channels, slot.x);
             return true;
         }
         // Axis a of the output walks along axis order[a] of the volume, forwards or backwards, from a random cell.
@@ -111,7 +127,7 @@ public:
         float* out = slot.x;
         for (index u : offsets[0])
             for (index v : offsets[1])
-                for (index w : offsets[2]) *out++ = volume[u + v + w];
+                for (index w : offsets[2]) out = std::copy_n(volume + (u + v + w) * channels, channels, out);
         return true;
     }
 
@@ -124,10 +140,17 @@ private:
                 config_.omega_b};
     }
 
-    tensor<float> log_density(const cube_transform& fft, const cosmology& c, random_stream random) const {
-        tensor<float> field = zeldovich_density(fft, power_spectrum(c), config_.box, random);
-        for (float& value : field.span()) value = std::log(value + 0.1f);
-        return field;
+    index channel_count() const { return static_cast<index>(config_.redshifts.size()); }
+
+    // ln(1 + δ + ε) at each redshift.
+    std::vector<tensor<float>> log_densities(const cube_transform& fft, const cosmology& c,
+                                             random_stream random) const {
+        std::vector<double> growth;
+        for (const double z : config_.redshifts) growth.push_back(growth_factor(c, z));
+        auto fields = zeldovich_snapshots(fft, power_spectrum(c), config_.box, random, growth);
+        for (tensor<float>& field : fields)
+            for (float& value : field.span()) value = std::log(value + 0.1f);
+        return fields;
     }
 
     cosmology_config config_;

@@ -122,14 +122,12 @@ private:
     }
 
     void list_archive(std::set<std::string>& folders) {
-        const auto memory =
-            static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
         in_memory_ = true;
         const auto wanted = [&](const std::string& name) {
             others_ += !is_image_name(name);
             return is_image_name(name);
         };
-        for (archive_member& member : read_archive(root_, wanted, memory / 2)) {
+        for (archive_member& member : read_archive(root_, wanted, half_of_memory())) {
             if (member.folder)
                 folders.insert(member.name);
             else

@@ -292,9 +292,6 @@ private:
             }
             ++kept;
         }
-        require(kept > 0 || j.samples.empty(), "loader: all ", j.samples.size(), " samples of batch ", j.at.batch,
-                " in epoch ", j.at.epoch, " are corrupt, the first is ",
-                out.skipped.empty() ? "?" : out.skipped.front());
         out.x = b.x.slice(0, shape_of(kept));
         if (!b.labels.empty()) out.labels = b.labels.slice(0, {kept});
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});

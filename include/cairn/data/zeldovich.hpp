@@ -13,6 +13,8 @@
 
 #include <array>
 #include <cmath>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -119,11 +121,30 @@ inline tensor<float> cloud_in_cell(const std::array<tensor<float>, 3>& psi) {
     return density;
 }
 
-/// One box: ρ/ρ_mean on the grid, of the universe of `p`.
+/// One box at several times: ρ/ρ_mean on the grid, of the universe of `p`. growth: of each time, how far particles have moved relative
+/// to what P describes (growth_factor).
+inline std::vector<tensor<float>> zeldovich_snapshots(const cube_transform& fft, const power_spectrum& p, double box,
+                                                      random_stream random, std::span<const double> growth) {
+    const auto delta = gaussian_spectrum(fft, p, box, random);
+    const std::array<tensor<float>, 3> whole{displacement(fft, delta, 0), displacement(fft, delta, 1),
+                                             displacement(fft, delta, 2)};
+    std::vector<tensor<float>> snapshots;
+    for (const double part : growth) {
+        std::array<tensor<float>, 3> moved;
+        for (std::size_t axis = 0; axis < 3; ++axis) {
+            moved[axis] = whole[axis].clone(category::data);
+            for (float& value : moved[axis].span()) value *= static_cast<float>(part);
+        }
+        snapshots.push_back(cloud_in_cell(moved));
+    }
+    return snapshots;
+}
+
+/// One box today: ρ/ρ_mean on the grid, of the universe of `p`.
 inline tensor<float> zeldovich_density(const cube_transform& fft, const power_spectrum& p, double box,
                                        random_stream random) {
-    const auto delta = gaussian_spectrum(fft, p, box, random);
-    return cloud_in_cell({displacement(fft, delta, 0), displacement(fft, delta, 1), displacement(fft, delta, 2)});
+    constexpr std::array<double, 1> today{1};
+    return std::move(zeldovich_snapshots(fft, p, box, random, today).front());
 }
 
 }  // namespace cairn

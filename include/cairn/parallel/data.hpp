@@ -75,7 +75,7 @@ public:
           config_(std::move(c)),
           world_(world.split(0, world.rank())),
           gradients_(world.split(0, world.rank())),
-          reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap,
+          reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap && !agrees_first(),
                    [this](int which, std::span<T> g) { reduce(which, g); }) {
         require(config_.zero_stage < 2 || (!config_.method && config_.candidates.empty()),
                 "data parallel: gradients that are compressed cannot be reduce-scattered too");
@@ -123,13 +123,18 @@ public:
     /// totals.skip > 0 says instead that nobody should take this step.
     step_totals finish(step_totals mine, std::int64_t step, const std::string& reason = {}) {
         const double compute_end = step_watch_.seconds();
+        if (agrees_first()) {
+            for (std::size_t b = 0; b < reducer_.buckets().size(); ++b) {
+                const bucket& what = reducer_.buckets()[b];
+                find_non_finite(static_cast<int>(b),
+                                weights_.grads().span().subspan(static_cast<std::size_t>(what.begin),
+                                                                static_cast<std::size_t>(what.size())));
+            }
+            if (const step_totals all = added_up(mine, reason); all.skip > 0) return all;
+        }
         reducer_.finish();
         if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
-        if (broken_.empty()) broken_ = reason;
-        mine.skip = broken_.empty() ? 0 : 1;
-        std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, mine.skip};
-        all_reduce(world_, std::span<double>(sums));
-        const step_totals all{sums[0], sums[1], sums[2], sums[3]};
+        const step_totals all = added_up(mine, reason);
         if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step);
         return all;
     }
@@ -165,6 +170,18 @@ public:
     const governed_reduction<C>* governed() const { return governed_.get(); }
 
 private:
+    // What a compressor has sent it does not send again: where a step may be skipped, nobody sends before all know that nobody will.
+    bool agrees_first() const {
+        return config_.non_finite == non_finite_policy::skip && (config_.method || !config_.candidates.empty());
+    }
+
+    step_totals added_up(const step_totals& mine, const std::string& reason) {
+        if (broken_.empty()) broken_ = reason;
+        std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, broken_.empty() ? 0.0 : 1.0};
+        all_reduce(world_, std::span<double>(sums));
+        return {sums[0], sums[1], sums[2], sums[3]};
+    }
+
     // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a collective.
     void reduce(int which, std::span<T> g) {
         if (!find_non_finite(which, g) && (config_.method || governed_)) std::fill(g.begin(), g.end(), T{});

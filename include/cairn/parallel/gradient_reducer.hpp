@@ -61,7 +61,7 @@ public:
                     seen_[p], " times in this step, ", uses_[p], " times in the first one; it may have left already");
             --missing_[b];
         }
-        if (!learned_) return;
+        if (!learned_ || !thread_) return;
         while (next_ < buckets_.size() && missing_[next_] == 0) launch(next_++);
     }
 
@@ -69,7 +69,7 @@ public:
     void finish() {
         if (!learned_) {
             uses_ = seen_;
-            learned_ = true;
+            learned_ = std::ranges::any_of(seen_, [](int n) { return n > 0; });  // not from a step without samples
         }
         while (next_ < buckets_.size()) launch(next_++);
         const stopwatch waiting;

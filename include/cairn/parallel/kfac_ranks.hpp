@@ -15,6 +15,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
+#include <cairn/comm/wait_for.hpp>
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
@@ -130,6 +131,9 @@ public:
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
+        constexpr index slow = 2048;  // decompositions of this size take seconds, of 8192 minutes
+        if (std::ranges::any_of(all, [](const kfac_block<T>& b) { return std::max(b.in / b.taps, b.out) >= slow; }))
+            for (int r = 0; r < size(); ++r) wait_for(world_, r);
         std::vector<float> state(fresh.begin(), fresh.end());
         state.push_back(failure.empty() ? 0.0f : 1.0f);
         all_reduce(world_, std::span<float>(state),

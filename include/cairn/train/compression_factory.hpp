@@ -106,11 +106,15 @@ inline compression make_compression(configuration& settings, int ranks, int rank
     if (kind == "none") return {};
     if (kind == "auto") {
         compression all;
+        require(c.dense_steps == 0, "compress.dense_steps = ", c.dense_steps,
+                ": auto decides itself when to compress; leave it out");
         for (const std::string& name : settings.get(
                  "compress.candidates", std::vector<std::string>{"bf16", "sampled_topk", "powersgd", "sign"})) {
             require(name != "auto" && name != "none" &&
                         std::find(compressor_names.begin(), compressor_names.end(), name) != compressor_names.end(),
                     "compress.candidates: there is no compressor ", name);
+            require(name != "dgc", "compress.candidates: dgc brings momentum of its own and cannot come and go; use ",
+                    "compress.kind = dgc");
             const bool added = name == "bf16" || name == "fp16" || name.starts_with("powersgd") || name == "randomk";
             const bool two = name == "onebit" || (name == "sign" && c.sign_in_two_phases());
             all.candidates.push_back({name,

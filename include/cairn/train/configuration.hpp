@@ -13,8 +13,10 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -155,6 +157,7 @@ private:
             require(table, "--set ", key, ": ", section, " is not a section");
             rest.remove_prefix(dot + 1);
         }
+        given_.insert(key);
         parsed.at("value").visit([&](auto& node) { table->insert_or_assign(std::string(rest), std::move(node)); });
     }
 
@@ -171,7 +174,10 @@ private:
             return node.as_boolean()->get();
         } else if constexpr (std::integral<T>) {
             if (!node.is_integer()) fail_type(path, node, "an integer");
-            return static_cast<T>(node.as_integer()->get());
+            const std::int64_t number = node.as_integer()->get();
+            require(std::in_range<T>(number), place_of(path, node), ": setting '", path, "' = ", number,
+                    " is out of range: ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max());
+            return static_cast<T>(number);
         } else if constexpr (std::floating_point<T>) {
             if (!node.is_number()) fail_type(path, node, "a number");
             return static_cast<T>(*node.value<double>());
@@ -182,8 +188,14 @@ private:
     }
 
     [[noreturn]] void fail_type(const std::string& path, const toml::node& node, const char* expected) const {
+        fail(place_of(path, node), ": setting '", path, "' must be ", expected);
+    }
+
+    // Where a setting was made: on the command line, or in the file.
+    std::string place_of(const std::string& path, const toml::node& node) const {
+        if (given_.contains(path)) return "--set " + path;
         const auto line = node.source().begin.line;
-        fail(origin_, line ? concat(':', line) : std::string{}, ": setting '", path, "' must be ", expected);
+        return origin_ + (line ? concat(':', line) : std::string{});
     }
 
     void check_used(const toml::table& table, const std::string& prefix) const {
@@ -194,9 +206,8 @@ private:
             } else if (!asked_.contains(path)) {
                 std::vector<std::string> known;
                 for (const auto& entry : asked_) known.push_back(entry.first);
-                const auto line = node.source().begin.line;
-                fail(origin_, line ? concat(':', line) : std::string{}, ": setting '", path,
-                     "' is not known for this workload; did you mean '", nearest(path, known), "'?");
+                fail(place_of(path, node), ": setting '", path, "' is not known for this workload; did you mean '",
+                     nearest(path, known), "'?");
             }
         }
     }
@@ -223,6 +234,7 @@ private:
     toml::table table_;
     std::string origin_ = "(no file)";
     std::map<std::string, std::string> asked_;  // path → value in force, as TOML
+    std::set<std::string> given_;               // on the command line
 };
 
 }  // namespace cairn

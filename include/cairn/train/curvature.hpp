@@ -77,9 +77,10 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     c.place.cost = by_memory ? placement_cost::memory : placement_cost::time;
     c.memory_limit = static_cast<index>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
     c.bound = settings.get("kfac.bound", 0.0);
-    const std::string kind = settings.choice("kfac.compress", compressor_names, "none");
-    require(kind != "auto" && kind != "dgc" && kind != "powersgd" && kind != "powersgd_alternating",
-            "kfac.compress = ", kind, ": factors are no gradients; bf16, fp16 and error_bounded fit");
+    require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
+            "kfac.memory_limit_mb limits the choice of a placement: set kfac.grad_worker_fraction = 0 too");
+    // Factors are no gradients: what keeps residuals or draws random numbers does not fit.
+    const std::string kind = settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none");
     const compression_settings how{.error_feedback = false, .bound = settings.get("kfac.compress_bound", 1e-3)};
     if (world.size() == 1) {
         if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit one rank

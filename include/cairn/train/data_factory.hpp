@@ -25,18 +25,23 @@ struct data_parts {
 
 namespace detail {
 
-inline std::filesystem::path data_path(configuration& settings, const std::string& name) {
+// `name`: of the folder, and for benchmarks/fetch_data unless `where` says where else the data come from.
+inline std::filesystem::path data_path(configuration& settings, const std::string& name, std::string where = {}) {
+    if (where.empty()) where = ", or run benchmarks/fetch_data " + name;
     std::filesystem::path fallback = std::filesystem::path("data") / name;
     if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / name;
     const std::filesystem::path path = settings.get("data.path", fallback.string());
-    require(std::filesystem::exists(path), "data ", path.string(),
-            " not found; give --data DIR, or run benchmarks/fetch_data ", name);
+    require(std::filesystem::exists(path), "data ", path.string(), " not found; give --data DIR", where);
     return path;
 }
 
 inline data_parts parts_of(any_dataset train, any_dataset test) {
     const shape sample = train.sample_shape();
     const target_info info = train.targets();
+    require(!test || (test.sample_shape() == sample && test.targets().count() == info.count()),
+            "data: training samples have shape ", sample, " and ", info.count(), " targets or classes, test samples ",
+            test ? test.sample_shape() : sample, " and ", test ? test.targets().count() : 0,
+            "; do both come from the same set?");
     return {std::move(train), std::move(test), sample, info};
 }
 
@@ -74,15 +79,29 @@ inline data_parts make_cifar10_of_images(const std::filesystem::path& path, cons
                     memory_images(decode_all(images, images.part_of(part::test), "CIFAR-10 test"), still));
 }
 
+// Whether any of CIFAR-10's binary files is there; the reader says which are missing.
+inline bool has_binary_batches(const std::filesystem::path& path) {
+    if (!std::filesystem::is_directory(path)) return false;
+    for (const auto& file : std::filesystem::directory_iterator(path)) {
+        const std::string name = file.path().filename().string();
+        if (name.ends_with("_batch.bin") || name.ends_with("_batch.bin.gz") || name.starts_with("data_batch_"))
+            return true;
+    }
+    return false;
+}
+
 inline data_parts make_cifar(configuration& settings, index classes, bool without_files, std::uint64_t seed) {
     image_recipe recipe = classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
     recipe.pad = settings.get<index>("data.crop_pad", 4);
     recipe.flip = settings.get("data.flip", true);
     if (without_files) return generated({32, 32, 3}, numbered_classes(classes), seed);
-    const auto path = data_path(settings, concat("cifar", classes));
-    if (classes == 10 && !std::filesystem::exists(path / "data_batch_1.bin") &&
-        !std::filesystem::exists(path / "data_batch_1.bin.gz"))
-        return make_cifar10_of_images(path, recipe);
+    auto path = data_path(settings, concat("cifar", classes));
+    const auto unpacked = path / (classes == 10 ? "cifar-10-batches-bin" : "cifar-100-binary");
+    if (std::filesystem::is_directory(unpacked)) path = unpacked;  // as tar leaves it
+    require(
+        !path.filename().string().starts_with("cifar-10-binary.tar"), path.string(),
+        ": unpack it (tar -xf) and give the folder that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin");
+    if (classes == 10 && !has_binary_batches(path)) return make_cifar10_of_images(path, recipe);
     if (classes == 100)
         return parts_of(cifar100(path, part::train, recipe), cifar100(path, part::test, cifar100_recipe(false)));
     return parts_of(cifar10(path, part::train, recipe), cifar10(path, part::test, cifar10_recipe(false)));
@@ -109,7 +128,9 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     const double fraction = 1 - settings.get("data.test_fraction", 0.2);
     const index classes = settings.get<index>("data.classes", 1000);
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
-    std::filesystem::path root = data_path(settings, "images");
+    std::filesystem::path root = data_path(settings, "images",
+                                           ", a folder of images with one subfolder for each class, or an archive of "
+                                           "that; benchmarks/fetch_data --list names some");
     if (std::filesystem::is_directory(root)) {  // a folder that holds nothing but one archive stands for the archive
         std::vector<std::filesystem::path> folders, archives;
         for (const auto& file : std::filesystem::directory_iterator(root)) {
@@ -139,24 +160,29 @@ inline data_parts make_quijote(configuration& settings, bool without_files, std:
                           std::vector<float>(c.targets.size(), 1)},
                          seed);
     }
-    const quijote_slices all(data_path(settings, "quijote"), c);
+    const quijote_slices all(data_path(settings, "quijote",
+                                       ", a folder of slices of the Quijote simulations (see "
+                                       "include/cairn/data/quijote.hpp)"),
+                             c);
     const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
     return parts_of(subset(all, parts.first), subset(all.with(c.crop, false), parts.second));
 }
 
 inline data_parts make_cosmology(configuration& settings, bool without_files, std::uint64_t seed) {
-    const cosmology_config volumes{.count = settings.get<index>("data.volumes", 512),
-                                   .first = 0,
-                                   .grid = settings.get<index>("data.size", 32),
-                                   .box = settings.get("data.box", 256.0),
-                                   .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
-                                   .augment = settings.get("data.augment", true)};
+    cosmology_config volumes{.count = settings.get<index>("data.volumes", 512),
+                             .first = 0,
+                             .grid = settings.get<index>("data.size", 32),
+                             .box = settings.get("data.box", 256.0),
+                             .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
+                             .augment = settings.get("data.augment", true)};
     const index tests = settings.get<index>("data.test_volumes", 64),
                 channels = settings.get<index>("data.channels", 1);
     if (without_files)
         return generated({volumes.grid, volumes.grid, volumes.grid, channels},
                          {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
-    require(channels == 1, "data.channels = ", channels, ": the generator makes 1 channel");
+    require(channels >= 1 && channels <= std::ssize(cosmoflow_redshifts), "data.channels = ", channels, "; 1 to ",
+            cosmoflow_redshifts.size(), " are made: the box at redshifts 0, 0.5, 1.5 and 3");
+    volumes.redshifts.assign(cosmoflow_redshifts.begin(), cosmoflow_redshifts.begin() + channels);
     cosmology_config testing = volumes;
     testing.first = volumes.count;
     testing.count = tests;

@@ -52,6 +52,10 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
     const bool own_momentum =
         kind == "soap" || kind == "muon";  // the step is sgd's, along a direction that has momentum
     if (kind == "kfac" || kind == "shampoo") kind = settings.choice("optimizer.inner", first_order_names, "sgd");
+    require(!without_momentum || kind == "sgd", "compress.kind = dgc has the momentum of sgd; optimizer.kind is ",
+            settings.get("optimizer.kind", std::string("sgd")),
+            kind == "lars" || kind == "adam" || kind == "adamw" || kind == "lamb" ? " (" + kind + ")" : "",
+            "; take sgd, or another compressor");
     if (own_momentum) {
         kind = "sgd";
         without_momentum = true;
@@ -61,8 +65,6 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
         for (const auto& [name, p] : weights.parameters()) p->decay = true;
     if (kind == "sgd" || kind == "lars") {
         const double momentum = settings.get("optimizer.momentum", 0.9);
-        require(!without_momentum || kind == "sgd", "compress.kind = dgc has the momentum of sgd; optimizer.kind is ",
-                kind);
         if (without_momentum) {
             settings.get("optimizer.nesterov", false);
             return detail::over(settings, sgd{{.momentum = 0, .weight_decay = decay}}, weights, part);

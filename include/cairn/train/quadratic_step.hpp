@@ -60,7 +60,7 @@ public:
                  values, kept, direction, previous_);
         const double expected = q.value(s);
         if (damping_.is_due(++steps_)) {
-            std::array<double, 1> after{part * loss(output(true), true).value};
+            std::array<double, 1> after{part > 0 ? part * loss(output(true), true).value : 0.0};  // 0: no samples here
             sum(std::span<double>(after));
             damping_.observe(after[0] - loss_before, expected);
         }

@@ -133,7 +133,7 @@ inline void print_result(const std::string& name, const nlohmann::json& result, 
     };
     for (const auto& [figure, value] : figures) row("test " + figure_label(figure), figure_value(figure, value));
     if (result.contains("test_loss")) row("test loss", print("%.4f", result["test_loss"].get<double>()));
-    row("training loss", print("%.4f", result["train_loss"].get<double>()));
+    if (result.contains("train_loss")) row("training loss", print("%.4f", result["train_loss"].get<double>()));
     row("throughput", print("%.1f samples/s (median)", result["samples_per_s"].get<double>()));
     row("time", clock_text(result["seconds"].get<double>()));
     row("peak memory", print("%.1f MiB", result["peak_bytes"].get<double>() / (1 << 20)));

@@ -3,6 +3,8 @@
 // builds the same and trains on its part of every batch; rank 0 alone prints, logs, saves and reports.
 
 #include <cairn/comm/agree.hpp>
+#include <cairn/comm/wait_for.hpp>
+#include <cairn/core/finite.hpp>
 #include <cairn/core/memory.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/parallel/sharded_state.hpp>
@@ -25,7 +27,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -54,6 +58,7 @@ public:
                                                   default_loss()) == "reconstruction";
         model_ = make_model(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index>("train.batch", 32);
+        require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
         check_shapes(reconstruct);
         weights_ = std::make_unique<arena<float>>(model_.params(), seed_);
         const std::string stash =
@@ -83,7 +88,8 @@ public:
             test_ = std::make_unique<loader<any_dataset>>(data_.test, testing);
         }
         epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
-        require(epochs_ >= 1, "train.epochs = ", epochs_, "; at least 1 is needed");
+        require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,
+                "; 1 to ", most_steps / train_->batches_per_epoch(), " are possible");
         total_steps_ = epochs_ * train_->batches_per_epoch();
         make_ranks();
         any_optimizer<float> optimizer =
@@ -115,6 +121,8 @@ public:
             last_step_ = total_steps_;
         settings_.check_all_used();
         agree(comm_, settings_.resolved(), "the resolved configuration");
+        if (curvature_)  // each rank makes the same directions, whose last bits depend on it
+            agree(comm_, concat("--threads ", threads()), "the number of threads that a preconditioner has");
         if (ranks_) ranks_->start(model_.buffers());
     }
 
@@ -130,9 +138,21 @@ public:
         const std::int64_t first_step = trainer_->steps();
         std::vector<double> window;  // seconds of the steps since the last log line
         std::vector<double> rates;   // samples/s of all steps
-        double loss_sum = 0;
         stopwatch step_watch;
-        std::int64_t since_log = 0;
+        const auto log_window = [&] {  // what came since the last log line
+            const std::int64_t step = trainer_->steps();
+            last_ = {{"step", step},
+                     {"epoch", static_cast<double>(step) / static_cast<double>(train_->batches_per_epoch())},
+                     {"loss", loss_sum_ / static_cast<double>(since_log_)},
+                     {"lr", rate_(step - 1)},
+                     {"samples_per_s", median(window)},
+                     {"seconds", whole.seconds()}};
+            if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
+            log(last_);
+            loss_sum_ = 0;
+            since_log_ = 0;
+            window.clear();
+        };
         train_->reset_stats();
         while (trainer_->steps() < last_step_ && !stopped_) {
             trace::global().enable(trainer_->steps() - first_step >= trace_begin &&
@@ -144,6 +164,7 @@ public:
                 continue;
             }
             for (const std::string& skipped : b->skipped) line.print("skipped " + skipped);
+            if (b->count == 0 && !ranks_) continue;  // all of them
             const step_result done = trainer_->step(*b, interrupt_guard::requested());
             b.reset();
             stopped_ = done.stop;
@@ -156,29 +177,17 @@ public:
             const double seconds = step_watch.seconds();
             rates.push_back(static_cast<double>(done.samples) / seconds);
             window.push_back(rates.back());
-            loss_sum += done.loss;
-            ++since_log;
+            loss_sum_ += done.loss;
+            ++since_log_;
             const std::int64_t step = trainer_->steps();
-            if (since_log == log_every_ || step == last_step_) {
-                last_ = {{"step", step},
-                         {"epoch", static_cast<double>(step) / static_cast<double>(train_->batches_per_epoch())},
-                         {"loss", loss_sum / static_cast<double>(since_log)},
-                         {"lr", rate_(step - 1)},
-                         {"samples_per_s", median(window)},
-                         {"seconds", whole.seconds()}};
-                if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
-                log(last_);
-                loss_sum = 0;
-                since_log = 0;
-                window.clear();
-            }
+            if (since_log_ == log_every_ || step == last_step_) log_window();
             line.show(step, last_step_, status_text(step, rates, whole.seconds(), first_step));
         }
         trace::global().enable(false);
         const bool interrupted = stopped_;
-        if (!interrupted && train_->position().batch != 0 && test_) test(line);  // stopped within an epoch by --steps
-        if (!interrupted && train_->position().batch == 0 && last_tested_ != trainer_->steps() && test_) test(line);
-        save();
+        if (since_log_ > 0) log_window();                         // interrupted
+        const bool within_epoch = train_->position().batch != 0;  // stopped there by --steps
+        test_and_save(line, test_ && !interrupted && (within_epoch || last_tested_ != trainer_->steps()));
         nlohmann::json result = finish(rates, whole.seconds(), interrupted);
         return result;
     }
@@ -267,6 +276,7 @@ private:
     static constexpr int warm_up_steps = 3;
     static constexpr double measured_seconds = 12;
     static constexpr int most_skipped_steps = 100;
+    static constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // exact as a double
 
     std::string default_loss() const { return data_.info.kind == target_kind::classes ? "cross_entropy" : "mse"; }
 
@@ -311,6 +321,8 @@ private:
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
         if (comm_.size() == 1) {
             zero_stage_ = 0;
+            c.method = {};  // nobody to send to
+            c.candidates.clear();
             if (c.non_finite == non_finite_policy::stop) return;
         }
         if (zero_stage_) {
@@ -324,6 +336,14 @@ private:
                            }};
             owners_ = c.owners;
         }
+        const index rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();
+        require(
+            !c.sync_batch_norm || comm_.size() == 1 ||
+                (least >= micro_batches() && !(data_may_skip() && micro_batches() > 1)),
+            "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
+            "rank ",
+            least, " samples for train.micro_batches = ", micro_batches(),
+            "; set train.drop_last = true, or another train.batch");
         ranks_ = std::make_unique<ranks>(comm_, *weights_, std::move(c));
     }
 
@@ -339,6 +359,7 @@ private:
                 for (const index count : counts_of(*test_))
                     trainer_->choose_kernels(test_->batch_shape().with(0, count), mode::evaluate);
         }
+        wait_for(comm_, 0);  // it may measure for minutes
         share_choices(comm_);
         // What comes up later, such as products of a preconditioner, is chosen alike too.
         choices::global().set_policy(choice_policy::first);
@@ -387,7 +408,9 @@ private:
         return s;
     }
 
+    // Throws on all ranks alike where training went wrong in its last update: the state that is there stays.
     void save() {
+        if (const std::string broken = first_non_finite(weights_->parameters()); !broken.empty()) fail_diverged(broken);
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
         if (ranks_) ranks_->average(model_.buffers());
@@ -429,6 +452,13 @@ private:
         if (resuming) collect_curvature();
         if (boss()) open_directory(resuming);
         if (resuming) take_over();
+        require(!resuming || trainer_->steps() < last_step_, options_.resume.string(), ": this run has done ",
+                trainer_->steps(), " of ", last_step_,
+                " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
+        if (boss()) {
+            if (resuming) keep_metrics_until(trainer_->steps());
+            run_->write("config.toml", settings_.resolved());
+        }
         release_curvature();
     }
 
@@ -463,14 +493,18 @@ private:
 
     void open_directory(bool resuming) {
         run_.emplace(resuming ? options_.resume : options_.out.empty() ? run_directory::fresh(name_) : options_.out);
+        const auto has = [&](const char* name) { return std::filesystem::exists(run_->file(name)); };
         if (resuming) {
+            require(has("state.cairn"), "run directory ", run_->path().string(),
+                    " has no state.cairn: the run ended before its first state was saved; start it again with another "
+                    "--out, or remove this folder");
             load_state(run_->file("state.cairn"), state());
-            keep_metrics_until(trainer_->steps());
-        } else {
-            require(!std::filesystem::exists(run_->file("metrics.jsonl")), "run directory ", run_->path().string(),
-                    " holds a run already; continue it with --resume, or choose another with --out");
+        } else if (has("state.cairn") || has("record.json") || has("metrics.jsonl")) {
+            fail("run directory ", run_->path().string(), " holds a run already; ",
+                 has("state.cairn")
+                     ? "continue it with --resume, or choose another with --out"
+                     : "choose another with --out, or remove it: it ended before its first state was saved");
         }
-        run_->write("config.toml", settings_.resolved());
     }
 
     // A run that was killed may have logged steps after its last saved state.
@@ -513,11 +547,25 @@ private:
         const std::vector<double> recent(
             rates.end() - std::min<std::ptrdiff_t>(21, static_cast<std::ptrdiff_t>(rates.size())), rates.end());
         const double per_step = seconds / static_cast<double>(step - first_step);
-        std::snprintf(text, sizeof text, "epoch %lld/%lld  loss %.4f%s  %.0f samples/s  %s left",
+        std::snprintf(text, sizeof text, "epoch %lld/%lld%s%s  %.0f samples/s  %s left",
                       static_cast<long long>((step - 1) / train_->batches_per_epoch() + 1),
-                      static_cast<long long>(epochs_), last_.value("loss", 0.0), quality_text().c_str(), median(recent),
-                      clock_text(per_step * static_cast<double>(last_step_ - step)).c_str());
+                      static_cast<long long>(epochs_), loss_text("  loss").c_str(), quality_text().c_str(),
+                      median(recent), clock_text(per_step * static_cast<double>(last_step_ - step)).c_str());
         return text;
+    }
+
+    /// The mean training loss of late, with `name` in front; empty before the first step.
+    std::string loss_text(const char* name) const {
+        const auto loss = recent_loss();
+        if (!loss) return {};
+        char text[64];
+        std::snprintf(text, sizeof text, "%s %.4f", name, *loss);
+        return text;
+    }
+    std::optional<double> recent_loss() const {
+        if (last_.contains("loss")) return last_["loss"].get<double>();
+        if (since_log_ > 0) return loss_sum_ / static_cast<double>(since_log_);
+        return std::nullopt;
     }
 
     std::string quality_text() const {
@@ -529,13 +577,35 @@ private:
 
     void end_of_epoch(progress_line& line) {
         const std::int64_t epoch = train_->position().epoch;
-        if (test_ && (epoch % test_every_ == 0 || epoch == epochs_)) test(line);
+        test_and_save(line, test_ && (epoch % test_every_ == 0 || epoch == epochs_));
+    }
+
+    // A test set that cannot be read costs no epoch; but a state that training has spoilt does not replace a good one.
+    void test_and_save(progress_line& line, bool due) {
+        std::exception_ptr unreadable;
+        try {
+            if (due) test(line);
+        } catch (const error&) {
+            if (ranks_) throw;  // the others wait in the test
+            unreadable = std::current_exception();
+        }
+        if (due && !unreadable && score_.count && !std::isfinite(score_.loss()))
+            fail_diverged("the test loss is not finite");
         save();
+        if (unreadable) std::rethrow_exception(unreadable);
+    }
+
+    [[noreturn]] void fail_diverged(const std::string& what) {
+        fail("after step ", trainer_->steps(), ": ", what,
+             "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
     }
 
     void test(progress_line& line) {
         if (ranks_) ranks_->average(model_.buffers());
+        test_->reset_stats();
         score_ = trainer_->evaluate(*test_);
+        if (const auto skipped = test_->stats().skipped; skipped > 0)
+            line.print(concat(skipped, " corrupt test samples were left out"));
         if (ranks_) add_over_ranks(ranks_->world(), score_);
         figures_ = trainer_->goal().figures(score_);
         last_tested_ = trainer_->steps();
@@ -549,10 +619,15 @@ private:
         }
         log(entry);
         char head[96];
-        std::snprintf(head, sizeof head, "epoch %-4.4g training loss %.4f  test loss %.4f  ",
+        std::snprintf(head, sizeof head, "epoch %-4.4g%s  test loss %.4f  ",
                       static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch()),
-                      last_.value("loss", 0.0), score_.loss());
+                      loss_text(" training loss").c_str(), score_.loss());
         line.print(head + text);
+    }
+
+    // Names of classes may be those of folders, in any encoding.
+    static std::string printable(const nlohmann::json& j) {
+        return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     }
 
     // Writes the run's files and returns its final figures.
@@ -574,8 +649,8 @@ private:
             {"samples_per_s", median(rates)},
             {"peak_bytes", resident},
             {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
-            {"skipped_samples", train_->stats().skipped},
-            {"train_loss", last_.value("loss", 0.0)}};
+            {"skipped_samples", train_->stats().skipped}};
+        if (const auto loss = recent_loss()) result["train_loss"] = *loss;
         if (score_.count) result["test_loss"] = score_.loss();
         for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
 
@@ -588,8 +663,9 @@ private:
         const nlohmann::json profile = profile_json(trace::global().events());
         run_->write("trace.json", joined_traces(traces));
         run_->write("record.json", record.dump(1) + '\n');
-        run_->write("report.html", report_html({name_, record.dump(), metrics_.dump(), profile.dump(),
-                                                examples_json(score_, data_.info.names).dump(), settings_.resolved()}));
+        run_->write("report.html",
+                    report_html({name_, record.dump(), metrics_.dump(), profile.dump(),
+                                 printable(examples_json(score_, data_.info.names)), settings_.resolved()}));
         print_result(name_, result, figures_, interrupted, run_->file("report.html").string());
         return result;
     }
@@ -618,6 +694,8 @@ private:
     bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
     bool compresses_ = false;  // by one method; the governor's residuals start from zero after a resume
     bool stopped_ = false;
+    double loss_sum_ = 0;  // since the last log line
+    std::int64_t since_log_ = 0;
     int skipped_steps_ = 0;
     std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;
     std::int64_t saved_epoch_ = 0, saved_batch_ = 0;

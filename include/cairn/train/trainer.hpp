@@ -246,7 +246,7 @@ private:
 
     template <class T>
     static tensor<T> rows(const tensor<T>& t, shard s) {
-        const index width = t.size() / t.extent(0);
+        const index width = t.extent(0) ? t.size() / t.extent(0) : 0;
         return t.slice(s.begin * width, t.shape().with(0, s.count));
     }
 
@@ -263,6 +263,8 @@ private:
     [[noreturn]] void throw_non_finite(const batch& b, pass p, double loss) {
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
         const std::string advice = "; lower the learning rate, warm up, or clip gradients";
+        if (!b.targets.empty() && first_non_finite(b.targets))
+            fail(where, "a target of the batch is not finite (sample data, not training)");
         if (first_non_finite(b.x))
             fail(where, "the input batch holds a value that is not finite (sample data, not training)");
         for (const auto& [name, parameter] : weights_.parameters())

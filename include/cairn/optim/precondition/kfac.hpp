@@ -371,6 +371,7 @@ private:
     void install() {
         const trace_scope scope("share decompositions", "", "kfac");
         wait_for_background();
+        blas_.reset();
         std::string failure;
         for (const task& t : tasks_)
             if (t.first && !t.failure.empty() && failure.empty())
@@ -394,7 +395,6 @@ private:
     }
     void wait_for_background() {
         if (background_.valid()) background_.get();
-        blas_.reset();
     }
 
     void make_directions() {
@@ -541,7 +541,7 @@ private:
     double sampling_error_ = 0;
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
     std::vector<task> tasks_;
-    std::optional<single_blas_thread> blas_;  // while background_ works
+    std::optional<single_blas_thread> blas_;  // until they are installed: a resumed run computes likewise
     std::future<void> background_;            // works on tasks_
 };
 
@@ -598,6 +598,7 @@ void kfac<T>::release() {
             if (!roles_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
             if (!roles_->decomposes(i, side) || begun_ < 0) f.pending = {};
         });
+    if (config_.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
 }
 
 template <class T>

@@ -1,0 +1,36 @@
+#pragma once
+// Waiting for a rank that computes for minutes, beyond the time limit of a message: it measures kernels, decomposes a large matrix, or
+// writes to a slow disk, while the others have nothing to do.
+
+#include <cairn/comm/communicator.hpp>
+
+#include <chrono>
+#include <span>
+#include <thread>
+
+namespace cairn {
+
+/// Collective. Returns once rank `root` is here too. A rank that is killed ends the job as always; after `limit` seconds throws on those
+/// who wait.
+template <Communicator C>
+void wait_for(C& c, int root, double limit = 3600) {
+    constexpr int tag = max_tag - 3;
+    const auto scope = enter(c, {"wait_for", "message", 1, root, "a rank that computes"});
+    const char here = 0;
+    if (c.rank() == root) {
+        for (int r = 0; r < c.size(); ++r)
+            if (r != root) send(c, std::span<const char>(&here, 1), r, tag);
+        return;
+    }
+    char token = 0;
+    auto arrival = irecv(c, std::span<char>(&token, 1), root, tag);
+    const auto begin = std::chrono::steady_clock::now();
+    while (!arrival.test()) {
+        const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+        require(waited.count() < limit, "rank ", c.rank(), " waited ", limit, " s for rank ", root,
+                " to come back from its own work: is it alive?");
+        std::this_thread::sleep_for(std::chrono::microseconds(waited.count() < 0.01 ? 50 : 1000));
+    }
+}
+
+}  // namespace cairn
