@@ -51,6 +51,7 @@ def check_ranks(train, workload, folder, timing):
         "topk": ("--set", "compress.kind=topk"),
         "powersgd": ("--set", "compress.kind=powersgd"),
         "sign": ("--set", "compress.kind=sign"),
+        "auto": ("--set", "compress.kind=auto"),  # dense in its first steps
         "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=3", "--set", "kfac.decompose_every=3"),
         "kfac-sharded": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.decompose_every=2",
                          "--set", "kfac.lag=1", "--set", "kfac.statistics=sharded", "--set", "kfac.grad_worker_fraction=0.5"),

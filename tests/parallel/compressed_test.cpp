@@ -172,6 +172,49 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
     CHECK(weights_after(true) == weights_after(false));
 }
 
+TEST_CASE("governor: what buckets hold back is saved, and sent once by whoever goes on", "[parallel][compress]") {
+    const auto candidate = [](exchange kind, auto make) {
+        return governed_candidate<any_communicator>{"sparse", kind, make};
+    };
+    const auto gathered = candidate(exchange::all_gather, [](const bucket_layout&, index n, int, int) {
+        using method = message_method<any_communicator, error_feedback<topk>>;
+        return std::make_unique<method>(error_feedback<topk>(topk({.ratio = 0.01})), n);
+    });
+    const auto in_two = candidate(exchange::two_phase, [](const bucket_layout&, index n, int ranks, int rank) {
+        return std::make_unique<two_phase_method<any_communicator, topk>>(topk({.ratio = 0.01}), n, ranks, rank);
+    });
+    for (const auto& how : {gathered, in_two})
+        run_ranks(3, [&](threads_communicator& threads) {
+            any_communicator c(threads);
+            auto net = lenet<float>();
+            arena<float> weights(net.params(), 1);
+            const auto buckets = make_buckets(weights, index{1} << 20);
+            const index n = buckets[0].size();
+            const std::vector<bucket_layout> layouts{{{"all", 0, {n}}}};
+            std::vector<double> sent(static_cast<std::size_t>(n)), whole(sent.size());
+            governed_reduction<any_communicator> before(c, buckets, layouts, {how}, {});
+            for (int step = 0; step < 12; ++step) {
+                std::vector<float> g = gradient_of(c.rank(), n, step), exact = g;
+                const bool dense = before.decisions().chosen(0).dense();
+                before.reduce(c, 0, g, {.rank = c.rank(), .step = step}, 0.001);
+                all_reduce(c, std::span<float>(exact));
+                for (std::size_t i = 0; i < g.size(); ++i) sent[i] += double(g[i]), whole[i] += double(exact[i]);
+                before.end_step(c, dense ? 10 : 0.1, 0.05);
+            }
+            require(before.decisions().compresses(), "the governor did not compress");
+            governed_reduction<any_communicator> after(c, buckets, layouts, {how}, {});
+            auto from = before.tensors(), to = after.tensors();
+            require(from.size() == 1 && from[0].name == to[0].name, "names differ");
+            std::ranges::copy(from[0].t.span(), to[0].t.data());
+            std::vector<float> rest(static_cast<std::size_t>(n));  // a dense step of zeros
+            after.reduce(c, 0, rest, {.rank = c.rank(), .step = 12}, 0.001);
+            double worst = 0;
+            for (std::size_t i = 0; i < rest.size(); ++i)
+                worst = std::max(worst, std::abs(sent[i] + double(rest[i]) - whole[i]));
+            require(worst < 1e-4, "what was held back is off by ", worst);
+        });
+}
+
 TEST_CASE("governor: all ranks follow one plan, and what they compute is the sum", "[parallel][compress]") {
     run_ranks(3, [](threads_communicator& threads) {
         any_communicator c(threads);

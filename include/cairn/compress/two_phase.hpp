@@ -90,6 +90,21 @@ public:
         }
     }
 
+    /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a mean.
+    void release(std::span<float> gradient) {
+        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
+                " values, expected ", n_);
+        const auto part = [&](const bucket_chunk& c) {
+            return gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count));
+        };
+        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(chunk(j)));
+        fill_zero(sum_.span());
+        server_.release(sum_.span());
+        const std::span<float> mine = part(chunk(rank_));
+        for (std::size_t i = 0; i < mine.size(); ++i)
+            mine[i] += static_cast<float>(ranks_) * sum_[static_cast<index>(i)];
+    }
+
     /// "worker/0/residual", …, "server/residual".
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;

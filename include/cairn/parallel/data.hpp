@@ -159,6 +159,7 @@ public:
 
     /// What the methods keep between steps, "bucket3/residual".
     std::vector<compressor_tensor> tensors() {
+        if (governed_) return governed_->tensors();
         std::vector<compressor_tensor> all;
         for (std::size_t b = 0; b < methods_.size(); ++b)
             for (auto& [name, t] : methods_[b]->tensors())

@@ -3,8 +3,8 @@
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
 //   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the link, by minimum:
 //                   that of the rank that came last, which waited for nobody. So all ranks decide alike
-// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is added to its gradient
-// (those of two-phase schemes wait for the bucket to come back, as all do during a probe).
+// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is added to its gradient;
+// during a probe it waits for the bucket to come back. That is also what a checkpoint keeps: not by which compressor it waited.
 
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/governor.hpp>
@@ -98,6 +98,7 @@ public:
         if (!method)
             method = option == 0 ? std::make_unique<dense_method<C>>()
                                  : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
+        if (!held_.empty()) release_into(held_[b], gradient);
         if (!governor_->probing())  // the bucket will be back in a moment
             if (const std::size_t before = std::exchange(last_[b], option); before != option)
                 leave(b, before, gradient);
@@ -131,13 +132,16 @@ public:
         return all;
     }
 
+    /// "bucket0/held": what buckets hold back, whatever by; it is sent with the next gradients.
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;
-        for (std::size_t b = 0; b < methods_.size(); ++b)
-            for (std::size_t k = 0; k < methods_[b].size(); ++k)
-                if (methods_[b][k] && k > 0)
-                    for (auto& [name, t] : methods_[b][k]->tensors())
-                        all.push_back({concat("bucket", b, '/', candidates_[k - 1].name, '/', name), std::move(t)});
+        held_.resize(sizes_.size());
+        for (std::size_t b = 0; b < sizes_.size(); ++b) {
+            if (held_[b].empty()) held_[b] = tensor<float>::zeros({sizes_[b]}, category::communication);
+            for (auto& method : methods_[b])
+                if (method) method->release(held_[b].span());
+            all.push_back({concat("bucket", b, "/held"), held_[b].share()});
+        }
         return all;
     }
 
@@ -147,7 +151,7 @@ private:
         auto& method = methods_[b][option];
         if (!method) return;
         method->release(gradient);
-        if (option > 0 && candidates_[option - 1].kind != exchange::two_phase) method.reset();
+        if (option > 0) method.reset();
     }
 
     std::vector<std::vector<reduction_option>> measured_options(C& c) const {
@@ -200,7 +204,8 @@ private:
     std::vector<index> sizes_;
     std::unique_ptr<governor> governor_;
     std::vector<std::vector<std::unique_ptr<reduction_method<C>>>> methods_;  // [bucket][option], made at first use
-    std::vector<std::size_t> last_;  // option of each bucket in the step before, probes left out
+    std::vector<tensor<float>> held_;  // of each bucket, once a state was written or read
+    std::vector<std::size_t> last_;    // option of each bucket in the step before, probes left out
     std::vector<bucket_times> times_;
     index bytes_ = 0;
 };

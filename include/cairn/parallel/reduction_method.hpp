@@ -61,6 +61,7 @@ struct two_phase_method final : reduction_method<C> {
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         return two_phase_all_reduce(c, method, gradient, at);
     }
+    void release(std::span<float> gradient) override { method.release(gradient); }
     std::vector<compressor_tensor> tensors() override { return method.tensors(); }
 
     two_phase<K> method;
@@ -88,6 +89,7 @@ struct dense_first final : reduction_method<C> {
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         return at.step < dense_steps ? dense.reduce(c, gradient, at) : later->reduce(c, gradient, at);
     }
+    void release(std::span<float> gradient) override { later->release(gradient); }
     std::vector<compressor_tensor> tensors() override { return later->tensors(); }
 
     std::unique_ptr<reduction_method<C>> later;

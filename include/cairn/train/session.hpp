@@ -314,7 +314,7 @@ private:
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
-        compresses_ = static_cast<bool>(c.method) && comm_.size() > 1;
+        compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
         has_own_momentum_ = comm_.size() > 1 && settings_.choice("compress.kind", compressor_names, "none") == "dgc";
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
@@ -692,7 +692,7 @@ private:
     std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise
     bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
-    bool compresses_ = false;  // by one method; the governor's residuals start from zero after a resume
+    bool compresses_ = false;
     bool stopped_ = false;
     double loss_sum_ = 0;  // since the last log line
     std::int64_t since_log_ = 0;
