@@ -10,9 +10,11 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 root = pathlib.Path(__file__).resolve().parents[2]
 failures = []
@@ -89,6 +91,35 @@ def check_ranks(train, workload, folder, timing):
     check(code != 0 and "rank" in text and "step" in text, "a loss that is not finite ends all ranks with its step and rank", text)
 
 
+def png(seed):
+    """A picture of 32 by 32 points."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((seed * 37 + x * y) % 256 for x in range(96)) for y in range(32))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def check_corrupt_images(run, folder):
+    """Whole batches of them: left out, and counted; nothing but them: an error."""
+    def fill(name, corrupt_training):
+        for part, count in (("train", 8), ("test", 4)):
+            for label in "ab":
+                place = pathlib.Path(folder) / name / part / label
+                place.mkdir(parents=True)
+                for i in range(count):
+                    corrupt = corrupt_training if part == "train" else label == "a"
+                    (place / f"{i}.png").write_bytes(b"no picture" if corrupt else png(i))
+        return pathlib.Path(folder) / name
+
+    settings = ["--set", "data.corrupt=skip", "--set", "data.size=32", "--set", "train.batch=4", "--set", "train.epochs=1"]
+    workload = root / "benchmarks" / "workloads" / "resnet18-folder.toml"
+    code, text, _ = run(workload, "--data", fill("some", False), "--out", f"{folder}/some-run", *settings)
+    check(code == 0 and "4 corrupt test samples" in text, "a test batch of corrupt images is left out and counted", text)
+    code, text, _ = run(workload, "--data", fill("none", True), "--out", f"{folder}/none-run", *settings)
+    check(code != 0 and "corrupt" in text, "training images that are all corrupt are an error", text)
+
+
 def main():
     train = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev").resolve() / "benchmarks" / "train"
     if not train.exists():
@@ -161,6 +192,7 @@ def main():
         code, text, _ = run(workload, "--steps", 1, "--out", "/proc/nowhere")
         check(code != 0 and "/proc/nowhere" in text, "a folder that cannot be written is named", text)
 
+        check_corrupt_images(run, folder)
         check_ranks(train, workload, folder, timing)
 
     print("train: all right" if not failures else f"train: {len(failures)} failures")

@@ -127,7 +127,11 @@ public:
         float* out = slot.x;
         for (index u : offsets[0])
             for (index v : offsets[1])
-                for (index w : offsets[2]) out = std::copy_n(volume + (u + v + w) * channels, channels, out);
+                for (index w : offsets[2]) {
+                    const float* const voxel = volume + (u + v + w) * channels;
+                    *out++ = voxel[0];
+                    for (index k = 1; k < channels; ++k) *out++ = voxel[k];
+                }
         return true;
     }
 

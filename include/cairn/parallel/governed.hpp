@@ -98,7 +98,10 @@ public:
         if (!method)
             method = option == 0 ? std::make_unique<dense_method<C>>()
                                  : candidates_[option - 1].make(layouts_[b], sizes_[b], ranks_, rank_);
-        if (!held_.empty()) release_into(held_[b], gradient);
+        if (!held_.empty()) {
+            release_into(held_[b], gradient);
+            held_[b] = {};
+        }
         if (!governor_->probing())  // the bucket will be back in a moment
             if (const std::size_t before = std::exchange(last_[b], option); before != option)
                 leave(b, before, gradient);

@@ -122,7 +122,7 @@ public:
         settings_.check_all_used();
         agree(comm_, settings_.resolved(), "the resolved configuration");
         if (curvature_)  // each rank makes the same directions, whose last bits depend on it
-            agree(comm_, concat("--threads ", threads()), "the number of threads that a preconditioner has");
+            agree(comm_, concat(threads()), "the number of threads that a preconditioner has (give --threads)");
         if (ranks_) ranks_->start(model_.buffers());
     }
 
@@ -139,6 +139,7 @@ public:
         std::vector<double> window;  // seconds of the steps since the last log line
         std::vector<double> rates;   // samples/s of all steps
         stopwatch step_watch;
+        index empty_batches = 0;       // in a row
         const auto log_window = [&] {  // what came since the last log line
             const std::int64_t step = trainer_->steps();
             last_ = {{"step", step},
@@ -164,10 +165,17 @@ public:
                 continue;
             }
             for (const std::string& skipped : b->skipped) line.print("skipped " + skipped);
-            if (b->count == 0 && !ranks_) continue;  // all of them
-            const step_result done = trainer_->step(*b, interrupt_guard::requested());
+            const bool nothing = b->count == 0 && !ranks_;
+            const step_result done = nothing ? step_result{.stop = interrupt_guard::requested()}
+                                             : trainer_->step(*b, interrupt_guard::requested());
             b.reset();
             stopped_ = done.stop;
+            if (done.samples == 0) {  // all of them are corrupt
+                require(++empty_batches < train_->batches_per_epoch(), "all samples of ", empty_batches,
+                        " batches in a row are corrupt");
+                continue;
+            }
+            empty_batches = 0;
             if (done.skipped) {
                 line.print(concat("step ", trainer_->steps() + 1, ": a gradient is not finite; skipped on all ranks"));
                 ++skipped_steps_;
@@ -338,12 +346,12 @@ private:
         }
         const index rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();
         require(
-            !c.sync_batch_norm || comm_.size() == 1 ||
-                (least >= micro_batches() && !(data_may_skip() && micro_batches() > 1)),
+            !c.sync_batch_norm || comm_.size() == 1 || (least >= micro_batches() && !data_may_skip()),
             "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
             "rank ",
             least, " samples for train.micro_batches = ", micro_batches(),
-            "; set train.drop_last = true, or another train.batch");
+            ", or data.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, or "
+            "data.corrupt = stop");
         ranks_ = std::make_unique<ranks>(comm_, *weights_, std::move(c));
     }
 
@@ -410,7 +418,10 @@ private:
 
     // Throws on all ranks alike where training went wrong in its last update: the state that is there stays.
     void save() {
-        if (const std::string broken = first_non_finite(weights_->parameters()); !broken.empty()) fail_diverged(broken);
+        for (const auto& [name, p] : weights_->parameters())  // not gradients: those of a skipped step are a rank's own
+            if (const auto at = first_non_finite(p->value))
+                fail_diverged(
+                    concat(name, ' ', p->shape, ": element ", *at, " is ", static_cast<double>(p->value[*at])));
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
         if (ranks_) ranks_->average(model_.buffers());
@@ -452,8 +463,8 @@ private:
         if (resuming) collect_curvature();
         if (boss()) open_directory(resuming);
         if (resuming) take_over();
-        require(!resuming || trainer_->steps() < last_step_, options_.resume.string(), ": this run has done ",
-                trainer_->steps(), " of ", last_step_,
+        require(!resuming || trainer_->steps() < last_step_ || (trainer_->steps() == last_step_ && !recorded_),
+                options_.resume.string(), ": this run has done ", trainer_->steps(), " of ", last_step_,
                 " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
         if (boss()) {
             if (resuming) keep_metrics_until(trainer_->steps());
@@ -465,11 +476,12 @@ private:
     // What rank 0 read is everybody's.
     void take_over() {
         if (ranks_) {
-            std::array<std::int64_t, 3> numbers{trainer_->steps(), saved_epoch_, saved_batch_};
+            std::array<std::int64_t, 4> numbers{trainer_->steps(), saved_epoch_, saved_batch_, recorded_ ? 1 : 0};
             broadcast(ranks_->world(), std::span<std::int64_t>(numbers), 0);
             trainer_->optimizer().steps() = numbers[0];
             saved_epoch_ = numbers[1];
             saved_batch_ = numbers[2];
+            recorded_ = numbers[3] != 0;
             ranks_->start(model_.buffers());
             for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
                 broadcast(ranks_->world(), t.span(), 0);
@@ -499,6 +511,11 @@ private:
                     " has no state.cairn: the run ended before its first state was saved; start it again with another "
                     "--out, or remove this folder");
             load_state(run_->file("state.cairn"), state());
+            std::ifstream in(run_->file("record.json"));
+            const nlohmann::json record = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json{};
+            if (record.is_object() && record.contains("result") && record["result"].is_object())
+                recorded_ = record["result"].value("finished", false) &&
+                            record["result"].value("steps", std::int64_t{-1}) == trainer_->steps();
         } else if (has("state.cairn") || has("record.json") || has("metrics.jsonl")) {
             fail("run directory ", run_->path().string(), " holds a run already; ",
                  has("state.cairn")
@@ -586,7 +603,7 @@ private:
         try {
             if (due) test(line);
         } catch (const error&) {
-            if (ranks_) throw;  // the others wait in the test
+            if (comm_.size() > 1) throw;  // the others wait in the test
             unreadable = std::current_exception();
         }
         if (due && !unreadable && score_.count && !std::isfinite(score_.loss()))
@@ -694,7 +711,8 @@ private:
     bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
     bool compresses_ = false;
     bool stopped_ = false;
-    double loss_sum_ = 0;  // since the last log line
+    bool recorded_ = false;  // the run that is resumed had come to its end, with its record written
+    double loss_sum_ = 0;    // since the last log line
     std::int64_t since_log_ = 0;
     int skipped_steps_ = 0;
     std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;

@@ -95,7 +95,9 @@ public:
         } else {
             result.loss = mine.loss / mine.samples;
         }
-        if (curvature_ && result.skipped) curvature_->skip_step();
+        const bool nothing = result.samples == 0;  // all samples of all ranks were left out
+        if (curvature_ && (result.skipped || nothing)) curvature_->skip_step();
+        if (nothing) return result;
         if (!result.skipped && quadratic_) {
             const pass again = pass_again();
             const batch few = slice(b, few_of(b));
