@@ -32,18 +32,20 @@ std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
     return found.at;
 }
 
-/// "value of conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite value or gradient in a model's
-/// parameters, else "".
+/// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else "".
+template <class T>
+std::string first_non_finite(const std::string& name, const tensor<T, cpu>& t) {
+    const auto at = first_non_finite(t);
+    if (!at) return {};
+    return concat(name, ' ', t.shape(), ": element ", *at, " is ", static_cast<double>(t[*at]));
+}
+
+/// The same, "value of conv1/weight …", for the first non-finite value or gradient in a model's parameters, else "".
 template <class T>
 std::string first_non_finite(const parameter_list<T, cpu>& parameters) {
-    const auto found_in = [](const char* what, const std::string& name, const tensor<T, cpu>& t) -> std::string {
-        const auto at = first_non_finite(t);
-        if (!at) return {};
-        return concat(what, " of ", name, ' ', t.shape(), ": element ", *at, " is ", static_cast<double>(t[*at]));
-    };
     for (const auto& [name, p] : parameters) {
-        if (auto found = found_in("value", name, p->value); !found.empty()) return found;
-        if (auto found = found_in("gradient", name, p->grad); !found.empty()) return found;
+        if (auto found = first_non_finite("value of " + name, p->value); !found.empty()) return found;
+        if (auto found = first_non_finite("gradient of " + name, p->grad); !found.empty()) return found;
     }
     return {};
 }

@@ -123,6 +123,7 @@ public:
     /// totals.skip > 0 says instead that nobody should take this step.
     step_totals finish(step_totals mine, std::int64_t step, const std::string& reason = {}) {
         const double compute_end = step_watch_.seconds();
+        step_totals all{};
         if (agrees_first()) {
             for (std::size_t b = 0; b < reducer_.buckets().size(); ++b) {
                 const bucket& what = reducer_.buckets()[b];
@@ -130,11 +131,12 @@ public:
                                 weights_.grads().span().subspan(static_cast<std::size_t>(what.begin),
                                                                 static_cast<std::size_t>(what.size())));
             }
-            if (const step_totals all = added_up(mine, reason); all.skip > 0) return all;
+            all = added_up(mine, reason);
+            if (all.skip > 0) return all;
         }
         reducer_.finish();
         if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
-        const step_totals all = added_up(mine, reason);
+        if (!agrees_first()) all = added_up(mine, reason);
         if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step);
         return all;
     }
@@ -233,11 +235,8 @@ private:
         if (!broken_.empty()) return false;
         for (int i = b.first; i < b.last; ++i) {
             const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
-            if (const auto at = first_non_finite(p->grad)) {
-                broken_ = concat("gradient of ", name, ' ', p->shape, ": element ", *at, " is ",
-                                 static_cast<double>(p->grad[*at]));
-                break;
-            }
+            broken_ = first_non_finite("gradient of " + name, p->grad);
+            if (!broken_.empty()) break;
         }
         return false;
     }

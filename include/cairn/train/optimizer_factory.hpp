@@ -53,8 +53,7 @@ inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>
         kind == "soap" || kind == "muon";  // the step is sgd's, along a direction that has momentum
     if (kind == "kfac" || kind == "shampoo") kind = settings.choice("optimizer.inner", first_order_names, "sgd");
     require(!without_momentum || kind == "sgd", "compress.kind = dgc has the momentum of sgd; optimizer.kind is ",
-            settings.get("optimizer.kind", std::string("sgd")),
-            kind == "lars" || kind == "adam" || kind == "adamw" || kind == "lamb" ? " (" + kind + ")" : "",
+            settings.get("optimizer.kind", std::string("sgd")), ", which steps with ", kind,
             "; take sgd, or another compressor");
     if (own_momentum) {
         kind = "sgd";

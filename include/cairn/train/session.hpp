@@ -419,9 +419,7 @@ private:
     // Throws on all ranks alike where training went wrong in its last update: the state that is there stays.
     void save() {
         for (const auto& [name, p] : weights_->parameters())  // not gradients: those of a skipped step are a rank's own
-            if (const auto at = first_non_finite(p->value))
-                fail_diverged(
-                    concat(name, ' ', p->shape, ": element ", *at, " is ", static_cast<double>(p->value[*at])));
+            if (const std::string found = first_non_finite(name, p->value); !found.empty()) fail_diverged(found);
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
         if (ranks_) ranks_->average(model_.buffers());
