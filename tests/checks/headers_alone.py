@@ -3,7 +3,7 @@
 
     tests/checks/headers_alone.py build/dev [--jobs N] [--compiler CXX] [--together [--with SOURCE]] [HEADER...]
 
-Flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is made.
+Headers that need CUDA are left out: tests/run's step cuda compiles them. Flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is made.
 --together includes all headers in one translation unit instead, --with a program that instantiates most of them: a quick
 look by a second compiler.
 """
@@ -13,6 +13,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -36,6 +37,13 @@ def flags_of(build, root):
     sys.exit(f"{build}/compile_commands.json does not name tests/main.cpp: configure with -DCAIRN_TESTS=ON")
 
 
+def needs_cuda(header, include):
+    """Whether it includes the CUDA Toolkit, itself or through a header of device/cuda."""
+    found = re.findall(r"#include <([^>]+)>", (include / header).read_text())
+    return any(re.match(r"cu(da|blas|dnn|solver)", name) for name in found) or any(
+        needs_cuda(name, include) for name in found if name.startswith("cairn/device/cuda/"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -52,6 +60,7 @@ def main():
         compiler = options.compiler
         flags.append("-Wno-unknown-warning-option")  # the flags are those of the build folder's compiler
     headers = options.headers or sorted(p.relative_to(root / "include").as_posix() for p in (root / "include").rglob("*.hpp"))
+    headers = [name for name in headers if not name.startswith("cairn/device/cuda/") or not needs_cuda(name, root / "include")]
     if not headers:
         sys.exit("no headers")
 

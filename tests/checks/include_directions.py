@@ -51,7 +51,10 @@ DOORS = [
     ("MPI", r"mpi\.h", "comm/mpi.hpp"),
     ("NCCL", r"nccl\.h", "comm/nccl.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
-    ("CUDA", r"(cuda|cublas|cudnn|cusolver|curand).*", "device/cuda/"),
+    ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
+    ("cuBLAS", r"cublas.*", "device/cuda/gemm.hpp"),
+    ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
+    ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
     ("oneDNN", r"(oneapi/dnnl/.*|dnnl.*)", "device/cpu/onednn.hpp"),
     ("CBLAS", r"(cblas|f77blas|openblas_config|lapacke?)\.h", "device/cpu/"),
     ("xtensor", r"(xtensor|xtl)/.*", "core/xt.hpp"),
@@ -70,7 +73,7 @@ DOORS = [
 ]
 
 # A folder's own library rather than a wrapped one: any of the folder's files may include it.
-WIDE_DOORS = ["CUDA", "toml++", "nlohmann-json", "fmt"]
+WIDE_DOORS = ["toml++", "nlohmann-json", "fmt"]
 
 STANDARD = set(
     """algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits

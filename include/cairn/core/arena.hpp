@@ -39,7 +39,14 @@ public:
             p->id = id;
             p->value = values_.slice(at, p->shape);
             p->grad = grads_.slice(at, p->shape);
-            fill(p->value.span(), p->init, random_stream{seed, static_cast<std::uint32_t>(id), 0});
+            const random_stream random{seed, static_cast<std::uint32_t>(id), 0};
+            if constexpr (std::same_as<D, cpu>) {
+                fill(p->value.span(), p->init, random);
+            } else {  // the same numbers on every device
+                tensor<T> drawn(p->shape, category::workspace);
+                fill(drawn.span(), p->init, random);
+                D::copy_to_device(p->value.data(), drawn.data(), drawn.bytes());
+            }
             at += (p->shape.size() + step - 1) / step * step;
             ++id;
         }
@@ -58,7 +65,10 @@ public:
 
     /// Sets all gradients to zero. 1 write per value.
     void zero_grad() {
-        for_each([](T& g) { g = T{}; }, grads_);
+        if constexpr (std::same_as<D, cpu>)
+            for_each([](T& g) { g = T{}; }, grads_);
+        else
+            D::set_bytes(grads_.data(), 0, grads_.bytes());
     }
 
 private:

@@ -32,6 +32,13 @@ std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
     return found.at;
 }
 
+/// The same of another device's memory, copied to the host: for messages.
+template <class T, Device D>
+    requires(!std::same_as<D, cpu>)
+std::optional<index> first_non_finite(const tensor<T, D>& t) {
+    return first_non_finite(t.on_host(category::workspace));
+}
+
 /// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else "".
 template <class T>
 std::string first_non_finite(const std::string& name, const tensor<T, cpu>& t) {

@@ -1,12 +1,45 @@
 #pragma once
 // Fused elementwise passes: one functor over any number of equally long arrays, threaded and vectorised.
 //   for_each(cpu{}, n, [](float& theta, float g) { theta -= lr * g; }, theta, g);
-// Bytes moved: each array once. A device is chosen by its tag; the functor is the same text on all of them.
+// Bytes moved: each array once. A device is chosen by its tag; the functor is the same text on all of them, where it has
+// a name and its operator() is CAIRN_HD.
 
+#include <cairn/core/host_device.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 
 namespace cairn {
+
+/// Rules that many need, by name, because a GPU cannot be given every lambda.
+namespace rules {
+
+/// sum += other.
+struct add {
+    template <class T>
+    CAIRN_HD void operator()(T& sum, const T& other) const {
+        sum += other;
+    }
+};
+
+/// result = a + b.
+struct sum {
+    template <class T>
+    CAIRN_HD void operator()(T& result, const T& a, const T& b) const {
+        result = a + b;
+    }
+};
+
+}  // namespace rules
+
+/// Two sums taken in one pass.
+struct sum_pair {
+    double first = 0, second = 0;
+    sum_pair& operator+=(const sum_pair& other) {
+        first += other.first;
+        second += other.second;
+        return *this;
+    }
+};
 
 /// Items a thread takes at a time: two or three arrays of it fit the first-level cache.
 inline constexpr index elementwise_grain = 4096;

@@ -1,6 +1,7 @@
 #pragma once
 // The pool that every tensor's memory comes from. It counts live and peak bytes by category, so that a claim about memory
-// is read from counters, and it hands blocks out again without returning to the system in between.
+// is read from counters, and it hands blocks out again without returning to the system in between. Devices with memory of their own derive
+// from it: they give the address range, and back it as it is taken.
 //
 //   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays free
 //   release:  the range merges with its free neighbours
@@ -39,7 +40,7 @@ struct memory_use {
     void shrink(index bytes) { live -= bytes; }
 };
 
-/// Host memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
+/// Memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
 class memory_pool {
 public:
     static constexpr index alignment = 64;
@@ -115,6 +116,22 @@ public:
     memory_pool(const memory_pool&) = delete;
     memory_pool& operator=(const memory_pool&) = delete;
 
+protected:
+    /// Over a range of addresses that is not backed yet; `what` it is, and which variable limits it, for messages.
+    memory_pool(char* begin, index bytes, index limit, std::string what, const char* limit_name)
+        : limit_(limit), begin_(begin), touched_(begin), what_(std::move(what)), limit_name_(limit_name) {
+        insert_free(begin, bytes);
+    }
+    virtual ~memory_pool() = default;
+
+    /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where memory is out.
+    virtual bool back(char* /*to*/) { return true; }
+    /// What a message about memory that is out says besides.
+    virtual std::string beside() const { return {}; }
+
+    char* begin() const { return begin_; }
+    char* touched_end() const { return touched_; }  // of all blocks so far
+
 private:
     memory_pool() {
         const index physical = index{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
@@ -142,7 +159,7 @@ private:
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (range == MAP_FAILED) continue;
             madvise(range, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-            touched_ = static_cast<char*>(range);
+            begin_ = touched_ = static_cast<char*>(range);
             insert_free(touched_, bytes);
             return;
         }
@@ -153,6 +170,7 @@ private:
         const auto fit = by_size_.lower_bound({size, nullptr});
         if (fit == by_size_.end()) return nullptr;
         auto [free_size, start] = *fit;
+        if (start + size > touched_ && !back(start + size)) return nullptr;
         erase_free(start, free_size);
         if (free_size > size) insert_free(start + size, free_size - size);
         touched_ = std::max(touched_, start + size);
@@ -192,9 +210,9 @@ private:
         for (std::size_t i = 0; i < by_category_.size(); ++i)
             if (by_category_[i].live)
                 held += concat(held.empty() ? "" : ", ", category_names[i], ' ', by_category_[i].live);
-        fail("out of memory: ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ",
-             total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_,
-             " allowed; use a smaller batch, recomputation, or raise CAIRN_MEMORY_LIMIT");
+        fail("out of ", what_, ": ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ",
+             total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_, " allowed", beside(),
+             "; use a smaller batch, recomputation, or raise ", limit_name_);
     }
 
     mutable std::mutex mutex_;
@@ -203,8 +221,11 @@ private:
     std::array<memory_use, category_names.size()> by_category_{};
     memory_use total_;
     index limit_ = 0;
+    char* begin_ = nullptr;
     char* touched_ = nullptr;
     bool system_ = false;
+    std::string what_ = "memory";
+    const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };
 
 }  // namespace cairn

@@ -46,14 +46,32 @@ public:
         block_ = std::shared_ptr<void>(data_, [bytes, use](void* p) { D::memory().release(p, bytes, use); });
     }
 
-    /// Elements all equal to `value` (host only).
-    static tensor filled(cairn::shape s, T value, category use = category::activations) requires std::same_as<D, cpu> {
+    /// Elements all equal to `value`.
+    static tensor filled(cairn::shape s, T value, category use = category::activations) {
         tensor t(s, use);
-        std::fill_n(t.data(), t.size(), value);
+        if constexpr (std::same_as<D, cpu>)
+            std::fill_n(t.data(), t.size(), value);
+        else
+            D::copy_to_device(t.data(), tensor<T, cpu>::filled(s, value).data(), t.bytes());
         return t;
     }
-    static tensor zeros(cairn::shape s, category use = category::activations) requires std::same_as<D, cpu> {
-        return filled(s, T{}, use);
+    static tensor zeros(cairn::shape s, category use = category::activations) {
+        if constexpr (std::same_as<D, cpu>) {
+            return filled(s, T{}, use);
+        } else {
+            tensor t(s, use);
+            D::set_bytes(t.data(), 0, t.bytes());
+            return t;
+        }
+    }
+    /// The elements of a tensor of the host.
+    static tensor copy_of(const tensor<T, cpu>& host, category use = category::activations) {
+        tensor t(host.shape(), use);
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(host.data(), t.size(), t.data());
+        else
+            D::copy_to_device(t.data(), host.data(), t.bytes());
+        return t;
     }
 
     /// A tensor over memory that somebody else keeps alive.
@@ -83,10 +101,23 @@ public:
         return t;
     }
 
-    /// New elements with the same values (host only).
-    tensor clone(category use = category::activations) const requires std::same_as<D, cpu> {
+    /// New elements with the same values.
+    tensor clone(category use = category::activations) const {
         tensor t(shape_, use);
-        std::copy_n(data_, size(), t.data_);
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(data_, size(), t.data_);
+        else
+            D::copy_within(t.data_, data_, bytes());
+        return t;
+    }
+
+    /// New elements with the same values, on the host.
+    tensor<T, cpu> on_host(category use = category::activations) const {
+        tensor<T, cpu> t(shape_, use);
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(data_, size(), t.data());
+        else
+            D::copy_to_host(t.data(), data_, bytes());
         return t;
     }
 

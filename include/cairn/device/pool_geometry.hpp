@@ -14,6 +14,8 @@ namespace cairn {
 /// The windows along one axis. All vectors but the last two have one entry an output position.
 struct pool_axis {
     index in = 1, out = 1, kernel = 1;
+    index stride = 1, pad = 0;  // of sliding windows
+    bool is_adaptive = false;
     std::vector<index> start;        // first position of the uncut window, may be negative
     std::vector<index> begin, end;   // positions inside the input
     std::vector<index> first, last;  // for each input position: windows [first, last) cover it
@@ -22,6 +24,8 @@ struct pool_axis {
         pool_axis a;
         a.in = in;
         a.kernel = kernel;
+        a.stride = stride;
+        a.pad = pad;
         a.out = in + 2 * pad < kernel ? 0 : (in + 2 * pad - kernel) / stride + 1;
         for (index o = 0; o < a.out; ++o) a.add(o * stride - pad, o * stride - pad + kernel);
         a.invert();
@@ -32,6 +36,7 @@ struct pool_axis {
         pool_axis a;
         a.in = in;
         a.out = out;
+        a.is_adaptive = true;
         for (index o = 0; o < out; ++o) {
             a.add(o * in / out, ((o + 1) * in + out - 1) / out);
             a.kernel = std::max(a.kernel, a.end.back() - a.begin.back());

@@ -18,11 +18,11 @@ tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
     work::count(n, 3 * n * sizeof(T));
     if (!a.unique()) std::swap(a, b);
     if (a.unique()) {
-        for_each([](T& sum, T other) { sum += other; }, a, b);
+        for_each(rules::add{}, a, b);
         return a;
     }
     tensor<T, D> sum(a.shape());
-    for_each([](T& s, T u, T v) { s = u + v; }, sum, a, b);
+    for_each(rules::sum{}, sum, a, b);
     return sum;
 }
 

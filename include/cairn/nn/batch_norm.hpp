@@ -11,10 +11,34 @@
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/nn/layer.hpp>
 
 namespace cairn {
+
+namespace rules {
+
+/// 1 / √(variance + eps), in place or not.
+template <class T>
+struct inverse_deviation {
+    double eps;
+    CAIRN_HD void operator()(T variance, T& result) const {
+        result = static_cast<T>(1 / std::sqrt(static_cast<double>(variance) + eps));
+    }
+};
+
+/// Running mean and variance move towards those of a batch.
+template <class T>
+struct follow_batch {
+    T momentum, unbiased;
+    CAIRN_HD void operator()(T mean, T var, T& running_mean, T& running_var) const {
+        running_mean += momentum * (mean - running_mean);
+        running_var += momentum * (var * unbiased - running_var);
+    }
+};
+
+}  // namespace rules
 
 /// Normalises each channel of a channels-last tensor.
 template <class T = float, Device D = cpu>
@@ -124,9 +148,9 @@ private:
         tensor<T, D> statistics({2, channels});  // mean, 1/std
         T *const mean = statistics.data(), *const invstd = mean + channels;
         batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
-        const index all_rows = p.group ? merge_statistics(*p.group, rows, mean, invstd) : rows;
+        const index all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
         if (!p.repeated) update_running(all_rows, mean, invstd);
-        for (index c = 0; c < channels; ++c) invstd[c] = inverse_root(invstd[c]);
+        for_each(D{}, channels, rules::inverse_deviation<T>{config_.eps}, invstd, invstd);
 
         tensor<std::uint8_t, D> bits;
         if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<T>(x.size())});
@@ -144,7 +168,7 @@ private:
     tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {
         const index channels = config_.channels, rows = x.size() / channels;
         tensor<T, D> invstd({channels}, category::workspace);
-        for (index c = 0; c < channels; ++c) invstd[c] = inverse_root(running_var_[c]);
+        for_each(D{}, channels, rules::inverse_deviation<T>{config_.eps}, running_var_.data(), invstd.data());
         const T *const in = x.data(), *const added = skip.data();
         const shape s = x.shape();
         tensor<T, D> y = x.unique() ? std::move(x) : skip.unique() ? std::move(skip) : tensor<T, D>(s);
@@ -190,6 +214,8 @@ private:
                   const tensor<T, D>& statistics, curvature_listener& to) const {
         const index channels = config_.channels, examples = x.extent(0), size = x.size() / std::max<index>(examples, 1);
         if (examples == 0) return;
+        if constexpr (!std::same_as<D, cpu>)
+            fail(describe(), ": curvature of scale and shift is made on the host alone");
         const T *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<T>(config_.slope);
         tensor<T, D> scale = tensor<T, D>::zeros({examples, channels}, category::workspace),
                      shift = tensor<T, D>::zeros({examples, channels}, category::workspace);
@@ -208,15 +234,23 @@ private:
         to.take(scale_shift_rows(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 
-    // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
-    index merge_statistics(batch_group& group, index rows, T* mean, T* var) const {
+    static void to_device(const tensor<T>& host, T* to) {
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(host.data(), host.size(), to);
+        else
+            D::copy_to_device(to, host.data(), host.bytes());
+    }
+
+    // Mean and, behind it, variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
+    index merge_statistics(batch_group& group, index rows, T* mean) const {
         const index channels = config_.channels;
         const auto width = static_cast<std::size_t>(2 * channels + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
+        tensor<T> here = tensor<T, D>::view(mean, {2, channels}).on_host(category::workspace);  // var is behind mean
         mine[0] = double(rows);
         for (index c = 0; c < channels; ++c) {
-            mine[static_cast<std::size_t>(1 + c)] = double(mean[c]);
-            mine[static_cast<std::size_t>(1 + channels + c)] = double(var[c]) * double(rows);
+            mine[static_cast<std::size_t>(1 + c)] = double(here[c]);
+            mine[static_cast<std::size_t>(1 + channels + c)] = double(here[channels + c]) * double(rows);
         }
         group.gather(mine, all);
         detail::merged_moments merged(channels);
@@ -225,9 +259,10 @@ private:
         require(merged.count > 1, describe(),
                 ": one value per channel on all processes together; a variance needs two");
         for (index c = 0; c < channels; ++c) {
-            mean[c] = static_cast<T>(merged.mean[static_cast<std::size_t>(c)]);
-            var[c] = static_cast<T>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
+            here[c] = static_cast<T>(merged.mean[static_cast<std::size_t>(c)]);
+            here[channels + c] = static_cast<T>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
         }
+        to_device(here, mean);
         return static_cast<index>(merged.count);
     }
 
@@ -235,31 +270,30 @@ private:
     tensor<T, D> sums_over(batch_group& group, index rows, const tensor<T, D>& sums) const {
         const auto width = static_cast<std::size_t>(sums.size() + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
+        tensor<T> here = sums.on_host(category::workspace);
         mine[0] = double(rows);
-        for (index i = 0; i < sums.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(sums[i]);
+        for (index i = 0; i < here.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
         group.gather(mine, all);
         std::vector<double> total(width);
         for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
-        tensor<T, D> whole(sums.shape(), category::workspace);
-        for (index i = 0; i < sums.size(); ++i)
-            whole[i] = static_cast<T>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
-        return whole;
+        for (index i = 0; i < here.size(); ++i)
+            here[i] = static_cast<T>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
+        if constexpr (std::same_as<D, cpu>)
+            return here;
+        else
+            return tensor<T, D>::copy_of(here, category::workspace);
     }
 
     // var: of this batch, divided by rows.
     void update_running(index rows, const T* mean, const T* var) {
         const T m = static_cast<T>(config_.momentum), unbiased = static_cast<T>(double(rows) / double(rows - 1));
-        for (index c = 0; c < config_.channels; ++c) {
-            running_mean_[c] += m * (mean[c] - running_mean_[c]);
-            running_var_[c] += m * (var[c] * unbiased - running_var_[c]);
-        }
+        for_each(D{}, config_.channels, rules::follow_batch<T>{m, unbiased}, mean, var, running_mean_.data(),
+                 running_var_.data());
     }
-
-    T inverse_root(T var) const { return static_cast<T>(1 / std::sqrt(static_cast<double>(var) + config_.eps)); }
 
     void add(const T* sums, tensor<T, D>& grad) {
         work::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(T));
-        for (index c = 0; c < config_.channels; ++c) grad[c] += sums[c];
+        for_each(D{}, config_.channels, rules::add{}, grad.data(), sums);
     }
 
     config config_;

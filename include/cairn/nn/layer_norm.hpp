@@ -4,6 +4,7 @@
 // Kernels and formulas: device/cpu/layer_norm.hpp.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/layer_norm.hpp>
 #include <cairn/nn/layer.hpp>
 
@@ -69,8 +70,8 @@ public:
     void backward_weight(slots<T, D>& saved, const pass&) {
         const tensor<T, D> sums = saved.take(sums_slot);
         work::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(T));
-        for (index c = 0; c < config_.features; ++c) gamma_.grad[c] += sums[c];
-        for (index c = 0; c < config_.features; ++c) beta_.grad[c] += sums[config_.features + c];
+        for_each(D{}, config_.features, rules::add{}, gamma_.grad.data(), sums.data());
+        for_each(D{}, config_.features, rules::add{}, beta_.grad.data(), sums.data() + config_.features);
     }
 
     parameter_list<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
@@ -104,6 +105,8 @@ private:
     void announce(const tensor<T, D>& x, const T* dy, const tensor<T, D>& statistics, curvature_listener& to) const {
         const index features = config_.features, rows = x.size() / features, examples = x.rank() > 1 ? x.extent(0) : 1;
         if (examples == 0) return;
+        if constexpr (!std::same_as<D, cpu>)
+            fail(describe(), ": curvature of scale and shift is made on the host alone");
         const T *const mean = statistics.data(), *const invstd = mean + rows;
         tensor<T, D> scale = tensor<T, D>::zeros({examples, features}, category::workspace),
                      shift = tensor<T, D>::zeros({examples, features}, category::workspace);

@@ -27,7 +27,7 @@ struct adam_rule {
     T unbias1, unbias2;                // 1 / (1 − β^t)
     T eps, l2, shrink;                 // shrink = η λ of decoupled decay
 
-    void operator()(T& theta, T g, T& m, T& v) const {
+    CAIRN_HD void operator()(T& theta, T g, T& m, T& v) const {
         g += l2 * theta;
         m = beta1 * m + rest1 * g;
         v = beta2 * v + rest2 * g * g;

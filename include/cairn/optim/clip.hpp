@@ -9,9 +9,47 @@
 #include <cairn/optim/optimizer.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <string>
+#include <type_traits>
 
 namespace cairn {
+
+namespace rules {
+
+/// g · scale.
+template <class T>
+struct scaled {
+    T scale;
+    CAIRN_HD T operator()(T g) const { return g * scale; }
+};
+
+/// g within ± most.
+template <class T>
+struct bounded {
+    T most;
+    CAIRN_HD T operator()(T g) const { return g > most ? most : g < -most ? -most : g; }
+};
+
+/// An optimizer's rule on changed gradients.
+template <class T, class Change, class Rule>
+struct on_changed {
+    Change change;
+    Rule rule;
+    template <class... S>
+    requires std::invocable<const Rule&, T&, T, S&...> CAIRN_HD void operator()(T& theta, T g, S&... s) const {
+        rule(theta, change(g), s...);
+    }
+};
+
+/// g = change(g).
+template <class T, class Change>
+struct in_place {
+    Change change;
+    CAIRN_HD void operator()(T& g) const { g = change(g); }
+};
+
+}  // namespace rules
 
 /// Limits the norm of all gradients together.
 struct by_norm {
@@ -20,7 +58,7 @@ struct by_norm {
     template <class T>
     auto change(const update_step& at) const {
         const double scale = at.gradient_norm > max_norm ? max_norm / at.gradient_norm : 1;
-        return [scale = static_cast<T>(scale)](T g) { return g * scale; };
+        return rules::scaled<T>{static_cast<T>(scale)};
     }
     void check() const { require(max_norm > 0, "clipped: max_norm ", max_norm, "; it must be positive"); }
 };
@@ -31,7 +69,7 @@ struct by_value {
 
     template <class T>
     auto change(const update_step&) const {
-        return [most = static_cast<T>(limit)](T g) { return g > most ? most : g < -most ? -most : g; };
+        return rules::bounded<T>{static_cast<T>(limit)};
     }
     void check() const { require(limit > 0, "clipped: limit ", limit, "; it must be positive"); }
 };
@@ -50,15 +88,18 @@ struct clipped {
     template <class T>
         requires ElementwiseOptimizer<O, T>
     auto rule(const update_step& at) const {
-        return [change = limit.template change<T>(at), rule = inner.template rule<T>(at)](T& theta, T g, auto&... s) {
-            rule(theta, change(g), s...);
-        };
+        const auto change = limit.template change<T>(at);
+        const auto of_inner = inner.template rule<T>(at);
+        using changed =
+            rules::on_changed<T, std::remove_const_t<decltype(change)>, std::remove_const_t<decltype(of_inner)>>;
+        return changed{change, of_inner};
     }
 
     template <class T, Device D>
         requires(!ElementwiseOptimizer<O, T>)
     void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
-        for_each([change = limit.template change<T>(at)](T& g) { g = change(g); }, grad);
+        const auto change = limit.template change<T>(at);
+        for_each(rules::in_place<T, std::remove_const_t<decltype(change)>>{change}, grad);
         inner.update(theta, grad, s, at);
     }
 

@@ -24,11 +24,32 @@ template <class T>
 struct lamb_rule {
     T beta1, beta2, rest1, rest2, unbias1, unbias2, eps, decay;
 
-    void gather(T g, T& m, T& v) const {
+    CAIRN_HD void gather(T g, T& m, T& v) const {
         m = beta1 * m + rest1 * g;
         v = beta2 * v + rest2 * g * g;
     }
-    T direction(T theta, T m, T v) const { return unbias1 * m / (std::sqrt(unbias2 * v) + eps) + decay * theta; }
+    CAIRN_HD T direction(T theta, T m, T v) const {
+        return unbias1 * m / (std::sqrt(unbias2 * v) + eps) + decay * theta;
+    }
+};
+
+/// The moments change; ‖θ‖² and ‖direction‖² are summed.
+template <class T>
+struct lamb_gather {
+    lamb_rule<T> rule;
+    CAIRN_HD void operator()(double& theta2, double& u2, T value, T g, T& m, T& v) const {
+        rule.gather(g, m, v);
+        const auto u = static_cast<double>(rule.direction(value, m, v));
+        theta2 += static_cast<double>(value) * static_cast<double>(value);
+        u2 += u * u;
+    }
+};
+
+template <class T>
+struct lamb_apply {
+    lamb_rule<T> rule;
+    T rate;  // η r
+    CAIRN_HD void operator()(T& value, T m, T v) const { value -= rate * rule.direction(value, m, v); }
 };
 
 /// Adam with layer-wise trust ratios.
@@ -47,17 +68,10 @@ struct lamb {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
         const lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
                                 unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
-        const auto gather = [rule](double& theta2, double& u2, T value, T g, T& m, T& v) {
-            rule.gather(g, m, v);
-            const auto u = static_cast<double>(rule.direction(value, m, v));
-            theta2 += static_cast<double>(value) * static_cast<double>(value);
-            u2 += u * u;
-        };
         const auto [theta2, u2] =
-            sum_each(D{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
+            sum_each(D{}, theta.size(), lamb_gather<T>{rule}, theta.data(), grad.data(), s.m.data(), s.v.data());
         const double r = at.decay && theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
-        for_each([rule, rate = T(at.lr * r)](T& value, T m, T v) { value -= rate * rule.direction(value, m, v); },
-                 theta, s.m, s.v);
+        for_each(lamb_apply<T>{rule, T(at.lr * r)}, theta, s.m, s.v);
     }
 
     void check() const { adam{{c.beta1, c.beta2, c.eps, c.weight_decay}}.check(); }

@@ -22,6 +22,14 @@
 
 namespace cairn {
 
+/// sgd_rule on a gradient that is scaled by the trust ratio.
+template <class T>
+struct lars_rule {
+    sgd_rule<T> inner;
+    T ratio;
+    CAIRN_HD void operator()(T& theta, T g, T& v) const { inner(theta, ratio * g, v); }
+};
+
 /// SGD with momentum and layer-wise trust ratios.
 struct lars {
     static constexpr const char* name = "lars";
@@ -40,7 +48,7 @@ struct lars {
         const double decay = at.decay ? c.weight_decay : 0;
         const double r = at.decay ? ratio(norm(theta), norm(grad), at.lr) : 1;
         const sgd_rule<T> rule{T(at.lr), T(c.momentum), T(r * decay), T(0), false};
-        for_each([rule, r = T(r)](T& value, T g, T& v) { rule(value, r * g, v); }, theta, grad, s.velocity);
+        for_each(lars_rule<T>{rule, T(r)}, theta, grad, s.velocity);
     }
 
     /// Trust ratio of a parameter with norm `theta` and gradient norm `g`.

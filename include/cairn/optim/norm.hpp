@@ -2,8 +2,7 @@
 // Euclidean norms of tensors, and a fused pass that changes arrays and sums at once, for layer-wise optimizers. Sums
 // are taken in double over fixed pieces in fixed order: the same bits on any number of threads.
 
-#include <cairn/core/parallel.hpp>
-#include <cairn/core/tensor.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 
 #include <cmath>
@@ -16,16 +15,6 @@ template <class T, class D>
 double norm(const tensor<T, D>& x) {
     return std::sqrt(sum_of_squares(D{}, x.size(), x.data()));
 }
-
-/// Two sums taken in one pass.
-struct sum_pair {
-    double first = 0, second = 0;
-    sum_pair& operator+=(const sum_pair& other) {
-        first += other.first;
-        second += other.second;
-        return *this;
-    }
-};
 
 namespace detail {
 // Out of the lambda below: inside it, compilers miss that the loop can be vectorised.

@@ -217,7 +217,7 @@ private:
 
     [[noreturn]] void throw_non_finite() const {
         for (const slice& p : slices_) {
-            const tensor<T, D> g = grads_.slice(p.begin - owned_.begin, p.shape);
+            const tensor<T> g = grads_.slice(p.begin - owned_.begin, p.shape).on_host(category::workspace);
             if (const auto at = first_non_finite(g))
                 fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ",
                      *at, " is ", static_cast<double>(g[*at]),

@@ -26,7 +26,7 @@ struct sgd_rule {
     T lr, momentum, l2, shrink;  // shrink = η λ of decoupled decay
     bool nesterov;
 
-    void operator()(T& theta, T g, T& v) const {
+    CAIRN_HD void operator()(T& theta, T g, T& v) const {
         g += l2 * theta;
         v = momentum * v + g;
         const T d = nesterov ? g + momentum * v : v;

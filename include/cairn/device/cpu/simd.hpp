@@ -6,6 +6,7 @@
 
 #include <cairn/core/shape.hpp>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -250,14 +251,14 @@ template <class T>
     for (int i = 0; i < parts; ++i) {
 #if defined(__AVX2__)
         if constexpr (sizeof(T) == 4)
-            bits |= static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(m.part[i]))) << (i * width);
+            bits |= static_cast<unsigned>(_mm256_movemask_ps(std::bit_cast<__m256>(m.part[i]))) << (i * width);
         else
-            bits |= static_cast<unsigned>(_mm256_movemask_pd(reinterpret_cast<__m256d>(m.part[i]))) << (i * width);
+            bits |= static_cast<unsigned>(_mm256_movemask_pd(std::bit_cast<__m256d>(m.part[i]))) << (i * width);
 #elif defined(__SSE2__)
         if constexpr (sizeof(T) == 4)
-            bits |= static_cast<unsigned>(_mm_movemask_ps(reinterpret_cast<__m128>(m.part[i]))) << (i * width);
+            bits |= static_cast<unsigned>(_mm_movemask_ps(std::bit_cast<__m128>(m.part[i]))) << (i * width);
         else
-            bits |= static_cast<unsigned>(_mm_movemask_pd(reinterpret_cast<__m128d>(m.part[i]))) << (i * width);
+            bits |= static_cast<unsigned>(_mm_movemask_pd(std::bit_cast<__m128d>(m.part[i]))) << (i * width);
 #else
         for (int j = 0; j < width; ++j) bits |= (m.part[i][j] ? 1u : 0u) << (i * width + j);
 #endif

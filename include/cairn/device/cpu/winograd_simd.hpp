@@ -2,6 +2,7 @@
 // A vector of lanes, as wide as the target's registers, through the vector extension that g++ and clang share.
 // Operators work lane by lane; the compiler contracts a * b + c into one fused operation where the target has it.
 
+#include <bit>
 #include <cairn/device/conv_geometry.hpp>
 #include <cstddef>
 #include <cstring>
@@ -70,7 +71,7 @@ CAIRN_INLINE void store(T* p, const vec<T>& v, index count) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) {
         const auto mask = static_cast<__mmask16>((1u << count) - 1u);
-        _mm512_mask_storeu_epi32(p, mask, reinterpret_cast<__m512i>(v));
+        _mm512_mask_storeu_epi32(p, mask, std::bit_cast<__m512i>(v));
         return;
     }
 #endif
@@ -82,7 +83,7 @@ CAIRN_INLINE void store(T* p, const vec<T>& v, index count) {
 template <class T>
 CAIRN_INLINE void stream(T* p, const vec<T>& v) {
 #if defined(__AVX512F__)
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(p), reinterpret_cast<__m512i>(v));
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(p), std::bit_cast<__m512i>(v));
 #else
     store(p, v);
 #endif
@@ -98,8 +99,15 @@ template <index S, class T, std::size_t... L>
 CAIRN_INLINE void exchange_blocks(vec<T>& a, vec<T>& b, std::index_sequence<L...>) {
     constexpr index w = lanes<T>;
     const vec<T> a0 = a, b0 = b;
+#if defined(__CUDACC__)  // whose front end does not expand packs here
+    for (index l = 0; l < w; ++l) {
+        a[l] = (l & S) ? b0[l - S] : a0[l];
+        b[l] = (l & S) ? b0[l] : a0[l + S];
+    }
+#else
     a = __builtin_shufflevector(a0, b0, ((index(L) & S) ? w + index(L) - S : index(L))...);
     b = __builtin_shufflevector(a0, b0, ((index(L) & S) ? w + index(L) : index(L) + S)...);
+#endif
 }
 
 /// Transposes a square of lanes x lanes elements in place.

@@ -8,6 +8,7 @@
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/nn/loss/loss.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct cross_entropy {
     double label_smoothing = 0;              // ε in [0, 1]
     std::vector<double> class_weights = {};  // one a class, or none
 
-    /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit.
+    /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit. On a GPU a label out of
+    /// range makes the value NaN.
     template <class T, Device D>
     loss_result<T, D> operator()(tensor<T, D> logits, const tensor<std::int32_t, D>& labels) const {
         const double total = check(logits, labels);
@@ -45,9 +47,10 @@ private:
         if (class_weights.empty()) return static_cast<double>(rows);
         require(static_cast<index>(class_weights.size()) == classes, "cross_entropy: ", class_weights.size(),
                 " class weights for ", classes, " classes");
+        const tensor<std::int32_t> known = std::same_as<D, cpu> ? tensor<std::int32_t>{} : labels.on_host();
         double total = 0;
         for (index row = 0; row < rows; ++row) {
-            const std::int32_t label = labels[row];
+            const std::int32_t label = (known.empty() ? labels.data() : known.data())[row];
             require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", row, " is not in [0, ",
                     classes, ')');
             total += class_weights[static_cast<std::size_t>(label)];
@@ -59,14 +62,26 @@ private:
     template <class T, Device D>
     double run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient, double total) const {
         const index classes = logits.shape().back(), rows = logits.size() / classes;
-        const std::vector<T> weights(class_weights.begin(), class_weights.end());
+        const tensor<T, D> weights = on_device<T, D>();
         tensor<T, D> losses({rows}, category::workspace);
         softmax_cross_entropy(D{}, rows, classes, logits.data(), labels.data(), static_cast<T>(label_smoothing),
-                              losses.data(), gradient, static_cast<T>(1 / total),
-                              weights.empty() ? nullptr : weights.data());
-        double sum = 0;
-        for (const T loss : losses.span()) sum += static_cast<double>(loss);
-        return sum / total;
+                              losses.data(), gradient, static_cast<T>(1 / total), weights.data());
+        if constexpr (std::same_as<D, cpu>) {
+            double all = 0;
+            for (const T loss : losses.span()) all += static_cast<double>(loss);
+            return all / total;
+        } else {
+            return sum(D{}, rows, losses.data()) / total;
+        }
+    }
+
+    template <class T, Device D>
+    tensor<T, D> on_device() const {
+        if (class_weights.empty()) return {};
+        tensor<T> host({static_cast<index>(class_weights.size())}, category::workspace);
+        std::transform(class_weights.begin(), class_weights.end(), host.data(),
+                       [](double w) { return static_cast<T>(w); });
+        return tensor<T, D>::copy_of(host, category::workspace);
     }
 };
 

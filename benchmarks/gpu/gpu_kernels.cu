@@ -1,0 +1,212 @@
+// Kernels of the GPU beside the two ceilings measured in the same run: bytes per second of a copy, and operations per second of a large
+// matrix product of the same type. One line of JSON a kernel.
+//
+//   build/cuda/benchmarks/gpu_kernels > kernels.jsonl
+
+#include "timing.hpp"
+
+#include <cairn/core/arena.hpp>
+#include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/dropout.hpp>
+#include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/optim/adam.hpp>
+#include <cairn/optim/sgd.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace cairn {
+
+namespace {
+
+using gpu_benchmark::seconds_of;
+
+template <class T>
+tensor<T, cuda> ones(index n) {
+    return tensor<T, cuda>::filled({n}, T(1.0f));
+}
+
+struct ceilings {
+    double copy = 0;                                        // bytes read and written, per second
+    double product32 = 0, product_tf32 = 0, product16 = 0;  // operations per second
+};
+
+ceilings measured;
+
+/// Prints one kernel; `matrix_rate`: ceiling of its arithmetic, 0 where bytes alone count.
+template <class Work>
+void report(const std::string& name, double matrix_rate, Work&& work) {
+    work::reset();
+    work::enable(true);
+    work();
+    work::enable(false);
+    const work::totals total = work::total();
+    const double seconds = seconds_of(work), bytes = static_cast<double>(total.bytes),
+                 flops = static_cast<double>(total.flops);
+    const double bytes_floor = bytes / measured.copy, flops_floor = matrix_rate > 0 ? flops / matrix_rate : 0;
+    std::printf(
+        "{\"kernel\":\"%s\",\"seconds\":%.4g,\"gigabytes\":%.4g,\"gigaflops\":%.4g,\"bandwidth_share\":%.3f,"
+        "\"arithmetic_share\":%.3f,\"roofline_share\":%.3f}\n",
+        name.c_str(), seconds, bytes / 1e9, flops / 1e9, bytes_floor / seconds, flops_floor / seconds,
+        std::max(bytes_floor, flops_floor) / seconds);
+    std::fflush(stdout);
+}
+
+template <class T>
+double product_rate() {
+    constexpr index n = 8192;
+    const auto a = ones<T>(n * n), b = ones<T>(n * n);
+    tensor<T, cuda> c({n * n});
+    using number = grid::sum_type<T>;
+    const double seconds = seconds_of(
+        [&] { gemm(cuda{}, false, false, n, n, n, number{1}, a.data(), n, b.data(), n, number{0}, c.data(), n); });
+    return 2.0 * n * n * n / seconds;
+}
+
+void measure_ceilings() {
+    constexpr index bytes = index{2} << 30;
+    const auto from = ones<float>(bytes / 4);
+    tensor<float, cuda> to({bytes / 4});
+    measured.copy = 2.0 * bytes / seconds_of([&] { cuda::copy_within(to.data(), from.data(), bytes); });
+    measured.product32 = product_rate<float>();
+    gpu_float_products() = float_products::tf32;
+    measured.product_tf32 = product_rate<float>();
+    gpu_float_products() = float_products::exact;
+    measured.product16 = product_rate<bfloat16>();
+    std::printf(
+        "{\"gpu\":\"%s\",\"copy_gigabytes_per_s\":%.1f,\"float_teraflops\":%.1f,\"tf32_teraflops\":%.1f,\"bf16_"
+        "teraflops\":%.1f}\n",
+        cuda::properties().name, measured.copy / 1e9, measured.product32 / 1e12, measured.product_tf32 / 1e12,
+        measured.product16 / 1e12);
+}
+
+void optimizers() {
+    constexpr index n = 25'000'000;
+    parameter<float, cuda> all;
+    all.shape = {n};
+    arena<float, cuda> weights({{"all", &all}}, 1);
+    float *const theta = weights.values().data(), *const g = weights.grads().data();
+    auto v = tensor<float, cuda>::zeros({n}), m = tensor<float, cuda>::zeros({n});
+    const update_step at{.number = 10, .lr = 1e-3};
+    report("sgd, 25 M parameters", 0, [&] {
+        work::count(0, 5 * 4.0 * n);
+        for_each(cuda{}, n, sgd{{.momentum = 0.9}}.rule<float>(at), theta, g, v.data());
+    });
+    report("adam, 25 M parameters", 0, [&] {
+        work::count(0, 7 * 4.0 * n);
+        for_each(cuda{}, n, adam{}.rule<float>(at), theta, g, m.data(), v.data());
+    });
+    report("norm of gradients", 0, [&] {
+        tensor<double, cuda> result({1}, category::workspace);
+        sum_of_squares_into(cuda{}, n, g, result.data());
+    });
+}
+
+template <class T>
+void normalisation(const std::string& type) {
+    constexpr index rows = 256 * 56 * 56, channels = 256;
+    const auto x = ones<T>(rows * channels), dy = ones<T>(rows * channels);
+    tensor<T, cuda> y({rows * channels}), dx({rows * channels});
+    const auto mean = ones<float>(channels), invstd = ones<float>(channels), gamma = ones<float>(channels),
+               beta = ones<float>(channels);
+    tensor<float, cuda> first({channels}), second({channels});
+    tensor<std::uint8_t, cuda> bits({rows * channels / 8 + 64});
+    report("batch statistics, " + type, 0,
+           [&] { batch_statistics(cuda{}, rows, channels, x.data(), first.data(), second.data()); });
+    report("batch norm + relu, " + type, 0, [&] {
+        batch_norm_apply(cuda{}, rows, channels, x.data(), static_cast<const T*>(nullptr), mean.data(), invstd.data(),
+                         gamma.data(), beta.data(), activation::relu, 0.0f, y.data(), bits.data());
+    });
+    report("batch norm + skip + relu, " + type, 0, [&] {
+        batch_norm_apply(cuda{}, rows, channels, x.data(), dy.data(), mean.data(), invstd.data(), gamma.data(),
+                         beta.data(), activation::relu, 0.0f, y.data(), bits.data());
+    });
+    report("batch norm sums, " + type, 0, [&] {
+        batch_norm_sums(cuda{}, rows, channels, dy.data(), bits.data(), activation::relu, 0.0f, x.data(), mean.data(),
+                        invstd.data(), first.data(), second.data());
+    });
+    report("batch norm gradient, " + type, 0, [&] {
+        batch_norm_gradient(cuda{}, rows, channels, dy.data(), bits.data(), activation::relu, 0.0f, x.data(),
+                            mean.data(), invstd.data(), gamma.data(), first.data(), second.data(), dx.data(),
+                            static_cast<T*>(nullptr));
+    });
+    report("column sums, " + type, 0, [&] { column_sums(cuda{}, rows, channels, x.data(), y.data(), false); });
+    report("gelu, " + type, 0,
+           [&] { activation_forward(cuda{}, activation::gelu, rows * channels, x.data(), y.data()); });
+    report("dropout, " + type, 0, [&] { dropout_apply(cuda{}, rows * channels, 0.1, {1, 2, 3}, x.data(), y.data()); });
+}
+
+template <class T>
+void others(const std::string& type) {
+    constexpr index rows = 8192, columns = 1024;
+    const auto x = ones<T>(rows * columns), dy = ones<T>(rows * columns);
+    tensor<T, cuda> y({rows * columns});
+    const auto gamma = ones<float>(columns), beta = ones<float>(columns), mean = ones<float>(rows),
+               invstd = ones<float>(rows);
+    tensor<float, cuda> dgamma({columns}), dbeta({columns}), loss({rows});
+    const auto labels = tensor<std::int32_t, cuda>::zeros({rows});
+    report("softmax cross-entropy, " + type, 0, [&] {
+        softmax_cross_entropy(cuda{}, rows, columns, x.data(), labels.data(), 0.1f, loss.data(), y.data(), 1.0f);
+    });
+    report("layer norm, " + type, 0, [&] {
+        layer_norm_forward(cuda{}, rows, columns, x.data(), gamma.data(), beta.data(), 1e-5f, y.data(), nullptr,
+                           nullptr);
+    });
+    report("layer norm backward, " + type, 0, [&] {
+        layer_norm_backward(cuda{}, rows, columns, dy.data(), x.data(), mean.data(), invstd.data(), gamma.data(),
+                            y.data(), dgamma.data(), dbeta.data());
+    });
+}
+
+template <class T>
+void convolutions(const std::string& type, double rate) {
+    const auto run = [&](const std::string& name, conv_geometry g) {
+        g = g.with_output();
+        const auto x = ones<T>(g.x_elements()), w = ones<T>(g.w_elements()), dy = ones<T>(g.y_elements());
+        tensor<T, cuda> y({g.y_elements()}), dx({g.x_elements()}), dw = ones<T>(g.w_elements());
+        report(name + " forward, " + type, rate,
+               [&] { conv_forward(cuda{}, g, x.data(), w.data(), static_cast<const T*>(nullptr), y.data()); });
+        report(name + " backward input, " + type, rate,
+               [&] { conv_backward_input(cuda{}, g, dy.data(), w.data(), dx.data()); });
+        report(name + " backward weight, " + type, rate,
+               [&] { conv_backward_weight(cuda{}, g, x.data(), dy.data(), dw.data(), static_cast<T*>(nullptr)); });
+    };
+    run("3x3 of 64, 56x56",
+        {.n = 256, .in = {1, 56, 56}, .c_in = 64, .c_out = 64, .kernel = {1, 3, 3}, .pad = {0, 1, 1}});
+    run("1x1 256 to 64, 56x56", {.n = 256, .in = {1, 56, 56}, .c_in = 256, .c_out = 64});
+    run("3x3 of 512, 7x7",
+        {.n = 256, .in = {1, 7, 7}, .c_in = 512, .c_out = 512, .kernel = {1, 3, 3}, .pad = {0, 1, 1}});
+    run("3x3x3 16 to 32, 64x64x64",
+        {.n = 8, .in = {64, 64, 64}, .c_in = 16, .c_out = 32, .kernel = {3, 3, 3}, .pad = {1, 1, 1}});
+}
+
+}  // namespace
+
+}  // namespace cairn
+
+int main() {
+    using namespace cairn;
+    try {
+        cuda::choose(0);
+        measure_ceilings();
+        optimizers();
+        normalisation<float>("float");
+        normalisation<bfloat16>("bf16");
+        others<float>("float");
+        others<bfloat16>("bf16");
+        convolutions<bfloat16>("bf16", measured.product16);
+        gpu_float_products() = float_products::tf32;
+        convolutions<float>("tf32", measured.product_tf32);
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "gpu_kernels: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,36 @@
+#pragma once
+// How long the GPU takes for what is launched: events around repetitions, after a warm-up.
+
+#include <cairn/device/cuda/runtime.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace cairn::gpu_benchmark {
+
+/// Median seconds of one call of `work`, over `rounds` rounds that each last a few milliseconds.
+template <class Work>
+double seconds_of(Work&& work, int rounds = 15) {
+    cudaEvent_t begin, end;
+    check(cudaEventCreate(&begin), "making an event");
+    check(cudaEventCreate(&end), "making an event");
+    const auto timed = [&](int repeats) {
+        check(cudaEventRecord(begin, cuda::stream()), "recording an event");
+        for (int i = 0; i < repeats; ++i) work();
+        check(cudaEventRecord(end, cuda::stream()), "recording an event");
+        check(cudaEventSynchronize(end), "waiting for an event");
+        float milliseconds = 0;
+        check(cudaEventElapsedTime(&milliseconds, begin, end), "reading an event");
+        return static_cast<double>(milliseconds) / 1e3 / repeats;
+    };
+    timed(3);
+    const int repeats = std::clamp(static_cast<int>(5e-3 / std::max(timed(1), 1e-7)), 1, 1000);
+    std::vector<double> all;
+    for (int i = 0; i < rounds; ++i) all.push_back(timed(repeats));
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    std::nth_element(all.begin(), all.begin() + rounds / 2, all.end());
+    return all[static_cast<std::size_t>(rounds / 2)];
+}
+
+}  // namespace cairn::gpu_benchmark

@@ -1,0 +1,62 @@
+"""PyTorch's training step of the same network: the peer of gpu_step.cu. Prints one line of JSON.
+
+    python3 benchmarks/gpu/torch_step.py resnet50 256 tf32|exact|amp [--compile] [--steps 15]
+
+Channels last, SGD with momentum 0.9 and weight decay 1e-4, random images that lie on the GPU. Needs torch and torchvision.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("network", choices=["resnet18", "resnet50"])
+parser.add_argument("batch", type=int)
+parser.add_argument("products", choices=["exact", "tf32", "amp"])
+parser.add_argument("--compile", action="store_true")
+parser.add_argument("--steps", type=int, default=15)
+options = parser.parse_args()
+
+try:
+    import torch
+    import torchvision
+except ImportError as error:
+    sys.exit(f"torch_step.py: {error}: install torch and torchvision for this python3 ({sys.executable})")
+if not torch.cuda.is_available():
+    sys.exit("torch_step.py: PyTorch sees no GPU")
+
+free_before = torch.cuda.mem_get_info()[0]
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.products != "exact"
+torch.backends.cudnn.benchmark = True
+torch.manual_seed(1)
+model = getattr(torchvision.models, options.network)().cuda().to(memory_format=torch.channels_last)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+images = (torch.rand(options.batch, 3, 224, 224, device="cuda") - 0.5).contiguous(memory_format=torch.channels_last)
+labels = torch.arange(options.batch, device="cuda") % 1000
+network = torch.compile(model) if options.compile else model
+
+
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast("cuda", torch.bfloat16, enabled=options.products == "amp"):
+        loss = torch.nn.functional.cross_entropy(network(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+for _ in range(5):
+    loss = step()
+times = []
+for _ in range(options.steps):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    loss = step()
+    end.record()
+    end.synchronize()
+    times.append(begin.elapsed_time(end) / 1e3)
+seconds = statistics.median(times)
+print(json.dumps({"network": options.network, "batch": options.batch, "products": options.products, "compiled": options.compile,
+                  "torch": torch.__version__, "seconds_a_step": seconds, "images_per_s": options.batch / seconds,
+                  "loss": float(loss), "driver_megabytes": (free_before - torch.cuda.mem_get_info()[0]) / 1e6}))

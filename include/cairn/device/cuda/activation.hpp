@@ -1,0 +1,150 @@
+#pragma once
+// Elementwise activation functions on a grid device: same names, arguments and formulas as device/cpu/activation.hpp, in float (double for
+// double) with the device's exp and erfc. Packets of eight elements, so that the bits of relu are whole bytes.
+
+#include <cairn/device/activation_kind.hpp>
+#include <cairn/device/cuda/channels.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace cairn {
+
+namespace grid {
+
+template <class S>
+CAIRN_HD inline S logistic(S x) {
+    return S(1) / (S(1) + std::exp(-x));
+}
+
+/// act(x).
+template <class S>
+CAIRN_HD inline S activation_value(activation act, S x) {
+    switch (act) {
+        case activation::sigmoid:
+            return logistic(x);
+        case activation::tanh:
+            return std::tanh(x);
+        case activation::silu:
+            return x * logistic(x);
+        case activation::gelu:
+            return x * S(0.5) * std::erfc(x * static_cast<S>(-0.70710678118654752440));
+        case activation::gelu_tanh:
+            return x * logistic(static_cast<S>(1.59576912160573071176) * (x + static_cast<S>(0.044715) * x * x * x));
+        default:
+            return x;
+    }
+}
+
+/// Its derivative, from the output for sigmoid and tanh, else from the input.
+template <class S>
+CAIRN_HD inline S activation_slope(activation act, S saved) {
+    switch (act) {
+        case activation::sigmoid:
+            return saved * (S(1) - saved);
+        case activation::tanh:
+            return S(1) - saved * saved;
+        case activation::silu: {
+            const S s = logistic(saved);
+            return s * (S(1) + saved * (S(1) - s));
+        }
+        case activation::gelu:
+            return S(0.5) * std::erfc(saved * static_cast<S>(-0.70710678118654752440)) +
+                   saved * static_cast<S>(0.39894228040143267794) * std::exp(S(-0.5) * saved * saved);
+        case activation::gelu_tanh: {
+            const S a = static_cast<S>(1.59576912160573071176), b = static_cast<S>(0.044715);
+            const S s = logistic(a * (saved + b * saved * saved * saved));
+            return s + saved * s * (S(1) - s) * a * (S(1) + S(3) * b * saved * saved);
+        }
+        default:
+            return S(1);
+    }
+}
+
+template <class T>
+struct activation_forward_rule {
+    activation act;
+    CAIRN_HD void operator()(T x, T& y) const {
+        y = static_cast<T>(activation_value(act, static_cast<sum_type<T>>(x)));
+    }
+};
+
+template <class T>
+struct activation_backward_rule {
+    activation act;
+    CAIRN_HD void operator()(T saved, T dy, T& dx) const {
+        using S = sum_type<T>;
+        dx = static_cast<T>(static_cast<S>(dy) * activation_slope(act, static_cast<S>(saved)));
+    }
+};
+
+/// y and bits of x, or dx of dy and bits.
+template <class T, bool Forward>
+struct sign_pass {
+    index n;
+    sum_type<T> slope;
+    const T* from;
+    T* to;
+    std::uint8_t* bits;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        using S = sum_type<T>;
+        const index packets = (n + packet_lanes - 1) / packet_lanes, stride = b.blocks() * b.threads();
+        for (index p = b.block() * b.threads() + b.thread(); p < packets; p += stride) {
+            const index at = p * packet_lanes;
+            const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
+            T v[packet_lanes];
+            load_packet(from + at, count, v);
+            unsigned kept = Forward ? 0u : bits[p];
+            for (int j = 0; j < packet_lanes; ++j) {
+                const S s = static_cast<S>(v[j]);
+                if constexpr (Forward) kept |= (!(s <= 0) ? 1u : 0u) << j;
+                v[j] = kept >> j & 1u ? v[j] : static_cast<T>(slope * s);
+            }
+            store_packet(to + at, count, v);
+            if constexpr (Forward)
+                if (bits) bits[p] = static_cast<std::uint8_t>(kept);
+        }
+    }
+};
+
+template <bool Forward, class T, GridDevice D>
+void sign_pass_over(D, index n, sum_type<T> slope, const T* from, T* to, std::uint8_t* bits) {
+    if (n > 0)
+        D::launch({.blocks = blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256), .threads = 256},
+                  sign_pass<T, Forward>{n, slope, from, to, bits});
+}
+
+}  // namespace grid
+
+/// y = relu or leaky relu of x (slope 0 for relu) and the bit "not (x ≤ 0)" of each element, in whole packs, or null.
+template <class T, GridDevice D>
+void sign_activation_forward(D d, index n, grid::sum_type<T> slope, const T* x, T* y, std::uint8_t* bits) {
+    work::count(static_cast<double>(n),
+                2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
+    grid::sign_pass_over<true>(d, n, slope, x, y, bits);
+}
+
+/// dx = dy where the bit is set, slope dy elsewhere.
+template <class T, GridDevice D>
+void sign_activation_backward(D d, index n, grid::sum_type<T> slope, const T* dy, const std::uint8_t* bits, T* dx) {
+    work::count(2.0 * static_cast<double>(n), (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
+    grid::sign_pass_over<false>(d, n, slope, dy, dx, const_cast<std::uint8_t*>(bits));
+}
+
+/// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh.
+template <class T, GridDevice D>
+void activation_forward(D d, activation act, index n, const T* x, T* y) {
+    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    for_each(d, n, grid::activation_forward_rule<T>{act}, x, y);
+}
+
+/// dx = dy act'; `saved` is y of sigmoid and tanh, x of the others.
+template <class T, GridDevice D>
+void activation_backward(D d, activation act, index n, const T* saved, const T* dy, T* dx) {
+    work::count(2.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
+    for_each(d, n, grid::activation_backward_rule<T>{act}, saved, dy, dx);
+}
+
+}  // namespace cairn

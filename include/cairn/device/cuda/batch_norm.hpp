@@ -1,0 +1,223 @@
+#pragma once
+// Batch normalisation on a grid device: same names, arguments and formulas as device/cpu/batch_norm.hpp.
+//   statistics  sums of x - x₀ and (x - x₀)², x₀ the first row: shifted, so that a large mean costs no digits
+//   apply       y = act(gamma (x - mean) invstd + beta [+ skip]), one bit an element for backward
+//   sums        dbeta = Σ g, dgamma = invstd Σ g (x - mean), g = dy where the bit is set
+//   gradient    dx, and dskip = g
+// Memory traffic: statistics x; apply x, y (skip, bits); sums dy, x (bits); gradient dy, x, dx (dskip, bits).
+
+#include <cairn/device/activation_kind.hpp>
+#include <cairn/device/cuda/channels.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace cairn {
+
+namespace grid {
+
+/// x - x₀ and its square.
+template <class T, class S>
+struct moments_op {
+    const T* x;
+
+    template <int Lanes>
+    struct coefficients {
+        S origin[Lanes];
+        CAIRN_HD void set(int j, index channel, const moments_op& op) { origin[j] = static_cast<S>(op.x[channel]); }
+    };
+
+    template <int Lanes>
+    CAIRN_HD void add(index at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
+        const auto p = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
+        for (int j = 0; j < Lanes; ++j) {
+            const S v = static_cast<S>(p.v[j]) - c.origin[j];
+            first[j] += v;
+            second[j] += v * v;
+        }
+    }
+};
+
+template <class T, class S>
+struct moments_finish {
+    index rows;
+    const T* x;
+    S *mean, *var;
+    CAIRN_HD void operator()(index c, double first, double second) const {
+        const double n = static_cast<double>(rows), shift = first / n, v = second / n - shift * shift;
+        mean[c] = static_cast<S>(static_cast<double>(x[c]) + shift);
+        var[c] = static_cast<S>(v > 0 ? v : 0);
+    }
+};
+
+/// dy where bit `lane` of `bits` is set; slope dy elsewhere (0 for relu).
+template <class S>
+CAIRN_HD inline S masked(S dy, unsigned bits, int lane, S slope) {
+    return bits >> lane & 1u ? dy : slope * dy;
+}
+
+template <class T, class S>
+struct norm_apply_op {
+    const T *x, *skip;
+    const S *mean, *invstd, *gamma, *beta;
+    bool sign;
+    S slope;
+    T* y;
+    std::uint8_t* bits;
+
+    struct coefficients {
+        S center[packet_lanes], scale[packet_lanes], shift[packet_lanes];
+        CAIRN_HD void set(int j, index c, const norm_apply_op& op) {
+            center[j] = op.mean[c];
+            scale[j] = op.gamma[c] * op.invstd[c];
+            shift[j] = op.beta[c];
+        }
+    };
+
+    CAIRN_HD void operator()(index at, int count, const coefficients& c) const {
+        T in[packet_lanes], out[packet_lanes], added[packet_lanes];
+        load_packet(x + at, count, in);
+        if (skip) load_packet(skip + at, count, added);
+        unsigned kept = 0;
+        for (int j = 0; j < packet_lanes; ++j) {
+            S v = (static_cast<S>(in[j]) - c.center[j]) * c.scale[j] + c.shift[j];
+            if (skip) v += static_cast<S>(added[j]);
+            if (sign) {
+                const bool on = !(v <= 0);
+                kept |= (on ? 1u : 0u) << j;
+                v = on ? v : slope * v;
+            }
+            out[j] = static_cast<T>(v);
+        }
+        store_packet(y + at, count, out);
+        if (bits) bits[at / packet_lanes] = static_cast<std::uint8_t>(kept);
+    }
+};
+
+template <class T, class S>
+struct norm_sums_op {
+    const T *dy, *x;
+    const std::uint8_t* bits;
+    S slope;
+    const S* mean;
+
+    template <int Lanes>
+    struct coefficients {
+        S center[Lanes];
+        CAIRN_HD void set(int j, index channel, const norm_sums_op& op) { center[j] = op.mean[channel]; }
+    };
+
+    template <int Lanes>
+    CAIRN_HD void add(index at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
+        const auto g = *reinterpret_cast<const packet<T, Lanes>*>(dy + at);
+        const auto v = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
+        const unsigned kept = bits ? bits[at / packet_lanes] >> (at % packet_lanes) : ~0u;
+        for (int j = 0; j < Lanes; ++j) {
+            const S d = masked(static_cast<S>(g.v[j]), kept, j, slope);
+            first[j] += d;
+            second[j] += d * (static_cast<S>(v.v[j]) - c.center[j]);
+        }
+    }
+};
+
+template <class S>
+struct norm_sums_finish {
+    const S* invstd;
+    S *dgamma, *dbeta;
+    CAIRN_HD void operator()(index c, double first, double second) const {
+        dbeta[c] = static_cast<S>(first);
+        dgamma[c] = static_cast<S>(second * static_cast<double>(invstd[c]));
+    }
+};
+
+template <class T, class S>
+struct norm_gradient_op {
+    const T *dy, *x;
+    const std::uint8_t* bits;
+    S slope, share;  // share = 1 / rows
+    const S *mean, *invstd, *gamma, *dgamma, *dbeta;
+    T *dx, *dskip;
+
+    struct coefficients {
+        S center[packet_lanes], a[packet_lanes], b[packet_lanes], c0[packet_lanes];
+        CAIRN_HD void set(int j, index c, const norm_gradient_op& op) {
+            center[j] = op.mean[c];
+            a[j] = op.gamma[c] * op.invstd[c];
+            b[j] = -a[j] * op.invstd[c] * op.dgamma[c] * op.share;
+            c0[j] = -a[j] * op.dbeta[c] * op.share;
+        }
+    };
+
+    CAIRN_HD void operator()(index at, int count, const coefficients& c) const {
+        T g[packet_lanes], v[packet_lanes], masked_g[packet_lanes];
+        load_packet(dy + at, count, g);
+        load_packet(x + at, count, v);
+        const unsigned kept = bits ? bits[at / packet_lanes] : ~0u;
+        for (int j = 0; j < packet_lanes; ++j) {
+            const S d = masked(static_cast<S>(g[j]), kept, j, slope);
+            masked_g[j] = static_cast<T>(d);
+            v[j] = static_cast<T>((static_cast<S>(v[j]) - c.center[j]) * c.b[j] + (d * c.a[j] + c.c0[j]));
+        }
+        store_packet(dx + at, count, v);
+        if (dskip) store_packet(dskip + at, count, masked_g);
+    }
+};
+
+inline bool has_sign(activation act) {
+    require(act == activation::none || act == activation::relu || act == activation::leaky_relu,
+            "batch norm: activation ", name_of(act), " cannot be fused");
+    return act != activation::none;
+}
+
+}  // namespace grid
+
+/// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels). 4 flops per element. rows ≥ 1.
+template <class T, class S, GridDevice D>
+void batch_statistics(D d, index rows, index channels, const T* x, S* mean, S* var) {
+    const double n = static_cast<double>(rows) * static_cast<double>(channels);
+    work::count(4 * n, n * sizeof(T));
+    grid::channel_sums<S>(d, rows, channels, grid::moments_op<T, S>{x}, grid::moments_finish<T, S>{rows, x, mean, var});
+}
+
+/// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip. bits: a bit an element,
+/// in whole packs, for backward, or null.
+template <class T, class S, GridDevice D>
+void batch_norm_apply(D d, index rows, index channels, const T* x, const T* skip, const S* mean, const S* invstd,
+                      const S* gamma, const S* beta, activation act, S slope, T* y, std::uint8_t* bits) {
+    const double n = static_cast<double>(rows) * static_cast<double>(channels);
+    const bool sign = grid::has_sign(act);
+    work::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n, (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
+    grid::for_channels(d, rows, channels,
+                       grid::norm_apply_op<T, S>{x, skip, mean, invstd, gamma, beta, sign,
+                                                 act == activation::relu ? S{} : slope, y, sign ? bits : nullptr});
+}
+
+/// dgamma and dbeta (channels) from dy, x (rows, channels) and the bits of forward (not read without activation).
+template <class T, class S, GridDevice D>
+void batch_norm_sums(D d, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act, S slope,
+                     const T* x, const S* mean, const S* invstd, S* dgamma, S* dbeta) {
+    const double n = static_cast<double>(rows) * static_cast<double>(channels);
+    const bool sign = grid::has_sign(act);
+    work::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
+    grid::channel_sums<S>(
+        d, rows, channels,
+        grid::norm_sums_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope, mean},
+        grid::norm_sums_finish<S>{invstd, dgamma, dbeta});
+}
+
+/// dx = gamma invstd (g - dbeta / n - (x - mean) invstd dgamma / n) and, unless null, dskip = g, over (rows, channels).
+/// dx and dskip may each be dy or x, not the same.
+template <class T, class S, GridDevice D>
+void batch_norm_gradient(D d, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act,
+                         S slope, const T* x, const S* mean, const S* invstd, const S* gamma, const S* dgamma,
+                         const S* dbeta, T* dx, T* dskip) {
+    const double n = static_cast<double>(rows) * static_cast<double>(channels);
+    const bool sign = grid::has_sign(act);
+    work::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (sign ? n / 8 : 0));
+    grid::for_channels(
+        d, rows, channels,
+        grid::norm_gradient_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope,
+                                     S(1) / static_cast<S>(rows), mean, invstd, gamma, dgamma, dbeta, dx, dskip});
+}
+
+}  // namespace cairn

@@ -1,0 +1,150 @@
+#pragma once
+// Passes over a channels-last matrix (rows, channels) in packets of eight neighbouring elements, and sums down its columns: what
+// normalisation is made of. Where the channels are a multiple of eight, a thread keeps to its eight channels and has their coefficients in
+// registers; else it fetches them for each packet. Data are T, coefficients and arithmetic S: float, or double for double.
+
+#include <cairn/device/cuda/reduce.hpp>
+
+#include <cstdint>
+
+namespace cairn::grid {
+
+inline constexpr int packet_lanes = 8;
+
+template <class T>
+CAIRN_HD inline void load_packet(const T* from, int count, T (&v)[packet_lanes]) {
+    if (count == packet_lanes) {
+        const auto p = *reinterpret_cast<const packet<T, packet_lanes>*>(from);
+        for (int j = 0; j < packet_lanes; ++j) v[j] = p.v[j];
+    } else {
+        for (int j = 0; j < packet_lanes; ++j) v[j] = j < count ? from[j] : T{};
+    }
+}
+
+template <class T>
+CAIRN_HD inline void store_packet(T* to, int count, const T (&v)[packet_lanes]) {
+    if (count == packet_lanes) {
+        packet<T, packet_lanes> p;
+        for (int j = 0; j < packet_lanes; ++j) p.v[j] = v[j];
+        *reinterpret_cast<packet<T, packet_lanes>*>(to) = p;
+    } else {
+        for (int j = 0; j < count; ++j) to[j] = v[j];
+    }
+}
+
+/// Calls op(at, count, coefficients) for all packets: `at` the first element, `count` its elements. Op::coefficients has set(lane, channel, op).
+template <class Op>
+struct channel_pass {
+    index n, channels;
+    Op op;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index packets = (n + packet_lanes - 1) / packet_lanes, groups = channels / packet_lanes;
+        const bool fixed = channels % packet_lanes == 0;
+        const index total = b.blocks() * b.threads(), stride = fixed ? total / groups * groups : total;
+        const index first = b.block() * b.threads() + b.thread();
+        if (first >= stride) return;
+        typename Op::coefficients c;
+        if (fixed)
+            for (int j = 0; j < packet_lanes; ++j) c.set(j, first % groups * packet_lanes + j, op);
+        for (index p = first; p < packets; p += stride) {
+            const index at = p * packet_lanes;
+            const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
+            if (!fixed)
+                for (int j = 0; j < packet_lanes; ++j) c.set(j, (at + j) % channels, op);
+            op(at, count, c);
+        }
+    }
+};
+
+template <GridDevice D, class Op>
+void for_channels(D, index rows, index channels, Op op) {
+    const index n = rows * channels;
+    if (n == 0) return;
+    const index least = (channels / packet_lanes + 255) / 256;  // blocks that hold a thread for each group of channels
+    D::launch({.blocks = std::max(least, blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2)), .threads = 256},
+              channel_pass<Op>{n, channels, op});
+}
+
+/// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's Lanes channels.
+template <int Lanes, class Op, class S>
+struct channel_parts {
+    index rows, channels, parts;
+    int across;  // groups of Lanes channels side by side in a block
+    Op op;
+    S* partial;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index groups = channels / Lanes, strips = (groups + across - 1) / across;
+        const index strip = b.block() % strips, part = b.block() / strips;
+        const index group = strip * across + b.thread() % across;
+        const int lane = static_cast<int>(b.thread()) / across, lanes = static_cast<int>(b.threads()) / across;
+        const index begin = rows * part / parts, end = rows * (part + 1) / parts;
+        S first[Lanes]{}, second[Lanes]{};
+        if (group < groups) {
+            typename Op::template coefficients<Lanes> c;
+            for (int j = 0; j < Lanes; ++j) c.set(j, group * Lanes + j, op);
+            for (index r = begin + lane; r < end; r += lanes)
+                op.template add<Lanes>(r * channels + group * Lanes, c, first, second);
+        }
+        S* const all = b.template shared<S>();  // (2 Lanes, threads)
+        for (int j = 0; j < Lanes; ++j) {
+            all[(2 * j) * b.threads() + b.thread()] = first[j];
+            all[(2 * j + 1) * b.threads() + b.thread()] = second[j];
+        }
+        b.sync();
+        if (lane != 0 || group >= groups) return;
+        for (int j = 0; j < Lanes; ++j) {
+            S sum = first[j], other = second[j];
+            for (int k = 1; k < lanes; ++k) {
+                sum += all[(2 * j) * b.threads() + k * across + b.thread()];
+                other += all[(2 * j + 1) * b.threads() + k * across + b.thread()];
+            }
+            partial[part * channels + group * Lanes + j] = sum;
+            partial[(parts + part) * channels + group * Lanes + j] = other;
+        }
+    }
+};
+
+/// Calls finish(channel, Σ first, Σ second), sums in double.
+template <class S, class Finish>
+struct channel_totals {
+    index channels, parts;
+    const S* partial;
+    Finish finish;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index c = b.block() * b.threads() + b.thread(); c < channels; c += stride) {
+            double first = 0, second = 0;
+            for (index p = 0; p < parts; ++p) {
+                first += static_cast<double>(partial[p * channels + c]);
+                second += static_cast<double>(partial[(parts + p) * channels + c]);
+            }
+            finish(c, first, second);
+        }
+    }
+};
+
+template <class S, GridDevice D, class Op, class Finish>
+void channel_sums(D, index rows, index channels, Op op, Finish finish) {
+    const auto run = [&]<int Lanes>(std::integral_constant<int, Lanes>) {
+        const column_cut cut = column_cut::of(rows, channels / Lanes);
+        tensor<S, D> partial({2, cut.parts, channels}, category::workspace);
+        D::launch({.blocks = cut.blocks(channels / Lanes),
+                   .threads = cut.threads,
+                   .shared = 2 * Lanes * cut.threads * index{sizeof(S)}},
+                  channel_parts<Lanes, Op, S>{rows, channels, cut.parts, cut.across, op, partial.data()});
+        D::launch({.blocks = blocks_for<D>(channels, 64), .threads = 64},
+                  channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
+    };
+    if (channels % packet_lanes == 0)
+        run(std::integral_constant<int, packet_lanes>{});
+    else
+        run(std::integral_constant<int, 1>{});
+}
+
+}  // namespace cairn::grid

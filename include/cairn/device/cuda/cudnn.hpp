@@ -1,0 +1,262 @@
+#pragma once
+// Convolutions as cuDNN's graph interface has them: descriptors that are made, given attributes, and finalised; an operation makes a graph, a
+// graph has engine configurations, a configuration makes a plan, a plan runs on pointers. The one place that includes cuDNN.
+
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cuda/runtime.hpp>
+
+#include <cudnn.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn::cudnn {
+
+template <class... What>
+void check(cudnnStatus_t status, const What&... what) {
+    if (status == CUDNN_STATUS_SUCCESS) return;
+    std::array<char, 512> said{};
+    cudnnGetLastErrorString(said.data(), said.size());
+    fail("cuDNN: ", what..., ": ", cudnnGetErrorString(status), said[0] ? concat(" (", said.data(), ')') : "");
+}
+
+/// Of the calling thread, on its stream.
+inline cudnnHandle_t handle() {
+    thread_local cudnnHandle_t mine = [] {
+        cudnnHandle_t h = nullptr;
+        check(cudnnCreate(&h), "starting");
+        check(cudnnSetStream(h, cuda::stream()), "choosing a stream");
+        return h;
+    }();
+    return mine;
+}
+
+/// Owns one descriptor.
+class descriptor {
+public:
+    explicit descriptor(cudnnBackendDescriptorType_t type) {
+        cudnnBackendDescriptor_t raw = nullptr;
+        check(cudnnBackendCreateDescriptor(type, &raw), "making a descriptor of type ", static_cast<int>(type));
+        owned_.reset(raw, [](void* d) { cudnnBackendDestroyDescriptor(static_cast<cudnnBackendDescriptor_t>(d)); });
+    }
+
+    cudnnBackendDescriptor_t get() const { return static_cast<cudnnBackendDescriptor_t>(owned_.get()); }
+
+    template <class V>
+    descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const V* values,
+                    std::size_t count) {
+        check(cudnnBackendSetAttribute(get(), name, type, static_cast<std::int64_t>(count), values),
+              "setting attribute ", static_cast<int>(name));
+        return *this;
+    }
+    template <class V>
+    descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const V& value) {
+        return set(name, type, &value, 1);
+    }
+    descriptor& set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values) {
+        return set(name, CUDNN_TYPE_INT64, values.data(), values.size());
+    }
+    descriptor& set(cudnnBackendAttributeName_t name, const descriptor& other) {
+        const cudnnBackendDescriptor_t raw = other.get();
+        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
+    }
+
+    descriptor& finalise(const char* what) {
+        check(cudnnBackendFinalize(get()), what);
+        return *this;
+    }
+
+private:
+    std::shared_ptr<void> owned_;
+};
+
+template <class T>
+constexpr cudnnDataType_t data_type() {
+    if constexpr (std::is_same_v<T, double>)
+        return CUDNN_DATA_DOUBLE;
+    else if constexpr (std::is_same_v<T, float>)
+        return CUDNN_DATA_FLOAT;
+    else {
+        static_assert(std::is_same_v<T, bfloat16>);
+        return CUDNN_DATA_BFLOAT16;
+    }
+}
+
+/// Numbers of the three tensors of a convolution in its graph.
+enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y' };
+
+/// Sizes of a channels-last tensor in cuDNN's order (N, C, spatial…), and how far apart neighbours lie.
+struct layout {
+    std::vector<std::int64_t> sizes, steps;
+
+    layout(index n, index channels, const std::array<index, 3>& points, std::size_t first_axis) {
+        sizes = {n, channels};
+        for (std::size_t a = first_axis; a < 3; ++a) sizes.push_back(points[a]);
+        steps.assign(sizes.size(), 1);
+        std::int64_t step = channels;
+        for (std::size_t a = sizes.size() - 1; a >= 2; --a) {
+            steps[a] = step;
+            step *= sizes[a];
+        }
+        steps[0] = step;
+    }
+};
+
+template <class T>
+descriptor tensor_descriptor(tensor_id id, const layout& l) {
+    descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    const std::int64_t name = id, alignment = 16;
+    d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, data_type<T>())
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, l.sizes)
+        .set(CUDNN_ATTR_TENSOR_STRIDES, l.steps)
+        .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, name)
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+    return d.finalise("describing a tensor");
+}
+
+/// A graph of one convolution in one phase.
+template <class T>
+descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
+    const bool flat = g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 && g.pad[0] == 0;
+    const std::size_t axis = flat ? 1 : 0;
+    const auto spatial = [axis](const std::array<index, 3>& v) {
+        return std::vector<std::int64_t>(v.begin() + static_cast<std::ptrdiff_t>(axis), v.end());
+    };
+    const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
+                     w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
+                     y = tensor_descriptor<T>(id_y, layout(g.n, g.c_out, g.out, axis));
+    descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    const std::int64_t axes = static_cast<std::int64_t>(3 - axis);
+    convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, sums)
+        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+        .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, spatial(g.dilation))
+        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, spatial(g.stride))
+        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, spatial(g.pad))
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, spatial(g.pad))
+        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, axes)
+        .finalise("describing a convolution");
+    using number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const auto number_type = std::is_same_v<T, double> ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+    const number one = 1, zero = 0;
+    const auto operation = [&](cudnnBackendDescriptorType_t type, auto alpha, auto beta, auto of, auto xs, auto ws,
+                               auto ys) {
+        descriptor o(type);
+        o.set(alpha, number_type, one)
+            .set(beta, number_type, zero)
+            .set(of, convolution)
+            .set(xs, x)
+            .set(ws, w)
+            .set(ys, y);
+        return o.finalise("describing an operation");
+    };
+    const descriptor o =
+        phase == conv_phase::forward
+            ? operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)
+        : phase == conv_phase::backward_input
+            ? operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY)
+            : operation(
+                  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
+    descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    const cudnnHandle_t h = handle();
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
+    return graph.finalise("making a graph");
+}
+
+/// Whether an engine is what training wants: the same bits every time, and float in float unless TF32 is asked for.
+inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
+    descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t raw = engine.get();
+    std::int64_t count = 0;
+    check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                   &count, &raw),
+          "asking for an engine");
+    std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+    if (cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()) != CUDNN_STATUS_SUCCESS)
+        return false;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto note = notes[static_cast<std::size_t>(i)];
+        if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
+        if (!tensor_cores &&
+            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+            return false;
+    }
+    return true;
+}
+
+/// What runs: a finalised plan and its workspace.
+struct plan {
+    descriptor execution;
+    index workspace = 0;
+
+    /// x, w, y as in the graph: of backward they hold dx, dw, dy.
+    void run(const void* x, const void* w, const void* y, void* scratch) const {
+        const std::array<const void*, 3> pointers{x, w, y};
+        const std::array<std::int64_t, 3> ids{id_x, id_w, id_y};
+        descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+        pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), 3)
+            .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), 3)
+            .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch)
+            .finalise("naming the tensors of a plan");
+        check(cudnnBackendExecute(handle(), execution.get(), pack.get()), "running a convolution");
+    }
+};
+
+/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out.
+inline std::vector<plan> plans_for(const descriptor& graph, bool tensor_cores, std::size_t most, index most_workspace) {
+    std::vector<plan> plans;
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+        descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+        heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+            .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+        if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) continue;
+        std::vector<descriptor> configurations;
+        std::vector<cudnnBackendDescriptor_t> raw;
+        for (int i = 0; i < 24; ++i) {
+            configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+            raw.push_back(configurations.back().get());
+        }
+        std::int64_t count = 0;
+        check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                       static_cast<std::int64_t>(raw.size()), &count, raw.data()),
+              "asking for engines");
+        for (std::int64_t i = 0;
+             i < std::min<std::int64_t>(count, static_cast<std::int64_t>(raw.size())) && plans.size() < most; ++i) {
+            const descriptor& configuration = configurations[static_cast<std::size_t>(i)];
+            if (!acceptable(configuration, tensor_cores)) continue;
+            plan p{descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0};
+            const cudnnHandle_t h = handle();
+            p.execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, h)
+                .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+            if (cudnnBackendFinalize(p.execution.get()) != CUDNN_STATUS_SUCCESS)
+                continue;  // this engine cannot after all
+            std::int64_t bytes = 0;
+            check(cudnnBackendGetAttribute(p.execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                           CUDNN_TYPE_INT64, 1, nullptr, &bytes),
+                  "asking for a workspace");
+            if (bytes > most_workspace) continue;
+            p.workspace = bytes;
+            plans.push_back(std::move(p));
+        }
+        if (!plans.empty()) break;
+    }
+    return plans;
+}
+
+}  // namespace cairn::cudnn

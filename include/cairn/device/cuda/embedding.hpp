@@ -1,0 +1,85 @@
+#pragma once
+// Lookup in a table (entries, width) on a grid device: same names and results as device/cpu/embedding.hpp. Backward gives each block a range of
+// entries: it looks through all ids, in order, and adds the rows of its own, so that there are no atomics and one order of summation.
+// Ids out of range cannot throw here: their y is NaN, and they add nothing.
+
+#include <cairn/device/cuda/reduce.hpp>
+
+#include <cstdint>
+#include <limits>
+
+namespace cairn {
+
+namespace grid {
+
+template <class T>
+struct embedding_forward_body {
+    index rows, entries, width;
+    const std::int32_t* ids;
+    const T* table;
+    T* y;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index n = rows * width, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index id = ids[i / width];
+            y[i] = id >= 0 && id < entries ? table[id * width + i % width]
+                                           : static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+        }
+    }
+};
+
+template <class T>
+struct embedding_backward_body {
+    index rows, entries, width;
+    const std::int32_t* ids;
+    const T* dy;
+    T* dtable;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index first = entries * b.block() / b.blocks(), last = entries * (b.block() + 1) / b.blocks();
+        std::int32_t* const seen = b.template shared<std::int32_t>();
+        for (index from = 0; from < rows; from += b.threads()) {
+            if (from + b.thread() < rows) seen[b.thread()] = ids[from + b.thread()];
+            b.sync();
+            const index count = rows - from < b.threads() ? rows - from : index{b.threads()};
+            for (index k = 0; k < count; ++k) {
+                const index id = seen[k];
+                if (id < first || id >= last) continue;
+                for (index c = b.thread(); c < width; c += b.threads())
+                    dtable[id * width + c] = static_cast<T>(static_cast<sum_type<T>>(dtable[id * width + c]) +
+                                                            static_cast<sum_type<T>>(dy[(from + k) * width + c]));
+            }
+            b.sync();
+        }
+    }
+};
+
+}  // namespace grid
+
+/// y (rows, width) from ids (rows).
+template <class T, GridDevice D>
+void embedding_forward(D, index rows, index entries, index width, const std::int32_t* ids, const T* table, T* y) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    work::count(0, 2 * n * sizeof(T));
+    if (n > 0)
+        D::launch({.blocks = grid::blocks_for<D>(rows * width, 256, 4), .threads = 256},
+                  grid::embedding_forward_body<T>{rows, entries, width, ids, table, y});
+}
+
+/// dtable (entries, width) += dy (rows, width) by ids (rows).
+template <class T, GridDevice D>
+void embedding_backward(D, index rows, index entries, index width, const std::int32_t* ids, const T* dy, T* dtable) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    work::count(n, 3 * n * sizeof(T));
+    constexpr int threads = 128;
+    if (n > 0)
+        D::launch({.blocks = std::min<index>(entries, 4 * D::multiprocessors()),
+                   .threads = threads,
+                   .shared = threads * index{sizeof(std::int32_t)}},
+                  grid::embedding_backward_body<T>{rows, entries, width, ids, dy, dtable});
+}
+
+}  // namespace cairn

@@ -1,0 +1,91 @@
+#pragma once
+// Fused elementwise passes on a grid device, as core/for_each.hpp has them on the host: one launch, each array moves once, in pieces of 16
+// bytes. Written back are only arrays that the functor takes by reference to non-const. Functors are named, their operator() CAIRN_HD.
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/work.hpp>
+#include <cairn/device/cuda/grid.hpp>
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+namespace grid {
+
+/// Several elements that are read and written at once.
+template <class T, int Lanes>
+struct alignas(Lanes * sizeof(T)) packet {
+    T v[Lanes];
+};
+
+/// Whether f changes argument K of (E&…): it does not take a const one.
+template <std::size_t K, class F, class... E>
+struct changes {
+    template <std::size_t... I>
+    static constexpr bool of(std::index_sequence<I...>) {
+        return !std::is_invocable_v<const F&, std::conditional_t<I == K, const E&, E&>...>;
+    }
+    static constexpr bool value = of(std::index_sequence_for<E...>{});
+};
+
+template <class F, class... E>
+struct each {
+    static constexpr std::size_t widest = std::max({sizeof(E)...});
+    static constexpr int lanes = widest >= 16 ? 1 : static_cast<int>(16 / widest);
+
+    index n;
+    F f;
+    std::tuple<E*...> arrays;
+    bool aligned;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        run(b, std::index_sequence_for<E...>{});
+    }
+
+    template <class Block, std::size_t... I>
+    CAIRN_HD void run(Block& b, std::index_sequence<I...>) const {
+        const index first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
+        index done = 0;
+        if (aligned) {
+            const index packets = n / lanes;
+            for (index p = first; p < packets; p += stride) {
+                std::tuple<packet<E, lanes>...> here{
+                    reinterpret_cast<const packet<E, lanes>*>(std::get<I>(arrays))[p]...};
+                for (int j = 0; j < lanes; ++j) f(std::get<I>(here).v[j]...);
+                (store<changes<I, F, E...>::value>(std::get<I>(arrays), p, std::get<I>(here)), ...);
+            }
+            done = packets * lanes;
+        }
+        for (index i = done + first; i < n; i += stride) f(std::get<I>(arrays)[i]...);
+    }
+
+    template <bool Changed, class T>
+    CAIRN_HD static void store(T* to, index p, const packet<T, lanes>& values) {
+        if constexpr (Changed) reinterpret_cast<packet<T, lanes>*>(to)[p] = values;
+    }
+};
+
+template <class... E>
+bool aligned_for_packets(int lanes, E*... arrays) {
+    return ((reinterpret_cast<std::uintptr_t>(arrays) % (static_cast<std::size_t>(lanes) * sizeof(E)) == 0) && ...);
+}
+
+}  // namespace grid
+
+/// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise.
+template <GridDevice D, class F, class... Elements>
+void for_each(D, index n, F f, Elements*... arrays) {
+    if (n <= 0) return;
+    using body = grid::each<F, std::remove_const_t<Elements>...>;
+    D::launch({.blocks = grid::blocks_for<D>(n, 256, body::lanes * 2), .threads = 256},
+              body{n,
+                   f,
+                   {const_cast<std::remove_const_t<Elements>*>(arrays)...},
+                   grid::aligned_for_packets(body::lanes, arrays...)});
+}
+
+}  // namespace cairn

@@ -1,0 +1,89 @@
+#pragma once
+// The seam between the text of a kernel and what runs it. A kernel is a body, a function object
+//
+//   struct scale_rows {
+//       const float* v; float* a; index columns;
+//       template <class Block> CAIRN_HD void operator()(Block& b) const {
+//           for (index c = b.thread(); c < columns; c += b.threads()) a[b.block() * columns + c] *= v[c];
+//       }
+//   };
+//   D::launch({.blocks = rows, .threads = 256}, scale_rows{v, a, columns});
+//
+// which every thread of every block calls. A block gives
+//   thread() threads() block() blocks()      where this thread is
+//   sync()                                   waits for all threads of the block; all of them call it alike
+//   shuffle_xor(v, mask)                     v of thread() ^ mask within its 32 neighbours; all threads of the block call it alike
+//   shared<T>()                              the memory of this block, grid_size::shared bytes
+// A device whose kernels are bodies is a GridDevice. cuda (runtime.hpp) is one; tests run the same bodies, thread by thread, on an
+// emulated one, whose memory the host cannot touch outside of launches and copies (tests/device/cuda/emulated_gpu.hpp).
+
+#include <cairn/core/host_device.hpp>
+#include <cairn/core/tensor.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+
+namespace cairn {
+
+struct grid_size {
+    index blocks = 1;
+    int threads = 256;  // a block, a multiple of 32
+    index shared = 0;   // bytes of memory that the threads of a block share
+};
+
+/// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its results.
+template <class D>
+concept GridDevice = Device<D> && requires(grid_size g, void* to, const void* from, index bytes) {
+    D::copy_to_device(to, from, bytes);
+    D::copy_to_host(to, from, bytes);  // waits for what was launched
+    D::copy_within(to, from, bytes);
+    D::set_bytes(to, 0, bytes);
+    { D::multiprocessors() } -> std::convertible_to<int>;
+};
+
+inline constexpr int warp_threads = 32;
+
+namespace grid {
+
+/// Blocks that keep every multiprocessor busy with `items`, each thread taking `per_thread` of them at least; the kernel strides over the rest.
+template <GridDevice D>
+index blocks_for(index items, int threads, index per_thread = 1) {
+    const index wanted = (items + threads * per_thread - 1) / (threads * per_thread);
+    return std::clamp<index>(wanted, 1, index{D::multiprocessors()} * 32);
+}
+
+/// Σ of v over the threads of a block, for all of them. `scratch`: one T a warp. The order of the sum does not depend on timing.
+template <class Block, class T>
+CAIRN_HD T block_sum(Block& b, T v, T* scratch) {
+    for (int mask = warp_threads / 2; mask > 0; mask /= 2) v += b.shuffle_xor(v, mask);
+    const int warps = static_cast<int>(b.threads()) / warp_threads;
+    if (warps == 1) return v;
+    if (b.thread() % warp_threads == 0) scratch[b.thread() / warp_threads] = v;
+    b.sync();
+    T all = scratch[0];
+    for (int w = 1; w < warps; ++w) all += scratch[w];
+    b.sync();  // scratch may be used again
+    return all;
+}
+
+/// Largest v of the threads of a block, for all of them; a NaN wins where `v > all` is false for it in neither order.
+template <class Block, class T>
+CAIRN_HD T block_max(Block& b, T v, T* scratch) {
+    for (int mask = warp_threads / 2; mask > 0; mask /= 2) {
+        const T other = b.shuffle_xor(v, mask);
+        v = v > other ? v : other;
+    }
+    const int warps = static_cast<int>(b.threads()) / warp_threads;
+    if (warps == 1) return v;
+    if (b.thread() % warp_threads == 0) scratch[b.thread() / warp_threads] = v;
+    b.sync();
+    T all = scratch[0];
+    for (int w = 1; w < warps; ++w) all = scratch[w] > all ? scratch[w] : all;
+    b.sync();
+    return all;
+}
+
+}  // namespace grid
+
+}  // namespace cairn

@@ -1,0 +1,165 @@
+#pragma once
+// Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp, but tensors stay on the
+// GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each call waits once, for cuSOLVER's word on whether
+// it succeeded. The one place that includes cuSOLVER.
+
+#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/cuda/gemm.hpp>
+
+#include <cusolverDn.h>
+
+namespace cairn {
+
+namespace detail {
+
+template <class... What>
+void check(cusolverStatus_t status, const What&... what) {
+    require(status == CUSOLVER_STATUS_SUCCESS, "cuSOLVER: ", what..., " failed with status ", static_cast<int>(status));
+}
+
+inline cusolverDnHandle_t solver() {
+    thread_local cusolverDnHandle_t mine = [] {
+        cusolverDnHandle_t h = nullptr;
+        check(cusolverDnCreate(&h), "starting");
+        check(cusolverDnSetStream(h, cuda::stream()), "choosing a stream");
+        return h;
+    }();
+    return mine;
+}
+
+/// What a call leaves to be read: 0 for success.
+class solver_info {
+public:
+    solver_info() : on_gpu_({1}, category::workspace) {}
+    int* data() { return on_gpu_.data(); }
+    int read() {
+        int value = 0;
+        cuda::copy_to_host(&value, on_gpu_.data(), sizeof value);
+        return value;
+    }
+
+private:
+    tensor<int, cuda> on_gpu_;
+};
+
+template <class T>
+index order_of(const tensor<T, cuda>& a, const char* what) {
+    require(a.rank() == 2 && a.extent(0) == a.extent(1) && a.size() > 0, what,
+            ": a square matrix is needed, got shape ", a.shape());
+    return a.extent(0);
+}
+
+template <class T>
+tensor<T, cuda> copy_of(const tensor<T, cuda>& a) {
+    tensor<T, cuda> copy(a.shape(), category::workspace);
+    cuda::copy_within(copy.data(), a.data(), a.size() * index{sizeof(T)});
+    return copy;
+}
+
+/// out = aᵀ, (n, n).
+template <class T>
+struct transpose_body {
+    index n;
+    const T* a;
+    T* out;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) out[i] = a[i % n * n + i / n];
+    }
+};
+
+/// The other triangle of a symmetric matrix: element (r, c) with r > c becomes (c, r), or the other way round.
+template <class T>
+struct mirror_body {
+    index n, ld;
+    T* m;
+    bool from_upper;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
+            const index r = i / n, c = i % n;
+            if (from_upper ? r > c : r < c) m[r * ld + c] = m[c * ld + r];
+        }
+    }
+};
+
+}  // namespace detail
+
+/// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
+template <class T>
+void mirror_upper(cuda, index n, T* m, index ld) {
+    if (n > 0) cuda::launch({.blocks = grid::blocks_for<cuda>(n * n, 256)}, detail::mirror_body<T>{n, ld, m, true});
+}
+
+/// Eigenvalues in ascending order (n) and eigenvectors as columns (n, n), on the GPU.
+template <class T>
+struct gpu_eigen_decomposition {
+    tensor<T, cuda> values, vectors;
+};
+
+/// Of a symmetric matrix (n, n), by divide and conquer. Throws if it is not square or does not converge (a matrix with NaN does not).
+template <class T>
+gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
+    const index n = detail::order_of(a, "eigh");
+    tensor<T, cuda> vectors = detail::copy_of(a), values({n}, category::workspace);
+    const cudaDataType_t type = detail::cuda_type<T>();
+    std::size_t on_gpu = 0, on_host = 0;
+    cusolverDnParams_t parameters = nullptr;
+    detail::check(cusolverDnCreateParams(&parameters), "parameters");
+    detail::check(
+        cusolverDnXsyevd_bufferSize(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
+                                    type, vectors.data(), n, type, values.data(), type, &on_gpu, &on_host),
+        "eigh of ", n, " x ", n);
+    tensor<std::uint8_t, cuda> work({static_cast<index>(on_gpu)}, category::workspace);
+    std::vector<char> host_work(on_host);
+    detail::solver_info info;
+    detail::check(cusolverDnXsyevd(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
+                                   type, vectors.data(), n, type, values.data(), type, work.data(), on_gpu,
+                                   host_work.data(), on_host, info.data()),
+                  "eigh of ", n, " x ", n);
+    const int failed = info.read();
+    cusolverDnDestroyParams(parameters);
+    require(failed == 0, "eigh: no convergence for a matrix (", n, ", ", n, "), cuSOLVER says ", failed);
+    tensor<T, cuda> columns({n, n}, category::workspace);  // cuSOLVER's columns lie one behind the other
+    cuda::launch({.blocks = grid::blocks_for<cuda>(n * n, 256)},
+                 detail::transpose_body<T>{n, vectors.data(), columns.data()});
+    return {std::move(values), std::move(columns)};
+}
+
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square or not positive definite.
+template <class T>
+tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
+    const index n = detail::order_of(a, "inverse");
+    tensor<T, cuda> inverse = detail::copy_of(a);
+    const auto order = static_cast<int>(n);
+    int size = 0, more = 0;
+    detail::solver_info info;
+    const auto pieces = [&](auto potrf_size, auto potri_size, auto potrf, auto potri) {
+        detail::check(potrf_size(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, &size),
+                      "inverse");
+        detail::check(potri_size(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, &more),
+                      "inverse");
+        size = std::max(size, more);
+        tensor<T, cuda> work({std::max(size, 1)}, category::workspace);
+        detail::check(potrf(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, work.data(), size,
+                            info.data()),
+                      "inverse");
+        const int failed = info.read();
+        require(failed == 0, "inverse: the matrix ", a.shape(), " is not positive definite (cuSOLVER says ", failed,
+                "); add a multiple of the identity");
+        detail::check(potri(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, work.data(), size,
+                            info.data()),
+                      "inverse");
+        cuda::wait();  // before the workspace goes back
+    };
+    if constexpr (std::is_same_v<T, double>)
+        pieces(cusolverDnDpotrf_bufferSize, cusolverDnDpotri_bufferSize, cusolverDnDpotrf, cusolverDnDpotri);
+    else
+        pieces(cusolverDnSpotrf_bufferSize, cusolverDnSpotri_bufferSize, cusolverDnSpotrf, cusolverDnSpotri);
+    mirror_upper(cuda{}, n, inverse.data(), n);  // cuSOLVER's lower triangle is the upper one of rows
+    return inverse;
+}
+
+}  // namespace cairn

@@ -1,0 +1,368 @@
+#pragma once
+// Reductions on a grid device. Sums of a whole array run in double: threads over strided elements, blocks in a tree, then one block over the
+// blocks' results, so that they have the same bits every time. The result of a function that returns a number is waited for; the _into forms
+// leave it in device memory. Every array is read once. Same names and meaning as device/cpu/reduce.hpp.
+
+#include <cairn/device/cuda/for_each.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace cairn {
+
+namespace grid {
+
+inline constexpr int reduce_threads = 256;
+inline constexpr index reduce_blocks = 1024;  // at most; fixed, so that sums do not depend on the card
+
+inline index reduce_blocks_for(index n) {
+    return std::clamp<index>((n + 8 * reduce_threads - 1) / (8 * reduce_threads), 1, reduce_blocks);
+}
+
+/// What is summed or compared: one value an element, from one or two arrays.
+struct term_value {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        return static_cast<double>(x);
+    }
+};
+struct term_square {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        return static_cast<double>(x) * static_cast<double>(x);
+    }
+};
+struct term_product {
+    template <class T>
+    CAIRN_HD double operator()(T x, T y) const {
+        return static_cast<double>(x) * static_cast<double>(y);
+    }
+};
+struct term_nonfinite {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        const double v = static_cast<double>(x);
+        return v - v == 0 ? 0.0 : 1.0;
+    }
+};
+
+/// partial[block] = Σ term(x[i] …) of the block's elements, element i belonging to thread i mod all threads.
+template <class Term, class... T>
+struct sum_blocks {
+    index n;
+    Term term;
+    double* partial;
+    std::tuple<const T*...> arrays;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        double sum = 0;
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            sum += std::apply([&](const T*... x) { return term(x[i]...); }, arrays);
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) partial[b.block()] = sum;
+    }
+};
+
+/// *out = Σ partial[i], by one block.
+struct sum_partials {
+    index n;
+    const double* partial;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sum = 0;
+        for (index i = b.thread(); i < n; i += b.threads()) sum += partial[i];
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) *out = sum;
+    }
+};
+
+inline constexpr index sum_scratch = reduce_threads / warp_threads * static_cast<index>(sizeof(double));
+
+template <GridDevice D, class Term, class... T>
+void sum_into(D, double* out, index n, Term term, const T*... arrays) {
+    const index blocks = reduce_blocks_for(n);
+    tensor<double, D> partial({blocks}, category::workspace);
+    D::launch({.blocks = blocks, .threads = reduce_threads, .shared = sum_scratch},
+              sum_blocks<Term, T...>{n, term, partial.data(), {arrays...}});
+    D::launch({.blocks = 1, .threads = reduce_threads, .shared = sum_scratch},
+              sum_partials{blocks, partial.data(), out});
+}
+
+/// The number that `into(double*)` leaves on the device.
+template <GridDevice D, class Into>
+double waited_for(D, Into into) {
+    tensor<double, D> result({1}, category::workspace);
+    into(result.data());
+    double value = 0;
+    D::copy_to_host(&value, result.data(), sizeof value);
+    return value;
+}
+
+}  // namespace grid
+
+/// Σ x² into *out (device memory).
+template <class T, GridDevice D>
+void sum_of_squares_into(D d, index n, const T* x, double* out) {
+    work::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_square{}, x);
+}
+
+/// Σ x.
+template <class T, GridDevice D>
+double sum(D d, index n, const T* x) {
+    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_value{}, x); });
+}
+
+/// Σ x². Squares are formed in double: no overflow for float.
+template <class T, GridDevice D>
+double sum_of_squares(D d, index n, const T* x) {
+    return grid::waited_for(d, [&](double* out) { sum_of_squares_into(d, n, x, out); });
+}
+
+/// Σ x y.
+template <class T, GridDevice D>
+double dot(D d, index n, const T* x, const T* y) {
+    work::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_product{}, x, y); });
+}
+
+/// How many elements are NaN or infinite.
+template <class T, GridDevice D>
+index count_nonfinite(D d, index n, const T* x) {
+    work::count(0, static_cast<double>(n) * sizeof(T));
+    return static_cast<index>(
+        grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_nonfinite{}, x); }));
+}
+
+namespace grid {
+
+/// partial (2, blocks) = Σ of what f adds to its first two arguments; f may change the elements.
+template <class F, class... E>
+struct sum_each_blocks {
+    index n;
+    F f;
+    double* partial;
+    std::tuple<E*...> arrays;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        double first = 0, second = 0;
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            std::apply([&](E*... x) { f(first, second, x[i]...); }, arrays);
+        first = block_sum(b, first, b.template shared<double>());
+        second = block_sum(b, second, b.template shared<double>());
+        if (b.thread() != 0) return;
+        partial[b.block()] = first;
+        partial[b.blocks() + b.block()] = second;
+    }
+};
+
+}  // namespace grid
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums.
+template <GridDevice D, class F, class... Elements>
+sum_pair sum_each(D, index n, F f, Elements*... arrays) {
+    const index blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({2, blocks}, category::workspace), result({2}, category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}});
+    for (const index k : {0, 1})
+        D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+                  grid::sum_partials{blocks, partial.data() + k * blocks, result.data() + k});
+    sum_pair sums;
+    D::copy_to_host(&sums, result.data(), sizeof sums);
+    return sums;
+}
+
+namespace grid {
+
+/// partial[block] = largest |x|, infinite for NaN where `nan_count` says so afterwards.
+template <class T>
+struct max_blocks {
+    index n;
+    const T* x;
+    double* partial;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        double most = 0, broken = 0;
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const double v = static_cast<double>(x[i]), size = v < 0 ? -v : v;
+            if (v != v) broken = 1;
+            most = size > most ? size : most;
+        }
+        most = block_max(b, most, b.template shared<double>());
+        broken = block_max(b, broken, b.template shared<double>());
+        if (b.thread() == 0) partial[b.block()] = broken > 0 ? -1 : most;
+    }
+};
+
+}  // namespace grid
+
+/// max |x|, 0 of nothing; NaN if any element is NaN.
+template <class T, GridDevice D>
+T max_abs(D, index n, const T* x) {
+    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const index blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({blocks}, category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::max_blocks<T>{n, x, partial.data()});
+    std::vector<double> all(static_cast<std::size_t>(blocks));
+    D::copy_to_host(all.data(), partial.data(), blocks * index{sizeof(double)});
+    double most = 0;
+    for (double v : all) {
+        if (v < 0) return static_cast<T>(std::nan(""));
+        most = std::max(most, v);
+    }
+    return static_cast<T>(most);
+}
+
+namespace grid {
+
+/// partial[part, c] = Σ over the rows of this part of x[r, c], in the type that sums run in; a block has `across` neighbouring columns and
+/// threads / across rows at a time.
+template <class T, class Sum>
+struct column_parts {
+    index rows, columns, parts;
+    int across;
+    const T* x;
+    Sum* partial;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index strips = (columns + across - 1) / across, strip = b.block() % strips, part = b.block() / strips;
+        const index c = strip * across + b.thread() % across;
+        const int lane = static_cast<int>(b.thread()) / across, lanes = static_cast<int>(b.threads()) / across;
+        const index begin = rows * part / parts, end = rows * (part + 1) / parts;
+        Sum sum{};
+        if (c < columns)
+            for (index r = begin + lane; r < end; r += lanes) sum += static_cast<Sum>(x[r * columns + c]);
+        Sum* const all = b.template shared<Sum>();
+        all[b.thread()] = sum;
+        b.sync();
+        if (lane == 0 && c < columns) {
+            for (int k = 1; k < lanes; ++k) sum += all[k * across + b.thread()];
+            partial[part * columns + c] = sum;
+        }
+    }
+};
+
+template <class T, class Sum>
+struct column_totals {
+    index columns, parts;
+    const Sum* partial;
+    T* out;
+    bool accumulate;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index c = b.block() * b.threads() + b.thread(); c < columns; c += stride) {
+            double sum = 0;
+            for (index p = 0; p < parts; ++p) sum += static_cast<double>(partial[p * columns + c]);
+            out[c] = accumulate ? static_cast<T>(static_cast<double>(out[c]) + sum) : static_cast<T>(sum);
+        }
+    }
+};
+
+/// How a matrix (rows, columns) is cut for sums down its columns: the same on every card.
+struct column_cut {
+    int across = 32, threads = 256;
+    index parts = 1;
+    static column_cut of(index rows, index columns) {
+        column_cut cut;
+        cut.across = columns >= 32 ? 32 : columns >= 16 ? 16 : columns >= 8 ? 8 : columns >= 4 ? 4 : 1;
+        const index strips = (columns + cut.across - 1) / cut.across, lanes = cut.threads / cut.across;
+        cut.parts = std::clamp<index>(std::min<index>(rows / (4 * lanes), 2048 / strips), 1, 1024);
+        return cut;
+    }
+    index blocks(index columns) const { return (columns + across - 1) / across * parts; }
+};
+
+/// float for what float holds exactly enough of, else double.
+template <class T>
+using sum_type = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+}  // namespace grid
+
+/// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Parts of the rows in float, the parts in double.
+template <class T, GridDevice D>
+void column_sums(D, index rows, index columns, const T* x, T* out, bool accumulate) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    work::count(n, n * sizeof(T));
+    if (columns == 0) return;
+    using sum = grid::sum_type<T>;
+    const grid::column_cut cut = grid::column_cut::of(rows, columns);
+    tensor<sum, D> partial({cut.parts, columns}, category::workspace);
+    D::launch({.blocks = cut.blocks(columns), .threads = cut.threads, .shared = cut.threads * index{sizeof(sum)}},
+              grid::column_parts<T, sum>{rows, columns, cut.parts, cut.across, x, partial.data()});
+    D::launch({.blocks = grid::blocks_for<D>(columns, 256), .threads = 256},
+              grid::column_totals<T, sum>{columns, cut.parts, partial.data(), out, accumulate});
+}
+
+namespace grid {
+
+template <class T>
+struct argmax_of_rows {
+    index rows, columns;
+    const T* x;
+    std::int32_t* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(
+        Block& b) const {  // one thread a row: rows are short (classes), reads go through the cache
+        const index stride = b.blocks() * b.threads();
+        for (index r = b.block() * b.threads() + b.thread(); r < rows; r += stride) {
+            const T* const row = x + r * columns;
+            index best = 0;
+            for (index c = 1; c < columns && row[best] == row[best]; ++c)
+                if (!(row[c] <= row[best])) best = c;
+            out[r] = static_cast<std::int32_t>(best);
+        }
+    }
+};
+
+template <class T>
+struct add_to_rows_body {
+    index rows, columns;
+    const T* v;
+    T* a;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index n = rows * columns, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            a[i] = static_cast<T>(static_cast<sum_type<T>>(a[i]) + static_cast<sum_type<T>>(v[i % columns]));
+    }
+};
+
+}  // namespace grid
+
+/// out[r] = column of the largest element of row r, the first one of equals; a NaN counts as the largest.
+template <class T, GridDevice D>
+void argmax_rows(D, index rows, index columns, const T* x, std::int32_t* out) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    work::count(n, n * sizeof(T));
+    if (rows > 0)
+        D::launch({.blocks = grid::blocks_for<D>(rows, 128), .threads = 128},
+                  grid::argmax_of_rows<T>{rows, columns, x, out});
+}
+
+/// a (rows × columns) += v (columns) in each row.
+template <class T, GridDevice D>
+void add_to_rows(D, index rows, index columns, const T* v, T* a) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    work::count(n, sizeof(T) * (2 * n + static_cast<double>(columns)));
+    if (n > 0)
+        D::launch({.blocks = grid::blocks_for<D>(rows * columns, 256, 4), .threads = 256},
+                  grid::add_to_rows_body<T>{rows, columns, v, a});
+}
+
+}  // namespace cairn

@@ -1,0 +1,240 @@
+#pragma once
+// The GPU as a device: memory, streams, copies, launches. The one place that includes the CUDA runtime; files that launch kernels are compiled
+// by nvcc. Work is put into one stream of the calling thread and runs in order; only copies to the host wait. Where there is no driver, no
+// GPU, or one that this program has no code for, the first use says so.
+//
+//   tensor<float, cuda> x({4});                       // from the pool of the current GPU
+//   cuda::copy_to_device(x.data(), values, 16);
+//
+// Environment: CUDA_VISIBLE_DEVICES chooses among GPUs; CAIRN_GPU_MEMORY_LIMIT (bytes) bounds the pool.
+
+#include <cairn/device/cuda/grid.hpp>
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// Throws what the CUDA runtime says, and in doing what.
+template <class... What>
+void check(cudaError_t status, const What&... what) {
+    if (status == cudaSuccess) return;
+    const char* hint = "";
+    if (status == cudaErrorNoDevice) hint = "; there is no GPU that this process may use (CUDA_VISIBLE_DEVICES?)";
+    if (status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary)
+        hint = "; there is no NVIDIA driver, or it is older than this program's CUDA: nvidia-smi shows which";
+    if (status == cudaErrorNoKernelImageForDevice)
+        hint = "; the program has no code for this GPU: configure with -DCMAKE_CUDA_ARCHITECTURES for it";
+    cudaGetLastError();  // so that the next call does not report it again
+    fail("CUDA: ", what..., ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ')', hint);
+}
+
+namespace detail {
+
+/// A function of the driver, which is not linked: a program that only may use a GPU starts without one.
+template <class F>
+F* driver_function(const char* name) {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    check(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found), "looking for ", name);
+    require(found == cudaDriverEntryPointSuccess && address, "CUDA: the driver has no ", name);
+    return reinterpret_cast<F*>(address);
+}
+
+inline void check_driver(CUresult status, const char* what, index bytes) {
+    require(status == CUDA_SUCCESS, "CUDA: ", what, " of ", bytes, " bytes failed, the driver says ",
+            static_cast<int>(status));
+}
+
+/// Address space as large as the GPU's memory, backed piece by piece as the pool grows: the driver's figure is the pool's peak.
+class gpu_memory final : public memory_pool {
+public:
+    explicit gpu_memory(int gpu) : gpu_memory(gpu, range_of(gpu)) {}
+
+private:
+    static constexpr index piece = index{32} << 20;
+
+    struct range {
+        char* begin;
+        index bytes, limit;
+    };
+
+    gpu_memory(int gpu, range r)
+        : memory_pool(r.begin, r.bytes, r.limit, concat("memory of GPU ", gpu), "CAIRN_GPU_MEMORY_LIMIT"),
+          gpu_(gpu),
+          mapped_(r.begin) {}
+
+    static range range_of(int gpu) {
+        check(cudaSetDevice(gpu), "choosing GPU ", gpu);
+        check(cudaFree(nullptr), "starting GPU ", gpu);
+        std::size_t available = 0, total = 0;
+        check(cudaMemGetInfo(&available, &total), "asking for the memory of GPU ", gpu);
+        const index bytes = static_cast<index>(2 * total) / piece * piece;
+        CUdeviceptr at = 0;
+        check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
+                         &at, static_cast<std::size_t>(bytes), 0, 0, 0),
+                     "reserving address space", bytes);
+        index limit = static_cast<index>(total);
+        if (const char* text = std::getenv("CAIRN_GPU_MEMORY_LIMIT")) limit = std::strtoll(text, nullptr, 10);
+        return {reinterpret_cast<char*>(at), bytes, limit};
+    }
+
+    bool back(char* to) override {
+        while (mapped_ < to) {
+            CUmemAllocationProp what{};
+            what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+            what.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu_};
+            CUmemGenericAllocationHandle handle{};
+            if (driver_function<decltype(cuMemCreate)>("cuMemCreate")(&handle, piece, &what, 0) != CUDA_SUCCESS)
+                return false;
+            const auto at = reinterpret_cast<CUdeviceptr>(mapped_);
+            check_driver(driver_function<decltype(cuMemMap)>("cuMemMap")(at, piece, 0, handle, 0), "mapping memory",
+                         piece);
+            const CUmemAccessDesc access{.location = what.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+            check_driver(driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, piece, &access, 1),
+                         "opening memory", piece);
+            check_driver(driver_function<decltype(cuMemRelease)>("cuMemRelease")(handle), "naming memory", piece);
+            mapped_ += piece;
+        }
+        return true;
+    }
+
+    std::string beside() const override {
+        std::size_t available = 0, total = 0;
+        if (cudaMemGetInfo(&available, &total) != cudaSuccess) return {};
+        return concat(", ", static_cast<index>(available), " of ", static_cast<index>(total), " free on the GPU");
+    }
+
+    int gpu_;
+    char* mapped_;  // the range is backed up to here
+};
+
+#if defined(__CUDACC__)
+
+/// A block of a GPU (grid.hpp).
+class gpu_block {
+public:
+    __device__ index thread() const { return threadIdx.x; }
+    __device__ index threads() const { return blockDim.x; }
+    __device__ index block() const { return blockIdx.x; }
+    __device__ index blocks() const { return gridDim.x; }
+    __device__ void sync() { __syncthreads(); }
+    template <class T>
+    __device__ T shuffle_xor(T v, int mask) {
+        return __shfl_xor_sync(0xffffffffu, v, mask);
+    }
+    template <class T>
+    __device__ T* shared() {
+        extern __shared__ __align__(16) unsigned char memory[];
+        return reinterpret_cast<T*>(memory);
+    }
+};
+
+template <int MostThreads, class Body>
+__global__ void __launch_bounds__(MostThreads) run_body(const Body body) {
+    gpu_block b;
+    body(b);
+}
+
+#endif
+
+}  // namespace detail
+
+/// The current GPU of the calling thread.
+struct cuda {
+    static constexpr const char* name = "cuda";
+
+    static detail::gpu_memory& memory() {
+        static std::vector<detail::gpu_memory*>* pools =
+            new std::vector<detail::gpu_memory*>(static_cast<std::size_t>(count()));
+        const auto gpu = static_cast<std::size_t>(current());
+        if (!(*pools)[gpu]) (*pools)[gpu] = new detail::gpu_memory(current());
+        return *(*pools)[gpu];
+    }
+
+    /// GPUs of this process. Throws where there is no driver or none.
+    static int count() {
+        int found = 0;
+        check(cudaGetDeviceCount(&found), "looking for GPUs");
+        return found;
+    }
+    static int current() {
+        int gpu = 0;
+        check(cudaGetDevice(&gpu), "asking for the current GPU");
+        return gpu;
+    }
+    /// Makes GPU `gpu` that of the calling thread, before anything else is done on it.
+    static void choose(int gpu) {
+        require(gpu >= 0 && gpu < count(), "CUDA: GPU ", gpu, " of ", count(), " (0 is the first)");
+        check(cudaSetDevice(gpu), "choosing GPU ", gpu);
+        const cudaDeviceProp& p = properties();
+        require(p.major >= 8, "CUDA: GPU ", gpu, " (", p.name, ") has compute capability ", p.major, '.', p.minor,
+                "; 8.0 is needed");
+    }
+    static const cudaDeviceProp& properties() {
+        static const cudaDeviceProp p = [] {
+            cudaDeviceProp found{};
+            check(cudaGetDeviceProperties(&found, current()), "asking for the properties of the GPU");
+            return found;
+        }();
+        return p;
+    }
+    static int multiprocessors() { return properties().multiProcessorCount; }
+
+    /// The stream of the calling thread.
+    static cudaStream_t stream() {
+        thread_local cudaStream_t mine = [] {
+            cudaStream_t s = nullptr;
+            check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+            return s;
+        }();
+        return mine;
+    }
+    /// Waits for all that the calling thread has launched.
+    static void wait() {
+        check(cudaStreamSynchronize(stream()), "waiting for the GPU (a kernel launched before may have failed)");
+    }
+
+    static void copy_to_device(void* to, const void* from, index bytes) {
+        copy(to, from, bytes, cudaMemcpyHostToDevice), wait();
+    }
+    static void copy_to_host(void* to, const void* from, index bytes) {
+        copy(to, from, bytes, cudaMemcpyDeviceToHost), wait();
+    }
+    static void copy_within(void* to, const void* from, index bytes) {
+        copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+    }
+    static void set_bytes(void* to, int value, index bytes) {
+        if (bytes > 0)
+            check(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), stream()), "setting ", bytes, " bytes");
+    }
+
+#if defined(__CUDACC__)
+    template <class Body>
+    static void launch(const grid_size& g, const Body& body) {
+        static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
+        const auto blocks = static_cast<unsigned>(g.blocks), threads = static_cast<unsigned>(g.threads);
+        const auto shared = static_cast<std::size_t>(g.shared);
+        if (g.threads <= 256)
+            detail::run_body<256><<<blocks, threads, shared, stream()>>>(body);
+        else
+            detail::run_body<1024><<<blocks, threads, shared, stream()>>>(body);
+        check(cudaGetLastError(), "launching ", g.blocks, " blocks of ", g.threads, " threads");
+    }
+#endif
+
+private:
+    static void copy(void* to, const void* from, index bytes, cudaMemcpyKind how) {
+        if (bytes > 0)
+            check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), how, stream()), "copying ", bytes,
+                  " bytes");
+    }
+};
+
+static_assert(GridDevice<cuda>);
+
+}  // namespace cairn

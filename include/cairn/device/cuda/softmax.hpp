@@ -1,0 +1,182 @@
+#pragma once
+// Softmax and cross-entropy on a grid device: same names, arguments and formulas as device/cpu/softmax.hpp. One block a row; x is read
+// twice, the second time from the cache. Labels out of range cannot throw here: their loss is NaN and their gradient 0.
+
+#include <cairn/device/cuda/reduce.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace cairn {
+
+namespace grid {
+
+inline int threads_for_row(index columns) { return columns <= 64 ? 32 : columns <= 1024 ? 128 : 256; }
+
+template <class S>
+index row_scratch(int threads) {
+    return threads / warp_threads * index{sizeof(S)};
+}
+
+/// Largest of a row, NaN if there is one.
+template <class S, class Block, class T>
+CAIRN_HD S row_max(Block& b, index columns, const T* x) {
+    S most = -std::numeric_limits<S>::infinity(), broken = 0;
+    for (index k = b.thread(); k < columns; k += b.threads()) {
+        const S v = static_cast<S>(x[k]);
+        if (v != v) broken = 1;
+        most = v > most ? v : most;
+    }
+    most = block_max(b, most, b.template shared<S>());
+    broken = block_max(b, broken, b.template shared<S>());
+    return broken > 0 ? std::numeric_limits<S>::quiet_NaN() : most;
+}
+
+template <class S, class Block, class T>
+CAIRN_HD S row_exp_sum(Block& b, index columns, const T* x, S most) {
+    S sum = 0;
+    for (index k = b.thread(); k < columns; k += b.threads()) sum += std::exp(static_cast<S>(x[k]) - most);
+    return block_sum(b, sum, b.template shared<S>());
+}
+
+template <class T>
+struct softmax_forward_body {
+    index columns;
+    const T* x;
+    T* y;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        using S = sum_type<T>;
+        const T* const row = x + b.block() * columns;
+        const S most = row_max<S>(b, columns, row), inverse = S(1) / row_exp_sum<S>(b, columns, row, most);
+        for (index k = b.thread(); k < columns; k += b.threads())
+            y[b.block() * columns + k] = static_cast<T>(std::exp(static_cast<S>(row[k]) - most) * inverse);
+    }
+};
+
+template <class T>
+struct softmax_backward_body {
+    index columns;
+    const T *y, *dy;
+    T* dx;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        using S = sum_type<T>;
+        const index from = b.block() * columns;
+        S dot = 0;
+        for (index k = b.thread(); k < columns; k += b.threads())
+            dot += static_cast<S>(y[from + k]) * static_cast<S>(dy[from + k]);
+        dot = block_sum(b, dot, b.template shared<S>());
+        for (index k = b.thread(); k < columns; k += b.threads())
+            dx[from + k] = static_cast<T>(static_cast<S>(y[from + k]) * (static_cast<S>(dy[from + k]) - dot));
+    }
+};
+
+template <class T, class S>
+struct log_sum_exp_body {
+    index columns;
+    const T* x;
+    S* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const T* const row = x + b.block() * columns;
+        const S most = row_max<S>(b, columns, row);
+        const bool limit = most - most != 0;  // all −∞, a +∞ among them, or NaN: the limit itself
+        const S sum = row_exp_sum<S>(b, columns, row, limit ? S{} : most);
+        if (b.thread() == 0) out[b.block()] = limit ? most : most + std::log(sum);
+    }
+};
+
+template <class T, class S>
+struct cross_entropy_body {
+    index columns;
+    const T* logits;
+    const std::int32_t* labels;
+    S smoothing;
+    S* loss;
+    T* dlogits;
+    S scale;
+    const S* class_weights;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index from = b.block() * columns;
+        const T* const x = logits + from;
+        const index label = labels[b.block()];
+        const bool known = label >= 0 && label < columns;
+        const S most = row_max<S>(b, columns, x), sum = row_exp_sum<S>(b, columns, x, most);
+        const S share = smoothing / static_cast<S>(columns);
+        const auto weight = [this](index k) { return class_weights ? class_weights[k] : S(1); };
+        S spread = 0, weights = 0;  // Σ w (x − max), Σ w
+        if (smoothing > 0)
+            for (index k = b.thread(); k < columns; k += b.threads()) {
+                spread += weight(k) * (static_cast<S>(x[k]) - most);
+                weights += weight(k);
+            }
+        spread = block_sum(b, spread, b.template shared<S>());
+        weights = block_sum(b, weights, b.template shared<S>());
+        const S hit = known ? (S(1) - smoothing) * weight(label) : S{}, total = hit + share * weights;
+        const S at_label = known ? static_cast<S>(x[label]) - most : S{};
+        b.sync();  // dlogits may be logits: everybody has read at_label
+        if (b.thread() == 0)
+            loss[b.block()] =
+                known ? -hit * at_label - share * spread + total * std::log(sum) : std::numeric_limits<S>::quiet_NaN();
+        if (!dlogits) return;
+        const S factor = scale * total / sum;
+        for (index k = b.thread(); k < columns; k += b.threads()) {
+            const S p = std::exp(static_cast<S>(x[k]) - most) * factor - scale * share * weight(k) -
+                        (k == label ? scale * hit : S{});
+            dlogits[from + k] = static_cast<T>(known ? p : S{});
+        }
+    }
+};
+
+template <class S, GridDevice D, class Body>
+void for_rows(D, index rows, index columns, Body body) {
+    const int threads = threads_for_row(columns);
+    if (rows > 0) D::launch({.blocks = rows, .threads = threads, .shared = row_scratch<S>(threads)}, body);
+}
+
+}  // namespace grid
+
+/// y = softmax of each row. y may be x.
+template <class T, GridDevice D>
+void softmax_forward(D d, index rows, index classes, const T* x, T* y) {
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(5 * n, 2 * n * sizeof(T));
+    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_forward_body<T>{classes, x, y});
+}
+
+/// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
+template <class T, GridDevice D>
+void softmax_backward(D d, index rows, index classes, const T* y, const T* dy, T* dx) {
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(4 * n, 3 * n * sizeof(T));
+    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_backward_body<T>{classes, y, dy, dx});
+}
+
+/// out[r] = log Σ_k exp(x[r, k]), without overflow.
+template <class T, class S, GridDevice D>
+void log_sum_exp(D d, index rows, index classes, const T* x, S* out) {
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count(4 * n, n * sizeof(T));
+    grid::for_rows<S>(d, rows, classes, grid::log_sum_exp_body<T, S>{classes, x, out});
+}
+
+/// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host.
+template <class T, class S, GridDevice D>
+void softmax_cross_entropy(D d, index rows, index classes, const T* logits, const std::int32_t* labels, S smoothing,
+                           S* loss_per_row, T* dlogits, S scale, const S* class_weights = nullptr) {
+    require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    work::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
+    grid::for_rows<S>(d, rows, classes,
+                      grid::cross_entropy_body<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
+                                                     class_weights});
+}
+
+}  // namespace cairn

@@ -1,0 +1,132 @@
+#pragma once
+// Layers, losses and optimizers on a grid device: the same training as on the host, from the same seed. Included after the device's products and
+// convolutions.
+
+#include "device/cuda/kernel_laws.hpp"
+
+#include <cairn/models/resnet.hpp>
+#include <cairn/nn/activation.hpp>
+#include <cairn/nn/dropout.hpp>
+#include <cairn/nn/embedding.hpp>
+#include <cairn/nn/flatten.hpp>
+#include <cairn/nn/layer_norm.hpp>
+#include <cairn/nn/linear.hpp>
+#include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/pool.hpp>
+#include <cairn/nn/residual.hpp>
+#include <cairn/optim/adam.hpp>
+#include <cairn/optim/clip.hpp>
+#include <cairn/optim/lamb.hpp>
+#include <cairn/optim/lars.hpp>
+#include <cairn/optim/sgd.hpp>
+
+namespace cairn::training_laws {
+
+using kernel_laws::check_close;
+using kernel_laws::drawn;
+
+/// One of each layer that images go through, in eight by eight points.
+template <class T, class D>
+sequential<T, D> small_network(index classes) {
+    sequential<T, D> body;
+    body.add("conv", conv<T, D>({.in = 8, .out = 8, .kernel = 3, .pad = 1, .bias = false}));
+    body.add("norm", batch_norm<T, D>({.channels = 8, .act = activation::relu}));
+    sequential<T, D> all;
+    all.add("stem", conv<T, D>({.in = 3, .out = 8, .kernel = 3, .pad = 1}));
+    all.add("stem_norm", batch_norm<T, D>({.channels = 8, .act = activation::leaky_relu}));
+    all.add("block", residual<T, D>(std::move(body)));
+    all.add("relu", activation_layer<T, D>(activation::relu));
+    all.add("max", max_pool<T, D>({.kernel = 2}));
+    all.add("gelu", activation_layer<T, D>(activation::gelu));
+    all.add("average", average_pool<T, D>({.kernel = 2}));
+    all.add("flatten", flatten<T, D>());
+    all.add("drop", dropout<T, D>(0.2));
+    all.add("layer_norm", layer_norm<T, D>({.features = 32}));
+    all.add("out", linear<T, D>({.in = 32, .out = classes}));
+    return all;
+}
+
+/// Losses of three steps, and the parameters and buffers after them, on the host.
+struct history {
+    std::vector<double> losses;
+    std::vector<tensor<double>> state;
+};
+
+template <class D, class O>
+history train(const O& optimizer, double lr) {
+    constexpr index batch = 4, classes = 5;
+    auto model = small_network<double, D>(classes);
+    arena<double, D> weights(model.params(), 3);
+    optimizer_over<O, double, D> step(optimizer, weights);
+    tensor<std::int32_t> labels({batch});
+    for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i * 2 % classes);
+    const auto d_labels = tensor<std::int32_t, D>::copy_of(labels);
+    history h;
+    for (std::uint32_t s = 0; s < 3; ++s) {
+        tape<double, D> tape;
+        const pass p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        auto y = model.forward(tensor<double, D>::copy_of(drawn<double>({batch, 8, 8, 3}, 40 + s)), tape, p);
+        auto [loss, dy] =
+            cross_entropy{.label_smoothing = 0.1, .class_weights = {1, 2, 1, 0.5, 1}}(std::move(y), d_labels);
+        h.losses.push_back(loss);
+        weights.zero_grad();
+        model.backward(std::move(dy), tape, p);
+        step.step(lr);
+    }
+    tape<double, D> none;
+    h.state.push_back(
+        model.forward(tensor<double, D>::copy_of(drawn<double>({2, 8, 8, 3}, 50)), none, {.mode = mode::evaluate})
+            .on_host());
+    for (const auto& [name, p] : weights.parameters()) h.state.push_back(p->value.on_host());
+    for (const auto& [name, t] : model.buffers()) h.state.push_back(t->on_host());
+    return h;
+}
+
+template <class D, class O>
+void same_training(const O& optimizer, double lr) {
+    const history host = train<cpu>(optimizer, lr), device = train<D>(optimizer, lr);
+    for (std::size_t s = 0; s < host.losses.size(); ++s) CHECK(std::abs(host.losses[s] - device.losses[s]) < 1e-9);
+    REQUIRE(host.state.size() == device.state.size());
+    for (std::size_t i = 0; i < host.state.size(); ++i) check_close(device.state[i], host.state[i], 1e-8);
+}
+
+template <class D>
+void sgd_trains() {
+    same_training<D>(sgd{{.momentum = 0.9, .weight_decay = 1e-3, .nesterov = true}}, 0.05);
+}
+template <class D>
+void clipped_adam_trains() {
+    same_training<D>(clipped<adamw>{adamw{{.weight_decay = 0.01}}, by_norm{0.5}}, 1e-2);
+}
+template <class D>
+void lars_trains() {
+    same_training<D>(clipped<lars, by_value>{lars{{.trust = 0.01}}, by_value{0.1}}, 0.1);
+}
+template <class D>
+void lamb_trains() {
+    same_training<D>(lamb{{.weight_decay = 0.01}}, 1e-2);
+}
+
+/// A gradient that is not finite is named, and nothing is updated.
+template <class D>
+void broken_gradient() {
+    linear<float, D> layer({.in = 2, .out = 2});
+    arena<float, D> weights(layer.params(), 1);
+    optimizer_over<sgd, float, D> step(sgd{}, weights);
+    tensor<float> g({2});
+    g[0] = 1, g[1] = std::numeric_limits<float>::quiet_NaN();
+    D::copy_to_device(weights.parameters()[1].p->grad.data(), g.data(), g.bytes());
+    CHECK_THROWS_WITH(step.step(0.1), Catch::Contains("gradient of bias") && Catch::Contains("element 1 is nan"));
+}
+
+template <GridDevice D>
+const std::vector<kernel_laws::law>& all() {
+    static const std::vector<kernel_laws::law> laws{{"sgd", sgd_trains<D>},
+                                                    {"clipped adamw", clipped_adam_trains<D>},
+                                                    {"lars, clipped by value", lars_trains<D>},
+                                                    {"lamb", lamb_trains<D>},
+                                                    {"a gradient that is not finite", broken_gradient<D>}};
+    return laws;
+}
+
+}  // namespace cairn::training_laws
