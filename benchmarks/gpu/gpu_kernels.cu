@@ -28,9 +28,11 @@ namespace {
 
 using gpu_benchmark::seconds_of;
 
+/// Other numbers each time.
 template <class T>
-tensor<T, cuda> ones(index n) {
-    return tensor<T, cuda>::filled({n}, T(1.0f));
+tensor<T, cuda> some(index n) {
+    static std::uint32_t stream = 0;
+    return gpu_benchmark::random_numbers<T>(n, ++stream);
 }
 
 struct ceilings {
@@ -62,7 +64,7 @@ void report(const std::string& name, double matrix_rate, Work&& work) {
 template <class T>
 double product_rate() {
     constexpr index n = 8192;
-    const auto a = ones<T>(n * n), b = ones<T>(n * n);
+    const auto a = some<T>(n * n), b = some<T>(n * n);
     tensor<T, cuda> c({n * n});
     using number = grid::sum_type<T>;
     const double seconds = seconds_of(
@@ -72,7 +74,7 @@ double product_rate() {
 
 void measure_ceilings() {
     constexpr index bytes = index{2} << 30;
-    const auto from = ones<float>(bytes / 4);
+    const auto from = some<float>(bytes / 4);
     tensor<float, cuda> to({bytes / 4});
     measured.copy = 2.0 * bytes / seconds_of([&] { cuda::copy_within(to.data(), from.data(), bytes); });
     measured.product32 = product_rate<float>();
@@ -112,10 +114,10 @@ void optimizers() {
 template <class T>
 void normalisation(const std::string& type) {
     constexpr index rows = 256 * 56 * 56, channels = 256;
-    const auto x = ones<T>(rows * channels), dy = ones<T>(rows * channels);
+    const auto x = some<T>(rows * channels), dy = some<T>(rows * channels);
     tensor<T, cuda> y({rows * channels}), dx({rows * channels});
-    const auto mean = ones<float>(channels), invstd = ones<float>(channels), gamma = ones<float>(channels),
-               beta = ones<float>(channels);
+    const auto mean = some<float>(channels), invstd = some<float>(channels), gamma = some<float>(channels),
+               beta = some<float>(channels);
     tensor<float, cuda> first({channels}), second({channels});
     tensor<std::uint8_t, cuda> bits({rows * channels / 8 + 64});
     report("batch statistics, " + type, 0,
@@ -138,6 +140,7 @@ void normalisation(const std::string& type) {
                             static_cast<T*>(nullptr));
     });
     report("column sums, " + type, 0, [&] { column_sums(cuda{}, rows, channels, x.data(), y.data(), false); });
+    report("bias, " + type, 0, [&] { add_to_rows(cuda{}, rows, channels, x.data(), y.data()); });
     report("gelu, " + type, 0,
            [&] { activation_forward(cuda{}, activation::gelu, rows * channels, x.data(), y.data()); });
     report("dropout, " + type, 0, [&] { dropout_apply(cuda{}, rows * channels, 0.1, {1, 2, 3}, x.data(), y.data()); });
@@ -145,11 +148,11 @@ void normalisation(const std::string& type) {
 
 template <class T>
 void others(const std::string& type) {
-    constexpr index rows = 8192, columns = 1024;
-    const auto x = ones<T>(rows * columns), dy = ones<T>(rows * columns);
+    constexpr index rows = index{1} << 17, columns = 1024;  // far beyond the second-level cache
+    const auto x = some<T>(rows * columns), dy = some<T>(rows * columns);
     tensor<T, cuda> y({rows * columns});
-    const auto gamma = ones<float>(columns), beta = ones<float>(columns), mean = ones<float>(rows),
-               invstd = ones<float>(rows);
+    const auto gamma = some<float>(columns), beta = some<float>(columns), mean = some<float>(rows),
+               invstd = some<float>(rows);
     tensor<float, cuda> dgamma({columns}), dbeta({columns}), loss({rows});
     const auto labels = tensor<std::int32_t, cuda>::zeros({rows});
     report("softmax cross-entropy, " + type, 0, [&] {
@@ -169,8 +172,8 @@ template <class T>
 void convolutions(const std::string& type, double rate) {
     const auto run = [&](const std::string& name, conv_geometry g) {
         g = g.with_output();
-        const auto x = ones<T>(g.x_elements()), w = ones<T>(g.w_elements()), dy = ones<T>(g.y_elements());
-        tensor<T, cuda> y({g.y_elements()}), dx({g.x_elements()}), dw = ones<T>(g.w_elements());
+        const auto x = some<T>(g.x_elements()), w = some<T>(g.w_elements()), dy = some<T>(g.y_elements());
+        tensor<T, cuda> y({g.y_elements()}), dx({g.x_elements()}), dw = some<T>(g.w_elements());
         report(name + " forward, " + type, rate,
                [&] { conv_forward(cuda{}, g, x.data(), w.data(), static_cast<const T*>(nullptr), y.data()); });
         report(name + " backward input, " + type, rate,

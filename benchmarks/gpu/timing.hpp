@@ -1,6 +1,7 @@
 #pragma once
 // How long the GPU takes for what is launched: events around repetitions, after a warm-up.
 
+#include <cairn/core/random.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
 #include <algorithm>
@@ -31,6 +32,27 @@ double seconds_of(Work&& work, int rounds = 15) {
     cudaEventDestroy(end);
     std::nth_element(all.begin(), all.begin() + rounds / 2, all.end());
     return all[static_cast<std::size_t>(rounds / 2)];
+}
+
+/// Numbers in (-1, 1) made on the GPU: constant data would make matrix products look faster than they are.
+template <class T>
+struct random_body {
+    index n;
+    random_stream random;
+    T* out;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            out[i] = static_cast<T>(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
+    }
+};
+
+template <class T>
+tensor<T, cuda> random_numbers(index n, std::uint32_t stream) {
+    tensor<T, cuda> t({n});
+    cuda::launch({.blocks = grid::blocks_for<cuda>(n, 256, 4)}, random_body<T>{n, {1, stream, 0}, t.data()});
+    return t;
 }
 
 }  // namespace cairn::gpu_benchmark

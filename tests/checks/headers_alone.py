@@ -40,7 +40,7 @@ def flags_of(build, root):
 def needs_cuda(header, include):
     """Whether it includes the CUDA Toolkit, itself or through a header of device/cuda."""
     found = re.findall(r"#include <([^>]+)>", (include / header).read_text())
-    return any(re.match(r"cu(da|blas|dnn|solver)", name) for name in found) or any(
+    return any(re.match(r"cu(da|blas|dnn|solver)|nccl", name) for name in found) or any(
         needs_cuda(name, include) for name in found if name.startswith("cairn/device/cuda/"))
 
 
@@ -60,7 +60,7 @@ def main():
         compiler = options.compiler
         flags.append("-Wno-unknown-warning-option")  # the flags are those of the build folder's compiler
     headers = options.headers or sorted(p.relative_to(root / "include").as_posix() for p in (root / "include").rglob("*.hpp"))
-    headers = [name for name in headers if not name.startswith("cairn/device/cuda/") or not needs_cuda(name, root / "include")]
+    headers = [name for name in headers if not needs_cuda(name, root / "include")]
     if not headers:
         sys.exit("no headers")
 

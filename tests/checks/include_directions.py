@@ -40,6 +40,7 @@ CONCEPTS = {
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
     "cairn/optim/precondition/kfac_block.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
+    "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl.hpp
 }
 
 # CPU headers never include CUDA, and no device includes another.

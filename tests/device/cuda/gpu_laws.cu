@@ -4,6 +4,9 @@
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
+#include <cairn/comm/nccl.hpp>
+#include <cairn/comm/self.hpp>
+
 #include <cstdio>
 
 namespace cairn {
@@ -15,13 +18,33 @@ TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
 TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu]") {
     SECTION("products, float") library_laws::products<float>();
     SECTION("products, double") library_laws::products<double>();
-    SECTION("convolutions, float") library_laws::convolutions<float>();
+    SECTION("products, bfloat16") library_laws::rounded_products<bfloat16>(0.02);
+    SECTION("products, TF32") library_laws::in_tf32([] { library_laws::rounded_products<float>(2e-3); });
+    SECTION("convolutions, float") library_laws::convolutions<float>(2e-5);
+    SECTION("convolutions, bfloat16") library_laws::convolutions<bfloat16>(0.02);
+    SECTION("convolutions, TF32") library_laws::in_tf32([] { library_laws::convolutions<float>(2e-3); });
     SECTION("decompositions, float") library_laws::decompositions<float>();
     SECTION("decompositions, double") library_laws::decompositions<double>();
 }
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
-    for (const auto& law : training_laws::all<cuda>()) SECTION(law.name) law.check();
+    for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: one rank over NCCL", "[gpu]") {
+    self_communicator alone;
+    nccl_communicator c(alone);
+    const auto host = kernel_laws::drawn<float>({1000}, 120);
+    auto data = tensor<float, cuda>::copy_of(host), room = tensor<float, cuda>::zeros({1000});
+    c.native_all_reduce(data.span());
+    kernel_laws::check_close(data, host, 0);
+    auto part = c.split(0, 0);
+    CHECK(part.size() == 1);
+    auto got = irecv(part, room.span(), 0, 1), sent = isend(part, data.span(), 0, 1);
+    got.wait();
+    sent.wait();
+    kernel_laws::check_close(room, host, 0);
+    CHECK_THROWS_WITH(isend(c, data.span(), 1, 0), Catch::Contains("there is no rank 1"));
 }
 
 TEST_CASE("GPU: memory that is out is an error that says what was asked, held and free", "[gpu]") {

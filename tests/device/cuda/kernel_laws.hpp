@@ -456,6 +456,45 @@ void embeddings() {
     check_close(d_start, expected, rounding<T>);
 }
 
+/// Arrays that do not begin at a multiple of a packet's bytes take the way element by element.
+template <class D>
+void misaligned() {
+    constexpr index rows = 30, channels = 16, n = rows * channels;
+    const auto x = drawn<float>({n + 1}, 35), dy = drawn<float>({n + 1}, 36), scale = drawn<float>({channels}, 37);
+    const auto d_x = on_device<D>(x), d_dy = on_device<D>(dy), d_scale = on_device<D>(scale);
+    tensor<float> mean({channels}), var({channels}), y({n + 1}), dx({n + 1});
+    tensor<float, D> d_mean({channels}), d_var({channels});
+    auto d_y = on_device<D>(x), d_dx = on_device<D>(dy);
+    const index bytes = simd::mask_bytes<float>(n);
+    auto bits = tensor<std::uint8_t>::zeros({bytes});
+    auto d_bits = on_device<D>(bits);
+    batch_statistics(cpu{}, rows, channels, x.data() + 1, mean.data(), var.data());
+    batch_statistics(D{}, rows, channels, d_x.data() + 1, d_mean.data(), d_var.data());
+    check_close(d_mean, mean, 1e-5);
+    check_close(d_var, var, 1e-4);
+    y[0] = x[0], dx[0] = dy[0];
+    sign_activation_forward(cpu{}, n, 0.1f, x.data() + 1, y.data() + 1, bits.data());
+    sign_activation_forward(D{}, n, 0.1f, d_x.data() + 1, d_y.data() + 1, d_bits.data());
+    check_close(d_y, y, 1e-6);
+    sign_activation_backward(cpu{}, n, 0.1f, dy.data() + 1, bits.data(), dx.data() + 1);
+    sign_activation_backward(D{}, n, 0.1f, d_dy.data() + 1, d_bits.data(), d_dx.data() + 1);
+    check_close(d_dx, dx, 1e-6);
+    batch_norm_apply(cpu{}, rows, channels, x.data() + 1, static_cast<const float*>(nullptr), mean.data(), var.data(),
+                     scale.data(), scale.data(), activation::none, 0.0f, y.data() + 1, nullptr);
+    batch_norm_apply(D{}, rows, channels, d_x.data() + 1, static_cast<const float*>(nullptr), on_device<D>(mean).data(),
+                     on_device<D>(var).data(), d_scale.data(), d_scale.data(), activation::none, 0.0f, d_y.data() + 1,
+                     nullptr);
+    check_close(d_y, y, 1e-5);
+    const pool_geometry g = pool_geometries().back();
+    const auto image = drawn<float>({g.x_elements() + 1}, 38);
+    tensor<float> pooled({g.y_elements()});
+    tensor<float, D> d_pooled({g.y_elements()});
+    average_pool_forward(cpu{}, g, image.data() + 1, pooled.data());
+    const auto d_image = on_device<D>(image);
+    average_pool_forward(D{}, g, d_image.data() + 1, d_pooled.data());
+    check_close(d_pooled, pooled, 1e-6);
+}
+
 /// bfloat16: the float kernel's results on the same, rounded numbers, rounded.
 template <class D>
 void halves() {
@@ -526,6 +565,7 @@ const std::vector<law>& all() {
                                        {"layer norm, float", layer_norms<D, float>},
                                        {"layer norm, double", layer_norms<D, double>},
                                        {"embedding, float", embeddings<D, float>},
+                                       {"addresses that fit no packet", misaligned<D>},
                                        {"bfloat16", halves<D>}};
     return laws;
 }

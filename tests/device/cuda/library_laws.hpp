@@ -66,34 +66,84 @@ inline std::vector<conv_geometry> conv_geometries() {
     return all;
 }
 
+/// All three phases against the host, and again to the bit. `rounding`: of one product.
 template <class T>
-void convolutions() {
-    for (const conv_geometry& g : conv_geometries()) {
-        CAPTURE(g.to_string());
-        const auto x = drawn<T>({g.x_elements()}, 106), w = drawn<T>({g.w_elements()}, 107),
-                   bias = drawn<T>({g.c_out}, 108), dy = drawn<T>({g.y_elements()}, 109),
-                   dw0 = drawn<T>({g.w_elements()}, 110), db0 = drawn<T>({g.c_out}, 111);
-        tensor<T> y({g.y_elements()}), dx({g.x_elements()});
-        auto dw = dw0.clone(), db = db0.clone();
-        conv_forward(cpu{}, g, x.data(), w.data(), bias.data(), y.data());
-        conv_backward_input(cpu{}, g, dy.data(), w.data(), dx.data());
-        conv_backward_weight(cpu{}, g, x.data(), dy.data(), dw.data(), db.data());
-        const auto d_x = on_device<cuda>(x), d_w = on_device<cuda>(w), d_bias = on_device<cuda>(bias),
-                   d_dy = on_device<cuda>(dy);
-        tensor<T, cuda> d_y(y.shape()), d_dx(x.shape());
+void convolution(const conv_geometry& g, double rounding) {
+    const auto narrowed = [](const tensor<float>& t) {
+        tensor<T> r(t.shape());
+        for (index i = 0; i < t.size(); ++i) r[i] = T(t[i]);
+        return r;
+    };
+    const auto widened = [](const tensor<T>& t) {
+        tensor<float> r(t.shape());
+        for (index i = 0; i < t.size(); ++i) r[i] = static_cast<float>(t[i]);
+        return r;
+    };
+    const auto x = narrowed(drawn<float>({g.x_elements()}, 106)), w = narrowed(drawn<float>({g.w_elements()}, 107)),
+               bias = narrowed(drawn<float>({g.c_out}, 108)), dy = narrowed(drawn<float>({g.y_elements()}, 109)),
+               dw0 = narrowed(drawn<float>({g.w_elements()}, 110)), db0 = narrowed(drawn<float>({g.c_out}, 111));
+    const auto hx = widened(x), hw = widened(w), hbias = widened(bias), hdy = widened(dy);
+    tensor<float> y({g.y_elements()}), dx({g.x_elements()});
+    auto dw = widened(dw0), db = widened(db0);
+    conv_forward(cpu{}, g, hx.data(), hw.data(), hbias.data(), y.data());
+    conv_backward_input(cpu{}, g, hdy.data(), hw.data(), dx.data());
+    conv_backward_weight(cpu{}, g, hx.data(), hdy.data(), dw.data(), db.data());
+    const auto d_x = on_device<cuda>(x), d_w = on_device<cuda>(w), d_bias = on_device<cuda>(bias),
+               d_dy = on_device<cuda>(dy);
+    const auto all = [&] {
+        tensor<T, cuda> d_y(y.shape()), d_dx(dx.shape());
         auto d_dw = on_device<cuda>(dw0), d_db = on_device<cuda>(db0);
         conv_forward(cuda{}, g, d_x.data(), d_w.data(), d_bias.data(), d_y.data());
         conv_backward_input(cuda{}, g, d_dy.data(), d_w.data(), d_dx.data());
         conv_backward_weight(cuda{}, g, d_x.data(), d_dy.data(), d_dw.data(), d_db.data());
-        const double tolerance = 100 * kernel_laws::rounding<T>;
-        check_close(d_y, y, tolerance);
-        check_close(d_dx, dx, tolerance);
-        check_close(d_dw, dw, tolerance);
-        check_close(d_db, db, tolerance);
-        const auto once = on_host(d_y);
-        conv_forward(cuda{}, g, d_x.data(), d_w.data(), d_bias.data(), d_y.data());
-        check_close(d_y, once, 0);
+        return std::array{widened(on_host(d_y)), widened(on_host(d_dx)), widened(on_host(d_dw)),
+                          widened(on_host(d_db))};
+    };
+    const auto once = all(), again = all();
+    const std::array<const tensor<float>*, 4> expected{&y, &dx, &dw, &db};
+    const double terms = static_cast<double>(g.n * g.out_points() + g.kernel_points() * (g.c_in + g.c_out));
+    for (std::size_t k = 0; k < 4; ++k) {
+        CAPTURE(k);
+        check_close(once[k], *expected[k], rounding * std::sqrt(terms));
+        check_close(again[k], once[k], 0);
     }
+}
+
+/// Each geometry is a section of its own: one that has no plan does not hide the others.
+template <class T>
+void convolutions(double rounding) {
+    for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
+}
+
+/// Products of bfloat16, and of float in TF32, against the host's in float.
+template <class T>
+void rounded_products(double rounding) {
+    constexpr index m = 96, n = 80, k = 256;
+    tensor<T> a({m, k}), b({k, n});
+    tensor<float> ha({m, k}), hb({k, n}), expected({m, n});
+    const auto drawn_a = drawn<float>({m, k}, 113), drawn_b = drawn<float>({k, n}, 114);
+    for (index i = 0; i < m * k; ++i) a[i] = T(drawn_a[i]), ha[i] = static_cast<float>(a[i]);
+    for (index i = 0; i < k * n; ++i) b[i] = T(drawn_b[i]), hb[i] = static_cast<float>(b[i]);
+    gemm(cpu{}, false, false, m, n, k, 1.0f, ha.data(), k, hb.data(), n, 0.0f, expected.data(), n);
+    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
+    tensor<T, cuda> c({m, n}), again({m, n});
+    gemm(cuda{}, false, false, m, n, k, 1.0f, d_a.data(), k, d_b.data(), n, 0.0f, c.data(), n);
+    gemm(cuda{}, false, false, m, n, k, 1.0f, d_a.data(), k, d_b.data(), n, 0.0f, again.data(), n);
+    const auto got = on_host(c), twice = on_host(again);
+    for (index i = 0; i < m * n; ++i) {
+        CHECK(std::abs(static_cast<float>(got[i]) - expected[i]) <= rounding * std::sqrt(static_cast<double>(k)));
+        CHECK(static_cast<float>(twice[i]) == static_cast<float>(got[i]));
+    }
+}
+
+/// Runs check() with float products in TF32.
+template <class Check>
+void in_tf32(Check&& check) {
+    struct back {
+        ~back() { gpu_float_products() = float_products::exact; }
+    } const afterwards;
+    gpu_float_products() = float_products::tf32;
+    check();
 }
 
 template <class T>

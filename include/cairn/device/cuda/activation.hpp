@@ -82,6 +82,7 @@ struct activation_backward_rule {
 template <class T, bool Forward>
 struct sign_pass {
     index n;
+    bool aligned;
     sum_type<T> slope;
     const T* from;
     T* to;
@@ -94,15 +95,16 @@ struct sign_pass {
         for (index p = b.block() * b.threads() + b.thread(); p < packets; p += stride) {
             const index at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
+            const bool whole = aligned && count == packet_lanes;
             T v[packet_lanes];
-            load_packet(from + at, count, v);
+            load_packet(from + at, whole, count, v);
             unsigned kept = Forward ? 0u : bits[p];
             for (int j = 0; j < packet_lanes; ++j) {
                 const S s = static_cast<S>(v[j]);
                 if constexpr (Forward) kept |= (!(s <= 0) ? 1u : 0u) << j;
                 v[j] = kept >> j & 1u ? v[j] : static_cast<T>(slope * s);
             }
-            store_packet(to + at, count, v);
+            store_packet(to + at, whole, count, v);
             if constexpr (Forward)
                 if (bits) bits[p] = static_cast<std::uint8_t>(kept);
         }
@@ -113,7 +115,7 @@ template <bool Forward, class T, GridDevice D>
 void sign_pass_over(D, index n, sum_type<T> slope, const T* from, T* to, std::uint8_t* bits) {
     if (n > 0)
         D::launch({.blocks = blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256), .threads = 256},
-                  sign_pass<T, Forward>{n, slope, from, to, bits});
+                  sign_pass<T, Forward>{n, packets_fit(from, to), slope, from, to, bits});
 }
 
 }  // namespace grid

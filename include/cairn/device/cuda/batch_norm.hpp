@@ -74,10 +74,10 @@ struct norm_apply_op {
         }
     };
 
-    CAIRN_HD void operator()(index at, int count, const coefficients& c) const {
+    CAIRN_HD void operator()(index at, bool whole, int count, const coefficients& c) const {
         T in[packet_lanes], out[packet_lanes], added[packet_lanes];
-        load_packet(x + at, count, in);
-        if (skip) load_packet(skip + at, count, added);
+        load_packet(x + at, whole, count, in);
+        if (skip) load_packet(skip + at, whole, count, added);
         unsigned kept = 0;
         for (int j = 0; j < packet_lanes; ++j) {
             S v = (static_cast<S>(in[j]) - c.center[j]) * c.scale[j] + c.shift[j];
@@ -89,7 +89,7 @@ struct norm_apply_op {
             }
             out[j] = static_cast<T>(v);
         }
-        store_packet(y + at, count, out);
+        store_packet(y + at, whole, count, out);
         if (bits) bits[at / packet_lanes] = static_cast<std::uint8_t>(kept);
     }
 };
@@ -148,18 +148,18 @@ struct norm_gradient_op {
         }
     };
 
-    CAIRN_HD void operator()(index at, int count, const coefficients& c) const {
+    CAIRN_HD void operator()(index at, bool whole, int count, const coefficients& c) const {
         T g[packet_lanes], v[packet_lanes], masked_g[packet_lanes];
-        load_packet(dy + at, count, g);
-        load_packet(x + at, count, v);
+        load_packet(dy + at, whole, count, g);
+        load_packet(x + at, whole, count, v);
         const unsigned kept = bits ? bits[at / packet_lanes] : ~0u;
         for (int j = 0; j < packet_lanes; ++j) {
             const S d = masked(static_cast<S>(g[j]), kept, j, slope);
             masked_g[j] = static_cast<T>(d);
             v[j] = static_cast<T>((static_cast<S>(v[j]) - c.center[j]) * c.b[j] + (d * c.a[j] + c.c0[j]));
         }
-        store_packet(dx + at, count, v);
-        if (dskip) store_packet(dskip + at, count, masked_g);
+        store_packet(dx + at, whole, count, v);
+        if (dskip) store_packet(dskip + at, whole, count, masked_g);
     }
 };
 
@@ -176,7 +176,8 @@ template <class T, class S, GridDevice D>
 void batch_statistics(D d, index rows, index channels, const T* x, S* mean, S* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     work::count(4 * n, n * sizeof(T));
-    grid::channel_sums<S>(d, rows, channels, grid::moments_op<T, S>{x}, grid::moments_finish<T, S>{rows, x, mean, var});
+    grid::channel_sums<S>(d, rows, channels, grid::packets_fit(x), grid::moments_op<T, S>{x},
+                          grid::moments_finish<T, S>{rows, x, mean, var});
 }
 
 /// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip. bits: a bit an element,
@@ -187,7 +188,7 @@ void batch_norm_apply(D d, index rows, index channels, const T* x, const T* skip
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = grid::has_sign(act);
     work::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n, (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
-    grid::for_channels(d, rows, channels,
+    grid::for_channels(d, rows, channels, grid::packets_fit(x, skip, y),
                        grid::norm_apply_op<T, S>{x, skip, mean, invstd, gamma, beta, sign,
                                                  act == activation::relu ? S{} : slope, y, sign ? bits : nullptr});
 }
@@ -200,7 +201,7 @@ void batch_norm_sums(D d, index rows, index channels, const T* dy, const std::ui
     const bool sign = grid::has_sign(act);
     work::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
     grid::channel_sums<S>(
-        d, rows, channels,
+        d, rows, channels, grid::packets_fit(dy, x),
         grid::norm_sums_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope, mean},
         grid::norm_sums_finish<S>{invstd, dgamma, dbeta});
 }
@@ -215,7 +216,7 @@ void batch_norm_gradient(D d, index rows, index channels, const T* dy, const std
     const bool sign = grid::has_sign(act);
     work::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (sign ? n / 8 : 0));
     grid::for_channels(
-        d, rows, channels,
+        d, rows, channels, grid::packets_fit(dy, x, dx, dskip),
         grid::norm_gradient_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope,
                                      S(1) / static_cast<S>(rows), mean, invstd, gamma, dgamma, dbeta, dx, dskip});
 }

@@ -11,9 +11,16 @@ namespace cairn::grid {
 
 inline constexpr int packet_lanes = 8;
 
+/// Whether all addresses, null included, may be read in packets of eight.
+template <class... T>
+bool packets_fit(const T*... arrays) {
+    return ((reinterpret_cast<std::uintptr_t>(arrays) % (packet_lanes * sizeof(T)) == 0) && ...);
+}
+
+/// v = the first `count` elements at `from`, zeros behind them. `whole`: eight at once.
 template <class T>
-CAIRN_HD inline void load_packet(const T* from, int count, T (&v)[packet_lanes]) {
-    if (count == packet_lanes) {
+CAIRN_HD inline void load_packet(const T* from, bool whole, int count, T (&v)[packet_lanes]) {
+    if (whole) {
         const auto p = *reinterpret_cast<const packet<T, packet_lanes>*>(from);
         for (int j = 0; j < packet_lanes; ++j) v[j] = p.v[j];
     } else {
@@ -22,20 +29,23 @@ CAIRN_HD inline void load_packet(const T* from, int count, T (&v)[packet_lanes])
 }
 
 template <class T>
-CAIRN_HD inline void store_packet(T* to, int count, const T (&v)[packet_lanes]) {
-    if (count == packet_lanes) {
+CAIRN_HD inline void store_packet(T* to, bool whole, int count, const T (&v)[packet_lanes]) {
+    if (whole) {
         packet<T, packet_lanes> p;
         for (int j = 0; j < packet_lanes; ++j) p.v[j] = v[j];
         *reinterpret_cast<packet<T, packet_lanes>*>(to) = p;
     } else {
-        for (int j = 0; j < count; ++j) to[j] = v[j];
+        for (int j = 0; j < packet_lanes; ++j)  // all of them, so that v stays in registers
+            if (j < count) to[j] = v[j];
     }
 }
 
-/// Calls op(at, count, coefficients) for all packets: `at` the first element, `count` its elements. Op::coefficients has set(lane, channel, op).
+/// Calls op(at, whole, count, coefficients) for all packets: `at` the first element, `count` its elements. Op::coefficients has
+/// set(lane, channel, op).
 template <class Op>
 struct channel_pass {
     index n, channels;
+    bool aligned;
     Op op;
 
     template <class Block>
@@ -52,19 +62,20 @@ struct channel_pass {
             const index at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
             if (!fixed)
-                for (int j = 0; j < packet_lanes; ++j) c.set(j, (at + j) % channels, op);
-            op(at, count, c);
+                for (int j = 0; j < packet_lanes; ++j) c.set(j, remainder(at + j, channels), op);
+            op(at, aligned && count == packet_lanes, count, c);
         }
     }
 };
 
+/// `aligned`: whether the arrays that op goes over fit packets.
 template <GridDevice D, class Op>
-void for_channels(D, index rows, index channels, Op op) {
+void for_channels(D, index rows, index channels, bool aligned, Op op) {
     const index n = rows * channels;
     if (n == 0) return;
     const index least = (channels / packet_lanes + 255) / 256;  // blocks that hold a thread for each group of channels
     D::launch({.blocks = std::max(least, blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2)), .threads = 256},
-              channel_pass<Op>{n, channels, op});
+              channel_pass<Op>{n, channels, aligned, op});
 }
 
 /// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's Lanes channels.
@@ -130,7 +141,7 @@ struct channel_totals {
 };
 
 template <class S, GridDevice D, class Op, class Finish>
-void channel_sums(D, index rows, index channels, Op op, Finish finish) {
+void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish finish) {
     const auto run = [&]<int Lanes>(std::integral_constant<int, Lanes>) {
         const column_cut cut = column_cut::of(rows, channels / Lanes);
         tensor<S, D> partial({2, cut.parts, channels}, category::workspace);
@@ -141,7 +152,7 @@ void channel_sums(D, index rows, index channels, Op op, Finish finish) {
         D::launch({.blocks = blocks_for<D>(channels, 64), .threads = 64},
                   channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
     };
-    if (channels % packet_lanes == 0)
+    if (aligned && channels % packet_lanes == 0)
         run(std::integral_constant<int, packet_lanes>{});
     else
         run(std::integral_constant<int, 1>{});

@@ -34,6 +34,7 @@ public:
 
     /// Runs the phase; x, w, y hold dx, dw, dy where the phase makes them.
     void run(conv_phase phase, const conv_geometry& g, const void* x, const void* w, const void* y) {
+        require(common_alignment(x, w, y) >= 16, "convolution: cuDNN wants addresses that are multiples of 16 bytes");
         const bool tensor_cores = sizeof(T) == 2 || (sizeof(T) == 4 && gpu_float_products() == float_products::tf32);
         const std::string key =
             concat("conv_gpu/", names[static_cast<std::size_t>(phase)], ' ', cuda::properties().name, " cudnn ",
@@ -50,7 +51,7 @@ private:
     static constexpr index most_workspace = index{1} << 30;
 
     static void execute(const cudnn::plan& p, const void* x, const void* w, const void* y) {
-        tensor<std::uint8_t, cuda> scratch({p.workspace}, category::workspace);
+        gpu_workspace scratch(static_cast<std::size_t>(p.workspace));
         p.run(x, w, y, scratch.data());
     }
 
@@ -89,8 +90,8 @@ template <class T>
 void conv_forward(cuda d, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
     if (g.n == 0) return;
     detail::conv_plans<T>::mine().run(conv_phase::forward, g, x, w, y);
-    if (bias) add_to_rows(d, g.n * g.out_points(), g.c_out, bias, y);
-    detail::count_conv<T>(g, 0);
+    if (bias) grid::add_to_rows(d, g.n * g.out_points(), g.c_out, bias, y);
+    detail::count_conv<T>(g, bias ? g.y_elements() : 0);
 }
 
 /// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
@@ -108,8 +109,8 @@ void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* d
     tensor<T, cuda> here({g.w_elements()}, category::workspace);
     detail::conv_plans<T>::mine().run(conv_phase::backward_weight, g, x, here.data(), dy);
     for_each(d, g.w_elements(), detail::add_rule<T>{}, dw, here.data());
-    if (db) column_sums(d, g.n * g.out_points(), g.c_out, dy, db, true);
-    detail::count_conv<T>(g, 0);
+    if (db) grid::column_sums(d, g.n * g.out_points(), g.c_out, dy, db, true);
+    detail::count_conv<T>(g, db ? g.y_elements() : 0);
 }
 
 }  // namespace cairn

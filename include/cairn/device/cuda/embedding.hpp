@@ -23,8 +23,8 @@ struct embedding_forward_body {
     CAIRN_HD void operator()(Block& b) const {
         const index n = rows * width, stride = b.blocks() * b.threads();
         for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index id = ids[i / width];
-            y[i] = id >= 0 && id < entries ? table[id * width + i % width]
+            const index row = quotient(i, width), id = ids[row];
+            y[i] = id >= 0 && id < entries ? table[id * width + i - row * width]
                                            : static_cast<T>(std::numeric_limits<float>::quiet_NaN());
         }
     }

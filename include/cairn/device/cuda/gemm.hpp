@@ -10,8 +10,9 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <cstdint>
 #include <map>
-#include <mutex>
+#include <optional>
 #include <type_traits>
 
 namespace cairn {
@@ -41,6 +42,13 @@ constexpr cudaDataType_t cuda_type() {
         return CUDA_R_16BF;
 }
 
+/// The largest power of two up to 256 that all addresses are multiples of.
+inline std::uint32_t common_alignment(const void* a, const void* b, const void* c) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
+                      reinterpret_cast<std::uintptr_t>(c) | 256u;
+    return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
 /// Products with everything that cuBLASLt wants described, by shape.
 class lt_products {
 public:
@@ -57,16 +65,16 @@ public:
         index m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
         cudaDataType_t type;
         bool tf32, reads_c;
+        std::uint32_t alignment;  // bytes that the addresses of all operands are multiples of
         auto operator<=>(const product_shape&) const = default;
     };
 
     template <class S>
     void run(const product_shape& s, S alpha, const void* a, const void* b, S beta, void* c) {
         const plan& p = plan_of(s);
-        if (workspace_.empty())
-            workspace_ = tensor<std::uint8_t, cuda>({static_cast<index>(workspace_bytes)}, category::workspace);
+        if (!workspace_) workspace_.emplace(workspace_bytes);
         check(cublasLtMatmul(handle_, p.operation, &alpha, b, p.b, a, p.a, &beta, c, p.c, c, p.c, &p.algorithm,
-                             workspace_.data(), workspace_bytes, cuda::stream()),
+                             workspace_->data(), workspace_bytes, cuda::stream()),
               "product of ", s.m, " x ", s.n, " x ", s.k);
     }
 
@@ -104,6 +112,11 @@ private:
         check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                    &workspace_bytes, sizeof workspace_bytes),
               "asking for an algorithm");
+        for (const auto which :
+             {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+            check(cublasLtMatmulPreferenceSetAttribute(preference, which, &s.alignment, sizeof s.alignment),
+                  "asking for an algorithm");
         cublasLtMatmulHeuristicResult_t found{};
         int count = 0;
         check(cublasLtMatmulAlgoGetHeuristic(handle_, p.operation, p.b, p.a, p.c, p.c, preference, 1, &found, &count),
@@ -133,7 +146,7 @@ private:
 
     cublasLtHandle_t handle_ = nullptr;
     std::map<product_shape, plan> plans_;
-    tensor<std::uint8_t, cuda> workspace_;
+    std::optional<gpu_workspace> workspace_;
 };
 
 }  // namespace detail
@@ -164,7 +177,7 @@ void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S
     }
     const bool tf32 = std::is_same_v<T, float> && gpu_float_products() == float_products::tf32;
     detail::lt_products::mine().run({trans_a, trans_b, m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c,
-                                     detail::cuda_type<T>(), tf32, beta != S{}},
+                                     detail::cuda_type<T>(), tf32, beta != S{}, detail::common_alignment(a, b, c)},
                                     alpha, a, b, beta, c);
 }
 

@@ -118,7 +118,8 @@ void layer_norm_backward(D d, index rows, index features, const T* dy, const T* 
                          const S* gamma, T* dx, S* dgamma, S* dbeta) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     work::count(13 * n, 3 * n * sizeof(T));
-    grid::channel_sums<S>(d, rows, features, grid::layer_norm_sums_op<T, S>{features, dy, x, mean, invstd},
+    grid::channel_sums<S>(d, rows, features, grid::packets_fit(dy, x),
+                          grid::layer_norm_sums_op<T, S>{features, dy, x, mean, invstd},
                           grid::layer_norm_sums_finish<S>{dgamma, dbeta});  // before dx, which may be dy
     if (dx)
         grid::for_rows<S>(d, rows, features,

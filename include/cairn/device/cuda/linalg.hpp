@@ -8,6 +8,10 @@
 
 #include <cusolverDn.h>
 
+#include <memory>
+#include <type_traits>
+#include <vector>
+
 namespace cairn {
 
 namespace detail {
@@ -99,20 +103,25 @@ struct gpu_eigen_decomposition {
     tensor<T, cuda> values, vectors;
 };
 
-/// Of a symmetric matrix (n, n), by divide and conquer. Throws if it is not square or does not converge (a matrix with NaN does not).
+/// Of a symmetric matrix (n, n), by divide and conquer. Throws if it is not square, not finite, or does not converge.
 template <class T>
 gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     const index n = detail::order_of(a, "eigh");
+    const index broken = count_nonfinite(cuda{}, a.size(), a.data());
+    require(broken == 0, "eigh: ", broken, " elements of a matrix (", n, ", ", n, ") are not finite");
     tensor<T, cuda> vectors = detail::copy_of(a), values({n}, category::workspace);
     const cudaDataType_t type = detail::cuda_type<T>();
     std::size_t on_gpu = 0, on_host = 0;
-    cusolverDnParams_t parameters = nullptr;
-    detail::check(cusolverDnCreateParams(&parameters), "parameters");
+    cusolverDnParams_t made = nullptr;
+    detail::check(cusolverDnCreateParams(&made), "parameters");
+    const std::shared_ptr<std::remove_pointer_t<cusolverDnParams_t>> owner(
+        made, [](cusolverDnParams_t p) { cusolverDnDestroyParams(p); });
+    cusolverDnParams_t parameters = owner.get();
     detail::check(
         cusolverDnXsyevd_bufferSize(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
                                     type, vectors.data(), n, type, values.data(), type, &on_gpu, &on_host),
         "eigh of ", n, " x ", n);
-    tensor<std::uint8_t, cuda> work({static_cast<index>(on_gpu)}, category::workspace);
+    gpu_workspace work(on_gpu);
     std::vector<char> host_work(on_host);
     detail::solver_info info;
     detail::check(cusolverDnXsyevd(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
@@ -120,7 +129,6 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
                                    host_work.data(), on_host, info.data()),
                   "eigh of ", n, " x ", n);
     const int failed = info.read();
-    cusolverDnDestroyParams(parameters);
     require(failed == 0, "eigh: no convergence for a matrix (", n, ", ", n, "), cuSOLVER says ", failed);
     tensor<T, cuda> columns({n, n}, category::workspace);  // cuSOLVER's columns lie one behind the other
     cuda::launch({.blocks = grid::blocks_for<cuda>(n * n, 256)},

@@ -56,10 +56,16 @@ struct windows {
 struct place {
     index n, d, h, w, c;
     CAIRN_HD place(index i, index depth, index height, index width, index groups) {
-        c = i % groups, i /= groups;
-        w = i % width, i /= width;
-        h = i % height, i /= height;
-        d = i % depth, n = i / depth;
+        const auto take = [&i](index extent) {
+            const index rest = remainder(i, extent);
+            i = quotient(i, extent);
+            return rest;
+        };
+        c = take(groups);
+        w = take(width);
+        h = take(height);
+        d = take(depth);
+        n = i;
     }
 };
 
@@ -80,10 +86,10 @@ struct pool_pass {
 };
 
 template <bool Back, class Op, GridDevice D>
-void for_pool(D, const pool_geometry& g, Op op) {
+void for_pool(D, const pool_geometry& g, bool aligned, Op op) {
     const index elements = Back ? g.x_elements() : g.y_elements();
     if (elements == 0) return;
-    if (g.channels % packet_lanes == 0)
+    if (aligned && g.channels % packet_lanes == 0)
         D::launch({.blocks = blocks_for<D>(elements / packet_lanes, 256), .threads = 256},
                   pool_pass<packet_lanes, Back, Op>{op});
     else
@@ -239,7 +245,8 @@ struct global_average_back_body {
         const S inverse = S(1) / static_cast<S>(points);
         const index stride = b.blocks() * b.threads();
         for (index i = b.block() * b.threads() + b.thread(); i < elements; i += stride)
-            dx[i] = static_cast<T>(static_cast<S>(dy[i / (points * channels) * channels + i % channels]) * inverse);
+            dx[i] = static_cast<T>(
+                static_cast<S>(dy[quotient(i, points * channels) * channels + remainder(i, channels)]) * inverse);
     }
 };
 
@@ -251,7 +258,8 @@ void max_pool_forward(D d, const pool_geometry& g, const T* x, T* y, Code* code)
     work::count(static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements()) * sizeof(T) +
                     static_cast<double>(g.y_elements()) * (sizeof(T) + (code ? sizeof(Code) : 0)));
-    grid::for_pool<false>(d, g, grid::max_pool_op<T, Code>{grid::windows(g), x, y, code});
+    grid::for_pool<false>(d, g, grid::packets_fit(x, y, code),
+                          grid::max_pool_op<T, Code>{grid::windows(g), x, y, code});
 }
 
 /// dx (n, in…, channels) from dy and code (n, out…, channels).
@@ -260,7 +268,8 @@ void max_pool_backward(D d, const pool_geometry& g, const T* dy, const Code* cod
     work::count(static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements()) * sizeof(T) +
                     static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
-    grid::for_pool<true>(d, g, grid::pool_back_op<T, grid::max_share<T, Code>>{grid::windows(g), {dy, code}, dx});
+    grid::for_pool<true>(d, g, grid::packets_fit(dx),
+                         grid::pool_back_op<T, grid::max_share<T, Code>>{grid::windows(g), {dy, code}, dx});
 }
 
 /// y (n, out…, channels) = averages of x (n, in…, channels).
@@ -269,7 +278,7 @@ void average_pool_forward(D d, const pool_geometry& g, const T* x, T* y) {
     const double outputs = static_cast<double>(g.y_elements());
     work::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
                 (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
-    grid::for_pool<false>(d, g, grid::average_pool_op<T>{grid::windows(g), x, y});
+    grid::for_pool<false>(d, g, grid::packets_fit(x, y), grid::average_pool_op<T>{grid::windows(g), x, y});
 }
 
 /// dx (n, in…, channels) from dy (n, out…, channels).
@@ -277,7 +286,8 @@ template <class T, GridDevice D>
 void average_pool_backward(D d, const pool_geometry& g, const T* dy, T* dx) {
     work::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
                 static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
-    grid::for_pool<true>(d, g, grid::pool_back_op<T, grid::average_share<T>>{grid::windows(g), {dy}, dx});
+    grid::for_pool<true>(d, g, grid::packets_fit(dx),
+                         grid::pool_back_op<T, grid::average_share<T>>{grid::windows(g), {dy}, dx});
 }
 
 /// y (n, channels) = mean over the points of x (n, points, channels).

@@ -182,7 +182,7 @@ sum_pair sum_each(D, index n, F f, Elements*... arrays) {
 
 namespace grid {
 
-/// partial[block] = largest |x|, infinite for NaN where `nan_count` says so afterwards.
+/// partial[block] = largest |x|; −1 where there is a NaN.
 template <class T>
 struct max_blocks {
     index n;
@@ -292,19 +292,29 @@ using sum_type = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 }  // namespace grid
 
-/// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Parts of the rows in float, the parts in double.
+namespace grid {
+
+/// What column_sums does, without counting it as a kernel by itself.
 template <class T, GridDevice D>
 void column_sums(D, index rows, index columns, const T* x, T* out, bool accumulate) {
-    const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    work::count(n, n * sizeof(T));
     if (columns == 0) return;
-    using sum = grid::sum_type<T>;
-    const grid::column_cut cut = grid::column_cut::of(rows, columns);
+    using sum = sum_type<T>;
+    const column_cut cut = column_cut::of(rows, columns);
     tensor<sum, D> partial({cut.parts, columns}, category::workspace);
     D::launch({.blocks = cut.blocks(columns), .threads = cut.threads, .shared = cut.threads * index{sizeof(sum)}},
-              grid::column_parts<T, sum>{rows, columns, cut.parts, cut.across, x, partial.data()});
-    D::launch({.blocks = grid::blocks_for<D>(columns, 256), .threads = 256},
-              grid::column_totals<T, sum>{columns, cut.parts, partial.data(), out, accumulate});
+              column_parts<T, sum>{rows, columns, cut.parts, cut.across, x, partial.data()});
+    D::launch({.blocks = blocks_for<D>(columns, 256), .threads = 256},
+              column_totals<T, sum>{columns, cut.parts, partial.data(), out, accumulate});
+}
+
+}  // namespace grid
+
+/// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Parts of the rows in float, the parts in double.
+template <class T, GridDevice D>
+void column_sums(D d, index rows, index columns, const T* x, T* out, bool accumulate) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    work::count(n, n * sizeof(T));
+    grid::column_sums(d, rows, columns, x, out, accumulate);
 }
 
 namespace grid {
@@ -339,7 +349,7 @@ struct add_to_rows_body {
     CAIRN_HD void operator()(Block& b) const {
         const index n = rows * columns, stride = b.blocks() * b.threads();
         for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
-            a[i] = static_cast<T>(static_cast<sum_type<T>>(a[i]) + static_cast<sum_type<T>>(v[i % columns]));
+            a[i] = static_cast<T>(static_cast<sum_type<T>>(a[i]) + static_cast<sum_type<T>>(v[remainder(i, columns)]));
     }
 };
 
@@ -355,14 +365,24 @@ void argmax_rows(D, index rows, index columns, const T* x, std::int32_t* out) {
                   grid::argmax_of_rows<T>{rows, columns, x, out});
 }
 
-/// a (rows × columns) += v (columns) in each row.
+namespace grid {
+
+/// What add_to_rows does, without counting it as a kernel by itself.
 template <class T, GridDevice D>
 void add_to_rows(D, index rows, index columns, const T* v, T* a) {
+    if (rows * columns > 0)
+        D::launch({.blocks = blocks_for<D>(rows * columns, 256, 4), .threads = 256},
+                  add_to_rows_body<T>{rows, columns, v, a});
+}
+
+}  // namespace grid
+
+/// a (rows × columns) += v (columns) in each row.
+template <class T, GridDevice D>
+void add_to_rows(D d, index rows, index columns, const T* v, T* a) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
     work::count(n, sizeof(T) * (2 * n + static_cast<double>(columns)));
-    if (n > 0)
-        D::launch({.blocks = grid::blocks_for<D>(rows * columns, 256, 4), .threads = 256},
-                  grid::add_to_rows_body<T>{rows, columns, v, a});
+    grid::add_to_rows(d, rows, columns, v, a);
 }
 
 }  // namespace cairn

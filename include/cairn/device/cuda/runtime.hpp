@@ -1,7 +1,8 @@
 #pragma once
-// The GPU as a device: memory, streams, copies, launches. The one place that includes the CUDA runtime; files that launch kernels are compiled
-// by nvcc. Work is put into one stream of the calling thread and runs in order; only copies to the host wait. Where there is no driver, no
-// GPU, or one that this program has no code for, the first use says so.
+// The GPU as a device: memory, streams, copies, launches. The one place that includes the CUDA runtime; files that launch kernels are
+// compiled by nvcc. Work is put into one stream of the calling thread and runs in order; copies from and to the host wait. Memory that is let
+// go is handed out again at once: one thread launches on a GPU, and another waits for what it launched before it lets go of its memory.
+// Where there is no driver, no GPU, or one that this program has no code for, the first use says so.
 //
 //   tensor<float, cuda> x({4});                       // from the pool of the current GPU
 //   cuda::copy_to_device(x.data(), values, 16);
@@ -13,9 +14,11 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <string>
-#include <vector>
 
 namespace cairn {
 
@@ -113,6 +116,18 @@ private:
     char* mapped_;  // the range is backed up to here
 };
 
+/// What is known of each GPU, made when first asked for.
+struct gpu_state {
+    std::once_flag made, asked;
+    gpu_memory* memory = nullptr;  // never destroyed, so that tensors of static storage outlive nothing
+    cudaDeviceProp properties{};
+};
+
+inline std::array<gpu_state, 64>& gpus() {
+    static auto* all = new std::array<gpu_state, 64>;
+    return *all;
+}
+
 #if defined(__CUDACC__)
 
 /// A block of a GPU (grid.hpp).
@@ -149,11 +164,10 @@ struct cuda {
     static constexpr const char* name = "cuda";
 
     static detail::gpu_memory& memory() {
-        static std::vector<detail::gpu_memory*>* pools =
-            new std::vector<detail::gpu_memory*>(static_cast<std::size_t>(count()));
-        const auto gpu = static_cast<std::size_t>(current());
-        if (!(*pools)[gpu]) (*pools)[gpu] = new detail::gpu_memory(current());
-        return *(*pools)[gpu];
+        auto& all = detail::gpus();
+        auto& mine = all[static_cast<std::size_t>(current())];
+        std::call_once(mine.made, [&] { mine.memory = new detail::gpu_memory(current()); });
+        return *mine.memory;
     }
 
     /// GPUs of this process. Throws where there is no driver or none.
@@ -176,12 +190,11 @@ struct cuda {
                 "; 8.0 is needed");
     }
     static const cudaDeviceProp& properties() {
-        static const cudaDeviceProp p = [] {
-            cudaDeviceProp found{};
-            check(cudaGetDeviceProperties(&found, current()), "asking for the properties of the GPU");
-            return found;
-        }();
-        return p;
+        auto& mine = detail::gpus()[static_cast<std::size_t>(current())];
+        std::call_once(mine.asked, [&] {
+            check(cudaGetDeviceProperties(&mine.properties, current()), "asking for the properties of the GPU");
+        });
+        return mine.properties;
     }
     static int multiprocessors() { return properties().multiProcessorCount; }
 
@@ -217,6 +230,8 @@ struct cuda {
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
+        require(g.blocks >= 1 && g.blocks < (index{1} << 31), "CUDA: a grid of ", g.blocks,
+                " blocks; 1 to 2^31 - 1 are possible");
         const auto blocks = static_cast<unsigned>(g.blocks), threads = static_cast<unsigned>(g.threads);
         const auto shared = static_cast<std::size_t>(g.shared);
         if (g.threads <= 256)
@@ -236,5 +251,21 @@ private:
 };
 
 static_assert(GridDevice<cuda>);
+
+/// Memory for a library's call, aligned as libraries want it (256 bytes, where the pool gives 64).
+class gpu_workspace {
+public:
+    explicit gpu_workspace(std::size_t bytes)
+        : block_({static_cast<index>(bytes) + 256}, category::workspace), bytes_(bytes) {}
+    void* data() {
+        const auto at = reinterpret_cast<std::uintptr_t>(block_.data());
+        return reinterpret_cast<void*>((at + 255) / 256 * 256);
+    }
+    std::size_t bytes() const { return bytes_; }
+
+private:
+    tensor<std::uint8_t, cuda> block_;
+    std::size_t bytes_;
+};
 
 }  // namespace cairn

@@ -1,0 +1,62 @@
+#pragma once
+// What the tests of this lab share: ranks as threads, arrays drawn from the seed, sums by plain loops.
+
+#include "lab.hpp"
+
+#include <cairn/comm/counting.hpp>
+#include <cairn/comm/threads.hpp>
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace lab {
+
+using counted = cairn::counting<cairn::threads_communicator>;
+
+/// What every rank starts with, what it had afterwards, and what it sent.
+struct outcome {
+    std::vector<std::vector<float>> before, after;  // [rank][element]
+    std::vector<cairn::communication_counts> counts;
+
+    /// Sums over the ranks, in double, and what each element may be off by.
+    std::vector<double> sums() const {
+        std::vector<double> all(before[0].size());
+        for (const auto& one : before)
+            for (std::size_t i = 0; i < one.size(); ++i) all[i] += static_cast<double>(one[i]);
+        return all;
+    }
+    std::vector<double> bounds() const {
+        std::vector<double> all(before[0].size());
+        for (const auto& one : before)
+            for (std::size_t i = 0; i < one.size(); ++i) all[i] += std::abs(static_cast<double>(one[i]));
+        for (double& b : all) b = rounding_bound<float>(before.size(), b);
+        return all;
+    }
+    /// Empty, or the first rank whose result is wrong and how.
+    std::string fault() const {
+        for (std::size_t r = 0; r < after.size(); ++r)
+            if (const std::string why = difference(std::span<const float>(after[r]), sums(), bounds()); !why.empty())
+                return "rank " + std::to_string(r) + " of " + std::to_string(after.size()) + ": " + why;
+        return {};
+    }
+};
+
+/// Runs reduce(communicator, span) on `ranks` ranks with `count` numbers each.
+template <class Reduce>
+outcome run(int ranks, std::size_t count, std::uint32_t stream, Reduce&& reduce) {
+    outcome all;
+    const auto p = static_cast<std::size_t>(ranks);
+    for (std::size_t r = 0; r < p; ++r) all.before.push_back(numbers(count, stream + static_cast<std::uint32_t>(r)));
+    all.after = all.before;
+    all.counts.resize(p);
+    cairn::run_ranks(ranks, {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
+        const auto r = static_cast<std::size_t>(world.rank());
+        counted c(world.split(0, world.rank()));
+        reduce(c, std::span<float>(all.after[r]));
+        all.counts[r] = c.counts();
+    });
+    return all;
+}
+
+}  // namespace lab
