@@ -3,8 +3,12 @@
 import hashlib
 import hmac
 import pathlib
-import tomllib
 from dataclasses import dataclass, field
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11: python3-tomli
+    import tomli as tomllib
 
 
 class LabError(Exception):

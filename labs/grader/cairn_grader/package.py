@@ -1,0 +1,79 @@
+"""A lab as one zip file: for Gradescope's autograder, or to hand out."""
+
+import io
+import stat
+import zipfile
+
+from .grading import ROOT
+
+SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once, when the autograder's image is built. What does not depend on a submission is compiled here.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+apt-get update
+apt-get install -y --no-install-recommends g++ catch2 python3
+python3 -c 'import tomllib' 2>/dev/null || apt-get install -y --no-install-recommends python3-tomli
+cd "$(dirname "${BASH_SOURCE[0]}")/cairn"
+PYTHONPATH=labs/grader python3 -c 'from cairn_grader import grading, lab
+grading.main_object()
+grading.precompiled(lab.load("labs/@lab@"))'
+cd ..
+chmod -R go-rwx .  # submissions run as another user: neither secret nor hidden tests are theirs to read
+"""
+
+RUN = """#!/usr/bin/env bash
+# Gradescope runs this for each submission, in /autograder; elsewhere AUTOGRADER names that folder.
+set -uo pipefail
+here=${AUTOGRADER:-/autograder}
+source=$here/source
+[[ -d $source/cairn ]] || source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mkdir -p "$here/results"
+student=$(python3 -c 'import json, sys
+try:
+    users = json.load(open(sys.argv[1]))["users"]
+    print(",".join(sorted(str(user["email"]) for user in users)))
+except (OSError, ValueError, KeyError, TypeError):
+    print("student")' "$here/submission_metadata.json")
+export CAIRN_LAB_SECRET=$(cat "$source/secret")
+python3 "$source/cairn/labs/grader/grade" @lab@ "$here/submission" --student "$student" --gradescope "$here/results/results.json"
+status=$?
+if [[ ! -s $here/results/results.json ]]; then  # nothing could be graded: say so instead of leaving nothing
+    echo '{"score": 0, "output": "The autograder could not start (status '$status'). Tell your instructor.", "tests": []}' > "$here/results/results.json"
+fi
+exit 0
+"""
+
+
+def add(archive, name, data, executable=False):
+    info = zipfile.ZipInfo(name, date_time=(2026, 1, 1, 0, 0, 0))  # the same bytes from the same files
+    info.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data)
+
+
+def add_tree(archive, folder, prefix, skip=()):
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not {"__pycache__", *skip} & set(parts):
+            add(archive, "/".join((prefix, *parts)), path.read_bytes(), path.stat().st_mode & 0o100)
+
+
+def for_gradescope(lab, secret):
+    """setup.sh and run_autograder at the root, as Gradescope wants them, the library's headers, the grader and this lab without its solution."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        add(archive, "setup.sh", SETUP.replace("@lab@", lab.name), True)
+        add(archive, "run_autograder", RUN.replace("@lab@", lab.name), True)
+        add(archive, "secret", secret)
+        add_tree(archive, ROOT / "include", "cairn/include")
+        add_tree(archive, ROOT / "labs" / "grader", "cairn/labs/grader")
+        add_tree(archive, lab.folder, f"cairn/labs/{lab.name}", skip=("solution", "mutants.toml", "INSTRUCTOR.md"))
+    return out.getvalue()
+
+
+def to_hand_out(lab):
+    """The hand-out, the starter and the public tests: what a student may see."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        add_tree(archive, lab.folder, lab.name, skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
+    return out.getvalue()
