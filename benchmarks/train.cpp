@@ -78,13 +78,13 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
 
     const cairn::interrupt_guard guard;
     const bool boss = world.rank() == 0;
-    cairn::session session(std::move(settings), options, std::move(world));
+    cairn::session<> session(std::move(settings), options, std::move(world));
     const auto result = options.generated ? session.throughput(options.max_steps, profile) : session.train();
     if (!boss) return 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {
             std::filesystem::create_directories(cache.parent_path());
-            cairn::choices::global().save(cache.string(), machine);
+            cairn::choices::global().save(cache.string(), machine, cairn::saved_choices::undisturbed);
         });
     std::cout << result.dump() << std::endl;
     return cairn::interrupt_guard::requested() ? 130 : 0;

@@ -4,7 +4,9 @@
 
 #include <cairn/device/choices.hpp>
 
+#include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -141,6 +143,48 @@ TEST_CASE("choices: saved ones are replayed, on the same machine only", "[choice
     CHECK(cairn::choices().load(path, "machine one") == 2);
     CHECK(cairn::choices().load(path, "machine two") == 1);
     CHECK(std::distance(std::filesystem::directory_iterator(dir.path), {}) == 1);  // no temporary file left
+}
+
+TEST_CASE("choices: what was measured while others had the processors stays with its run", "[choices]") {
+    const folder dir;
+    cairn::choices made;
+    made.set("test/steady", {"fast", {{"fast", 1e-3}}});
+    made.set("test/shaken", {"fast", {{"fast", 4e-3}}, true});
+    made.save(dir / "of the run", "m");
+    made.save(dir / "of the machine", "m", cairn::saved_choices::undisturbed);
+    cairn::choices run, machine;
+    CHECK(run.load(dir / "of the run", "m") == 2);
+    CHECK(run.entries().at("test/shaken").disturbed);
+    CHECK(run.entries().at("test/shaken").seconds.size() == 1);
+    CHECK_FALSE(run.entries().at("test/steady").disturbed);
+    CHECK(machine.load(dir / "of the machine", "m") == 1);
+}
+
+TEST_CASE("disturbance: other processes are felt", "[choices]") {
+#ifdef __linux__
+    if (!std::filesystem::exists("/proc/thread-self/schedstat")) {
+        WARN("skipped: this kernel has no schedstat");
+        return;
+    }
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    std::vector<pid_t> children;
+    for (int i = 0; i < 2 * cores; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(10);  // whatever happens to its parent
+            for (;;) getppid();
+        }
+        children.push_back(child);
+    }
+    const cairn::disturbance crowded;
+    spin(0.3);
+    const bool felt = crowded.felt();
+    for (const pid_t child : children) {
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+    }
+    CHECK(felt);
+#endif
 }
 
 TEST_CASE("choices: a recorded choice that is no candidate any more is measured anew", "[choices]") {

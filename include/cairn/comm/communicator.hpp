@@ -45,6 +45,7 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
 ///   compute(bytes)                              a reduction over `bytes` is about to run here (models charge time for it)
 ///   native_all_reduce(span<T>, reduction)       and native_… of the other collectives: the library's own
 ///   split_node() → communicator                 the ranks on this rank's machine
+///   buffers_on_gpu (static constexpr true)      the host cannot read its buffers: only its own collectives can reduce
 template <class C>
 concept Communicator = std::movable<C> &&
     requires(C& c, const C& constant, std::span<const std::byte> out, std::span<std::byte> in, int number) {

@@ -47,6 +47,13 @@ std::string first_non_finite(const std::string& name, const tensor<T, cpu>& t) {
     return concat(name, ' ', t.shape(), ": element ", *at, " is ", static_cast<double>(t[*at]));
 }
 
+/// The same of another device's memory, copied to the host.
+template <class T, Device D>
+    requires(!std::same_as<D, cpu>)
+std::string first_non_finite(const std::string& name, const tensor<T, D>& t) {
+    return first_non_finite(name, t.on_host(category::workspace));
+}
+
 /// The same, "value of conv1/weight …", for the first non-finite value or gradient in a model's parameters, else "".
 template <class T>
 std::string first_non_finite(const parameter_list<T, cpu>& parameters) {

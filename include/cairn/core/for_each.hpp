@@ -21,6 +21,13 @@ struct add {
     }
 };
 
+/// x *= factor.
+template <class T>
+struct times {
+    T factor;
+    CAIRN_HD void operator()(T& x) const { x *= factor; }
+};
+
 /// result = a + b.
 struct sum {
     template <class T>

@@ -57,9 +57,7 @@ public:
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
         const index size = rounded(bytes);
         if (total_.live + size > limit_) throw_out_of_memory(size, use);
-        void* block = system_
-                          ? ::operator new (static_cast<std::size_t>(size), std::align_val_t{alignment}, std::nothrow)
-                          : take(size);
+        void* block = system_ ? allocate_alone(size) : take(size);
         if (!block) throw_out_of_memory(size, use);
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
@@ -73,7 +71,7 @@ public:
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
         if (system_)
-            ::operator delete (block, std::align_val_t{alignment});
+            release_alone(block);
         else
             give(static_cast<char*>(block), size);
     }
@@ -124,8 +122,16 @@ protected:
     }
     virtual ~memory_pool() = default;
 
+    /// From now on each block is its own allocation.
+    void use_system() { system_ = true; }
+
     /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where memory is out.
     virtual bool back(char* /*to*/) { return true; }
+    /// A block by itself, for CAIRN_POOL=system: tools that check memory see its ends. Null where memory is out.
+    virtual void* allocate_alone(index bytes) noexcept {
+        return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{alignment}, std::nothrow);
+    }
+    virtual void release_alone(void* block) noexcept { ::operator delete (block, std::align_val_t{alignment}); }
     /// What a message about memory that is out says besides.
     virtual std::string beside() const { return {}; }
 

@@ -42,8 +42,9 @@ public:
     /// Uninitialised elements. Throws when memory is out.
     explicit tensor(cairn::shape s, category use = category::activations) : shape_(s) {
         const index bytes = std::max<index>(s.size(), 1) * static_cast<index>(sizeof(T));
-        data_ = static_cast<T*>(D::memory().allocate(bytes, use));
-        block_ = std::shared_ptr<void>(data_, [bytes, use](void* p) { D::memory().release(p, bytes, use); });
+        auto& pool = D::memory();  // of this thread's GPU now, whichever thread lets go last
+        data_ = static_cast<T*>(pool.allocate(bytes, use));
+        block_ = std::shared_ptr<void>(data_, [&pool, bytes, use](void* p) { pool.release(p, bytes, use); });
     }
 
     /// Elements all equal to `value`.

@@ -7,12 +7,14 @@
 //   measure:  all candidates once, untimed (they build tables, their own inner choices, touch memory)
 //             then in turn, a, b, c, a, b, c, …; those twice as slow as the best after three turns drop out; the smallest
 //             time wins: other programs on the machine only ever make a kernel slower, so the minimum is the steadiest figure
+// Where others had the processors all the while, that is no help: such a choice is marked, and holds for its run alone.
 //
 // File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
 //   @<TAB>fingerprint
-//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …
+//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>disturbed       the last only where it was
 
 #include <cairn/core/clock.hpp>
+#include <cairn/core/disturbance.hpp>
 #include <cairn/core/error.hpp>
 
 #include <algorithm>
@@ -38,7 +40,11 @@ namespace cairn {
 struct choice_entry {
     std::string choice;                                   ///< name of the candidate in use
     std::vector<std::pair<std::string, double>> seconds;  ///< what was measured; empty for a choice that was not
+    bool disturbed = false;                               ///< other programs had the processors while it was measured
 };
+
+/// Which entries a file gets: all, so that a run can be repeated, or those that are worth to be used by other runs.
+enum class saved_choices { all, undisturbed };
 
 /// How a choice that is not in the registry yet is made.
 enum class choice_policy {
@@ -76,9 +82,10 @@ public:
         const std::scoped_lock one_at_a_time(measuring(key));
         if (const auto known = find(key, names)) return *known;
         auto run = make_runner();
+        const disturbance others;
         std::vector<double> seconds = measure(key, names, run);
         const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-        return enter(key, names, static_cast<std::size_t>(best), seconds);
+        return enter(key, names, static_cast<std::size_t>(best), seconds, others.felt());
     }
 
     /// Makes every choice of one family ("conv", "gemm") the candidate `name`, wherever that is a candidate; "" ends it.
@@ -139,9 +146,10 @@ public:
 
     /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is replaced
     /// in one step, so that a reader or a full disk never meets half of it. Throws if it cannot be written.
-    void save(const std::string& path, const std::string& fingerprint) const {
+    void save(const std::string& path, const std::string& fingerprint, saved_choices which = saved_choices::all) const {
         auto sections = read(path);
-        for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
+        for (const auto& [key, entry] : entries())
+            if (which == saved_choices::all || !entry.disturbed) sections[fingerprint][key] = entry;
         const std::string temporary =
             path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
         {
@@ -202,8 +210,8 @@ private:
     }
 
     std::size_t enter(const std::string& key, std::span<const char* const> names, std::size_t choice,
-                      const std::vector<double>& seconds) {
-        choice_entry entry{names[choice], {}};
+                      const std::vector<double>& seconds, bool disturbed = false) {
+        choice_entry entry{names[choice], {}, disturbed};
         for (std::size_t i = 0; i < seconds.size(); ++i)
             if (seconds[i] < std::numeric_limits<double>::infinity()) entry.seconds.emplace_back(names[i], seconds[i]);
         const std::scoped_lock lock(table_);
@@ -251,7 +259,7 @@ private:
     static void write(std::ostream& out, const std::string& key, const choice_entry& entry) {
         out << key << '\t' << entry.choice;
         for (const auto& [name, seconds] : entry.seconds) out << '\t' << name << '=' << seconds * 1e6;
-        out << '\n';
+        out << (entry.disturbed ? "\tdisturbed\n" : "\n");
     }
 
     static std::map<std::string, section> read(const std::string& path) {
@@ -277,6 +285,10 @@ private:
                 continue;
             }
             choice_entry entry{fields[1], {}};
+            if (fields.back() == "disturbed" && fields.size() > 2) {
+                entry.disturbed = true;
+                fields.pop_back();
+            }
             for (std::size_t i = 2; i < fields.size(); ++i) {
                 const auto equals = fields[i].rfind('=');
                 const std::string number_text = equals == std::string::npos ? "" : fields[i].substr(equals + 1);

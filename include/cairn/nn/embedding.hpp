@@ -4,12 +4,26 @@
 // an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/embedding.hpp>
 #include <cairn/nn/layer.hpp>
 
 #include <cmath>
 
 namespace cairn {
+
+namespace rules {
+
+/// A number as an id; −1, which looks up NaN, for one that is none in [0, entries).
+template <class T>
+struct to_id {
+    T entries;
+    CAIRN_HD void operator()(T x, std::int32_t& id) const {
+        id = x >= 0 && x < entries && x == std::floor(x) ? static_cast<std::int32_t>(x) : -1;
+    }
+};
+
+}  // namespace rules
 
 /// Table of `entries` vectors of length `width`; starts standard normal.
 template <class T = float, Device D = cpu>
@@ -37,11 +51,14 @@ public:
                 ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, width)
         tensor<std::int32_t, D> ids(x.shape());
-        for (index i = 0; i < x.size(); ++i) {
-            require(x[i] >= T(0) && x[i] < static_cast<T>(config_.entries) && x[i] == std::floor(x[i]), describe(),
-                    ": id ", x[i], " of row ", i, " is not a whole number in [0, ", config_.entries, ')');
-            ids[i] = static_cast<std::int32_t>(x[i]);
-        }
+        if constexpr (!std::same_as<D, cpu>)
+            for_each(D{}, x.size(), rules::to_id<T>{static_cast<T>(config_.entries)}, x.data(), ids.data());
+        else
+            for (index i = 0; i < x.size(); ++i) {
+                require(x[i] >= T(0) && x[i] < static_cast<T>(config_.entries) && x[i] == std::floor(x[i]), describe(),
+                        ": id ", x[i], " of row ", i, " is not a whole number in [0, ", config_.entries, ')');
+                ids[i] = static_cast<std::int32_t>(x[i]);
+            }
         embedding_forward(D{}, ids.size(), config_.entries, config_.width, ids.data(), table_.value.data(), y.data());
         if (p.training()) saved.put(0, std::move(ids));
         return y;

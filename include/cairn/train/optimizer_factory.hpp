@@ -23,15 +23,15 @@ struct shard_plan {
     std::function<double(double)> sum_over_ranks;
 };
 
-template <class O>
-any_optimizer<float> over_part(O o, arena<float>& weights, const shard_plan* part) {
+template <class O, Device D>
+any_optimizer<float, D> over_part(O o, arena<float, D>& weights, const shard_plan* part) {
     if (part) return optimizer_over(sharded<O>{std::move(o), part->range, part->sum_over_ranks}, weights);
     return optimizer_over(std::move(o), weights);
 }
 
 // Clipping by the norm of all gradients wraps any optimizer.
-template <class O>
-any_optimizer<float> over(configuration& settings, O o, arena<float>& weights, const shard_plan* part) {
+template <class O, Device D>
+any_optimizer<float, D> over(configuration& settings, O o, arena<float, D>& weights, const shard_plan* part) {
     const double clip = settings.get("optimizer.clip_norm", 0.0);
     require(clip >= 0, "optimizer.clip_norm = ", clip, "; it must be 0 (off) or positive");
     if (clip > 0) return over_part(clipped<O>{std::move(o), by_norm{clip}}, weights, part);
@@ -46,8 +46,9 @@ inline const std::vector<std::string> first_order_names{"sgd", "adam", "adamw", 
 
 /// The optimizer that the settings name, over the parameters of `weights`, or over `part` of them. `without_momentum`: sgd leaves it to
 /// whoever made the gradients (compress/dgc.hpp).
-inline any_optimizer<float> make_optimizer(configuration& settings, arena<float>& weights,
-                                           const detail::shard_plan* part = nullptr, bool without_momentum = false) {
+template <Device D>
+any_optimizer<float, D> make_optimizer(configuration& settings, arena<float, D>& weights,
+                                       const detail::shard_plan* part = nullptr, bool without_momentum = false) {
     std::string kind = settings.choice("optimizer.kind", optimizer_names, "sgd");
     const bool own_momentum =
         kind == "soap" || kind == "muon";  // the step is sgd's, along a direction that has momentum

@@ -50,10 +50,10 @@ inline std::string figure_value(const std::string& figure, double value) {
 }
 
 /// Highest bytes so far of each category of memory that was used.
-inline nlohmann::json memory_by_category() {
+inline nlohmann::json memory_by_category(const memory_pool& pool) {
     nlohmann::json all = nlohmann::json::object();
     for (std::size_t i = 0; i < category_names.size(); ++i)
-        if (const index peak = memory_pool::host().use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
+        if (const index peak = pool.use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
     return all;
 }
 

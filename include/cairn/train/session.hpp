@@ -10,6 +10,7 @@
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/stash/plan.hpp>
+#include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/compression_factory.hpp>
 #include <cairn/train/data_factory.hpp>
@@ -46,7 +47,8 @@ struct session_options {
     bool generated = false;        // train on random data of the right shape
 };
 
-/// The parts of a run, built from settings. Throws before any training on settings that do not fit together.
+/// The parts of a run, built from settings, with the network on device D. Throws before any training on settings that do not fit together.
+template <Device D = cpu>
 class session {
 public:
     session(configuration settings, session_options options, any_communicator world = self_communicator{})
@@ -56,11 +58,11 @@ public:
         data_ = make_data(settings_, options_.generated, seed_);
         const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"},
                                                   default_loss()) == "reconstruction";
-        model_ = make_model(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
+        model_ = make_model<D>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index>("train.batch", 32);
         require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
         check_shapes(reconstruct);
-        weights_ = std::make_unique<arena<float>>(model_.params(), seed_);
+        weights_ = std::make_unique<arena<float, D>>(model_.params(), seed_);
         const std::string stash =
             settings_.choice("train.stash", {"keep", "sqrt", "smallest"}, "keep");  // what forward leaves for backward
         if (stash != "keep")
@@ -92,10 +94,9 @@ public:
                 "; 1 to ", most_steps / train_->batches_per_epoch(), " are possible");
         total_steps_ = epochs_ * train_->batches_per_epoch();
         make_ranks();
-        any_optimizer<float> optimizer =
+        any_optimizer<float, D> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
-        curvature_ = make_preconditioner(settings_, *weights_, comm_);
-        quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
+        make_curvature();
         require(!curvature_ || zero_stage_ == 0, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
                 " needs whole gradients on every rank: parallel.zero = ", zero_stage_,
                 " leaves each rank a part; set it to 0");
@@ -104,7 +105,7 @@ public:
                                : data_.info.kind == target_kind::classes ? task_kind::classes
                                                                          : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer>(
+        trainer_ = std::make_unique<trainer<D>>(
             model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
             trainer_config{.seed = seed_,
                            .micro_batches = micro_batches(),
@@ -123,7 +124,7 @@ public:
         agree(comm_, settings_.resolved(), "the resolved configuration");
         if (curvature_)  // each rank makes the same directions, whose last bits depend on it
             agree(comm_, concat(threads()), "the number of threads that a preconditioner has (give --threads)");
-        if (ranks_) ranks_->start(model_.buffers());
+        start_ranks();
     }
 
     session(const session&) = delete;
@@ -202,6 +203,8 @@ public:
 
     /// Times training steps on generated data. Prints what it measured and returns it; with `table` also the layers.
     nlohmann::json throughput(std::int64_t steps, bool table) {
+        require(on_host || !table, "--profile times layers on the host; a profiler of ", D::name,
+                " tells more, such as nsys profile train ... --throughput");
         auto b = train_->next();
         require(b.has_value(), "throughput: no batch");
         share_kernel_choices();
@@ -210,7 +213,7 @@ public:
         const double estimate = from_boss(comm_, warming.seconds() / warm_up_steps);
         if (steps < 0)
             steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
-        memory_pool::host().reset_peaks();
+        D::memory().reset_peaks();
         if (ranks_) ranks_->reducer().reset_time();
         trace::global().enable(table);
         std::vector<double> rates;
@@ -224,11 +227,12 @@ public:
         }
         trace::global().enable(false);
         if (rates.empty()) fail("throughput: interrupted before the first measured step");
-        const index resident = peak_resident_bytes(), pool_peak = memory_pool::host().total().peak;
-        const nlohmann::json memory = memory_by_category();
+        const index resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
+        const nlohmann::json memory = memory_by_category(D::memory());
         if (!boss()) return {};
-        const double peak_flops = 1e9 * perf::measured_matrix_peak().gflops,
-                     peak_bytes = 1e9 * perf::measured_bandwidth();  // after the memory was read
+        // Of the host, after the memory was read.
+        const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
+                     peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
         line.print("");
         const double rate = median(rates);
         const layer_cost cost = cost_of_batch();
@@ -242,10 +246,13 @@ public:
         std::printf("%s, batch %td, %s: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
                     name_.c_str(), batch_, where.c_str(), rate, rates.size(),
                     *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
-        std::printf("%.1f effective GFLOP/s = %.1f %% of the measured matrix peak of %.0f GFLOP/s\n",
-                    rate * flops / 1e9, 100 * rate * flops / peak_flops, peak_flops / 1e9);
+        std::printf("%.1f effective GFLOP/s", rate * flops / 1e9);
+        if (on_host)
+            std::printf(" = %.1f %% of the measured matrix peak of %.0f GFLOP/s", 100 * rate * flops / peak_flops,
+                        peak_flops / 1e9);
+        std::printf("\n");
         for (const auto& [use, bytes] : memory.items())
-            std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.get<double>() / (1 << 20));
+            std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.template get<double>() / (1 << 20));
         std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
         nlohmann::json communication;
         if (ranks_) {
@@ -271,15 +278,17 @@ public:
                 {"steps", rates.size()},
                 {"parameters", weights_->count()},
                 {"flops_per_sample", flops},
-                {"share_of_matrix_peak", rate * flops / peak_flops},
+                {"device", D::name},
+                {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
                 {"pool_peak_bytes", pool_peak},
                 {"memory", memory}};
     }
 
-    sequential<float>& model() { return model_; }
+    sequential<float, D>& model() { return model_; }
     const any_communicator& world() const { return comm_; }
 
 private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
     static constexpr int warm_up_steps = 3;
     static constexpr double measured_seconds = 12;
@@ -309,6 +318,19 @@ private:
         return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
     }
 
+    // A preconditioner, if the settings ask for one.
+    void make_curvature() {
+        if constexpr (on_host) {
+            curvature_ = make_preconditioner(settings_, *weights_, comm_);
+            quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
+        } else {
+            const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
+            require(std::find(first_order_names.begin(), first_order_names.end(), kind) != first_order_names.end(),
+                    "optimizer.kind = ", kind, " runs on the host alone: on ", D::name,
+                    " take sgd, adam, adamw, lars or lamb");
+        }
+    }
+
     // [parallel] of the settings; nothing is made for one rank.
     void make_ranks() {
         ranks::config c;
@@ -320,6 +342,7 @@ private:
                            : non_finite_policy::stop;
         c.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
+        require(on_host || comm_.size() == 1, D::name, " trains with one rank, here there are ", comm_.size());
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
         compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
@@ -332,7 +355,24 @@ private:
             c.method = {};  // nobody to send to
             c.candidates.clear();
             if (c.non_finite == non_finite_policy::stop) return;
+            require(on_host, "train.non_finite = skip is for the host alone: on ", D::name, " take stop");
         }
+        if constexpr (on_host) make_ranks(std::move(c));
+    }
+
+    // Collective: everybody begins with the values of rank 0.
+    void start_ranks() {
+        if constexpr (on_host)
+            if (ranks_) ranks_->start(model_.buffers());
+    }
+
+    // Collective: running statistics become the mean over the ranks.
+    void average_buffers() {
+        if constexpr (on_host)
+            if (ranks_) ranks_->average(model_.buffers());
+    }
+
+    void make_ranks(ranks::config c) {
         if (zero_stage_) {
             const std::string rule = settings_.choice("optimizer.kind", optimizer_names, "sgd");
             c.zero_stage = zero_stage_;
@@ -397,9 +437,11 @@ private:
     // Everything that a resumed run needs.
     state_view state() {
         state_view s;
-        s.add("model", weights_->parameters());
-        s.add("buffers", model_.buffers());
-        s.add("optimizer", whole_ ? whole_->tensors() : trainer_->optimizer().tensors());
+        staged_.clear();
+        for (const auto& [name, p] : weights_->parameters()) s.add("model/" + name, staged_.host_of(p->value));
+        for (const auto& [name, t] : model_.buffers()) s.add("buffers/" + name, staged_.host_of(*t));
+        for (const auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
+            s.add("optimizer/" + name, staged_.host_of(t));
         s.add("optimizer_steps", trainer_->optimizer().steps());
         if (curvature_) {
             s.add("kfac", curvature_tensors_);
@@ -422,17 +464,19 @@ private:
             if (const std::string found = first_non_finite(name, p->value); !found.empty()) fail_diverged(found);
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
-        if (ranks_) ranks_->average(model_.buffers());
-        if (zero_stage_) {
-            whole_.emplace(trainer_->optimizer(), *weights_);
-            whole_->collect(ranks_->world(), owners_);
-        }
+        average_buffers();
+        if constexpr (on_host)
+            if (zero_stage_) {
+                whole_.emplace(trainer_->optimizer(), *weights_);
+                whole_->collect(ranks_->world(), owners_);
+            }
         if (compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors()), residuals_->collect();
         collect_curvature();
         if (boss()) write_state();
         release_curvature();
         residuals_.reset();
         whole_.reset();
+        staged_.clear();
     }
 
     // What a preconditioner spread over the ranks, on every rank for as long as it is saved or loaded.
@@ -473,32 +517,35 @@ private:
 
     // What rank 0 read is everybody's.
     void take_over() {
-        if (ranks_) {
-            std::array<std::int64_t, 4> numbers{trainer_->steps(), saved_epoch_, saved_batch_, recorded_ ? 1 : 0};
-            broadcast(ranks_->world(), std::span<std::int64_t>(numbers), 0);
-            trainer_->optimizer().steps() = numbers[0];
-            saved_epoch_ = numbers[1];
-            saved_batch_ = numbers[2];
-            recorded_ = numbers[3] != 0;
-            ranks_->start(model_.buffers());
-            for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
-                broadcast(ranks_->world(), t.span(), 0);
-            if (curvature_) {
-                for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->world(), t.span(), 0);
-                for (auto& [name, number] : curvature_->counters())
-                    broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
-            }
-            if (quadratic_) {
-                broadcast(ranks_->world(), quadratic_->previous().span(), 0);
-                broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
-                broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
-            }
-            if (whole_) whole_->distribute();
-            if (residuals_) residuals_->distribute();
-            residuals_.reset();
-            whole_.reset();
-        }
+        if constexpr (on_host)
+            if (ranks_) share_what_was_read();
         train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
+    }
+
+    void share_what_was_read() {
+        std::array<std::int64_t, 4> numbers{trainer_->steps(), saved_epoch_, saved_batch_, recorded_ ? 1 : 0};
+        broadcast(ranks_->world(), std::span<std::int64_t>(numbers), 0);
+        trainer_->optimizer().steps() = numbers[0];
+        saved_epoch_ = numbers[1];
+        saved_batch_ = numbers[2];
+        recorded_ = numbers[3] != 0;
+        start_ranks();
+        for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
+            broadcast(ranks_->world(), t.span(), 0);
+        if (curvature_) {
+            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->world(), t.span(), 0);
+            for (auto& [name, number] : curvature_->counters())
+                broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
+        }
+        if (quadratic_) {
+            broadcast(ranks_->world(), quadratic_->previous().span(), 0);
+            broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
+            broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
+        }
+        if (whole_) whole_->distribute();
+        if (residuals_) residuals_->distribute();
+        residuals_.reset();
+        whole_.reset();
     }
 
     void open_directory(bool resuming) {
@@ -509,6 +556,7 @@ private:
                     " has no state.cairn: the run ended before its first state was saved; start it again with another "
                     "--out, or remove this folder");
             load_state(run_->file("state.cairn"), state());
+            staged_.put_back();
             std::ifstream in(run_->file("record.json"));
             const nlohmann::json record = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json{};
             if (record.is_object() && record.contains("result") && record["result"].is_object())
@@ -550,8 +598,9 @@ private:
                      concat(data_.sample).c_str(), weights_->count(),
                      (cost.forward.flops + cost.backward_input.flops + cost.backward_weight.flops) /
                          static_cast<double>(batch_) / 1e9);
-        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%d threads, seed %llu, results in %s\n",
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%s%d threads, seed %llu, results in %s\n",
                      static_cast<long long>(epochs_), train_->batches_per_epoch(), batch_,
+                     on_host ? "" : concat("on ", D::name, ", ").c_str(),
                      comm_.size() == 1 ? "" : concat(comm_.size(), " ranks of ").c_str(), threads(),
                      static_cast<unsigned long long>(seed_), run_->path().c_str());
     }
@@ -616,7 +665,7 @@ private:
     }
 
     void test(progress_line& line) {
-        if (ranks_) ranks_->average(model_.buffers());
+        average_buffers();
         test_->reset_stats();
         score_ = trainer_->evaluate(*test_);
         if (const auto skipped = test_->stats().skipped; skipped > 0)
@@ -648,7 +697,8 @@ private:
     // Writes the run's files and returns its final figures.
     nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
         const index resident = peak_resident_bytes();
-        const nlohmann::json memory = memory_by_category();  // both before the machine's ceilings are measured
+        const nlohmann::json memory =
+            memory_by_category(D::memory());  // both before the machine's ceilings are measured
         const std::vector<std::string> traces = traces_of_all_ranks(comm_);
         if (!boss()) return {};
         const std::vector<std::string> remarks = curvature_ ? curvature_->remarks() : std::vector<std::string>{};
@@ -672,6 +722,7 @@ private:
         nlohmann::json record = record_of(name_, result, figures_, rates);
         record["memory"] = memory;
         record["threads"] = threads();
+        record["device"] = D::name;
         record["batch"] = batch_;
         record["parameters"] = weights_->count();
         if (curvature_) record["preconditioner"] = remarks;
@@ -691,9 +742,9 @@ private:
     std::string name_;
     std::uint64_t seed_ = 1;
     data_parts data_;
-    sequential<float> model_;
+    sequential<float, D> model_;
     index batch_ = 1;
-    std::unique_ptr<arena<float>> weights_;
+    std::unique_ptr<arena<float, D>> weights_;
     std::unique_ptr<loader<any_dataset>> train_, test_;
     schedule rate_;
     int zero_stage_ = 0;
@@ -703,9 +754,10 @@ private:
     std::unique_ptr<preconditioner<float>> curvature_;    // null unless the optimizer has one
     std::vector<named_tensor<float>> curvature_tensors_;  // while a state is saved or loaded
     std::unique_ptr<quadratic_step> quadratic_;           // null unless kfac.step asks for it
-    std::unique_ptr<trainer> trainer_;
-    std::optional<whole_state<float>> whole_;      // while the state is saved or loaded
+    std::unique_ptr<trainer<D>> trainer_;
+    std::optional<whole_state<float, D>> whole_;   // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise
+    staged_tensors<D> staged_;                     // likewise
     bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
     bool compresses_ = false;
     bool stopped_ = false;

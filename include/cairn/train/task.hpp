@@ -6,11 +6,14 @@
 
 #include <cairn/core/for_each.hpp>
 #include <cairn/data/loader.hpp>
+#include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +21,25 @@
 namespace cairn {
 
 enum class task_kind { classes, values, reconstruction };
+
+/// What a batch holds, where the network is.
+template <Device D = cpu>
+struct samples {
+    tensor<float, D> x;              // (N, sample shape…)
+    tensor<std::int32_t, D> labels;  // (N), of classes
+    tensor<float, D> targets;        // (N, K), of values
+};
+
+/// Handles to the batch's tensors, or copies on another device.
+template <Device D>
+samples<D> samples_on(const batch& b) {
+    if constexpr (std::same_as<D, cpu>)
+        return {b.x.share(), b.labels.share(), b.targets.share()};
+    else
+        return {tensor<float, D>::copy_of(b.x, category::data),
+                tensor<std::int32_t, D>::copy_of(b.labels, category::data),
+                tensor<float, D>::copy_of(b.targets, category::data)};
+}
 
 /// Sums over the batches of one evaluation.
 struct score {
@@ -43,30 +65,29 @@ public:
     task_kind kind() const { return c_.kind; }
     const target_info& targets() const { return info_; }
 
-    /// Loss and gradient of the model's output y for batch b whose input is x. The gradient may take y's block.
-    loss_result<float> loss(tensor<float> y, const tensor<float>& x, const batch& b) const {
+    /// Loss and gradient of the model's output y for these samples. The gradient may take y's block.
+    template <Device D>
+    loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
         if (c_.kind == task_kind::classes)
-            return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), b.labels);
-        if (c_.kind == task_kind::values) return mean_squared{}(std::move(y), b.targets);
+            return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), s.labels);
+        if (c_.kind == task_kind::values) return mean_squared{}(std::move(y), s.targets);
         // mean over the batch of the sum over the pixels
         const index pixels = y.size() / y.extent(0);
-        const tensor<float> target = x.reshaped(y.shape());
+        const tensor<float, D> target = s.x.reshaped(y.shape());
         auto result = binary_cross_entropy{}(std::move(y), target);
         result.value *= static_cast<double>(pixels);
-        for_each([scale = static_cast<float>(pixels)](float& g) { g *= scale; }, result.gradient);
+        for_each(rules::times<float>{static_cast<float>(pixels)}, result.gradient);
         return result;
     }
 
     /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes from softmax(y),
     /// values from the normal distribution around y of which the loss is the negative logarithm, pixels from sigmoid(y).
-    tensor<float> sampled_gradient(tensor<float> y, const tensor<float>& x, const batch& b,
-                                   const random_stream& random) const {
+    tensor<float> sampled_gradient(tensor<float> y, const random_stream& random) const {
+        samples<cpu> drawn;
         if (c_.kind == task_kind::classes) {
             const index classes = y.extent(1);
-            batch drawn;
-            drawn.count = b.count;
-            drawn.labels = b.labels.clone();
-            for (index n = 0; n < b.count; ++n) {
+            drawn.labels = tensor<std::int32_t>({y.extent(0)}, category::workspace);
+            for (index n = 0; n < y.extent(0); ++n) {
                 const float* const row = y.data() + n * classes;
                 const double most = *std::max_element(row, row + classes);
                 double total = 0;
@@ -75,42 +96,45 @@ public:
                 index label = 0;
                 for (; label + 1 < classes; ++label)
                     if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
-                drawn.labels[n] = static_cast<std::remove_cvref_t<decltype(drawn.labels[n])>>(label);
+                drawn.labels[n] = static_cast<std::int32_t>(label);
             }
-            return loss(std::move(y), x, drawn).gradient;
+            return loss(std::move(y), drawn).gradient;
         }
         if (c_.kind == task_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
-            const double samples = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / samples;
-            const auto scale = static_cast<float>(std::sqrt(2 / values) / samples);
+            const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
+            const auto scale = static_cast<float>(std::sqrt(2 / values) / count);
             each(y.size(),
                  [&](index i) { y[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i))); });
             return y;
         }
-        tensor<float> pixels = y.clone(category::workspace);
-        each(pixels.size(), [&](index i) {
-            pixels[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])));
+        drawn.x = y.clone(category::workspace);  // pixels
+        each(y.size(), [&](index i) {
+            drawn.x[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])));
         });
-        return loss(std::move(y), pixels, b).gradient;
+        return loss(std::move(y), drawn).gradient;
     }
 
     /// Number of samples of the batch whose class has the largest output; 0 for other tasks.
-    index correct(const tensor<float>& y, const batch& b) const {
-        index hits = 0;
-        if (c_.kind == task_kind::classes)
-            for (index i = 0; i < b.count; ++i) hits += argmax(y, i) == b.labels[i];
-        return hits;
+    template <Device D>
+    index correct(const tensor<float, D>& y, const batch& b) const {
+        if (c_.kind != task_kind::classes || y.size() == 0) return 0;
+        tensor<std::int32_t, D> guesses({b.count}, category::workspace);
+        argmax_rows(D{}, b.count, y.extent(1), y.data(), guesses.data());
+        const tensor<std::int32_t> guessed = std::same_as<D, cpu> ? tensor<std::int32_t>{} : guesses.on_host();
+        const std::int32_t* const guess = guessed.empty() ? guesses.data() : guessed.data();
+        return std::inner_product(guess, guess + b.count, b.labels.data(), index{}, std::plus<>{}, std::equal_to<>{});
     }
 
-    /// Adds a batch to a score; y as the model gave it in evaluation.
-    void add(score& s, const tensor<float>& y, const tensor<float>& x, const batch& b) const {
+    /// Adds a batch to a score; y as the model gave it in evaluation, on the host.
+    void add(score& s, const tensor<float>& y, const batch& b) const {
         if (c_.kind == task_kind::classes) add_classes(s, y, b);
         if (c_.kind == task_kind::values) add_values(s, y, b);
         if (c_.kind == task_kind::reconstruction)
             for (index i = 0; i < y.size(); ++i) {
-                const double error = 1.0 / (1.0 + std::exp(-static_cast<double>(y[i]))) - static_cast<double>(x[i]);
+                const double error = 1.0 / (1.0 + std::exp(-static_cast<double>(y[i]))) - static_cast<double>(b.x[i]);
                 s.squared_error_sum += error * error;
             }
-        s.loss_sum += loss(y.clone(), x, b).value * static_cast<double>(b.count);
+        s.loss_sum += loss(y.clone(), samples_on<cpu>(b)).value * static_cast<double>(b.count);
         s.count += b.count;
     }
 

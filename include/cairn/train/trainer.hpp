@@ -41,12 +41,13 @@ struct step_result {
     bool stop = false;     // some rank was asked to stop
 };
 
-/// A model with what trains it.
+/// A model on device D with what trains it. Batches come from the host. Ranks and preconditioners are the host's.
+template <Device D = cpu>
 class trainer {
 public:
     /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are.
-    trainer(sequential<float>& model, arena<float>& weights, any_optimizer<float> optimizer, schedule rate, task goal,
-            trainer_config config, ranks* world = nullptr, preconditioner<float>* curvature = nullptr,
+    trainer(sequential<float, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
+            task goal, trainer_config config, ranks* world = nullptr, preconditioner<float>* curvature = nullptr,
             quadratic_step* quadratic = nullptr)
         : model_(model),
           weights_(weights),
@@ -63,15 +64,19 @@ public:
                 config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
+        require(on_host || (!world_ && !curvature_ && !quadratic_), "trainer: on ", D::name,
+                " there are neither ranks nor preconditioners yet");
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
     /// naming the step and the first layer whose output is not.
     step_result step(const batch& b, bool stop = false) {
-        listener_ = curvature_ ? curvature_->begin_step() : nullptr;
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
-        if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
+        if constexpr (on_host) {
+            listener_ = curvature_ ? curvature_->begin_step() : nullptr;
+            if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
+        }
         weights_.zero_grad();
         if (world_) world_->begin(steps());
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
@@ -99,23 +104,7 @@ public:
         if (curvature_ && (result.skipped || nothing)) curvature_->skip_step();
         if (nothing) return result;
         if (!result.skipped && quadratic_) {
-            const pass again = pass_again();
-            const batch few = slice(b, few_of(b));
-            const auto output = [&](bool entire) {
-                tape<float> scratch;
-                return model_.forward((entire ? b : few).x.share(), scratch, again);
-            };
-            // A rank without samples ran no forward.
-            const tensor<float> before = pieces ? std::move(few_outputs_) : output(false);
-            quadratic_->take(
-                static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole, before, output,
-                [&](tensor<float> y, bool entire) {
-                    const batch& of = entire ? b : few;
-                    return goal_.loss(std::move(y), of.x, of);
-                },
-                [&](std::span<double> numbers) {
-                    if (world_) all_reduce(world_->world(), numbers);
-                });
+            if constexpr (on_host) take_quadratic_step(b, result, whole);
             ++optimizer_.steps();
         } else if (!result.skipped) {
             if (curvature_) curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
@@ -132,9 +121,12 @@ public:
         const pass p{.mode = mode::evaluate};
         while (auto b = data.next()) {
             if (b->count == 0) continue;
-            tape<float> nothing;
-            const tensor<float> y = model_.forward(b->x.share(), nothing, p);
-            goal_.add(s, y, b->x, *b);
+            tape<float, D> nothing;
+            const tensor<float, D> y = model_.forward(samples_on<D>(*b).x.share(), nothing, p);
+            if constexpr (on_host)
+                goal_.add(s, y, *b);
+            else
+                goal_.add(s, y.on_host(), *b);
         }
         return s;
     }
@@ -143,23 +135,25 @@ public:
     void choose_kernels(const shape& in, mode how) {
         pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
         if (curvature_ && p.training()) p.curvature = curvature_->discover();
-        tape<float> scratch;
-        tensor<float> y = model_.forward(tensor<float>::zeros(in), scratch, p);
+        tape<float, D> scratch;
+        tensor<float, D> y = model_.forward(tensor<float, D>::zeros(in), scratch, p);
         if (!p.training()) return;
-        model_.backward(tensor<float>::zeros(y.shape()), scratch, p);
+        model_.backward(tensor<float, D>::zeros(y.shape()), scratch, p);
         weights_.zero_grad();
     }
 
     /// Updates done so far.
     std::int64_t steps() { return optimizer_.steps(); }
     double learning_rate() { return rate_(steps()); }
-    any_optimizer<float>& optimizer() { return optimizer_; }
+    any_optimizer<float, D>& optimizer() { return optimizer_; }
     const task& goal() const { return goal_; }
 
     /// Training samples of this rank classified right, and seen, since the last call.
     std::pair<index, index> take_training_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
 
 private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+
     pass pass_of(index micro_batch, bool last) {
         const pass p{.mode = mode::train,
                      .seed = config_.seed,
@@ -183,13 +177,29 @@ private:
             // Every rank draws numbers of its own.
             const random_stream random{config_.seed,
                                        0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
-            tensor<float> dy =
-                goal_.sampled_gradient(model_.forward(piece.x.share(), scratch, p), piece.x, piece, random);
+            tensor<float> dy = goal_.sampled_gradient(model_.forward(piece.x.share(), scratch, p), random);
             const float weight = static_cast<float>(static_cast<double>(piece.count) / whole);
-            for_each([weight](float& g) { g *= weight; }, dy);
+            for_each(rules::times<float>{weight}, dy);
             model_.backward(std::move(dy), scratch, p);
         }
         listener_ = nullptr;
+    }
+
+    void take_quadratic_step(const batch& b, const step_result& result, double whole) {
+        const pass again = pass_again();
+        const batch few = slice(b, few_of(b));
+        const auto output = [&](bool entire) {
+            tape<float> scratch;
+            return model_.forward((entire ? b : few).x.share(), scratch, again);
+        };
+        // A rank without samples ran no forward.
+        const tensor<float> before = b.count ? std::move(few_outputs_) : output(false);
+        quadratic_->take(
+            static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole, before, output,
+            [&](tensor<float> y, bool entire) { return goal_.loss(std::move(y), samples_on<cpu>(entire ? b : few)); },
+            [&](std::span<double> numbers) {
+                if (world_) all_reduce(world_->world(), numbers);
+            });
     }
 
     // The samples that F of the quadratic step is taken of.
@@ -205,20 +215,21 @@ private:
 
     // `weight`: share of these samples in the whole batch.
     double forward_backward(const batch& b, const pass& p, double weight) {
-        tensor<float> y;
+        const samples<D> s = samples_on<D>(b);
+        tensor<float, D> y;
         {
             const trace_scope scope("", "forward", "phase");
-            y = model_.forward(b.x.share(), tape_, p);
+            y = model_.forward(s.x.share(), tape_, p);
         }
         correct_ += goal_.correct(y, b);
         seen_ += b.count;
         if (quadratic_) few_outputs_ = rows(y, few_of(b)).clone(category::workspace);
         auto [loss, dy] = [&] {
             const trace_scope scope("loss", "", "loss");
-            return goal_.loss(std::move(y), b.x, b);
+            return goal_.loss(std::move(y), s);
         }();
         if (!std::isfinite(loss) && !world_) return loss;
-        if (weight != 1) for_each([weight = static_cast<float>(weight)](float& d) { d *= weight; }, dy);
+        if (weight != 1) for_each(rules::times<float>{static_cast<float>(weight)}, dy);
         const trace_scope scope("", "backward", "phase");
         model_.backward(std::move(dy), tape_, p);
         return loss;
@@ -246,8 +257,8 @@ private:
         return part;
     }
 
-    template <class T>
-    static tensor<T> rows(const tensor<T>& t, shard s) {
+    template <class T, class Where>
+    static tensor<T, Where> rows(const tensor<T, Where>& t, shard s) {
         const index width = t.extent(0) ? t.size() / t.extent(0) : 0;
         return t.slice(s.begin * width, t.shape().with(0, s.count));
     }
@@ -273,8 +284,8 @@ private:
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);
         p.repeated = true;
         p.group = nullptr;  // the other ranks do not take part
-        tape<float> scratch;
-        tensor<float> x = b.x.share();
+        tape<float, D> scratch;
+        tensor<float, D> x = samples_on<D>(b).x.share();
         for (int i = 0; i < model_.size(); ++i) {
             x = model_[i].forward(std::move(x), scratch.child(i), p);
             if (first_non_finite(x))
@@ -284,9 +295,9 @@ private:
         fail(where, "all layers give finite outputs: the loss itself overflows", advice);
     }
 
-    sequential<float>& model_;
-    arena<float>& weights_;
-    any_optimizer<float> optimizer_;
+    sequential<float, D>& model_;
+    arena<float, D>& weights_;
+    any_optimizer<float, D> optimizer_;
     schedule rate_;
     task goal_;
     trainer_config config_;
@@ -294,8 +305,8 @@ private:
     preconditioner<float>* curvature_;
     quadratic_step* quadratic_;
     curvature_listener* listener_ = nullptr;  // of the step at hand
-    tape<float> tape_;
-    tensor<float> few_outputs_;  // of the step at hand
+    tape<float, D> tape_;
+    tensor<float, D> few_outputs_;  // of the step at hand
     index correct_ = 0, seen_ = 0;
 };
 

@@ -44,16 +44,12 @@ tensor<T> drawn(shape s, std::uint32_t stream) {
 
 template <class D, class T>
 tensor<T, D> on_device(const tensor<T>& host) {
-    tensor<T, D> t(host.shape());
-    D::copy_to_device(t.data(), host.data(), host.size() * index{sizeof(T)});
-    return t;
+    return tensor<T, D>::copy_of(host);
 }
 
 template <class T, class D>
 tensor<T> on_host(const tensor<T, D>& t) {
-    tensor<T> host(t.shape());
-    D::copy_to_host(host.data(), t.data(), t.size() * index{sizeof(T)});
-    return host;
+    return t.on_host();
 }
 
 /// |a − b| ≤ tolerance (1 + |b|) for all elements; NaN equals NaN.

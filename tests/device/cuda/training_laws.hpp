@@ -11,7 +11,10 @@
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
+#include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/huber.hpp>
+#include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
 #include <cairn/optim/adam.hpp>
@@ -114,6 +117,34 @@ void lamb_trains() {
     same_training<D, T>(lamb{{.weight_decay = 0.01}}, 1e-3);
 }
 
+/// Value and gradient as on the host, for predictions (5, 7).
+template <class D, class T, class L>
+void same_loss(const L& loss) {
+    const double tolerance = std::is_same_v<T, double> ? 1e-12 : 1e-5;
+    const auto x = drawn<T>({5, 7}, 60);
+    auto t = drawn<T>({5, 7}, 61);
+    for (T& v : t.span()) v = 1 / (1 + std::exp(-v));  // in (0, 1)
+    const auto host = loss(x.clone(), t);
+    const auto device = loss(tensor<T, D>::copy_of(x), tensor<T, D>::copy_of(t));
+    CHECK(std::abs(device.value - host.value) < tolerance);
+    check_close(device.gradient.on_host(), host.gradient, tolerance);
+}
+
+template <class D, class T>
+void losses_of_elements() {
+    const element_weights weights{.outputs = {1, 2, 0, 1, 0.5, 1, 3}, .samples = {1, 0, 2, 1, 0.25}};
+    same_loss<D, T>(mean_squared{});
+    same_loss<D, T>(mean_squared{.weights = weights});
+    same_loss<D, T>(huber{.delta = 0.4});
+    same_loss<D, T>(huber{.delta = 0.4, .weights = weights});
+    same_loss<D, T>(binary_cross_entropy{});
+    // A target that is no probability: the host throws, here the value is not a number.
+    auto t = tensor<T>::filled({5, 7}, T(0.5));
+    t[20] = T(1.5);
+    CHECK(std::isnan(
+        binary_cross_entropy{}(tensor<T, D>::copy_of(drawn<T>({5, 7}, 60)), tensor<T, D>::copy_of(t)).value));
+}
+
 /// A gradient that is not finite is named, and nothing is updated.
 template <class D>
 void broken_gradient() {
@@ -133,6 +164,7 @@ const std::vector<kernel_laws::law>& all() {
                                                     {"clipped adamw", clipped_adam_trains<D, T>},
                                                     {"lars, clipped by value", lars_trains<D, T>},
                                                     {"lamb", lamb_trains<D, T>},
+                                                    {"losses of elements", losses_of_elements<D, T>},
                                                     {"a gradient that is not finite", broken_gradient<D>}};
     return laws;
 }

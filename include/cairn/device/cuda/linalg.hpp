@@ -53,13 +53,6 @@ index order_of(const tensor<T, cuda>& a, const char* what) {
     return a.extent(0);
 }
 
-template <class T>
-tensor<T, cuda> copy_of(const tensor<T, cuda>& a) {
-    tensor<T, cuda> copy(a.shape(), category::workspace);
-    cuda::copy_within(copy.data(), a.data(), a.size() * index{sizeof(T)});
-    return copy;
-}
-
 /// out = aᵀ, (n, n).
 template <class T>
 struct transpose_body {
@@ -109,7 +102,7 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     const index n = detail::order_of(a, "eigh");
     const index broken = count_nonfinite(cuda{}, a.size(), a.data());
     require(broken == 0, "eigh: ", broken, " elements of a matrix (", n, ", ", n, ") are not finite");
-    tensor<T, cuda> vectors = detail::copy_of(a), values({n}, category::workspace);
+    tensor<T, cuda> vectors = a.clone(category::workspace), values({n}, category::workspace);
     const cudaDataType_t type = detail::cuda_type<T>();
     std::size_t on_gpu = 0, on_host = 0;
     cusolverDnParams_t made = nullptr;
@@ -140,7 +133,7 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
 template <class T>
 tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
     const index n = detail::order_of(a, "inverse");
-    tensor<T, cuda> inverse = detail::copy_of(a);
+    tensor<T, cuda> inverse = a.clone(category::workspace);
     const auto order = static_cast<int>(n);
     int size = 0, more = 0;
     detail::solver_info info;

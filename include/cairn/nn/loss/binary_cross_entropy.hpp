@@ -8,16 +8,39 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/work.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
-#include <cairn/nn/loss/loss.hpp>
+#include <cairn/nn/loss/elementwise.hpp>
 
 #include <cmath>
+#include <limits>
 
 namespace cairn {
+
+namespace rules {
+
+/// One element, for other devices than the host: NaN for a target outside [0, 1].
+struct logistic_loss {
+    template <class T>
+    CAIRN_HD T operator()(T x, T t, T scale, T& gradient) const {
+        const T u = std::exp(x < 0 ? x : -x), larger = T(1) / (1 + u), sigma = x < 0 ? u * larger : larger;
+        gradient = scale * (sigma - t);
+        const T loss = (x > 0 ? x : T(0)) - x * t + std::log1p(u);
+        return t >= 0 && t <= 1 ? loss : std::numeric_limits<T>::quiet_NaN();
+    }
+};
+
+}  // namespace rules
 
 /// Loss of independent yes-or-no outputs and of autoencoders on [0, 1]. Prediction and target of equal shape (samples,
 /// outputs…).
 struct binary_cross_entropy {
-    /// Throws when shapes differ and on a target outside [0, 1].
+    /// Throws when shapes differ and on a target outside [0, 1]; on a GPU such a target makes the value NaN.
+    template <class T, Device D>
+        requires(!std::same_as<D, cpu>)
+    loss_result<T, D>
+    operator()(tensor<T, D> logits, const tensor<T, D>& target) const {
+        return detail::elementwise_loss("binary_cross_entropy", std::move(logits), target, {}, rules::logistic_loss{});
+    }
+
     template <class T>
     loss_result<T, cpu> operator()(tensor<T, cpu> logits, const tensor<T, cpu>& target) const {
         require(logits.size() > 0, "binary_cross_entropy: prediction of shape ", logits.shape(), " has no elements");

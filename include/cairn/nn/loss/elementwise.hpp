@@ -3,6 +3,7 @@
 //   value = 1/n Σ_i s_row(i) w_col(i) l(x_i, t_i)      gradient_i = s_row(i) w_col(i) / n · l'(x_i, t_i)
 // n: number of elements of the prediction. Rows are samples, columns the outputs of one sample.
 
+#include <cairn/core/for_each.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/work.hpp>
 #include <cairn/nn/loss/loss.hpp>
@@ -20,10 +21,9 @@ struct element_weights {
 
 namespace detail {
 
-/// rule(x, t, scale, gradient&) sets the gradient, times scale, and returns the element's loss, not scaled.
-template <class T, class Rule>
-loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target,
-                                     const element_weights& weights, Rule rule) {
+template <class T, class D>
+void check_elements(const char* name, const tensor<T, D>& x, const tensor<T, D>& target,
+                    const element_weights& weights) {
     require(x.rank() >= 1 && x.size() > 0, name, ": prediction of shape ", x.shape(), " has no elements");
     require(x.shape() == target.shape(), name, ": prediction has shape ", x.shape(), ", target ", target.shape());
     const index rows = x.extent(0), columns = x.size() / rows;
@@ -31,7 +31,14 @@ loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const t
             weights.outputs.size(), " output weights for ", columns, " outputs of prediction ", x.shape());
     require(weights.samples.empty() || static_cast<index>(weights.samples.size()) == rows, name, ": ",
             weights.samples.size(), " sample weights for ", rows, " samples");
+}
 
+/// rule(x, t, scale, gradient&) sets the gradient, times scale, and returns the element's loss, not scaled.
+template <class T, class Rule>
+loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target,
+                                     const element_weights& weights, Rule rule) {
+    check_elements(name, x, target, weights);
+    const index rows = x.extent(0), columns = x.size() / rows;
     tensor<T, cpu> gradient = gradient_over(x);
     const T *const p = x.data(), *const t = target.data();
     T* const g = gradient.data();
@@ -63,6 +70,40 @@ loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const t
     }
     work::count(4.0 * static_cast<double>(x.size()), 3.0 * static_cast<double>(x.bytes()));
     return {sum * mean, std::move(gradient)};
+}
+
+/// One element on a device: its gradient, and its loss times its weight w.
+template <class T, class Rule>
+struct scored_element {
+    Rule rule;
+    T mean;
+    CAIRN_HD void operator()(T x, T t, T& gradient, T& loss) const { loss = rule(x, t, mean, gradient); }
+    CAIRN_HD void operator()(T x, T t, T w, T& gradient, T& loss) const { loss = w * rule(x, t, w * mean, gradient); }
+};
+
+/// The same on another device: losses of elements in a workspace, then their sum in double. The rule has a name there.
+template <class T, Device D, class Rule>
+    requires(!std::same_as<D, cpu>)
+loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tensor<T, D>& target,
+                                   const element_weights& weights, Rule rule) {
+    check_elements(name, x, target, weights);
+    tensor<T, D> gradient = gradient_over(x), losses(x.shape(), category::workspace);
+    const double mean = 1.0 / static_cast<double>(x.size());
+    const scored_element<T, Rule> score{rule, static_cast<T>(mean)};
+    if (weights.outputs.empty() && weights.samples.empty()) {
+        for_each(D{}, x.size(), score, x.data(), target.data(), gradient.data(), losses.data());
+    } else {
+        tensor<T> each(x.shape(), category::workspace);
+        const index columns = x.size() / x.extent(0);
+        for (index i = 0; i < x.size(); ++i) {
+            const auto row = static_cast<std::size_t>(i / columns), column = static_cast<std::size_t>(i % columns);
+            each[i] = static_cast<T>((weights.samples.empty() ? 1 : weights.samples[row]) *
+                                     (weights.outputs.empty() ? 1 : weights.outputs[column]));
+        }
+        const auto w = tensor<T, D>::copy_of(each, category::workspace);
+        for_each(D{}, x.size(), score, x.data(), target.data(), w.data(), gradient.data(), losses.data());
+    }
+    return {sum(D{}, x.size(), losses.data()) * mean, std::move(gradient)};
 }
 
 }  // namespace detail

@@ -9,22 +9,31 @@
 
 namespace cairn {
 
+namespace rules {
+
+/// d²/2 for |d| ≤ limit, limit (|d| − limit/2) beyond.
+template <class T>
+struct clamped_difference {
+    T limit;
+    CAIRN_HD T operator()(T x, T t, T scale, T& gradient) const {
+        const T d = x - t, inside = d > limit ? limit : d < -limit ? -limit : d;
+        gradient = scale * inside;
+        return inside * (d - inside / 2);
+    }
+};
+
+}  // namespace rules
+
 /// Loss of regression with outliers. Prediction and target of equal shape (samples, outputs…).
 struct huber {
     double delta = 1;  // δ > 0, in the units of the target
     element_weights weights = {};
 
-    template <class T>
-    loss_result<T, cpu> operator()(tensor<T, cpu> prediction, const tensor<T, cpu>& target) const {
+    template <class T, Device D>
+    loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
         require(delta > 0, "huber: delta ", delta, "; it must be positive");
-        const T limit = static_cast<T>(delta);
         return detail::elementwise_loss("huber", std::move(prediction), target, weights,
-                                        [=](T x, T t, T scale, T& gradient) {
-                                            const T d = x - t;
-                                            const T inside = d > limit ? limit : d < -limit ? -limit : d;
-                                            gradient = scale * inside;
-                                            return inside * (d - inside / 2);  // d²/2 inside; δ (|d| − δ/2) outside
-                                        });
+                                        rules::clamped_difference<T>{static_cast<T>(delta)});
     }
 };
 

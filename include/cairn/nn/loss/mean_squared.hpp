@@ -6,18 +6,27 @@
 
 namespace cairn {
 
+namespace rules {
+
+struct squared_difference {
+    template <class T>
+    CAIRN_HD T operator()(T x, T t, T scale, T& gradient) const {
+        const T difference = x - t;
+        gradient = scale * 2 * difference;
+        return difference * difference;
+    }
+};
+
+}  // namespace rules
+
 /// Loss of regression. Prediction and target of equal shape (samples, outputs…).
 struct mean_squared {
     element_weights weights = {};
 
-    template <class T>
-    loss_result<T, cpu> operator()(tensor<T, cpu> prediction, const tensor<T, cpu>& target) const {
+    template <class T, Device D>
+    loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
         return detail::elementwise_loss("mean_squared", std::move(prediction), target, weights,
-                                        [](T x, T t, T scale, T& gradient) {
-                                            const T difference = x - t;
-                                            gradient = scale * 2 * difference;
-                                            return difference * difference;
-                                        });
+                                        rules::squared_difference{});
     }
 };
 
