@@ -10,7 +10,6 @@
   (solutions, hidden tests, notes for instructors) becomes plain text. A link to nothing is an error.
 """
 
-import os
 import pathlib
 import posixpath
 import re
@@ -187,9 +186,8 @@ class Collection:
     def run(self):
         config = yaml.safe_load((ROOT / "course" / "mkdocs.yml").read_text(encoding="utf-8"))
         config["nav"] = self.navigation(config["nav"])
-        for path in (ROOT / "course" / "theme").rglob("*"):
-            if path.is_file():
-                self.write(path.relative_to(ROOT / "course" / "theme").as_posix(), path.read_bytes())
+        theme = ROOT / "course" / "theme"
+        self.write("extra.css", (theme / "extra.css").read_bytes())
         done = set()
         while self.queue:
             job = self.queue.pop()
@@ -199,7 +197,8 @@ class Collection:
         for old in self.docs.rglob("*"):
             if old.is_file() and old not in self.written:
                 old.unlink()
-        config |= {"docs_dir": "docs", "site_dir": "site", "hooks": [os.path.relpath(ROOT / "course" / "tools" / "search.py", self.out)]}
+        config |= {"docs_dir": "docs", "site_dir": "site", "hooks": [str(ROOT / "course" / "tools" / "search.py")]}
+        config["theme"]["custom_dir"] = str(theme / "overrides")
         (self.out / "mkdocs.yml").write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False))
         print(f"{len(self.written)} files collected" + "".join(f"\n{fault}" for fault in self.faults))
         return 1 if self.faults else 0
