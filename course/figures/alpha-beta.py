@@ -19,7 +19,7 @@ for name, (seconds, colour, line) in curves.items():
 crossing = steps * ALPHA / (steps - 2 * (P - 1) / P) / BETA
 axes.plot([crossing], [1e3 * steps * (ALPHA + crossing * BETA)], "o", color=RED)
 axes.annotate(f"{crossing / 1e3:.0f} kB: from here on\nfewer bytes beat fewer messages", (crossing, 1e3 * steps * (ALPHA + crossing * BETA)),
-              (crossing * 0.022, 0.9), fontsize=8, arrowprops={"arrowstyle": "-", "color": GREY}, va="bottom")
+              (crossing * 6, 0.09), fontsize=8, arrowprops={"arrowstyle": "-", "color": GREY}, va="center")
 axes.set_xlabel("bytes in the array")
 axes.set_ylabel("milliseconds")
 axes.grid(True)

@@ -58,5 +58,5 @@ for axes, kind in zip(panels, ("GPipe", "1F1B")):
         axes.text(total + 0.4, s, f"holds {peak[s]}", va="center", fontsize=8, color=GREY)
     axes.set_title(f"{kind}: bubble {P - 1} of {M + P - 1} slots")
     axes.set_xlim(0, total + 4)
-panels[1].set_xlabel("time →   blue: forward, orange: backward, grey: bubble; at the right: micro-batches whose activations a stage holds at most")
+panels[1].set_xlabel("time →   blue: forward, orange: backward, grey: bubble\nat the right: of how many micro-batches a stage holds activations, at most")
 save(figure)

@@ -50,7 +50,7 @@ def sentence(lines):
         if not line.strip() or line.startswith("  "):
             break
         text.append(line.strip())
-    return html.escape(re.split(r"(?<=[.:;])\s", " ".join(text), maxsplit=1)[0].rstrip(":;"), quote=False)
+    return html.escape(re.split(r"(?<=[.:])\s", " ".join(text), maxsplit=1)[0].rstrip(":"), quote=False)
 
 
 def page(folder, files, link):
@@ -70,7 +70,7 @@ def page(folder, files, link):
             while anchor in used:
                 anchor, number = f"{base}-{number}", number + 1
             used.add(anchor)
-            escaped = re.sub(r"([_*<>~\\])", lambda m: {"<": "&lt;", ">": "&gt;"}.get(m[1], "\\" + m[1]), title)
+            escaped = html.escape(title, quote=False).replace("*", "&#42;").replace("~", "&#126;")
             out.append(f"### {escaped} {{#{anchor}}}\n")
             for item in items:
                 out.append(prose(item.doc) + f"\n```cpp\n{header.synopsis(item)}\n```\n")
