@@ -27,7 +27,7 @@ void shift() {
 void count() {
     // --8<-- [start:count]
     run_ranks(8, [](threads_communicator& world) {
-        std::vector<float> data(1'000'000, 1.0f);  // 4 MB
+        std::vector<float> data(100'000, 1.0f);    // 400 kB
         counting c(world.split(0, world.rank()));  // a communicator that counts
         ring_all_reduce(c, std::span<float>(data));
         if (c.rank() == 0) std::cout << "ring                  " << c.counts() << '\n';
@@ -39,6 +39,20 @@ void count() {
         if (c.rank() == 0) std::cout << "recursive doubling    " << c.counts() << '\n';
     });
     // --8<-- [end:count]
+    // What the page shows.
+    const auto expect = [](auto&& reduce, std::int64_t messages, std::int64_t bytes) {
+        run_ranks(8, [&](threads_communicator& world) {
+            std::vector<float> data(100'000, 1.0f);
+            counting c(world.split(0, world.rank()));
+            reduce(c, std::span<float>(data));
+            const auto& n = c.counts();
+            require(n.messages == messages && n.rounds == messages && n.bytes == bytes, "rank ", c.rank(), ": ",
+                    n.messages, " messages, ", n.bytes, " bytes, ", n.rounds, " rounds");
+        });
+    };
+    expect([](auto& c, std::span<float> data) { ring_all_reduce(c, data); }, 14, 700'000);
+    expect([](auto& c, std::span<float> data) { halving_doubling_all_reduce(c, data); }, 6, 700'000);
+    expect([](auto& c, std::span<float> data) { recursive_doubling_all_reduce(c, data); }, 3, 1'200'000);
 }
 
 void predict() {
