@@ -43,6 +43,6 @@ for number, (axes, (held, changed)) in enumerate(zip(order, states())):
     axes.set_aspect("equal")
     axes.set_title("before" if number == 0 else f"reduce-scatter, s = {number - 1}" if number < P else f"all-gather, s = {number - P}")
 notes = bare(all_panels[4])
-notes.text(0, 0.62, "A number says how many ranks'\nvalues the part holds.\nFramed: received in this step.\nGreen: complete.", va="center", fontsize=8,
+notes.text(0, 0.62, "A number says how many ranks'\nvalues the part holds.\nFramed: received in this step.\nGreen: complete.", va="center", fontsize=7.5,
            in_layout=False)
 save(figure)
