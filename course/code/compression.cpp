@@ -11,7 +11,7 @@ using namespace cairn;
 
 namespace {
 
-// [descent]
+// --8<-- [start:descent]
 // Two workers minimise f(x) = ½ Σ x_i². On the first half of the values, what one worker sees is large and opposite to what the other
 // sees: it cancels in the sum, as the noise of different samples does.
 template <Compressor K>
@@ -32,7 +32,7 @@ double distance_after(K prototype, int steps) {
     for (const float v : x) square += double(v) * double(v);
     return std::sqrt(square);
 }
-// [descent]
+// --8<-- [end:descent]
 
 /// A compressor by value: error feedback keeps state, so each worker is given its own.
 struct with_feedback : error_feedback<topk> {
@@ -45,16 +45,16 @@ struct with_feedback : error_feedback<topk> {
 }  // namespace
 
 int main() {
-    // [compare]
+    // --8<-- [start:compare]
     const topk ten({.ratio = 0.1});
     std::printf("topk, 400 steps                  distance %.3f\n", distance_after(ten, 400));
     std::printf("topk, 400 steps, error feedback  distance %.3f\n", distance_after(with_feedback(ten), 400));
-    // [compare]
-    // [bytes]
+    // --8<-- [end:compare]
+    // --8<-- [start:bytes]
     topk one_percent({.ratio = 0.01});
     message out;
     const std::vector<float> gradient(1'000'000, 0.5f);
     one_percent.encode(gradient, out, {});
     std::printf("1,000,000 gradients: %td bytes dense, %td of topk\n", std::ptrdiff_t{4'000'000}, out.size());
-    // [bytes]
+    // --8<-- [end:bytes]
 }

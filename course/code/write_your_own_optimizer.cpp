@@ -16,7 +16,7 @@
 
 using namespace cairn;
 
-// [rule]
+// --8<-- [start:rule]
 /// The formula for one number: references are written, values are read.
 template <class T>
 struct lion_rule {
@@ -28,9 +28,9 @@ struct lion_rule {
         theta -= lr * (static_cast<T>((direction > 0) - (direction < 0)) + decay * theta);
     }
 };
-// [rule]
+// --8<-- [end:rule]
 
-// [optimizer]
+// --8<-- [start:optimizer]
 /// Lion (Chen et al. 2023): the sign of a momentum.
 struct lion {
     static constexpr const char* name = "lion";
@@ -52,9 +52,9 @@ struct lion {
     void check() const { require(c.beta1 >= 0 && c.beta1 < 1, "lion: beta1 ", c.beta1, "; it must be in [0, 1)"); }
 };
 static_assert(Optimizer<lion>);
-// [optimizer]
+// --8<-- [end:optimizer]
 
-// [preconditioner]
+// --8<-- [start:preconditioner]
 /// Divides each row of a weight's gradient by the running root mean square of that row: one number of memory a row.
 class row_scaling final : public preconditioner<float> {
 public:
@@ -92,9 +92,9 @@ private:
     std::vector<tensor<float>> grads_;
     std::int64_t steps_ = 0;
 };
-// [preconditioner]
+// --8<-- [end:preconditioner]
 
-// [train]
+// --8<-- [start:train]
 /// Twenty steps on this rank's part of each batch of 32; the loss of the last one over all ranks.
 template <class O>
 double train(threads_communicator& world, O rule, bool scale_rows, double lr) {
@@ -131,10 +131,10 @@ double train(threads_communicator& world, O rule, bool scale_rows, double lr) {
     }
     return loss;
 }
-// [train]
+// --8<-- [end:train]
 
 int main() {
-    // [run]
+    // --8<-- [start:run]
     for (const bool scale_rows : {false, true}) {
         double losses[2] = {};
         for (const int ranks : {1, 4})
@@ -145,7 +145,7 @@ int main() {
             });
         std::printf("%s: loss %.6f on one rank, %.6f on four\n", scale_rows ? "rows scaled, sgd" : "lion", losses[0],
                     losses[1]);
-        // [run]
+        // --8<-- [end:run]
         if (!(std::abs(losses[0] - losses[1]) < 1e-4 * losses[0]) || !(losses[0] < 2)) return 1;
     }
 }

@@ -1,44 +1,43 @@
 #!/usr/bin/env python3
-"""Code on the pages of the course comes from files that are compiled.
+"""C++ on the pages of the course comes from files that are compiled: a block of C++ holds lines `--8<-- "FILE:SECTION"` and nothing else, and
+FILE, a source or header that the build compiles, has that section.
 
-    tests/checks/course_code.py [--write]
-
-A page has `<!-- code/FILE NAME -->` before a block of C++; the block must be what stands between two lines `// [NAME]` of
-course/code/FILE, less the indentation. --write puts it there.
+    tests/checks/course_code.py
 """
 
 import pathlib
 import re
 import sys
-import textwrap
 
-root = pathlib.Path(__file__).resolve().parents[2] / "course"
+root = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(root / "course" / "tools"))
+import snippets  # noqa: E402
+
+COMPILED = re.compile(r"(course/code/[^/]+\.cpp|(include|tests|benchmarks)/.+\.[hc]pp|labs/[^/]+/(starter|tests)/[^/]+\.[hc]pp)$")
+BLOCK = re.compile(r"^[ \t]*(?:```+|~~~+)[ \t]*\{?\.?(?:c|cc|cpp|c\+\+|cxx|hpp|h|cuda?)\b[^\n]*\n(.*?)^[ \t]*(?:```|~~~)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
 
 
-def section(file, name):
-    parts = re.split(rf"^\s*// \[{re.escape(name)}\]\n", (root / "code" / file).read_text(), flags=re.MULTILINE)
-    if len(parts) != 3:
-        sys.exit(f"course/code/{file}: section [{name}] needs one line before and one behind it")
-    return textwrap.dedent(parts[1])
+def faults_of(page):
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start()) + 1
+        if rest := snippets.INCLUDE.sub("", block[1]).strip():
+            yield f"{line}: a block of C++ that no compiler sees: {rest.splitlines()[0]}"
+        for found in snippets.INCLUDE.finditer(block[1]):
+            try:
+                snippets.section(root, found[2], found[3])
+            except snippets.SnippetError as error:
+                yield f"{line}: {error}"
+            if not COMPILED.match(found[2]):
+                yield f"{line}: {found[2]} is no file that the build compiles"
 
 
 def main():
-    write, stale, blocks = "--write" in sys.argv, [], 0
-    for page in sorted(root.rglob("*.md")):
-        text = page.read_text()
-
-        def replace(match):
-            nonlocal blocks
-            blocks += 1
-            return f"<!-- code/{match[1]} {match[2]} -->\n```cpp\n{section(match[1], match[2])}```\n"
-
-        fresh = re.sub(r"<!-- code/(\S+) (\S+) -->\n```cpp\n(?:.*?\n)??```\n", replace, text, flags=re.DOTALL)
-        if fresh != text and write:
-            page.write_text(fresh)
-        elif fresh != text:
-            stale.append(page.relative_to(root.parent).as_posix())
-    print(f"{blocks} blocks of code" + (f"; not as in course/code: {', '.join(stale)} (course_code.py --write)" if stale else ", all as compiled"))
-    return 1 if stale else 0
+    pages = sorted((root / "course").rglob("*.md"))
+    faults = [f"{page.relative_to(root)}:{fault}" for page in pages for fault in faults_of(page)]
+    blocks = sum(len(BLOCK.findall(page.read_text(encoding="utf-8"))) for page in pages)
+    print("\n".join([*faults, f"{blocks} blocks of C++ on {len(pages)} pages, {len(faults)} faults"]))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
