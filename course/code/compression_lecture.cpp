@@ -13,7 +13,6 @@
 #include <vector>
 
 using namespace cairn;
-using cairn::index;
 
 namespace {
 
@@ -43,8 +42,8 @@ std::vector<float> normal_values(std::size_t n, int rank) {
 
 // --8<-- [start:sent]
 /// Bytes that rank 0 of p sends for one all-reduce of n values: dense, or with the messages of K.
-index bytes_dense(int p, std::size_t n) {
-    index bytes = 0;
+long bytes_dense(int p, std::size_t n) {
+    long bytes = 0;
     run_ranks(p, [&](threads_communicator& world) {
         counting c(world.split(0, world.rank()));
         std::vector<float> gradient = normal_values(n, c.rank());
@@ -54,8 +53,8 @@ index bytes_dense(int p, std::size_t n) {
     return bytes;
 }
 template <Compressor K>
-index bytes_gathered(int p, std::size_t n, K prototype) {
-    index bytes = 0;
+long bytes_gathered(int p, std::size_t n, K prototype) {
+    long bytes = 0;
     run_ranks(p, [&](threads_communicator& world) {
         counting c(world.split(0, world.rank()));
         std::vector<float> gradient = normal_values(n, c.rank());
@@ -83,7 +82,7 @@ bool pays(double exchange, double ratio, double encode, double decode) {
 int main() {
     // --8<-- [start:contracts]
     const std::vector<float> x = normal_values(100'000, 0);
-    const auto n = static_cast<index>(x.size());
+    const auto n = static_cast<cairn::index>(x.size());
     topk one_percent({.ratio = 0.01});
     cairn::sign one_bit;
     std::printf("topk 1 %%  loses %.3f, promised at most %.3f\n", lost(one_percent, x),
@@ -95,8 +94,8 @@ int main() {
     require(of_sign > 0.35 && of_sign < 0.38, "sign loses ", of_sign);  // 1 − 2/π = 0.363
 
     for (const int p : {2, 4, 8}) {
-        const index dense = bytes_dense(p, 64'000), gathered = bytes_gathered(p, 64'000, cairn::sign{});
-        std::printf("%d ranks: %td bytes dense, %td with gathered signs\n", p, dense, gathered);
+        const long dense = bytes_dense(p, 64'000), gathered = bytes_gathered(p, 64'000, cairn::sign{});
+        std::printf("%d ranks: %ld bytes dense, %ld with gathered signs\n", p, dense, gathered);
         require(dense == 2 * (p - 1) * 256'000 / p, "dense bytes");
         // 63 scales and 8,000 bytes of signs from every other rank, whose lengths went round before.
         require(gathered == (p - 1) * (63 * 4 + 8'000 + 8), "gathered bytes: ", gathered);

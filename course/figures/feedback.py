@@ -4,7 +4,7 @@ without error feedback. The problem of lab 3's tests, simulated here."""
 import numpy
 from style import BLUE, INK, ORANGE, plt, save
 
-RANKS, UNKNOWNS, EXAMPLES, STEPS, RATE = 4, 32, 64, 300, 0.1
+RANKS, UNKNOWNS, EXAMPLES, STEPS, RATE = 4, 32, 128, 300, 0.1
 random = numpy.random.Generator(numpy.random.Philox(1))
 a = random.uniform(-1, 1, (RANKS, EXAMPLES, UNKNOWNS))
 centre = random.uniform(-2, 2, UNKNOWNS)
@@ -44,9 +44,9 @@ figure, axes = plt.subplots(figsize=(7, 3.6))
 for name, compress, colour in (("exact means", lambda x: x, INK), ("one bit a value", sign, ORANGE), ("an eighth of the values", top, BLUE)):
     for feedback in (True, False) if colour != INK else (True,):
         label = name if colour == INK else f"{name}, {'with' if feedback else 'without'} feedback"
-        axes.semilogy(descend(compress, feedback) / best, color=colour, linestyle="-" if feedback else ":", label=label)
+        axes.semilogy(descend(compress, feedback) / best - 1, color=colour, linestyle="-" if feedback else ":", label=label)
 axes.set_xlabel("step")
-axes.set_ylabel("loss / least loss")
+axes.set_ylabel("loss / least loss − 1")
 axes.set_xlim(0, STEPS)
 axes.grid(True)
 axes.legend(fontsize=8)

@@ -15,9 +15,9 @@ curves = [
 figure, axes = plt.subplots(figsize=(7, 4))
 for name, values, colour, line in curves:
     axes.loglog(ranks, values, color=colour, linestyle=line, label=name)
-for p, below in ((64, 0.45), (100, 3.4)):
+for p, x, y in ((64, 40, 2.5), (100, 108, 1.25)):
     axes.plot([p], [2 * (p - 1) / p], "o", color=RED)
-    axes.annotate(f"p = {p}", (p, 2 * (p - 1) / p), (p * 1.05, below), fontsize=8)
+    axes.annotate(f"p = {p}", (x, y), fontsize=8)
 axes.set_ylim(2e-3, 40)
 axes.set_xlabel("ranks")
 axes.set_ylabel("bytes sent a byte of gradient")

@@ -10,7 +10,7 @@ namespace lab {
 
 struct regression {
     static constexpr int ranks = 4;
-    static constexpr std::size_t unknowns = 32, examples = 64;  // examples of a rank
+    static constexpr std::size_t unknowns = 32, examples = 128;  // examples of a rank
     std::vector<std::vector<double>> a, b;  // [rank][example · unknowns + unknown], [rank][example]
 
     explicit regression(std::uint32_t stream) {
