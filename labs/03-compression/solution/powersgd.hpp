@@ -22,7 +22,7 @@
 namespace student {
 
 /// Makes `count` rows of `length` values orthonormal, the first one first: from each, its parts along those before it are taken away one after
-/// another (modified Gram–Schmidt), then it is divided by its length. Computed in double, stored in float at the end. Where at most 10⁻⁶ of a
+/// another (modified Gram–Schmidt), then it is divided by its length. All of it in double, stored in float once every row is done. Where at most 10⁻⁶ of a
 /// row's length is left, it depended on those before it, or was zero: it becomes zero.
 inline void orthonormalise(std::size_t count, std::size_t length, std::span<float> rows) {
     //! solution
