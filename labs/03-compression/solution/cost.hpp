@@ -1,0 +1,96 @@
+#pragma once
+// Lab 3, task 5: when does it pay?  A step's communication takes
+//   compute + messages · α + bytes / bandwidth          seconds
+// compute: of encoding and decoding; messages and bytes: what one rank sends.
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
+
+namespace student {
+
+/// What one rank sends in a step.
+struct traffic {
+    double messages = 0, bytes = 0;
+};
+
+struct link {
+    double alpha = 0;      // seconds a message
+    double bandwidth = 1;  // bytes a second
+};
+
+/// One way to send gradients.
+struct method {
+    traffic sends;
+    double compute = 0;  // seconds
+};
+
+/// A ring all-reduce of `bytes` bytes over p ranks: 2 (p − 1) messages of 1/p each.
+inline traffic ring_traffic(int p, double bytes) {
+    //! solution
+    return {2.0 * (p - 1), 2.0 * (p - 1) / p * bytes};
+    //! starter
+    // (void)p, (void)bytes;
+    // throw std::logic_error("task 5: ring_traffic is not written yet");
+    //! end
+}
+
+/// An all-gather of one message of `bytes` bytes from each of p ranks, on a ring.
+inline traffic gather_traffic(int p, double bytes) {
+    //! solution
+    return {static_cast<double>(p - 1), (p - 1) * bytes};
+    //! starter
+    // (void)p, (void)bytes;
+    // throw std::logic_error("task 5: gather_traffic is not written yet");
+    //! end
+}
+
+/// PowerSGD of a matrix of floats: a ring all-reduce of P and one of Q. rank is at most min(rows, cols).
+inline traffic powersgd_traffic(int p, double rows, double cols, double rank) {
+    //! solution
+    const traffic of_p = ring_traffic(p, 4 * rank * rows), of_q = ring_traffic(p, 4 * rank * cols);
+    return {of_p.messages + of_q.messages, of_p.bytes + of_q.bytes};
+    //! starter
+    // (void)p, (void)rows, (void)cols, (void)rank;
+    // throw std::logic_error("task 5: powersgd_traffic is not written yet");
+    //! end
+}
+
+inline double seconds(const method& m, const link& l) {
+    //! solution
+    return m.compute + m.sends.messages * l.alpha + m.sends.bytes / l.bandwidth;
+    //! starter
+    // (void)m, (void)l;
+    // throw std::logic_error("task 5: seconds is not written yet");
+    //! end
+}
+
+/// The bandwidth, in bytes a second, below which `compressed` takes less time than `dense`. Infinity if it takes less at every bandwidth, 0 if it
+/// sends no fewer bytes: then slower links are no reason to compress.
+inline double break_even(const method& dense, const method& compressed, double alpha) {
+    //! solution
+    const double saved = dense.sends.bytes - compressed.sends.bytes;
+    if (saved <= 0) return 0;
+    const double more = compressed.compute - dense.compute + alpha * (compressed.sends.messages - dense.sends.messages);
+    return more <= 0 ? std::numeric_limits<double>::infinity() : saved / more;
+    //! starter
+    // (void)dense, (void)compressed, (void)alpha;
+    // throw std::logic_error("task 5: break_even is not written yet");
+    //! end
+}
+
+/// Index of the method that takes least time, the first of equals. There is at least one.
+inline std::size_t best(std::span<const method> methods, const link& l) {
+    //! solution
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < methods.size(); ++i)
+        if (seconds(methods[i], l) < seconds(methods[least], l)) least = i;
+    return least;
+    //! starter
+    // (void)methods, (void)l;
+    // throw std::logic_error("task 5: best is not written yet");
+    //! end
+}
+
+}  // namespace student
