@@ -31,6 +31,9 @@ TEST_CASE("ring: the same bits on every rank and in every run") {
     REQUIRE(all.fault().empty());
     for (const auto& after : all.after) CHECK(after == all.after[0]);
     CHECK(again.after == all.after);
+    const auto other = lab::run(p, 5000, 250, ring);  // as many elements, other values
+    INFO("the second array: " << other.fault());
+    CHECK(other.fault().empty());
 }
 
 TEST_CASE("halving and doubling: rounds grow with the logarithm") {
@@ -63,12 +66,18 @@ TEST_CASE("halving and doubling: rank counts that are no power of two") {
 TEST_CASE("cost: the cheaper algorithm is chosen") {
     const student::link l{.alpha = 1e-5, .beta = 1e-9, .gamma = 1e-10};
     CHECK(student::cheaper(8, 1e3, l) == student::algorithm::halving_doubling);  // few bytes: fewer messages win
-    CHECK(student::cheaper(2, 1e6, l) == student::algorithm::ring);              // equal
     CHECK(student::cheaper(6, 1e9, l) == student::algorithm::ring);  // six ranks: two more messages of all bytes
     CHECK(student::cheaper(6, 8, l) == student::algorithm::halving_doubling);
-    CHECK(student::halving_doubling_seconds(6, 1e6, l) ==
-          Approx(4 * 1e-5 + 1.5e6 * 1e-9 + 0.75e6 * 1e-10 + 2 * (1e-5 + 1e-3) + 1e-4));
-    CHECK(student::halving_doubling_seconds(1, 1e6, l) == 0);
+    const student::link exact{.alpha = 0x1p-17, .beta = 0x1p-30, .gamma = 0x1p-33};  // nothing is rounded
+    CHECK(student::cheaper(2, 0x1p20, exact) == student::algorithm::ring);           // equal
+    const auto drawn = lab::numbers<double>(4, 4);
+    const student::link other{1e-5 * (2 + drawn[0]), 1e-9 * (2 + drawn[1]), 1e-10 * (2 + drawn[2])};
+    const double n = 1e6 * (2 + drawn[3]);
+    CHECK(student::ring_seconds(6, n, other) ==
+          Approx(10 * other.alpha + n * 5 / 3 * other.beta + n * 5 / 6 * other.gamma).epsilon(1e-12));
+    CHECK(student::halving_doubling_seconds(6, n, other) ==
+          Approx(6 * other.alpha + n * 3.5 * other.beta + n * 1.75 * other.gamma).epsilon(1e-12));
+    CHECK(student::halving_doubling_seconds(1, n, l) == 0);
 }
 
 TEST_CASE("buckets: as few messages as the size allows, last tensors first") {
