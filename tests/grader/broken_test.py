@@ -65,7 +65,8 @@ class Broken(unittest.TestCase):
         path.write_text(path.read_text().replace("inline double variance(std::span<const float> x)", "inline double variance(int x, std::span<const float>)"))
         output = grading.grade(labs.example, path.parent, programs=("hidden",)).output
         self.assertIn("error", output)
-        self.assertNotIn("CHECK", output)
+        for line in (labs.example.folder / "grading" / "hidden.cpp").read_text().splitlines():
+            self.assertFalse(len(line) > 20 and line.strip() in output, line)
 
     def test_what_takes_too_long_is_not_run(self):
         result = grading.grade(labs.example, labs.solution, within=1e-6)

@@ -10,7 +10,6 @@ import tempfile
 from cairn_grader import grading, lab, starter
 
 folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-grader-test-"))
-folder.chmod(0o755)
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 subprocess.run([sys.executable, grading.ROOT / "labs" / "grader" / "new-lab", "99-example", "--in", folder], check=True, capture_output=True)
 example = lab.load(folder / "99-example")

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
@@ -65,7 +67,19 @@ class Writers(unittest.TestCase):
         self.assertTrue({"setup.sh", "run_autograder", "secret", "cairn/labs/99-example/grading/hidden.cpp"} <= set(names))
         self.assertFalse([name for name in names if "solution" in name or "mutants" in name or "INSTRUCTOR" in name])
         names = zipfile.ZipFile(io.BytesIO(package.to_hand_out(labs.example))).namelist()
-        self.assertFalse([name for name in names if any(word in name for word in ("solution", "grading", "mutants", "INSTRUCTOR", "rubric", "secret"))])
+        self.assertFalse([name for name in names if any(word in name for word in ("solution", "grading/", "mutants", "INSTRUCTOR", "rubric", "secret"))])
+
+    def test_what_is_handed_out_works_by_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = zipfile.ZipFile(io.BytesIO(package.to_hand_out(labs.example)))
+            for info in archive.infolist():
+                os.chmod(archive.extract(info, folder), info.external_attr >> 16 & 0o777)
+            root = pathlib.Path(folder, "99-example")
+            subprocess.run(["labs/start", "99-example", "mine"], cwd=root, check=True, capture_output=True)
+            for more, says in ((["--public"], "0 of 50 points"), ([], "--public")):
+                done = subprocess.run(["labs/grader/grade", "99-example", "mine", *more], cwd=root, capture_output=True, text=True)
+                self.assertIn(says, done.stdout + done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
 
 
 if __name__ == "__main__":

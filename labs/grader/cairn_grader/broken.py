@@ -69,7 +69,7 @@ HOSTILE = (
     before_main("reads the hidden tests", "std::ifstream a(\"@hidden@\"); std::_Exit(a.good() ? 7 : 3);", "status 3", ["cstdlib", "fstream"]),
     Broken("replaces write", "\n#include <unistd.h>\nssize_t write(int, const void*, size_t n) { return static_cast<ssize_t>(n); }\n", "defines write"),
     Broken("replaces write inline", "\n#include <unistd.h>\n#include <cstdlib>\ninline ssize_t write(int, const void*, size_t n) { return static_cast<ssize_t>(n); }\n"
-           "inline auto* used = &write;\n", "defines write"),
+           "namespace student {\ninline auto* used = &::write;\n}\n", "defines write"),
     Broken("replaces operator new", "\n#include <cstdlib>\nvoid* operator new(std::size_t n) { return std::malloc(n); }\n", "defines operator new"),
     Broken("runs in a constructor", "\n__attribute__((constructor(101))) static void early() { _exit(0); }\n", "does something call exit?", inspected=False),
     inspected("redefines CHECK", "#undef CHECK\n#define CHECK(x) (void)0", "#undef: not allowed"),

@@ -132,6 +132,8 @@ class Build:
 
     def program(self, name, flags=FLAGS):
         """(path or None, what the compiler says, why there is none)."""
+        if not self.lab.sources(name):
+            raise LabError(f"{self.lab.name} has no {name} tests here; with --public, the public ones alone are run")
         objects, all_said, header = [], "", precompiled(self.lab)
         command = [compiler(), *flags, "-include", header, "-I", self.sources, "-I", INCLUDE, "-I", ROOT / "include", "-MD"]
         if name == "hidden":

@@ -86,8 +86,13 @@ def for_gradescope(lab, secret, hidden="visible"):
 
 
 def to_hand_out(lab):
-    """The hand-out, the starter and the public tests: what a student may see."""
-    out = io.BytesIO()
+    """What a student needs and may see: hand-out, starter and public tests, the library's headers, what compiles and runs them."""
+    out, top = io.BytesIO(), lab.name
     with zipfile.ZipFile(out, "w") as archive:
-        add_tree(archive, lab.folder, lab.name, skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
+        for name in ("LICENSE", ".ci/install", ".ci/packages", "labs/README.md", "labs/start"):
+            path = ROOT / name
+            add(archive, f"{top}/{name}", path.read_bytes(), path.stat().st_mode & 0o100)
+        add_tree(archive, ROOT / "include", f"{top}/include")
+        add_tree(archive, ROOT / "labs" / "grader", f"{top}/labs/grader", skip=("template", "new-lab", "package", "gradescope.schema.json"))
+        add_tree(archive, lab.folder, f"{top}/labs/{lab.name}", skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
     return out.getvalue()
