@@ -20,10 +20,12 @@ class Broken(unittest.TestCase):
     def graded(self, folder, **more):
         return grading.grade(gate.quick(labs.example), folder, programs=("public",), **more)
 
-    def test_every_case(self):
-        needs_landlock = {"kills the grader", "writes outside its folder", "reads the hidden tests"}
-        for case in broken.COMMON + broken.HOSTILE:
-            if case.what in needs_landlock and landlock.version() < 6 and (os.geteuid() or case.what.startswith("writes")):
+    def test_every_hostile_case(self):
+        needs_landlock = {"writes outside its folder": 1, "reads the token from /proc": 1}  # its version
+        if os.geteuid():
+            needs_landlock |= {"kills the grader": 6, "reads the hidden tests": 1}
+        for case in broken.HOSTILE:  # COMMON is part of a gate, see new_lab_test.py
+            if landlock.version() < needs_landlock.get(case.what, 0):
                 continue  # the result says that this protection is missing
             with self.subTest(case.what):
                 self.assertIsNone(gate.fault_of_broken(labs.example, case, labs.solution, self.folder / "other", say=lambda *_: None))

@@ -1,13 +1,12 @@
 """A new lab is fit at once, and what is unfit is found."""
 
-import dataclasses
 import shutil
 import subprocess
 import sys
 import unittest
 
 import labs
-from cairn_grader import gate, grading, lab
+from cairn_grader import gate, grading, lab, starter
 
 
 class NewLab(unittest.TestCase):
@@ -24,14 +23,14 @@ class NewLab(unittest.TestCase):
     def test_faults_of_a_lab_are_found(self):
         folder = labs.folder / "unfit"
         shutil.copytree(labs.folder / "99-example", folder)
-        starter = folder / "starter" / "statistics.hpp"
-        starter.write_text(starter.read_text() + "// changed\n")
+        changed = folder / "starter" / "statistics.hpp"
+        changed.write_text(changed.read_text() + "// changed\n")
+        self.assertEqual(starter.stale(lab.load(folder)), [changed])
         mutants = folder / "mutants.toml"
-        mutants.write_text(mutants.read_text().replace('fails = "variance: far from zero"', 'fails = "mean: of a few numbers"'))
-        unfit = lab.load(folder)
-        faults = gate.check(dataclasses.replace(unfit), say=lambda *_: None)
-        self.assertTrue(any("starter" in fault for fault in faults), faults)
-        self.assertTrue(any("difference-of-squares should fail" in fault for fault in faults), faults)
+        mutants.write_text("[[mutant]]" + mutants.read_text().split("[[mutant]]")[-1].replace('"variance: far from zero"', '"mean: of a few numbers"'))
+        faults = gate.check_mutants(lab.load(folder), labs.solution, labs.folder / "mutant", lambda where, _: grading.grade(labs.example, where))
+        for says in ("there are 1 mutants", "difference-of-squares should fail", "difference-of-squares also fails"):
+            self.assertTrue(any(says in fault for fault in faults), faults)
 
     def test_descriptions_that_do_not_fit(self):
         text = (labs.folder / "99-example" / "lab.toml").read_text()

@@ -45,7 +45,7 @@ HOSTILE = (
                 "over its memory limit", ["cstdlib", "cstring", "unistd.h"]),
     before_main("eats memory at once", "for (;;) { char* p = new char[1 << 24]; std::memset(p, 1, 1 << 24); }", "", ["cstring"]),
     before_main("forks and waits", "for (int i = 0; i < 20; ++i) if (fork() <= 0) break; for (;;) sleep(1);", "does not come", ["unistd.h"]),
-    before_main("forks without end", "for (;;) fork();", "processor time", ["unistd.h"]),
+    before_main("forks without end", "for (;;) fork();", "it was stopped after", ["unistd.h"]),
     before_main("leaves a process behind", "if (fork() == 0) { setsid(); if (fork() == 0) for (;;) sleep(1); } _exit(0);", "does something call exit?", ["unistd.h"]),
     before_main("fills the disk", "for (int i = 0;; ++i) { std::ofstream f(std::to_string(i)); f << std::string(1 << 24, 'x'); }", "MB of files", ["fstream", "string"]),
     before_main("writes one endless file", "std::ofstream f(\"x\"); for (;;) f << std::string(1 << 20, 'x') << std::flush;", "", ["fstream", "string"]),
@@ -69,7 +69,7 @@ HOSTILE = (
     before_main("reads the hidden tests", "std::ifstream a(\"@hidden@\"); std::_Exit(a.good() ? 7 : 3);", "status 3", ["cstdlib", "fstream"]),
     Broken("replaces write", "\n#include <unistd.h>\nssize_t write(int, const void*, size_t n) { return static_cast<ssize_t>(n); }\n", "defines write"),
     Broken("replaces write inline", "\n#include <unistd.h>\n#include <cstdlib>\ninline ssize_t write(int, const void*, size_t n) { return static_cast<ssize_t>(n); }\n"
-           "namespace student {\ninline auto* used = &::write;\n}\n", "defines write"),
+           "namespace student {\nstatic ssize_t (*volatile used)(int, const void*, size_t) = &::write;\n}\n", "defines write"),
     Broken("replaces operator new", "\n#include <cstdlib>\nvoid* operator new(std::size_t n) { return std::malloc(n); }\n", "defines operator new"),
     Broken("runs in a constructor", "\n__attribute__((constructor(101))) static void early() { _exit(0); }\n", "does something call exit?", inspected=False),
     inspected("redefines CHECK", "#undef CHECK\n#define CHECK(x) (void)0", "#undef: not allowed"),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from . import landlock
 
 KEPT = ("LANG", "LC_ALL", "PATH", "TZ")
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/opt", "/nix", "/gnu", "/proc", "/sys", "/dev/urandom", "/dev/random", "/dev/zero")
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/opt", "/nix", "/gnu", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys", "/dev/urandom", "/dev/random", "/dev/zero")
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run/lock")  # where everybody may write
 DISK_MEGABYTES = 64
 NOT_DUMPABLE, SUBREAPER = 4, 36  # prctl
