@@ -30,7 +30,7 @@ FORGED = r'''"{\"passed\": true, \"checks\": 9, \"failures\": 0, \"message\": \"
 COMMON = (
     inspected("does not compile", "this is no C++", "does not compile"),
     Broken("is empty", "", "is empty", instead=b""),
-    before_main("loops for ever", "volatile int i = 0; for (;;) i = i + 1;", "processor time"),
+    before_main("loops for ever", "volatile int i = 0; for (;;) i = i + 1;", "it was stopped after"),
     before_main("calls exit(0)", "std::exit(0);", "does something call exit?"),
     before_main("crashes", "volatile int* volatile p = nullptr; *p = 1;", "segmentation fault"),
 )

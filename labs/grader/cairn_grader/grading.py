@@ -19,7 +19,7 @@ from .lab import Lab, LabError, seed_of
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "labs" / "grader" / "include"
 FLAGS = ["-std=c++20", "-O1", "-g0", "-Wall", "-Wextra", "-pthread"]
-CLOCK = 3  # times the processor time that something may take, it may take by the clock
+CLOCK = 5  # times the processor time that something may take, it may take by the clock
 
 
 @dataclass
@@ -204,13 +204,14 @@ def run_test(lab, test, program, seed):
     verdict = verdict_of(done, token)
 
     def result(passed, message):
-        if not passed and done.output.strip():
-            message += f"\nIt printed:\n{done.output[-1500:]}"
+        printed = "\n".join(line for line in done.output.splitlines() if line.split(": ", 1)[-1] not in message)[-1500:]
+        if not passed and printed.strip():
+            message += f"\nIt printed:\n{printed}"
         return TestResult(test.name, test.task, test.points, test.points if passed else 0, passed, message.strip(), seed, done.seconds, test.program == "hidden")
 
     if done.ended_by or done.signal or done.strays or verdict is None:
         reason = done.reason or "the program ended before the test did (does something call exit?)"
-        return result(False, f"The test did not come to its end: {reason}.")
+        return result(False, f"The test did not come to its end: {reason}" + "." * (reason[-1] != "?"))
     if verdict["passed"] and verdict["checks"] > 0:
         return result(True, f"passed, {verdict['checks']} checks")
     return result(False, verdict["message"] or "No check of this test was reached; does something go wrong before main?")

@@ -50,7 +50,7 @@ class Outcome:
             return f"it wrote outside its folder: {', '.join(self.strays)}"
         if self.ended_by:
             return {"cpu": f"it was stopped after {self.cpu_seconds:.0f} s of processor time, its limit: an endless loop?",
-                    "time": f"it was stopped after {self.seconds:.0f} s: it waits for something that does not come",
+                    "time": f"it was stopped after {self.seconds:.0f} s, {self.cpu_seconds:.0f} s of them of processor time: it waits for something that does not come?",
                     "memory": f"it was stopped at {self.megabytes:.0f} MB, over its memory limit",
                     "output": "it was stopped because it printed without end",
                     "disk": f"it was stopped because it wrote more than {DISK_MEGABYTES} MB of files"}[self.ended_by]

@@ -73,7 +73,8 @@ public:
         std::string file = result.getSourceInfo().file;
         file = file.substr(file.find_last_of('/') + 1);
         text << file << ':' << result.getSourceInfo().line;
-        if (result.hasExpression()) text << ": " << result.getExpressionInMacro();
+        const std::string expression = result.hasExpression() ? std::string(result.getExpressionInMacro()) : "";
+        if (!expression.empty() && expression[0] != '{') text << ": " << expression;  // {Unknown expression …}
         if (result.hasExpandedExpression()) text << "\nwith values: " << result.getExpandedExpression();
         if (result.hasMessage()) text << "\n" << std::string(result.getMessage());
         for (const auto& info : stats.infoMessages)
