@@ -1,23 +1,12 @@
 // The tests that grade beside the public ones.
 
-#include "../tests/ranks.hpp"
-
-#include "all_reduce.hpp"
-#include "buckets.hpp"
-#include "cost.hpp"
-
-namespace {
-
-const auto ring = [](auto& c, std::span<float> data) { student::ring_all_reduce(c, data); };
-const auto halving = [](auto& c, std::span<float> data) { student::halving_doubling_all_reduce(c, data); };
-
-}  // namespace
+#include "../tests/algorithms.hpp"
 
 TEST_CASE("ring: any number of ranks and elements") {
     for (int p = 1; p <= 9; ++p)
         for (const int count : {0, 1, p - 1, p, p + 1, 1000 + lab::number(1, 40, 1)}) {
             const auto n = static_cast<std::size_t>(std::max(count, 0));
-            const auto all = lab::run(p, n, 100 + static_cast<std::uint32_t>(p), ring);
+            const auto all = lab::run(p, n, 100 + static_cast<std::uint32_t>(p), lab::ring);
             INFO(p << " ranks, " << n << " elements: " << all.fault());
             REQUIRE(all.fault().empty());
             for (const auto& counts : all.counts) CHECK(counts.messages <= 2 * (p - 1));
@@ -26,11 +15,14 @@ TEST_CASE("ring: any number of ranks and elements") {
 
 TEST_CASE("ring: the same bits on every rank and in every run") {
     const int p = lab::number(3, 7, 2);
-    const auto all = lab::run(p, 5000, 200, ring), again = lab::run(p, 5000, 200, ring);
+    const auto all = lab::run(p, 5000, 200, lab::ring), again = lab::run(p, 5000, 200, lab::ring);
     INFO(p << " ranks: " << all.fault());
     REQUIRE(all.fault().empty());
     for (const auto& after : all.after) CHECK(after == all.after[0]);
     CHECK(again.after == all.after);
+    const auto other = lab::run(p, 5000, 250, lab::ring);  // as many elements, other values
+    INFO("the second array: " << other.fault());
+    CHECK(other.fault().empty());
 }
 
 TEST_CASE("halving and doubling: rounds grow with the logarithm") {
@@ -38,7 +30,7 @@ TEST_CASE("halving and doubling: rounds grow with the logarithm") {
         const std::size_t n = 8192;
         int steps = 0;
         while (1 << steps < p) ++steps;
-        const auto all = lab::run(p, n, 300, halving);
+        const auto all = lab::run(p, n, 300, lab::halving);
         INFO(p << " ranks: " << all.fault());
         REQUIRE(all.fault().empty());
         for (const auto& counts : all.counts) {
@@ -53,7 +45,8 @@ TEST_CASE("halving and doubling: rounds grow with the logarithm") {
 TEST_CASE("halving and doubling: rank counts that are no power of two") {
     for (const int p : {3, 5, 6, 7, 9})
         for (const int count : {0, 1, 7, 1000 + lab::number(1, 40, 3)}) {
-            const auto all = lab::run(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p), halving);
+            const auto all =
+                lab::run(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p), lab::halving);
             INFO(p << " ranks, " << count << " elements: " << all.fault());
             REQUIRE(all.fault().empty());
             for (const auto& after : all.after) CHECK(after == all.after[0]);
@@ -63,30 +56,27 @@ TEST_CASE("halving and doubling: rank counts that are no power of two") {
 TEST_CASE("cost: the cheaper algorithm is chosen") {
     const student::link l{.alpha = 1e-5, .beta = 1e-9, .gamma = 1e-10};
     CHECK(student::cheaper(8, 1e3, l) == student::algorithm::halving_doubling);  // few bytes: fewer messages win
-    CHECK(student::cheaper(2, 1e6, l) == student::algorithm::ring);              // equal
     CHECK(student::cheaper(6, 1e9, l) == student::algorithm::ring);  // six ranks: two more messages of all bytes
     CHECK(student::cheaper(6, 8, l) == student::algorithm::halving_doubling);
-    CHECK(student::halving_doubling_seconds(6, 1e6, l) ==
-          Approx(4 * 1e-5 + 1.5e6 * 1e-9 + 0.75e6 * 1e-10 + 2 * (1e-5 + 1e-3) + 1e-4));
-    CHECK(student::halving_doubling_seconds(1, 1e6, l) == 0);
+    const student::link exact{.alpha = 0x1p-17, .beta = 0x1p-30, .gamma = 0x1p-33};  // nothing is rounded
+    CHECK(student::cheaper(2, 0x1p20, exact) == student::algorithm::ring);           // equal
+    const auto drawn = lab::numbers<double>(4, 4);
+    const student::link other{1e-5 * (2 + drawn[0]), 1e-9 * (2 + drawn[1]), 1e-10 * (2 + drawn[2])};
+    const double n = 1e6 * (2 + drawn[3]);
+    CHECK(student::ring_seconds(6, n, other) ==
+          Approx(10 * other.alpha + n * 5 / 3 * other.beta + n * 5 / 6 * other.gamma).epsilon(1e-12));
+    CHECK(student::halving_doubling_seconds(6, n, other) ==
+          Approx(6 * other.alpha + n * 3.5 * other.beta + n * 1.75 * other.gamma).epsilon(1e-12));
+    CHECK(student::halving_doubling_seconds(1, n, l) == 0);
 }
 
 TEST_CASE("buckets: as few messages as the size allows, last tensors first") {
     // Limit of 100 elements, from the last: {40, 60}, {100}, {250}, {30, 20}: four buckets, of 100, 100, 250 and 50.
     const std::vector<std::size_t> sizes{20, 30, 250, 100, 60, 40};
     const int p = 4;
-    const auto all = lab::run(p, 500, 500, [&](auto& c, std::span<float> data) {
-        std::vector<std::span<float>> gradients;
-        std::size_t at = 0;
-        for (const std::size_t n : sizes) gradients.push_back(data.subspan(at, n)), at += n;
-        student::reduce_gradients(c, gradients, 100 * sizeof(float));
-    });
-    auto mean = all.sums(), bound = all.bounds();
-    for (double& m : mean) m /= p;
-    for (const auto& after : all.after) {
-        const std::string fault = lab::difference(std::span<const float>(after), mean, bound);
-        INFO(fault);
-        REQUIRE(fault.empty());
-    }
+    const auto all = lab::run(p, 500, 500, lab::buckets(sizes, 100));
+    const std::string fault = lab::fault_of_means(all);
+    INFO(fault);
+    REQUIRE(fault.empty());
     for (const auto& counts : all.counts) CHECK(counts.messages == 4 * 2 * (p - 1));
 }

@@ -1,18 +1,15 @@
 #pragma once
 // What the tests of this lab share: ranks as threads, arrays drawn from the seed, sums by plain loops.
 
+#include "counted_ranks.hpp"
 #include "lab.hpp"
 
-#include <cairn/comm/counting.hpp>
-#include <cairn/comm/threads.hpp>
-
-#include <functional>
-#include <mutex>
+#include <atomic>
+#include <cstdio>
+#include <exception>
 #include <vector>
 
 namespace lab {
-
-using counted = cairn::counting<cairn::threads_communicator>;
 
 /// What every rank starts with, what it had afterwards, and what it sent.
 struct outcome {
@@ -42,7 +39,8 @@ struct outcome {
     }
 };
 
-/// Runs reduce(communicator, span) on `ranks` ranks with `count` numbers each.
+/// Runs reduce(communicator, span) on `ranks` ranks with `count` numbers each. What stops the first rank that fails is also printed at once:
+/// it may be all that is known if another one never comes to an end.
 template <class Reduce>
 outcome run(int ranks, std::size_t count, std::uint32_t stream, Reduce&& reduce) {
     outcome all;
@@ -50,10 +48,17 @@ outcome run(int ranks, std::size_t count, std::uint32_t stream, Reduce&& reduce)
     for (std::size_t r = 0; r < p; ++r) all.before.push_back(numbers(count, stream + static_cast<std::uint32_t>(r)));
     all.after = all.before;
     all.counts.resize(p);
+    std::atomic<bool> told = false;
     cairn::run_ranks(ranks, {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
         const auto r = static_cast<std::size_t>(world.rank());
         counted c(world.split(0, world.rank()));
-        reduce(c, std::span<float>(all.after[r]));
+        try {
+            rank_of_test mine(c);
+            reduce(mine, std::span<float>(all.after[r]));
+        } catch (const std::exception& error) {
+            if (!told.exchange(true)) std::fprintf(stderr, "rank %d of %d: %s\n", world.rank(), ranks, error.what());
+            throw;
+        }
         all.counts[r] = c.counts();
     });
     return all;

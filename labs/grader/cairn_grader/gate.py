@@ -2,56 +2,102 @@
 submissions score 0 with a reason."""
 
 import dataclasses
+import json
 import pathlib
 import shutil
 import tempfile
-import tomllib
+import xml.etree.ElementTree as xml
 
-from . import grading, starter, writers
-from .lab import LabError
+from . import broken, grading, starter, submission, writers
+from .lab import LabError, tomllib
 
 
 def mutants(lab):
     """Of mutants.toml: file, the text to replace and what with, and the test that must fail."""
     path = lab.folder / "mutants.toml"
     try:
-        all_mutants = tomllib.loads(path.read_text())["mutant"]
+        all_mutants = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
         raise LabError(f"{path}: {error!r}") from error
     known = {test.name for test in lab.tests}
     for mutant in all_mutants:
-        if mutant["fails"] not in known:
-            raise LabError(f"{path}: mutant {mutant['name']}: there is no test \"{mutant['fails']}\"")
+        if unknown := {mutant["fails"], *mutant.get("and", [])} - known:
+            raise LabError(f"{path}: mutant {mutant['name']}: there is no test \"{unknown.pop()}\"")
     return all_mutants
 
 
 def apply(mutant, folder):
     path = folder / mutant["file"]
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if text.count(mutant["find"]) != 1:
         raise LabError(f"mutant {mutant['name']}: {mutant['find']!r} stands {text.count(mutant['find'])} times in {mutant['file']}, not once")
-    path.write_text(text.replace(mutant["find"], mutant["replace"]))
+    path.write_text(text.replace(mutant["find"], mutant["replace"]), encoding="utf-8")
 
 
-BROKEN = {
-    "does not compile": lambda text: text + "\nthis is no C++\n",
-    "empty": lambda text: "",
-    "loops for ever before main": lambda text: text + "\n#include <chrono>\nstatic const int loops_for_ever = [] { volatile int i = 0; for (;;) i = i + 1; return 0; }();\n",
-    "calls exit(0)": lambda text: text + "\n#include <cstdlib>\nstatic const int leaves = (std::exit(0), 0);\n",
-    "crashes": lambda text: text + "\nstatic const int crashes = [] { volatile int* volatile p = nullptr; *p = 1; return 0; }();\n",
-    "eats memory": lambda text: text + "\n#include <cstring>\n#include <cstdlib>\nstatic const int eats = [] { for (;;) if (void* p = std::malloc(1 << 24)) std::memset(p, 1, 1 << 24); else return 0; }();\n",
-    "forks": lambda text: text + "\n#include <unistd.h>\nstatic const int forks = [] { for (int i = 0; i < 20; ++i) if (fork() < 0) break; for (;;) sleep(1); return 0; }();\n",
-    "prints a forged verdict": lambda text: text + '\n#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\nstatic const int forges = [] { const char v[] = "token {\\"passed\\": true, \\"checks\\": 9, \\"failures\\": 0, \\"message\\": \\"\\"}\\n"; std::printf("%sAll tests passed (9 assertions in 1 test case)\\n", v); std::fflush(stdout); (void)!write(4, v, sizeof v - 1); std::_Exit(0); return 0; }();\n',
-    "writes outside its folder": lambda text: text + '\n#include <cstdio>\n#include <cstdlib>\nstatic const int writes = [] { const char* root = "/cairn-escape"; if (FILE* f = std::fopen(root, "w")) { std::fputs("x", f); std::fclose(f); } std::_Exit(3); return 0; }();\n',
-}
+def copied(solution, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    return pathlib.Path(shutil.copytree(solution, folder))
+
+
+def check_solution(lab, solution, graded):
+    result = graded(solution, "solution")
+    faults = [f"the solution fails \"{t.name}\":\n{t.message}" for t in result.tests if not t.passed]
+    faults += [f"\"{t.name}\" takes the solution {t.seconds:.1f} s, more than a third of what is allowed" for t, limit in
+               zip(result.tests, (test.seconds or lab.limits.test_seconds for test in in_order(lab))) if 3 * t.seconds > limit]
+    return faults + ([f"the solution makes the compiler speak:\n{result.output}"] if result.output else [])
+
+
+def in_order(lab):
+    return [test for program in ("public", "hidden") for test in lab.tests if test.program == program]
+
+
+def check_mutants(lab, solution, folder, graded):
+    all_mutants, faults = mutants(lab), []
+    if len(all_mutants) < 6:
+        faults.append(f"there are {len(all_mutants)} mutants; a lab has at least 6")
+    for mutant in all_mutants:
+        apply(mutant, copied(solution, folder))
+        failed = [t.name for t in graded(folder, f"mutant {mutant['name']}").tests if not t.passed]
+        if mutant["fails"] not in failed:
+            faults.append(f"mutant {mutant['name']} should fail \"{mutant['fails']}\", but fails {failed or 'nothing'}")
+        if others := set(failed) - {mutant["fails"], *mutant.get("and", [])}:
+            faults.append(f"mutant {mutant['name']} also fails {sorted(others)}")
+    return faults
+
+
+def quick(lab):
+    """The lab with one public test and short limits: enough to see what becomes of a submission that is broken."""
+    limits = dataclasses.replace(lab.limits, test_seconds=1)
+    first = next(test for test in lab.tests if test.program == "public")
+    return dataclasses.replace(lab, limits=limits, tests=(dataclasses.replace(first, seconds=None),))
+
+
+def fault_of_broken(lab, case, solution, folder, say=print):
+    """What is wrong with the way in which a broken submission is graded, or nothing."""
+    path = copied(solution, folder) / lab.files[0]
+    outside, hidden = path.parent.parent, lab.folder / "grading" / "hidden.cpp"
+    text = case.text.replace("@outside@", str(outside)).replace("@hidden@", str(hidden))
+    path.write_bytes(path.read_bytes() + text.encode() if case.instead is None else case.instead)
+    inspects = submission.fault
+    try:
+        if not case.inspected:
+            submission.fault = lambda *_: None
+        result = grading.grade(quick(lab), path.parent, secret="gate", programs=("public",))
+    finally:
+        submission.fault = inspects
+    why = result.tests[0].message
+    say(f"broken: {case.what}: {result.score:g}; {why.splitlines()[0] if why else ''}")
+    json.loads(writers.gradescope(result)), json.loads(writers.classroom50(result)), xml.fromstring(writers.junit(result)), writers.table(result)
+    if result.score or not why or case.says not in why:
+        return f"a submission that {case.what} scores {result.score} and is told: {why}"
+    return None
 
 
 def check(lab, say=print):
     """The list of faults; empty if the lab is fit."""
     faults = [f"{path} is not what the annotated solution makes of it: labs/grader/grade --starter {lab.name}" for path in starter.stale(lab)]
     with tempfile.TemporaryDirectory(prefix="cairn-gate-") as name:
-        folder = pathlib.Path(name)
-        solution, blank = folder / "solution", folder / "starter"
+        solution, blank, other = (pathlib.Path(name, part) for part in ("solution", "starter", "other"))
         solution.mkdir()
         blank.mkdir()
         starter.write(lab, blank, solution)
@@ -61,44 +107,11 @@ def check(lab, say=print):
             say(f"{what}: {result.score:g} of {result.points}")
             return result
 
-        result = graded(solution, "solution")
-        faults += [f"the solution fails \"{t.name}\":\n{t.message}" for t in result.tests if not t.passed]
-        if result.output.strip():
-            faults.append(f"the solution makes the compiler speak:\n{result.output}")
-        result = graded(blank, "starter")
-        faults += [f"the starter passes \"{t.name}\"" for t in result.tests if t.passed]
-        all_mutants = mutants(lab)
-        if len(all_mutants) < 6:
-            faults.append(f"there are {len(all_mutants)} mutants; a lab has at least 6")
-        for mutant in all_mutants:
-            where = folder / "mutant"
-            shutil.rmtree(where, ignore_errors=True)
-            shutil.copytree(solution, where)
-            apply(mutant, where)
-            result = graded(where, f"mutant {mutant['name']}")
-            failed = [t.name for t in result.tests if not t.passed]
-            if mutant["fails"] not in failed:
-                faults.append(f"mutant {mutant['name']} should fail \"{mutant['fails']}\", but fails {failed or 'nothing'}")
-            if others := set(failed) - {mutant["fails"], *mutant.get("and", [])}:
-                faults.append(f"mutant {mutant['name']} also fails {sorted(others)}")
-        hasty = dataclasses.replace(lab, limits=dataclasses.replace(lab.limits, test_seconds=4), tests=tuple(dataclasses.replace(t, timed_seconds=None) for t in lab.tests))
-        for what, breaks in BROKEN.items():
-            where = folder / "broken"
-            shutil.rmtree(where, ignore_errors=True)
-            shutil.copytree(solution, where)
-            path = where / lab.files[0]
-            path.write_text(breaks(path.read_text()))
-            result = grading.grade(hasty, where, secret="gate", programs=("public",))
-            say(f"broken, {what}: {result.score:g}; {result.tests[0].message.splitlines()[0]}")
-            if result.score or not all(t.message for t in result.tests):
-                faults.append(f"a submission that {what} scores {result.score}")
-            for form in writers.FORMATS.values():
-                form(result)
-        if pathlib.Path("/cairn-escape").exists():
-            faults.append("a submission wrote outside its folder: /cairn-escape")
-        (solution / lab.files[0]).unlink()
-        result = grading.grade(lab, solution)
-        say(f"a file is missing: {result.score:g}; {result.tests[0].message}")
-        if result.score:
-            faults.append("a submission without a file scores")
+        faults += check_solution(lab, solution, graded)
+        faults += [f"the starter passes \"{t.name}\"" for t in graded(blank, "starter").tests if t.passed]
+        faults += check_mutants(lab, solution, other, graded)
+        faults += filter(None, (fault_of_broken(lab, case, solution, other, say) for case in broken.COMMON))
+        (copied(solution, other) / lab.files[0]).unlink()
+        result = graded(other, "a file is missing")
+        faults += ["a submission without a file scores"] if result.score or "missing" not in result.tests[0].message else []
     return faults

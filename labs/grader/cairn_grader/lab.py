@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import pathlib
+import re
 from dataclasses import dataclass, field
 
 try:
@@ -11,18 +12,21 @@ except ImportError:  # before Python 3.11: python3-tomli
     import tomli as tomllib
 
 
+LABS = pathlib.Path(__file__).resolve().parents[2]
+
+
 class LabError(Exception):
     """Something is wrong with the lab, not with a submission."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    compile_seconds: float = 120
+    compile_seconds: float = 120  # of processor time, as all seconds: a loaded machine changes no verdict
     compile_megabytes: int = 768
-    test_seconds: float = 20
+    test_seconds: float = 10
     test_megabytes: int = 512
     output_kilobytes: int = 64
-    processes: int = 64
+    processes: int = 64  # and threads
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Test:
     program: str  # "public" or "hidden"
     task: str
     points: int
-    timed_seconds: float | None = None  # its own limit
+    seconds: float | None = None  # its own limit
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Lab:
     ranks: int
     headers: tuple[str, ...] = ()  # of the library, compiled once for all submissions
     tasks: dict = field(default_factory=dict)  # name -> title
+    link: tuple[str, ...] = ()  # the linker's arguments: "-lopenblas"
+    defined_by_tests: tuple[str, ...] = ()  # what the tests themselves put in place of others: "operator new"
 
     @property
     def name(self):
@@ -65,7 +71,7 @@ def load(folder):
     folder = pathlib.Path(folder).resolve()
     path = folder / "lab.toml"
     try:
-        raw = tomllib.loads(path.read_text())
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LabError(f"{path}: {error.strerror}: not a lab") from error
     except tomllib.TOMLDecodeError as error:
@@ -74,12 +80,17 @@ def load(folder):
         tasks = {task["name"]: task["title"] for task in raw["task"]}
         tests = tuple(Test(test["name"], test["program"], test["task"], test["points"], test.get("seconds")) for test in raw["test"])
         lab = Lab(folder, raw["title"], tuple(raw["files"]), tuple(raw.get("forbidden_includes", ())), tests,
-                  Limits(**raw.get("limits", {})), tuple(raw["hours"]), raw.get("ranks", 1), tuple(raw.get("headers", ())), tasks)
+                  Limits(**raw.get("limits", {})), tuple(raw["hours"]), raw.get("ranks", 1), tuple(raw.get("headers", ())), tasks, tuple(raw.get("link", ())),
+                  tuple(raw.get("defined_by_tests", ())))
     except (KeyError, TypeError) as error:
         raise LabError(f"{path}: {error} is missing or of the wrong kind") from error
+    if bad := [name for name in lab.files if not re.fullmatch(r"\w[\w.-]*", name)]:
+        raise LabError(f"{path}: files: {bad[0]}: names without folders")
     for test in tests:
-        if test.program not in ("public", "hidden") or test.task not in tasks or test.points < 0:
-            raise LabError(f"{path}: test \"{test.name}\": program is public or hidden, task is one of {', '.join(tasks)}, points are not negative")
+        if test.program not in ("public", "hidden") or test.task not in tasks or not isinstance(test.points, int) or test.points < 0:
+            raise LabError(f"{path}: test \"{test.name}\": program is public or hidden, task is one of {', '.join(tasks)}, points are a whole number")
+        if not re.fullmatch(r"[\w(][\w :;.,()'/+=<>-]*", test.name):
+            raise LabError(f"{path}: test \"{test.name}\": a name has letters, digits, spaces and : ; . , ( ) ' / + = < > - and begins with a letter or digit")
     if len({test.name for test in tests}) != len(tests):
         raise LabError(f"{path}: two tests have one name")
     if lab.points != 100:
@@ -87,7 +98,12 @@ def load(folder):
     return lab
 
 
+def find(name):
+    """The lab of a folder, or of a name in labs/."""
+    return load(name if (pathlib.Path(name) / "lab.toml").is_file() else LABS / name)
+
+
 def seed_of(secret, student, lab, test):
     """64 bits that nobody can guess without the course's secret, the same whenever this student's submission is graded."""
-    text = "\0".join((student, lab, test)).encode()
-    return int.from_bytes(hmac.new(secret.encode(), text, hashlib.sha256).digest()[:8], "big")
+    text = "\0".join((student, lab, test)).encode(errors="surrogateescape")
+    return int.from_bytes(hmac.new(secret.encode(errors="surrogateescape"), text, hashlib.sha256).digest()[:8], "big")

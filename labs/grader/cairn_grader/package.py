@@ -6,19 +6,22 @@ import zipfile
 
 from .grading import ROOT
 
+WITHIN = 480  # seconds for all tests, of the 600 that Gradescope gives
+
 SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, when the autograder's image is built. What does not depend on a submission is compiled here.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 apt-get update
-apt-get install -y --no-install-recommends g++ catch2 python3
+apt-get install -y --no-install-recommends @packages@
 python3 -c 'import tomllib' 2>/dev/null || apt-get install -y --no-install-recommends python3-tomli
-cd "$(dirname "${BASH_SOURCE[0]}")/cairn"
-PYTHONPATH=labs/grader python3 -c 'from cairn_grader import grading, lab
-grading.main_object()
-grading.precompiled(lab.load("labs/@lab@"))'
-cd ..
-chmod -R go-rwx .  # submissions run as another user: neither secret nor hidden tests are theirs to read
+umask 022
+cd "$here/cairn"
+PYTHONPATH=labs/grader python3 -m cairn_grader.prepare @lab@
+# Compilers and submissions run as a user without rights: they read headers, but neither the secret nor hidden tests.
+chmod -R go=rX "$here"
+chmod -R go= "$here/secret" "$here/cairn/labs/@lab@"
 """
 
 RUN = """#!/usr/bin/env bash
@@ -30,18 +33,26 @@ source=$here/source
 mkdir -p "$here/results"
 student=$(python3 -c 'import json, sys
 try:
-    users = json.load(open(sys.argv[1]))["users"]
-    print(",".join(sorted(str(user["email"]) for user in users)))
+    users = json.load(open(sys.argv[1], encoding="utf-8"))["users"]
+    print(",".join(sorted(str(user["email"]) for user in users)) or "student")
 except (OSError, ValueError, KeyError, TypeError):
     print("student")' "$here/submission_metadata.json")
-export CAIRN_LAB_SECRET=$(cat "$source/secret")
-python3 "$source/cairn/labs/grader/grade" @lab@ "$here/submission" --student "$student" --gradescope "$here/results/results.json"
+CAIRN_LAB_SECRET=$(cat "$source/secret")
+export CAIRN_LAB_SECRET
+python3 "$source/cairn/labs/grader/grade" @lab@ "$here/submission" --student "$student" --within @within@ --hidden @hidden@ \\
+    --gradescope "$here/results/results.json"
 status=$?
 if [[ ! -s $here/results/results.json ]]; then  # nothing could be graded: say so instead of leaving nothing
-    echo '{"score": 0, "output": "The autograder could not start (status '$status'). Tell your instructor.", "tests": []}' > "$here/results/results.json"
+    echo '{"score": 0, "output": "The autograder could not start (status '$status'). Tell your instructor.", "tests": []}' >"$here/results/results.json"
 fi
 exit 0
 """
+
+
+def packages():
+    """What a lab needs of Debian: group lab of .ci/packages."""
+    lines = (line.split() for line in (ROOT / ".ci" / "packages").read_text(encoding="utf-8").splitlines())
+    return [words[0] for words in lines if words[1:2] == ["lab"]]
 
 
 def add(archive, name, data, executable=False):
@@ -58,22 +69,30 @@ def add_tree(archive, folder, prefix, skip=()):
             add(archive, "/".join((prefix, *parts)), path.read_bytes(), path.stat().st_mode & 0o100)
 
 
-def for_gradescope(lab, secret):
+def for_gradescope(lab, secret, hidden="visible"):
     """setup.sh and run_autograder at the root, as Gradescope wants them, the library's headers, the grader and this lab without its solution."""
+    words = {"@lab@": lab.name, "@packages@": " ".join(packages()), "@within@": str(WITHIN), "@hidden@": hidden}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        add(archive, "setup.sh", SETUP.replace("@lab@", lab.name), True)
-        add(archive, "run_autograder", RUN.replace("@lab@", lab.name), True)
+        for name, text in (("setup.sh", SETUP), ("run_autograder", RUN)):
+            for word, meaning in words.items():
+                text = text.replace(word, meaning)
+            add(archive, name, text, True)
         add(archive, "secret", secret)
         add_tree(archive, ROOT / "include", "cairn/include")
-        add_tree(archive, ROOT / "labs" / "grader", "cairn/labs/grader")
+        add_tree(archive, ROOT / "labs" / "grader", "cairn/labs/grader", skip=("template",))
         add_tree(archive, lab.folder, f"cairn/labs/{lab.name}", skip=("solution", "mutants.toml", "INSTRUCTOR.md"))
     return out.getvalue()
 
 
 def to_hand_out(lab):
-    """The hand-out, the starter and the public tests: what a student may see."""
-    out = io.BytesIO()
+    """What a student needs and may see: hand-out, starter and public tests, the library's headers, what compiles and runs them."""
+    out, top = io.BytesIO(), lab.name
     with zipfile.ZipFile(out, "w") as archive:
-        add_tree(archive, lab.folder, lab.name, skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
+        for name in ("LICENSE", ".ci/install", ".ci/packages", "labs/README.md", "labs/start"):
+            path = ROOT / name
+            add(archive, f"{top}/{name}", path.read_bytes(), path.stat().st_mode & 0o100)
+        add_tree(archive, ROOT / "include", f"{top}/include")
+        add_tree(archive, ROOT / "labs" / "grader", f"{top}/labs/grader", skip=("template", "new-lab", "package", "gradescope.schema.json"))
+        add_tree(archive, lab.folder, f"{top}/labs/{lab.name}", skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
     return out.getvalue()

@@ -40,11 +40,11 @@ def write(lab, to_starter=None, to_solution=None):
     """Writes starter and solution of a lab into folders, which must exist."""
     for name in lab.files:
         source = lab.folder / "solution" / name
-        solution, starter = split(source.read_text(), source)
+        solution, starter = split(source.read_text(encoding="utf-8"), source)
         if to_starter:
-            (to_starter / name).write_text(starter)
+            (to_starter / name).write_text(starter, encoding="utf-8")
         if to_solution:
-            (to_solution / name).write_text(solution)
+            (to_solution / name).write_text(solution, encoding="utf-8")
 
 
 def stale(lab):
@@ -52,6 +52,6 @@ def stale(lab):
     wrong = []
     for name in lab.files:
         source, target = lab.folder / "solution" / name, lab.folder / "starter" / name
-        if not target.exists() or target.read_text() != split(source.read_text(), source)[1]:
+        if not target.exists() or target.read_text(encoding="utf-8") != split(source.read_text(encoding="utf-8"), source)[1]:
             wrong.append(target)
     return wrong

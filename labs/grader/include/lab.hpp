@@ -3,6 +3,7 @@
 
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif
@@ -11,6 +12,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <span>
 #include <string>
@@ -37,6 +39,13 @@ inline int number(int low, int high, std::uint32_t stream) {
     return low + static_cast<int>(random.below(static_cast<std::uint64_t>(high - low + 1), 0));
 }
 
+/// With as many digits as tell two numbers apart.
+inline std::string text(double x) {
+    char room[32];
+    std::snprintf(room, sizeof room, "%.9g", x);
+    return room;
+}
+
 /// Empty if |got[i] − expected[i]| ≤ bound[i] everywhere, else which element is wrong and how: first size, then NaN and infinity, then distance.
 template <class T, class U>
 std::string difference(std::span<const T> got, const std::vector<U>& expected, const std::vector<double>& bound) {
@@ -44,11 +53,10 @@ std::string difference(std::span<const T> got, const std::vector<U>& expected, c
         return "there are " + std::to_string(got.size()) + " elements, expected " + std::to_string(expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
         const double g = static_cast<double>(got[i]), e = static_cast<double>(expected[i]);
-        if (!std::isfinite(g))
-            return "element " + std::to_string(i) + " is " + std::to_string(g) + ", expected " + std::to_string(e);
+        if (!std::isfinite(g)) return "element " + std::to_string(i) + " is " + text(g) + ", expected " + text(e);
         if (!(std::abs(g - e) <= bound[i]))
-            return "element " + std::to_string(i) + " is " + std::to_string(g) + ", expected " + std::to_string(e) +
-                   " within " + std::to_string(bound[i]);
+            return "element " + std::to_string(i) + " is " + text(g) + ", expected " + text(e) + " within " +
+                   text(bound[i]);
     }
     return {};
 }

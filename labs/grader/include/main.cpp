@@ -1,6 +1,6 @@
-// main of every test program of a lab, compiled before submissions are. The grader gives a token and a seed through descriptor 3 and gets the
-// verdict, behind the token, through descriptor 4, once the test has come to its end: what a submission prints, or that it calls exit(0),
-// counts for nothing. Without a grader it is an ordinary Catch2 program.
+// main of every test program of a lab, compiled before submissions are, and linked in front of them. CAIRN_GRADED names two pipes: from one
+// it reads a token and a seed before any text of a submission runs; into the other goes the verdict, behind the token, once the test has come
+// to its end. What a submission prints, or that it calls exit(0), counts for nothing. Without a grader it is an ordinary Catch2 program.
 
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
@@ -11,16 +11,38 @@ using listener_base = Catch::EventListenerBase;
 using listener_base = Catch::TestEventListenerBase;
 #endif
 
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 #include <unistd.h>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
 
 namespace {
 
-std::string token;  // empty: nobody grades
+char token[80];  // empty: nobody grades
+int verdict_pipe = -1;
 std::uint64_t given_seed = 1;
+
+/// Before the constructors of submissions, which could read the pipe as well, or look into this process through /proc.
+__attribute__((constructor(101))) void learn_token() {
+    int given = -1;
+    const char* pipes = std::getenv("CAIRN_GRADED");
+    if (!pipes || std::sscanf(pipes, "%d %d", &given, &verdict_pipe) != 2) return;
+#if defined(__linux__)
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+#endif
+    char line[128];
+    const ssize_t n = read(given, line, sizeof line - 1);
+    close(given);
+    line[n > 0 ? n : 0] = 0;
+    unsigned long long seed = 0;
+    if (std::sscanf(line, "%79s %llu", token, &seed) == 2) given_seed = seed;
+    unsetenv("CAIRN_GRADED");
+}
 
 std::string escaped(const std::string& text) {
     std::ostringstream out;
@@ -51,26 +73,27 @@ public:
         std::string file = result.getSourceInfo().file;
         file = file.substr(file.find_last_of('/') + 1);
         text << file << ':' << result.getSourceInfo().line;
-        if (result.hasExpression()) text << ": " << result.getExpressionInMacro();
+        const std::string expression = result.hasExpression() ? std::string(result.getExpressionInMacro()) : "";
+        if (!expression.empty() && expression[0] != '{') text << ": " << expression;  // {Unknown expression …}
         if (result.hasExpandedExpression()) text << "\nwith values: " << result.getExpandedExpression();
         if (result.hasMessage()) text << "\n" << std::string(result.getMessage());
         for (const auto& info : stats.infoMessages)
             if (!result.hasMessage() || info.message != std::string(result.getMessage())) text << "\n" << info.message;
-        message = text.str();
+        message = text.str().substr(0, 8000);
     }
     void tell(const Catch::TestRunStats& stats) {
+        if (!*token) return;
+        const auto& cases = stats.totals.testCases;
+        const bool passed = cases.passed == 1 && cases.total() == 1 && failures == 0 && checks > 0;
         std::ostringstream out;
-        out << token << " {\"passed\": "
-            << (stats.totals.testCases.failed == 0 && failures == 0 && checks > 0 ? "true" : "false")
-            << ", \"checks\": " << checks << ", \"failures\": " << failures << ", \"message\": \"" << escaped(message)
-            << "\"}\n";
+        out << token << " {\"passed\": " << (passed ? "true" : "false") << ", \"checks\": " << checks
+            << ", \"failures\": " << failures << ", \"message\": \"" << escaped(message) << "\"}\n";
         const std::string line = out.str();
-        if (!token.empty())
-            for (std::size_t at = 0; at < line.size();) {
-                const ssize_t n = write(4, line.data() + at, line.size() - at);
-                if (n <= 0) break;
-                at += static_cast<std::size_t>(n);
-            }
+        for (std::size_t at = 0; at < line.size();) {
+            const ssize_t n = write(verdict_pipe, line.data() + at, line.size() - at);
+            if (n <= 0) break;
+            at += static_cast<std::size_t>(n);
+        }
     }
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -99,12 +122,5 @@ std::uint64_t seed() { return given_seed; }
 
 int main(int argc, char** argv) {
     if (const char* text = std::getenv("CAIRN_LAB_SEED")) given_seed = std::strtoull(text, nullptr, 10);
-    if (std::getenv("CAIRN_GRADED")) {
-        std::string line;
-        char c = 0;
-        while (read(3, &c, 1) == 1 && c != '\n') line += c;
-        std::istringstream(line) >> token >> given_seed;
-        close(3);
-    }
     return Catch::Session().run(argc, argv);
 }

@@ -1,0 +1,26 @@
+// The tests that grade beside the public ones.
+
+#include "../tests/definition.hpp"
+
+#include "statistics.hpp"
+
+TEST_CASE("mean: of none, of one, of many") {
+    CHECK(student::mean({}) == 0);
+    const auto one = lab::numbers(1, 1);
+    CHECK(student::mean(one) == static_cast<double>(one[0]));
+    const auto many = lab::numbers(1000000, 2);
+    const lab::expected e(many);
+    CHECK(std::abs(student::mean(many) - static_cast<double>(e.mean)) <=
+          lab::relative_bound(many.size()) * static_cast<double>(e.magnitude));
+}
+
+TEST_CASE("variance: far from zero") {
+    CHECK(student::variance({}) == 0);
+    auto x = lab::numbers(1000, 3);
+    for (float& v : x) v += 1e4f;
+    const auto e = static_cast<double>(lab::expected(x).variance);
+    // The mean is off by at most bound · 1e4, and its square enters.
+    const double off = lab::relative_bound(x.size()) * 1e4, got = student::variance(x);
+    INFO("the variance is " << lab::text(got) << ", expected " << lab::text(e));
+    CHECK(std::abs(got - e) <= off * off + lab::relative_bound(x.size()) * e);
+}
