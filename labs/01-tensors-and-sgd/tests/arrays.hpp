@@ -324,7 +324,7 @@ struct spirals {
         for (std::size_t i = 0; i < n; ++i) {
             labels[i] = static_cast<int>(i % 3);
             const double far = 0.15 + 0.85 * static_cast<double>(random.uniform(4 * i));
-            const double angle = 4.5 * far + labels[i] * 2 * std::numbers::pi / 3 + 0.12 * random.normal(4 * i + 2);
+            const double angle = 6 * far + labels[i] * 2 * std::numbers::pi / 3 + 0.12 * random.normal(4 * i + 2);
             x(i, 0) = static_cast<T>(2 * far * std::cos(angle));
             x(i, 1) = static_cast<T>(2 * far * std::sin(angle));
         }

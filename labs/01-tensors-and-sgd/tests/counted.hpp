@@ -42,7 +42,7 @@ inline std::int64_t operations = 0, allocated = 0;  // bytes, since `reset_count
 
 inline void reset_counts() { cache.empty(), operations = 0, allocated = 0; }
 
-/// A double that counts. What lies on the stack is taken for a register: it moves no lines.
+/// A double that counts; to become a double is an operation too. What lies on the stack is taken for a register: it moves no lines.
 class counted {
 public:
     counted() = default;
@@ -53,7 +53,7 @@ public:
         touch();
         return *this;
     }
-    explicit operator double() const { return value_; }
+    explicit operator double() const { return one(read()).value_; }
 
     counted& operator+=(const counted& o) { return *this = *this + o; }
     counted& operator-=(const counted& o) { return *this = *this - o; }

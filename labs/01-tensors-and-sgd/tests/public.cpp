@@ -115,11 +115,11 @@ TEST_CASE("train: three spirals") {
     const lab::spirals<float> learn(600, 70), test(300, 71);
     auto net = student::initialised<float>(2, 32, 3, lab::seed());
     const auto losses = student::train(net, learn.x, learn.labels,
-                                       {.epochs = 60,
+                                       {.epochs = 40,
                                         .batch = 20,
                                         .optimizer = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4},
                                         .seed = lab::seed()});
-    REQUIRE(losses.size() == 60);
+    REQUIRE(losses.size() == 40);
     CHECK(losses.back() < 0.3 * losses.front());
     CHECK(lab::accuracy(student::matrix<float>(student::logits_of(net, test.x)), test.labels) >= 0.95);
 }
