@@ -29,10 +29,12 @@ each = np.einsum("no,ni->noi", gradients, rows).reshape(examples, -1)
 fisher = each.T @ each / examples
 factored = np.kron(gradients.T @ gradients / examples, rows.T @ rows / examples)
 off = np.linalg.norm(fisher - factored) / np.linalg.norm(fisher)
+values = np.linalg.eigvals(np.linalg.solve(factored, fisher)).real
+names = [f"F, condition number {np.linalg.cond(fisher):.0f}", f"G ⊗ A; condition number of (G ⊗ A)⁻¹F {values.max() / values.min():.0f}", f"difference, {100 * off:.0f} % in norm"]
 
 most = np.abs(fisher).max()
-figure, axes = plt.subplots(1, 3, figsize=(8.4, 3.1))
-for axis, (name, matrix) in zip(axes, [("F", fisher), ("G ⊗ A (row by row of W)", factored), (f"difference, {100 * off:.0f} % in norm", fisher - factored)]):
+figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
+for axis, (name, matrix) in zip(axes, zip(names, (fisher, factored, fisher - factored))):
     axis.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most)
     for line in (4.5, 9.5):
         axis.axhline(line, color="0.4", linewidth=0.6)

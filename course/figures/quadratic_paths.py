@@ -35,7 +35,7 @@ def newton(damping):
 
 PANELS = [
     ("gradient descent, lr 0.07", descent(0.07)),
-    ("momentum 0.67, lr 0.11", descent(1 / 9, 4 / 9 * 1.5)),
+    ("momentum 0.44, lr 0.11", descent(1 / 9, 4 / 9)),
     ("damped Newton, γ = 5", newton(5.0)),
     ("damped Newton, γ = 0.5", newton(0.5)),
 ]

@@ -72,7 +72,7 @@ inline std::string fault(const matrix& got, const expected& e) {
     return {};
 }
 
-/// Σ weight · left rightᵀ over the rows; right has a 1 behind it where `bias`.
+/// Σ left rightᵀ · weight over the rows, each with a 1 behind it where there is a bias. Symmetric to the bit where left is right.
 inline expected outer_sum(const matrix& left, const matrix& right, bool bias_left, bool bias_right, double weight = 1) {
     expected sum(left.cols + bias_left, right.cols + bias_right);
     std::vector<double> magnitude(sum.values.size());
@@ -80,7 +80,7 @@ inline expected outer_sum(const matrix& left, const matrix& right, bool bias_lef
         for (std::size_t r = 0; r < sum.rows; ++r)
             for (std::size_t c = 0; c < sum.cols; ++c) {
                 const double product =
-                    weight * (r < left.cols ? left(i, r) : 1.0) * (c < right.cols ? right(i, c) : 1.0);
+                    (r < left.cols ? left(i, r) : 1.0) * (c < right.cols ? right(i, c) : 1.0) * weight;
                 sum.values[r * sum.cols + c] += product;
                 magnitude[r * sum.cols + c] += std::abs(product);
             }

@@ -22,7 +22,8 @@ TEST_CASE("factors: sums over the rows, with a 1 for the bias") {
 
 TEST_CASE("average: the first batch counts in full") {
     // Two batches of one number each, ρ = 0.5: the mean is 4 after the first, and (0.5 · 4 + 1) / 1.5 = 2 after the second.
-    student::running_factors running{.decay = 0.5};
+    student::running_factors running;
+    running.decay = 0.5;
     const auto batch = [](double sum, double examples) {
         student::factor_sums sums{matrix(1, 1), matrix(1, 1), examples};
         sums.a(0, 0) = sum;
@@ -75,7 +76,7 @@ TEST_CASE("clip: one number for all layers") {
 TEST_CASE("training: reaches the loss of SGD in a fifth of the steps") {
     const lab::problem problem;
     const lab::run sgd = problem.tuned_sgd(600);
-    const lab::run kfac = problem.kfac({.lr = 1, .damping = 0.01, .decay = 0.9}, 120, sgd.loss);
+    const lab::run kfac = problem.kfac({.lr = 0.2, .damping = 1e-4, .clip = 0.02}, 120, sgd.loss);
     INFO("SGD with momentum reaches a loss of " << sgd.loss << " in " << sgd.steps << " steps; K-FAC is at "
                                                 << kfac.loss << " after " << kfac.steps);
     REQUIRE(std::isfinite(kfac.loss));

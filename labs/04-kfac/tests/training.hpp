@@ -1,6 +1,6 @@
 #pragma once
-// A deep autoencoder 12-8-3-8-12 on 128 examples that lie near a surface of three dimensions and whose columns differ in size by a factor of ten:
-// the kind of problem on which gradient descent is slow.
+// A deep autoencoder 12-8-4-8-12 on 128 examples that lie near a surface of two dimensions and whose columns differ in size by a factor of 30: the
+// kind of problem on which gradient descent is slow.
 
 #include "network.hpp"
 
@@ -22,20 +22,20 @@ struct run {
 class problem {
 public:
     problem() : x_(128, 12) {
-        const auto hidden = normals(128 * 3, 1), mix = normals(3 * 12, 2), noise = normals(128 * 12, 3);
+        const auto hidden = normals(128 * 2, 1), mix = normals(2 * 12, 2), noise = normals(128 * 12, 3);
         for (std::size_t i = 0; i < 128; ++i)
             for (std::size_t c = 0; c < 12; ++c) {
                 double sum = 0;
-                for (std::size_t k = 0; k < 3; ++k) sum += hidden[i * 3 + k] * mix[k * 12 + c];
-                const double size = std::pow(10, -static_cast<double>(c) / 11);
-                x_(i, c) = size * (1.5 * std::tanh(sum / std::sqrt(3)) + 0.05 * noise[i * 12 + c]);
+                for (std::size_t k = 0; k < 2; ++k) sum += hidden[i * 2 + k] * mix[k * 12 + c];
+                const double size = std::pow(30, -static_cast<double>(c) / 11);
+                x_(i, c) = size * (1.5 * std::tanh(sum / std::sqrt(2)) + 0.02 * noise[i * 12 + c]);
             }
     }
 
     /// SGD with momentum 0.9: the best of several learning rates after so many steps.
     run tuned_sgd(int steps) const {
         run best{std::numeric_limits<double>::infinity(), steps};
-        for (const double lr : {0.03, 0.1, 0.3, 1.0}) {
+        for (const double lr : {0.03, 0.06, 0.12, 0.25, 0.5, 1.0}) {
             network net = start();
             std::vector<matrix> momentum;
             for (const matrix& w : net.weights) momentum.emplace_back(w.rows, w.cols);
@@ -76,7 +76,7 @@ public:
     }
 
 private:
-    static network start() { return {{12, 8, 3, 8, 12}, 10}; }
+    static network start() { return {{12, 8, 4, 8, 12}, 10}; }
 
     matrix x_;
 };
