@@ -1,0 +1,95 @@
+#pragma once
+// Lab 4, task 5: K-FAC on P ranks. Who does what is a table, which every rank computes for itself; then the one message that all ranks share.
+//
+// Ranks form a grid of m rows and n = P / m columns, rank = row · n + column. A layer lives in one column: the m ranks of it are its gradient
+// workers. One of them, `worker`, decomposes both factors and sends the others the result. Every gradient worker preconditions the gradient, and
+// sends the direction to the n − 1 other ranks of its row.
+
+#include "factors.hpp"
+
+#include <cairn/comm/collectives/ring.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace student {
+
+/// Rows of a layer's factors.
+struct layer_sizes {
+    std::int64_t a = 0, g = 0;  // in + 1, out
+};
+
+struct layer_place {
+    int column = 0;
+    int worker = 0;  // the rank that decomposes, of this column
+
+    bool operator==(const layer_place&) const = default;
+};
+
+/// A whole placement, as data.
+struct placement {
+    int ranks = 1;
+    int rows = 1;                     // m, gradient workers of a layer
+    std::vector<layer_place> layers;  // in the network's order
+
+    int columns() const { return ranks / rows; }
+};
+
+/// The number m of gradient workers: of the divisors of `ranks`, the one that is nearest to ranks · fraction, and of two that are equally near
+/// the smaller one. 0 < fraction ≤ 1.
+inline int gradient_workers(int ranks, double fraction) {
+    (void)ranks, (void)fraction;
+    throw std::logic_error("task 5: gradient_workers is not written yet");
+}
+
+/// Layers one after another, the most expensive first (equal ones in the network's order), each to the column that has least so far, and in it to
+/// the rank that has least so far (of equals, the lowest). A layer costs a³ + g³. `workers`: m.
+inline placement place_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
+    (void)ranks, (void)workers, (void)layers;
+    throw std::logic_error("task 5: place_layers is not written yet");
+}
+
+/// The rank from which `rank` has the layer's direction: itself if it is a gradient worker of the layer.
+inline int source(const placement& p, std::size_t layer, int rank) {
+    (void)p, (void)layer, (void)rank;
+    throw std::logic_error("task 5: source is not written yet");
+}
+
+/// Numbers that all ranks together send when the thing happens once.
+struct traffic {
+    std::int64_t factors = 0;  // sums of upper triangles, by a ring all-reduce over all ranks
+    std::int64_t decompositions =
+        0;  // eigenvectors and eigenvalues of both factors, from `worker` to each other gradient worker
+    std::int64_t directions = 0;  // of each layer, from gradient workers to the ranks that have it from them
+
+    bool operator==(const traffic&) const = default;
+};
+
+inline traffic traffic_of(const placement& p, const std::vector<layer_sizes>& layers) {
+    (void)p, (void)layers;
+    throw std::logic_error("task 5: traffic_of is not written yet");
+}
+
+/// Numbers that a rank keeps between steps: the averages of all factors, as squares, and the eigenvectors and eigenvalues of the layers that it
+/// preconditions.
+inline std::int64_t kept_by(const placement& p, const std::vector<layer_sizes>& layers, int rank) {
+    (void)p, (void)layers, (void)rank;
+    throw std::logic_error("task 5: kept_by is not written yet");
+}
+
+/// The sums of every layer, and `examples`, become those of all ranks together. Ranks may have different numbers of examples; on one rank, all
+/// layers have as many. One call of cairn::ring_all_reduce(c, std::span<double>) for all of it, of as few numbers as can be: of a symmetric matrix
+/// the upper triangle is enough.
+template <class C>
+void sum_over_ranks(C& c, std::vector<factor_sums>& layers) {
+    (void)c, (void)layers;
+    throw std::logic_error("task 5: sum_over_ranks is not written yet");
+}
+
+}  // namespace student

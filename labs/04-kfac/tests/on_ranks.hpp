@@ -1,0 +1,84 @@
+#pragma once
+// The factors of a batch that lies on several ranks, and those of the whole batch.
+
+#include "oracle.hpp"
+
+#include <cairn/comm/counting.hpp>
+#include <cairn/comm/threads.hpp>
+
+#include "ranks.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lab {
+
+/// What sum_over_ranks left on each rank, what it sent, and what should have come of it.
+struct outcome {
+    std::vector<std::vector<student::factor_sums>> after;  // [rank][layer]
+    std::vector<cairn::communication_counts> counts;
+    std::vector<expected> a, g;  // [layer]
+    double examples = 0;
+    std::int64_t triangles = 0;  // numbers
+
+    /// Empty, or the first rank and layer whose sums are wrong and how.
+    std::string fault() const {
+        for (std::size_t r = 0; r < after.size(); ++r)
+            for (std::size_t l = 0; l < a.size(); ++l) {
+                const student::factor_sums& sums = after[r][l];
+                const std::string where = "rank " + std::to_string(r) + ", layer " + std::to_string(l) + ", ";
+                if (const std::string why = lab::fault(sums.a, a[l]); !why.empty()) return where + "A: " + why;
+                if (const std::string why = lab::fault(sums.g, g[l]); !why.empty()) return where + "G: " + why;
+                if (sums.examples != examples)
+                    return where + "there are " + std::to_string(sums.examples) + " examples, expected " +
+                           std::to_string(examples);
+            }
+        return {};
+    }
+    std::int64_t bytes() const {
+        std::int64_t sum = 0;
+        for (const auto& c : counts) sum += c.bytes;
+        return sum;
+    }
+};
+
+/// Runs sum_over_ranks on ranks with examples[rank] rows each, for layers of these factors.
+inline outcome sum_on_ranks(const std::vector<std::size_t>& examples, const std::vector<student::layer_sizes>& layers,
+                            std::uint32_t stream) {
+    outcome all;
+    const std::size_t p = examples.size();
+    all.after.resize(p);
+    all.counts.resize(p);
+    for (const std::size_t n : examples) all.examples += static_cast<double>(n);
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+        const auto in = static_cast<std::size_t>(layers[l].a - 1), out = static_cast<std::size_t>(layers[l].g);
+        all.triangles += (layers[l].a * (layers[l].a + 1) + layers[l].g * (layers[l].g + 1)) / 2;
+        expected a(in + 1, in + 1), g(out, out);
+        for (std::size_t r = 0; r < p; ++r) {
+            const layer_oracle part(
+                random_rows(examples[r], in, out, stream + static_cast<std::uint32_t>(2 * (l * p + r))));
+            all.after[r].push_back(part.sums());
+            const auto add = [&](expected& whole, const expected& some) {
+                for (std::size_t i = 0; i < some.values.size(); ++i) {
+                    whole.values[i] += some.values[i];
+                    whole.bound[i] += rounding_bound<double>(2 * p, std::abs(some.values[i]));
+                }
+            };
+            add(a, part.a);
+            add(g, part.g);
+        }
+        all.a.push_back(a);
+        all.g.push_back(g);
+    }
+    cairn::run_ranks(static_cast<int>(p), {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
+        const auto r = static_cast<std::size_t>(world.rank());
+        cairn::counting<cairn::threads_communicator> c(world.split(0, world.rank()));
+        student::sum_over_ranks(c, all.after[r]);
+        all.counts[r] = c.counts();
+    });
+    return all;
+}
+
+}  // namespace lab
