@@ -36,10 +36,10 @@ TEST_CASE("halving and doubling: every rank has the sum") {
 TEST_CASE("cost: predictions of both algorithms") {
     const student::link l{.alpha = 2e-6, .beta = 1e-9, .gamma = 1e-10};
     // Four ranks, 4 MB: 6 messages, 6 MB sent, 3 MB added.
-    CHECK(student::ring_seconds(4, 4e6, l) == Approx(6 * 2e-6 + 6e6 * 1e-9 + 3e6 * 1e-10).epsilon(1e-12));
+    CHECK(lab::ring_seconds(4, 4e6, l) == Approx(6 * 2e-6 + 6e6 * 1e-9 + 3e6 * 1e-10).epsilon(1e-12));
     // 4 messages instead.
-    CHECK(student::halving_doubling_seconds(4, 4e6, l) == Approx(4 * 2e-6 + 6e6 * 1e-9 + 3e6 * 1e-10).epsilon(1e-12));
-    CHECK(student::ring_seconds(1, 4e6, l) == 0);
+    CHECK(lab::halving_seconds(4, 4e6, l) == Approx(4 * 2e-6 + 6e6 * 1e-9 + 3e6 * 1e-10).epsilon(1e-12));
+    CHECK(lab::ring_seconds(1, 4e6, l) == 0);
 }
 
 TEST_CASE("buckets: gradients become their mean over the ranks") {
