@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -30,6 +31,16 @@ void try_cache(const char* what, Action&& action) {
     } catch (const std::exception& e) {
         std::cerr << "warning: " << what << ": " << e.what() << '\n';
     }
+}
+
+void warn_of_disturbed_choices(const std::filesystem::path& cache) {
+    const auto all = cairn::choices::global().entries();
+    const auto disturbed = std::count_if(all.begin(), all.end(), [](const auto& e) { return e.second.disturbed; });
+    if (disturbed > 0)
+        std::cerr
+            << "warning: " << disturbed << " of " << all.size()
+            << " kernel choices were measured while other programs had the processors, and may be slow ones; remove "
+            << cache.string() << " when the machine is quiet, and they are measured again\n";
 }
 
 int run(int argc, char** argv, cairn::any_communicator world, int local_rank, int local_ranks) {
@@ -84,8 +95,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (!cache.empty())
         try_cache("kernel choices", [&] {
             std::filesystem::create_directories(cache.parent_path());
-            cairn::choices::global().save(cache.string(), machine, cairn::saved_choices::undisturbed);
+            cairn::choices::global().save(cache.string(), machine);
         });
+    if (!cache.empty()) warn_of_disturbed_choices(cache);
     std::cout << result.dump() << std::endl;
     return cairn::interrupt_guard::requested() ? 130 : 0;
 }

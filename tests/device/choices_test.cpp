@@ -145,19 +145,16 @@ TEST_CASE("choices: saved ones are replayed, on the same machine only", "[choice
     CHECK(std::distance(std::filesystem::directory_iterator(dir.path), {}) == 1);  // no temporary file left
 }
 
-TEST_CASE("choices: what was measured while others had the processors stays with its run", "[choices]") {
+TEST_CASE("choices: those that were measured while others had the processors are marked in the file", "[choices]") {
     const folder dir;
-    cairn::choices made;
+    cairn::choices made, again;
     made.set("test/steady", {"fast", {{"fast", 1e-3}}});
     made.set("test/shaken", {"fast", {{"fast", 4e-3}}, true});
-    made.save(dir / "of the run", "m");
-    made.save(dir / "of the machine", "m", cairn::saved_choices::undisturbed);
-    cairn::choices run, machine;
-    CHECK(run.load(dir / "of the run", "m") == 2);
-    CHECK(run.entries().at("test/shaken").disturbed);
-    CHECK(run.entries().at("test/shaken").seconds.size() == 1);
-    CHECK_FALSE(run.entries().at("test/steady").disturbed);
-    CHECK(machine.load(dir / "of the machine", "m") == 1);
+    made.save(dir / "choices.tsv", "m");
+    CHECK(again.load(dir / "choices.tsv", "m") == 2);
+    CHECK(again.entries().at("test/shaken").disturbed);
+    CHECK(again.entries().at("test/shaken").seconds.size() == 1);
+    CHECK_FALSE(again.entries().at("test/steady").disturbed);
 }
 
 TEST_CASE("disturbance: other processes are felt", "[choices]") {

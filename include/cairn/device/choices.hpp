@@ -7,7 +7,8 @@
 //   measure:  all candidates once, untimed (they build tables, their own inner choices, touch memory)
 //             then in turn, a, b, c, a, b, c, …; those twice as slow as the best after three turns drop out; the smallest
 //             time wins: other programs on the machine only ever make a kernel slower, so the minimum is the steadiest figure
-// Where others had the processors all the while, that is no help: such a choice is marked, and holds for its run alone.
+// Where others had the processors all the while, that is no help: such a choice is marked, so that somebody can be warned. It stays in use:
+// a run that is repeated must give the same bits.
 //
 // File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
 //   @<TAB>fingerprint
@@ -42,9 +43,6 @@ struct choice_entry {
     std::vector<std::pair<std::string, double>> seconds;  ///< what was measured; empty for a choice that was not
     bool disturbed = false;                               ///< other programs had the processors while it was measured
 };
-
-/// Which entries a file gets: all, so that a run can be repeated, or those that are worth to be used by other runs.
-enum class saved_choices { all, undisturbed };
 
 /// How a choice that is not in the registry yet is made.
 enum class choice_policy {
@@ -146,10 +144,9 @@ public:
 
     /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is replaced
     /// in one step, so that a reader or a full disk never meets half of it. Throws if it cannot be written.
-    void save(const std::string& path, const std::string& fingerprint, saved_choices which = saved_choices::all) const {
+    void save(const std::string& path, const std::string& fingerprint) const {
         auto sections = read(path);
-        for (const auto& [key, entry] : entries())
-            if (which == saved_choices::all || !entry.disturbed) sections[fingerprint][key] = entry;
+        for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
         const std::string temporary =
             path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
         {
