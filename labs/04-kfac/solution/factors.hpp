@@ -61,6 +61,7 @@ inline factor_sums sums_of(const layer_rows& rows) {
 
 /// A and G of one layer as running averages over batches, the last one counting most: with w = 0 before the first batch,
 ///   w ← ρ w + 1,   F ← F + (F_batch − F) / w,   F_batch = sum / examples
+/// so that the first batch gives F = F_batch.
 struct running_factors {
     double decay = 0.95;  // ρ
     double weight = 0;    // w

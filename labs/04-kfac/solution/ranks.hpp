@@ -55,8 +55,8 @@ inline int gradient_workers(int ranks, double fraction) {
     //! end
 }
 
-/// Layers one after another, the most expensive first (equal ones in the network's order), each to the column that has least so far, and in it to
-/// the rank that has least so far (of equals, the lowest). A layer costs a³ + g³. `workers`: m.
+/// Layers one after another, the most expensive first (equal ones in the network's order): each to the column that has least so far, and in it to
+/// the rank that has least so far; of equals always the lowest. A layer costs a³ + g³. `workers`: m.
 inline placement place_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
     //! solution
     placement p{ranks, workers, std::vector<layer_place>(layers.size())};
@@ -94,12 +94,12 @@ inline int source(const placement& p, std::size_t layer, int rank) {
     //! end
 }
 
-/// Numbers that all ranks together send when the thing happens once.
+/// Numbers that all ranks together send, when each of these happens once.
+///   factors          upper triangles of the sums of all factors, by a ring all-reduce over all ranks
+///   decompositions   eigenvectors and eigenvalues of both factors of each layer, from its `worker` to its other gradient workers
+///   directions       of each layer, from its gradient workers to the ranks that have it from them
 struct traffic {
-    std::int64_t factors = 0;  // sums of upper triangles, by a ring all-reduce over all ranks
-    std::int64_t decompositions =
-        0;  // eigenvectors and eigenvalues of both factors, from `worker` to each other gradient worker
-    std::int64_t directions = 0;  // of each layer, from gradient workers to the ranks that have it from them
+    std::int64_t factors = 0, decompositions = 0, directions = 0;
 
     bool operator==(const traffic&) const = default;
 };
@@ -137,9 +137,10 @@ inline std::int64_t kept_by(const placement& p, const std::vector<layer_sizes>& 
     //! end
 }
 
-/// The sums of every layer, and `examples`, become those of all ranks together. Ranks may have different numbers of examples; on one rank, all
-/// layers have as many. One call of cairn::ring_all_reduce(c, std::span<double>) for all of it, of as few numbers as can be: of a symmetric matrix
-/// the upper triangle is enough.
+/// Before: every rank has the sums over its own examples; ranks may have different numbers of them, the layers of one rank have the same. After:
+/// every rank has, for every layer, the sums over the examples of all ranks, whole matrices again, and how many examples these are. One call of
+/// cairn::ring_all_reduce(c, std::span<double>), which adds, of no more numbers than it takes: the upper triangles of all factors, and one number of
+/// examples.
 template <class C>
 void sum_over_ranks(C& c, std::vector<factor_sums>& layers) {
     //! solution
