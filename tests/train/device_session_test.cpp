@@ -110,6 +110,7 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
     };
     CHECK(test::contains(refused("optimizer.kind=kfac"), "runs on the host alone"));
     CHECK(test::contains(refused("train.non_finite=skip"), "take stop"));
+    CHECK(test::contains(refused("train.stash=sqrt"), "take keep"));
 }
 
 }  // namespace cairn

@@ -65,8 +65,13 @@ public:
         weights_ = std::make_unique<arena<float, D>>(model_.params(), seed_);
         const std::string stash =
             settings_.choice("train.stash", {"keep", "sqrt", "smallest"}, "keep");  // what forward leaves for backward
-        if (stash != "keep")
-            apply(model_, stash == "sqrt" ? sqrt_plan(model_, batch_shape()) : smallest_plan(model_, batch_shape()));
+        if constexpr (on_host) {
+            if (stash != "keep")
+                apply(model_,
+                      stash == "sqrt" ? sqrt_plan(model_, batch_shape()) : smallest_plan(model_, batch_shape()));
+        } else {
+            require(stash == "keep", "train.stash = ", stash, " plans for the host alone: on ", D::name, " take keep");
+        }
 
         const loader_config loading{.batch = batch_,
                                     .workers = settings_.get("train.workers", 1),
