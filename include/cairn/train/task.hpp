@@ -30,15 +30,16 @@ struct samples {
     tensor<float, D> targets;        // (N, K), of values
 };
 
-/// Handles to the batch's tensors, or copies on another device.
+/// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
 template <Device D>
 samples<D> samples_on(const batch& b) {
-    if constexpr (std::same_as<D, cpu>)
-        return {b.x.share(), b.labels.share(), b.targets.share()};
-    else
-        return {tensor<float, D>::copy_of(b.x, category::data),
-                tensor<std::int32_t, D>::copy_of(b.labels, category::data),
-                tensor<float, D>::copy_of(b.targets, category::data)};
+    const auto there = []<class T>(const tensor<T>& t) {
+        if constexpr (std::same_as<D, cpu>)
+            return t.share();
+        else
+            return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, category::data);
+    };
+    return {there(b.x), there(b.labels), there(b.targets)};
 }
 
 /// Sums over the batches of one evaluation.
