@@ -71,4 +71,9 @@ inline std::string unlike(double got, double expected, double relative = 1e-12) 
     return std::to_string(got) + ", expected " + std::to_string(expected);
 }
 
+/// Empty, or the first element in which two arrays are not equal: short, where Catch would print both of them.
+inline std::string unlike(const std::vector<float>& got, const std::vector<float>& expected) {
+    return difference(view(got), expected, std::vector<double>(expected.size()));
+}
+
 }  // namespace lab
