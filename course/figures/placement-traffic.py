@@ -1,15 +1,9 @@
 #!/usr/bin/env python3
 """What eight ranks send a step and keep, by the number of gradient workers: the closed forms of course/kfac.md for the autoencoder
-784-1000-500-250-30 and back, factors every 10 steps, decompositions every 100.   placement_traffic.py OUT.svg"""
+784-1000-500-250-30 and back, factors every 10 steps, decompositions every 100.   placement-traffic.py OUT.svg"""
 
-import sys
-
-import matplotlib
 import numpy as np
-
-matplotlib.use("svg")
-matplotlib.rcParams.update({"svg.hashsalt": "cairn", "font.size": 9})
-import matplotlib.pyplot as plt  # noqa: E402
+from style import BLUE, ORANGE, SKY, plt, save
 
 RANKS = 8
 WIDTHS = [784, 1000, 500, 250, 30, 250, 500, 1000, 784]
@@ -28,16 +22,15 @@ kept = np.array([SQUARES + DECOMPOSED * m / RANKS for m in workers]) * megabytes
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
 at = np.arange(len(workers))
-left.bar(at, factors, color="#bdd7e7", label="factors")
-left.bar(at, decompositions, bottom=factors, color="#2171b5", label="decompositions")
-left.bar(at, directions, bottom=factors + decompositions, color="#d95f0e", label="directions")
+left.bar(at, factors, color=SKY, label="factors")
+left.bar(at, decompositions, bottom=factors, color=BLUE, label="decompositions")
+left.bar(at, directions, bottom=factors + decompositions, color=ORANGE, label="directions")
 left.set_ylabel("MB sent a step, all ranks")
-left.legend(fontsize=8, frameon=False)
-right.bar(at, kept, color="#6baed6")
+left.legend()
+right.bar(at, kept, color=SKY)
 right.set_ylabel("MB kept by a rank, on average")
 for axis in (left, right):
     axis.set_xticks(at)
     axis.set_xticklabels([f"{m}" for m in workers])
     axis.set_xlabel("gradient workers m (1: MEM-OPT, 8: COMM-OPT)")
-figure.tight_layout()
-figure.savefig(sys.argv[1], format="svg", metadata={"Date": None})
+save(figure)

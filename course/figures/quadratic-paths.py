@@ -1,14 +1,8 @@
 #!/usr/bin/env python3
-"""Paths of gradient descent, momentum and damped Newton steps on ½ (25 x² + y²).   quadratic_paths.py OUT.svg"""
+"""Paths of gradient descent, momentum and damped Newton steps on ½ (25 x² + y²).   quadratic-paths.py OUT.svg"""
 
-import sys
-
-import matplotlib
 import numpy as np
-
-matplotlib.use("svg")
-matplotlib.rcParams.update({"svg.hashsalt": "cairn", "font.size": 9})
-import matplotlib.pyplot as plt  # noqa: E402
+from style import BLUE, PALE, plt, save
 
 CURVATURE = np.array([25.0, 1.0])
 START = np.array([0.9, 4.0])
@@ -44,11 +38,10 @@ x, y = np.meshgrid(np.linspace(-1.3, 1.3, 120), np.linspace(-1.5, 4.5, 120))
 figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.9), sharey=True)
 for axis, (name, step) in zip(axes, PANELS):
     points = path(step, 20)
-    axis.contour(x, y, (25 * x**2 + y**2) / 2, levels=[0.2, 1, 3, 7, 13, 20], colors="0.8", linewidths=0.8)
-    axis.plot(points[:, 0], points[:, 1], "o-", color="#1f5fa8", markersize=3, linewidth=1)
+    axis.contour(x, y, (25 * x**2 + y**2) / 2, levels=[0.2, 1, 3, 7, 13, 20], colors=PALE, linewidths=0.8)
+    axis.plot(points[:, 0], points[:, 1], "o-", color=BLUE, markersize=3, linewidth=1)
     loss = (CURVATURE * points[-1] ** 2).sum() / 2
-    axis.set_title(f"{name}\nloss after 20 steps {loss:.1g}", fontsize=9)
+    axis.set_title(f"{name}\nloss after 20 steps {loss:.1g}")
     axis.set_xlabel("x")
 axes[0].set_ylabel("y")
-figure.tight_layout()
-figure.savefig(sys.argv[1], format="svg", metadata={"Date": None})
+save(figure)

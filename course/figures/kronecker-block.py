@@ -1,14 +1,8 @@
 #!/usr/bin/env python3
-"""The Fisher block of one small layer, K-FAC's approximation of it, and the difference.   kronecker_block.py OUT.svg"""
+"""The Fisher block of one small layer, K-FAC's approximation of it, and the difference.   kronecker-block.py OUT.svg"""
 
-import sys
-
-import matplotlib
 import numpy as np
-
-matplotlib.use("svg")
-matplotlib.rcParams.update({"svg.hashsalt": "cairn", "font.size": 9})
-import matplotlib.pyplot as plt  # noqa: E402
+from style import GREY, plt, save
 
 # A layer 4 -> 3 inside a network: inputs are outputs of a tanh layer, gradients those of softmax and cross-entropy behind another layer, with labels
 # drawn from the prediction.
@@ -37,10 +31,9 @@ figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
 for axis, (name, matrix) in zip(axes, zip(names, (fisher, factored, fisher - factored))):
     axis.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most)
     for line in (4.5, 9.5):
-        axis.axhline(line, color="0.4", linewidth=0.6)
-        axis.axvline(line, color="0.4", linewidth=0.6)
-    axis.set_title(name, fontsize=9)
+        axis.axhline(line, color=GREY, linewidth=0.6)
+        axis.axvline(line, color=GREY, linewidth=0.6)
+    axis.set_title(name)
     axis.set_xticks([])
     axis.set_yticks([])
-figure.tight_layout()
-figure.savefig(sys.argv[1], format="svg", metadata={"Date": None})
+save(figure)
