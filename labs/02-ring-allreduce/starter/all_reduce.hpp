@@ -14,12 +14,15 @@
 #include <cstddef>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace student {
 
-/// Part `i` of `parts` nearly equal ones: the first size % parts of them have one element more. Given.
+/// Part `i` of `parts` nearly equal ones, 0 ≤ i < parts: the first size % parts of them have one element more. Given.
 inline std::span<float> part_of(std::span<float> data, int i, int parts) {
+    if (i < 0 || i >= parts)
+        throw std::out_of_range("part_of: part " + std::to_string(i) + " of " + std::to_string(parts));
     const std::size_t n = data.size(), p = static_cast<std::size_t>(parts), k = static_cast<std::size_t>(i);
     const std::size_t small = n / p, larger = n % p;
     return data.subspan(k * small + (k < larger ? k : larger), small + (k < larger ? 1 : 0));

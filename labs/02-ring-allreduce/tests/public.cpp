@@ -3,11 +3,12 @@
 #include "algorithms.hpp"
 
 TEST_CASE("ring: every rank has the sum") {
-    for (const int p : {1, 2, 3, 4}) {
-        const auto all = lab::run(p, 1000, 10, lab::ring);
-        INFO(p << " ranks, 1000 elements: " << all.fault());
-        CHECK(all.fault().empty());
-    }
+    for (const int p : {1, 2, 3, 4})
+        for (const std::size_t n : {1000, 7, 1, 0}) {
+            const auto all = lab::run(p, n, 10, lab::ring);
+            INFO(p << " ranks, " << n << " elements: " << all.fault());
+            REQUIRE(all.fault().empty());
+        }
 }
 
 TEST_CASE("ring: messages and bytes are the fewest") {
@@ -26,11 +27,12 @@ TEST_CASE("ring: messages and bytes are the fewest") {
 }
 
 TEST_CASE("halving and doubling: every rank has the sum") {
-    for (const int p : {1, 2, 4, 8}) {
-        const auto all = lab::run(p, 1000, 30, lab::halving);
-        INFO(p << " ranks, 1000 elements: " << all.fault());
-        CHECK(all.fault().empty());
-    }
+    for (const int p : {1, 2, 4, 8})
+        for (const std::size_t n : {1000, 7, 1, 0}) {
+            const auto all = lab::run(p, n, 30, lab::halving);
+            INFO(p << " ranks, " << n << " elements: " << all.fault());
+            REQUIRE(all.fault().empty());
+        }
 }
 
 TEST_CASE("cost: predictions of both algorithms") {

@@ -18,7 +18,7 @@ from .lab import Lab, LabError, seed_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "labs" / "grader" / "include"
-FLAGS = ["-std=c++20", "-O1", "-g0", "-Wall", "-Wextra", "-pthread"]
+FLAGS = ["-std=c++20", "-O1", "-g0", "-D_GLIBCXX_ASSERTIONS", "-Wall", "-Wextra", "-pthread"]
 CLOCK = 5  # times the processor time that something may take, it may take by the clock
 
 

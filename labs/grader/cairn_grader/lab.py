@@ -100,7 +100,10 @@ def load(folder):
 
 def find(name):
     """The lab of a folder, or of a name in labs/."""
-    return load(name if (pathlib.Path(name) / "lab.toml").is_file() else LABS / name)
+    for folder in (pathlib.Path(name), LABS / name):
+        if (folder / "lab.toml").is_file():
+            return load(folder)
+    raise LabError(f"there is no lab {name}; labs are {', '.join(sorted(path.parent.name for path in LABS.glob('*/lab.toml')))}, and folders with a lab.toml")
 
 
 def seed_of(secret, student, lab, test):

@@ -56,7 +56,7 @@ class Outcome:
                     "disk": f"it was stopped because it wrote more than {DISK_MEGABYTES} MB of files"}[self.ended_by]
         if self.signal:
             what = {signal.SIGSEGV: "it read or wrote memory that is not its own (segmentation fault)",
-                    signal.SIGABRT: "it called abort, or an exception left a thread or came before main",
+                    signal.SIGABRT: "it was aborted: memory was overwritten, an index was out of range, or an exception left a thread or came before main",
                     signal.SIGFPE: "it divided an integer by zero",
                     signal.SIGXCPU: "it used up its processor time: an endless loop?",
                     signal.SIGXFSZ: "it wrote a file that is too large",

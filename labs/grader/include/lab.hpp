@@ -24,6 +24,9 @@ namespace lab {
 /// The seed of this test's inputs: the grader's, or CAIRN_LAB_SEED, or 1.
 std::uint64_t seed();
 
+/// What is tried from now on, for example "3 ranks, 1 elements": printed if the submission crashes with it.
+void doing(const std::string& what);
+
 /// n numbers in (-1, 1), others for every `stream`.
 template <class T = float>
 std::vector<T> numbers(std::size_t n, std::uint32_t stream) {
