@@ -1,11 +1,9 @@
 #pragma once
 // Settings of a run: a TOML file, changed by "key=value" from the command line. Code asks for each setting by its path and gives the
 // default there; what was asked is what exists. A key that nobody asked for is an error that names the nearest one.
-// The only file that includes toml++.
+// TOML is read and written in configuration_toml.hpp.
 
 #include <cairn/core/error.hpp>
-
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <concepts>
@@ -17,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -57,59 +56,47 @@ std::string nearest(std::string_view word, const Range& candidates) {
     fail(setting, ": '", word, "' is not known; did you mean '", nearest(word, known), "'? (", all, ")");
 }
 
+/// A value as TOML has them.
+struct setting {
+    std::variant<bool, std::int64_t, double, std::string, std::vector<setting>> value;
+    std::int64_t line = 0;  // in its file; 0: made elsewhere
+
+    static setting of(bool b) { return {b}; }
+    static setting of(const std::string& text) { return {text}; }
+    static setting of(std::integral auto number) { return {static_cast<std::int64_t>(number)}; }
+    static setting of(std::floating_point auto number) { return {static_cast<double>(number)}; }
+    template <class U>
+    static setting of(const std::vector<U>& values) {
+        std::vector<setting> elements;
+        for (const U& v : values) elements.push_back(of(v));
+        return {std::move(elements)};
+    }
+};
+
 /// See the top of the file.
 class configuration {
 public:
     configuration() = default;
 
     /// Reads a TOML file. Throws naming file, line and column of a syntax error.
-    static configuration from_file(const std::filesystem::path& file) {
-        require(std::filesystem::exists(file), "workload ", file.string(), " does not exist");
-        configuration c;
-        c.origin_ = file.string();
-        try {
-            c.table_ = toml::parse_file(file.string());
-        } catch (const toml::parse_error& e) {
-            fail(file.string(), ':', e.source().begin.line, ':', e.source().begin.column, ": ", e.description());
-        }
-        return c;
-    }
-
-    static configuration from_text(std::string_view text) {
-        configuration c;
-        c.origin_ = "(text)";
-        try {
-            c.table_ = toml::parse(text);
-        } catch (const toml::parse_error& e) {
-            fail("line ", e.source().begin.line, ": ", e.description());
-        }
-        return c;
-    }
+    static configuration from_file(const std::filesystem::path& file);
+    static configuration from_text(std::string_view text);
 
     /// Applies "section.key=value"; the value is TOML, or a string where it is not. Throws without '='.
-    void set(std::string_view assignment) {
-        const auto equals = assignment.find('=');
-        require(equals != std::string_view::npos && equals > 0, "--set ", assignment, ": expected key=value");
-        const std::string key(assignment.substr(0, equals)), value(assignment.substr(equals + 1));
-        try {
-            insert(key, toml::parse("value = " + value));
-        } catch (const toml::parse_error&) {
-            set_text(key, value);
-        }
-    }
+    void set(std::string_view assignment);
 
     /// Sets `key` to a string.
-    void set_text(const std::string& key, const std::string& value) { insert(key, toml::table{{"value", value}}); }
+    void set_text(const std::string& key, const std::string& value) { replace(key, {{"", setting::of(value)}}); }
 
     /// Whether the file or the command line sets `path`.
-    bool has(std::string_view path) const { return static_cast<bool>(table_.at_path(path)); }
+    bool has(const std::string& path) const { return settings_.contains(path); }
 
     /// The setting at `path`, or `fallback`. Throws on another type, with the place in the file.
     template <class T>
     T get(const std::string& path, T fallback) {
-        const toml::node_view<const toml::node> node = std::as_const(table_).at_path(path);
-        T value = node ? convert<T>(path, *node.node()) : std::move(fallback);
-        asked_[path] = to_toml(value);
+        const auto given = settings_.find(path);
+        T value = given != settings_.end() ? convert<T>(path, given->second) : std::move(fallback);
+        asked_[path] = setting::of(value);
         return value;
     }
     std::string get(const std::string& path, const char* fallback) { return get<std::string>(path, fallback); }
@@ -130,111 +117,80 @@ public:
     }
 
     /// Throws on the first setting that nothing asked for. Call after everything has been built.
-    void check_all_used() const { check_used(table_, ""); }
-
-    /// All settings that were asked for, with the values in force, as TOML.
-    std::string resolved() const {
-        std::map<std::string, std::string> sections;  // section → its lines
-        for (const auto& [path, value] : asked_) {
-            const auto dot = path.rfind('.');
-            const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
-            sections[section] += (dot == std::string::npos ? path : path.substr(dot + 1)) + " = " + value + '\n';
+    void check_all_used() const {
+        for (const auto& [path, value] : settings_) {
+            if (asked_.contains(path)) continue;
+            std::vector<std::string> known;
+            for (const auto& entry : asked_) known.push_back(entry.first);
+            fail(place_of(path, value), ": setting '", path, "' is not known for this workload; did you mean '",
+                 nearest(path, known), "'?");
         }
-        std::string text;
-        for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
-        return text;
     }
 
+    /// All settings that were asked for, with the values in force, as TOML.
+    std::string resolved() const;
+
 private:
-    // Puts parsed["value"] where `key` says, making the sections on the way.
-    void insert(const std::string& key, toml::table parsed) {
-        toml::table* table = &table_;
-        std::string_view rest = key;
-        for (auto dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
-            const std::string section(rest.substr(0, dot));
-            if (!table->contains(section)) table->insert(section, toml::table{});
-            table = (*table)[section].as_table();
-            require(table, "--set ", key, ": ", section, " is not a section");
-            rest.remove_prefix(dot + 1);
-        }
+    using leaves = std::map<std::string, setting>;  // path → value
+
+    // `key` and what was below it give way to `values`, whose paths go on from there.
+    void replace(const std::string& key, leaves values) {
+        for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1))
+            require(!settings_.contains(key.substr(0, dot)), "--set ", key, ": ", key.substr(0, dot),
+                    " is not a section");
+        settings_.erase(key);
+        for (auto below = settings_.lower_bound(key + '.');
+             below != settings_.end() && below->first.starts_with(key + '.');)
+            below = settings_.erase(below);
+        for (auto& [path, value] : values) settings_[path.empty() ? key : key + '.' + path] = std::move(value);
         given_.insert(key);
-        parsed.at("value").visit([&](auto& node) { table->insert_or_assign(std::string(rest), std::move(node)); });
     }
 
     template <class T>
-    T convert(const std::string& path, const toml::node& node) const {
+    T convert(const std::string& path, const setting& given) const {
+        const auto& value = given.value;
         if constexpr (requires { typename T::value_type; } && !std::same_as<T, std::string>) {
-            const toml::array* array = node.as_array();
-            if (!array) fail_type(path, node, "an array");
+            const auto* array = std::get_if<std::vector<setting>>(&value);
+            if (!array) fail_type(path, given, "an array");
             T values;
-            for (const toml::node& element : *array) values.push_back(convert<typename T::value_type>(path, element));
+            for (const setting& element : *array) values.push_back(convert<typename T::value_type>(path, element));
             return values;
         } else if constexpr (std::same_as<T, bool>) {
-            if (!node.is_boolean()) fail_type(path, node, "true or false");
-            return node.as_boolean()->get();
+            if (!std::holds_alternative<bool>(value)) fail_type(path, given, "true or false");
+            return std::get<bool>(value);
         } else if constexpr (std::integral<T>) {
-            if (!node.is_integer()) fail_type(path, node, "an integer");
-            const std::int64_t number = node.as_integer()->get();
-            require(std::in_range<T>(number), place_of(path, node), ": setting '", path, "' = ", number,
+            if (!std::holds_alternative<std::int64_t>(value)) fail_type(path, given, "an integer");
+            const std::int64_t number = std::get<std::int64_t>(value);
+            require(std::in_range<T>(number), place_of(path, given), ": setting '", path, "' = ", number,
                     " is out of range: ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max());
             return static_cast<T>(number);
         } else if constexpr (std::floating_point<T>) {
-            if (!node.is_number()) fail_type(path, node, "a number");
-            return static_cast<T>(*node.value<double>());
+            if (const auto* number = std::get_if<double>(&value)) return static_cast<T>(*number);
+            if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<T>(*whole);
+            fail_type(path, given, "a number");
         } else {
-            if (!node.is_string()) fail_type(path, node, "a string");
-            return node.as_string()->get();
+            if (!std::holds_alternative<std::string>(value)) fail_type(path, given, "a string");
+            return std::get<std::string>(value);
         }
     }
 
-    [[noreturn]] void fail_type(const std::string& path, const toml::node& node, const char* expected) const {
-        fail(place_of(path, node), ": setting '", path, "' must be ", expected);
+    [[noreturn]] void fail_type(const std::string& path, const setting& given, const char* expected) const {
+        fail(place_of(path, given), ": setting '", path, "' must be ", expected);
     }
 
     // Where a setting was made: on the command line, or in the file.
-    std::string place_of(const std::string& path, const toml::node& node) const {
+    std::string place_of(const std::string& path, const setting& given) const {
         if (given_.contains(path)) return "--set " + path;
-        const auto line = node.source().begin.line;
-        return origin_ + (line ? concat(':', line) : std::string{});
+        return origin_ + (given.line ? concat(':', given.line) : std::string{});
     }
 
-    void check_used(const toml::table& table, const std::string& prefix) const {
-        for (const auto& [key, node] : table) {
-            const std::string path = prefix + std::string(key.str());
-            if (const toml::table* inner = node.as_table()) {
-                check_used(*inner, path + '.');
-            } else if (!asked_.contains(path)) {
-                std::vector<std::string> known;
-                for (const auto& entry : asked_) known.push_back(entry.first);
-                fail(place_of(path, node), ": setting '", path, "' is not known for this workload; did you mean '",
-                     nearest(path, known), "'?");
-            }
-        }
-    }
-
-    static std::string to_toml(bool value) { return value ? "true" : "false"; }
-    static std::string to_toml(const std::string& value) {
-        std::ostringstream out;
-        out << toml::value<std::string>(value);
-        return out.str();
-    }
-    static std::string to_toml(std::integral auto value) { return std::to_string(value); }
-    static std::string to_toml(std::floating_point auto value) {
-        std::ostringstream out;
-        out << toml::value<double>(value);
-        return out.str();
-    }
-    template <class U>
-    static std::string to_toml(const std::vector<U>& values) {
-        std::string text;
-        for (const U& value : values) text += (text.empty() ? "[" : ", ") + to_toml(value);
-        return (text.empty() ? "[" : text) + "]";
-    }
-
-    toml::table table_;
     std::string origin_ = "(no file)";
-    std::map<std::string, std::string> asked_;  // path → value in force, as TOML
-    std::set<std::string> given_;               // on the command line
+    leaves settings_, asked_;      // what is given, and what was asked for with the value in force
+    std::set<std::string> given_;  // on the command line
 };
 
 }  // namespace cairn
+
+#if !defined(__CUDACC__)  // nvcc 13 does not compile toml++: a CUDA file links with one that reads settings
+#include <cairn/train/configuration_toml.hpp>
+#endif

@@ -1,0 +1,110 @@
+#pragma once
+// configuration's TOML. The only file that includes toml++. Definitions are kept in every object file that includes them ("used"), for CUDA
+// files, which do not.
+
+#include <cairn/train/configuration.hpp>
+
+#include <toml++/toml.h>
+
+#include <sstream>
+
+namespace cairn {
+
+namespace detail {
+
+inline setting from_toml(const toml::node& node) {
+    const auto line = static_cast<std::int64_t>(node.source().begin.line);
+    if (const auto* b = node.as_boolean()) return {b->get(), line};
+    if (const auto* number = node.as_integer()) return {number->get(), line};
+    if (const auto* number = node.as_floating_point()) return {number->get(), line};
+    if (const auto* text = node.as_string()) return {text->get(), line};
+    if (const toml::array* array = node.as_array()) {
+        std::vector<setting> elements;
+        for (const toml::node& element : *array) elements.push_back(from_toml(element));
+        return {std::move(elements), line};
+    }
+    fail("line ", line, ": no setting is a date, a time, or a table in an array; write it as a string");
+}
+
+// The values of `node` by their paths below it.
+inline void flatten(const toml::node& node, const std::string& path, std::map<std::string, setting>& into) {
+    if (const toml::table* table = node.as_table())
+        for (const auto& [key, inner] : *table)
+            flatten(inner, path + (path.empty() ? "" : ".") + std::string(key.str()), into);
+    else
+        into[path] = from_toml(node);
+}
+
+inline std::string to_toml(const setting& s) {
+    std::ostringstream out;
+    if (const auto* elements = std::get_if<std::vector<setting>>(&s.value)) {
+        out << '[';
+        for (std::size_t i = 0; i < elements->size(); ++i) out << (i ? ", " : "") << to_toml((*elements)[i]);
+        out << ']';
+    } else if (const auto* text = std::get_if<std::string>(&s.value)) {
+        out << toml::value<std::string>(*text);
+    } else if (const auto* number = std::get_if<double>(&s.value)) {
+        out << toml::value<double>(*number);
+    } else if (const auto* whole = std::get_if<std::int64_t>(&s.value)) {
+        out << *whole;
+    } else {
+        out << (std::get<bool>(s.value) ? "true" : "false");
+    }
+    return out.str();
+}
+
+}  // namespace detail
+
+[[gnu::used]] inline configuration configuration::from_file(const std::filesystem::path& file) {
+    require(std::filesystem::exists(file), "workload ", file.string(), " does not exist");
+    configuration c;
+    c.origin_ = file.string();
+    try {
+        detail::flatten(toml::parse_file(file.string()), "", c.settings_);
+    } catch (const toml::parse_error& e) {
+        fail(file.string(), ':', e.source().begin.line, ':', e.source().begin.column, ": ", e.description());
+    } catch (const error& e) {
+        fail(file.string(), ": ", e.what());
+    }
+    return c;
+}
+
+[[gnu::used]] inline configuration configuration::from_text(std::string_view text) {
+    configuration c;
+    c.origin_ = "(text)";
+    try {
+        detail::flatten(toml::parse(text), "", c.settings_);
+    } catch (const toml::parse_error& e) {
+        fail("line ", e.source().begin.line, ": ", e.description());
+    }
+    return c;
+}
+
+[[gnu::used]] inline void configuration::set(std::string_view assignment) {
+    const auto equals = assignment.find('=');
+    require(equals != std::string_view::npos && equals > 0, "--set ", assignment, ": expected key=value");
+    const std::string key(assignment.substr(0, equals)), value(assignment.substr(equals + 1));
+    try {
+        const toml::table parsed = toml::parse("value = " + value);
+        leaves values;
+        detail::flatten(parsed.at("value"), "", values);
+        replace(key, std::move(values));
+    } catch (const toml::parse_error&) {
+        set_text(key, value);
+    }
+}
+
+[[gnu::used]] inline std::string configuration::resolved() const {
+    std::map<std::string, std::string> sections;  // section → its lines
+    for (const auto& [path, value] : asked_) {
+        const auto dot = path.rfind('.');
+        const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+        sections[section] +=
+            (dot == std::string::npos ? path : path.substr(dot + 1)) + " = " + detail::to_toml(value) + '\n';
+    }
+    std::string text;
+    for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;
+    return text;
+}
+
+}  // namespace cairn
