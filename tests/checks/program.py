@@ -179,7 +179,7 @@ def main():
                               ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
                               ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
                               ("train.device=gpu", "did you mean"), ("train.products=tf32", "train.device = cuda"),
-                              ("model.kind.name=2", "not known"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "date")]:
+                              ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
             code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")
             check(code != 0 and part in text, f"--set {setting} is refused", text)
         code, text, _ = run(workload, "--steps", 1, "--set", "train.device=cuda", "--out", f"{folder}/x")

@@ -23,7 +23,7 @@ inline setting from_toml(const toml::node& node) {
         for (const toml::node& element : *array) elements.push_back(from_toml(element));
         return {std::move(elements), line};
     }
-    fail("line ", line, ": no setting is a date, a time, or a table in an array; write it as a string");
+    fail("line ", line, ": a setting is no date, no time and no array of tables; write it as a string");
 }
 
 // The values of `node` by their paths below it.
@@ -84,14 +84,15 @@ inline std::string to_toml(const setting& s) {
     const auto equals = assignment.find('=');
     require(equals != std::string_view::npos && equals > 0, "--set ", assignment, ": expected key=value");
     const std::string key(assignment.substr(0, equals)), value(assignment.substr(equals + 1));
+    leaves values;
     try {
-        const toml::table parsed = toml::parse("value = " + value);
-        leaves values;
-        detail::flatten(parsed.at("value"), "", values);
-        replace(key, std::move(values));
+        detail::flatten(toml::parse("value = " + value).at("value"), "", values);
     } catch (const toml::parse_error&) {
-        set_text(key, value);
+        values = {{"", setting::of(value)}};
+    } catch (const error& e) {
+        fail("--set ", key, ": ", e.what());
     }
+    replace(key, std::move(values));
 }
 
 [[gnu::used]] inline std::string configuration::resolved() const {

@@ -110,7 +110,7 @@ eigen_decomposition<T> syevr(const xt::xtensor<T, 2>& m) {
 /// Whether xSYEVR is used for matrices of the size of m: measured, on its leading part where it is large.
 template <class T>
 bool prefers_syevr(const xt::xtensor<T, 2>& m) {
-    static constexpr const char* names[]{"syevd", "syevr"};
+    constexpr std::array<const char*, 2> names{"syevd", "syevr"};
     constexpr std::size_t most = 512;
     const std::size_t n = std::min(m.shape(0), most);
     const std::string key = concat("eigh/", sizeof(T) == 8 ? "f64" : "f32", " n2^", std::bit_width(n - 1),
