@@ -1,6 +1,8 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include "train/on_cuda.hpp"
+
 #include <cairn/comm/checked.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
@@ -41,6 +43,26 @@ void warn_of_disturbed_choices(const std::filesystem::path& cache) {
             << "warning: " << disturbed << " of " << all.size()
             << " kernel choices were measured while other programs had the processors, and may be slow ones; remove "
             << cache.string() << " when the machine is quiet, and they are measured again\n";
+}
+
+// Where the network is: train.device.
+nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
+                           cairn::any_communicator world, int local_rank, bool profile) {
+    if (settings.choice("train.device", {"cpu", "cuda"}, "cpu") == "cuda") {
+#if CAIRN_HAS_CUDA
+        return run_on_cuda(std::move(settings), options, std::move(world), local_rank, profile);
+#else
+        (void)local_rank;
+        cairn::fail(
+            "train.device = cuda: this program was built for the CPU alone; cmake --preset cuda && cmake --build "
+            "--preset "
+            "cuda --target train makes build/cuda/benchmarks/train, or take train.device = cpu");
+#endif
+    }
+    cairn::require(settings.choice("train.products", {"exact", "tf32"}, "exact") == "exact",
+                   "train.products = tf32 is for train.device = cuda; the CPU's products are exact");
+    cairn::session<> session(std::move(settings), options, std::move(world));
+    return options.generated ? session.throughput(options.max_steps, profile) : session.train();
 }
 
 int run(int argc, char** argv, cairn::any_communicator world, int local_rank, int local_ranks) {
@@ -89,8 +111,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
 
     const cairn::interrupt_guard guard;
     const bool boss = world.rank() == 0;
-    cairn::session<> session(std::move(settings), options, std::move(world));
-    const auto result = options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile);
     if (!boss) return 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {

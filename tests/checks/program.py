@@ -177,9 +177,13 @@ def main():
         check(code != 0 and "first state" in text, "a run without a state cannot be resumed, and says why", text)
         for setting, part in [("train.batch=-5", "train.batch = -5"), ("train.batch=1.5", "--set train.batch"),
                               ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
-                              ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth")]:
+                              ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
+                              ("train.device=gpu", "did you mean"), ("train.products=tf32", "train.device = cuda"),
+                              ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
             code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")
             check(code != 0 and part in text, f"--set {setting} is refused", text)
+        code, text, _ = run(workload, "--steps", 1, "--set", "train.device=cuda", "--out", f"{folder}/x")
+        check(code != 0 and ("cmake --preset cuda" in text or "CUDA:" in text), "where a GPU is missing, that is said", text)
         code, text, _ = run(workload, "--threads", 1000000, "--out", f"{folder}/y")
         check(code == 1 and "cores" in text, "a million threads are refused", text)
 

@@ -47,7 +47,7 @@ struct adam {
 
     template <class T, Device D>
     struct state {
-        static constexpr std::array names{"m", "v"};
+        static constexpr std::array<const char*, 2> names{"m", "v"};
         tensor<T, D> m, v;
     };
 

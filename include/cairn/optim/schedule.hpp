@@ -57,7 +57,7 @@ struct schedule {
 
     /// "0..10 linear 0 -> 1, 10..50 cosine 1 -> 0"
     friend std::ostream& operator<<(std::ostream& out, const schedule& s) {
-        constexpr std::array names{"linear ", "cosine ", "polynomial "};
+        constexpr std::array<const char*, 3> names{"linear ", "cosine ", "polynomial "};
         std::int64_t start = 0;
         for (const schedule_segment& part : s.segments) {
             out << (&part == s.segments.data() ? "" : ", ") << start << "..";

@@ -45,7 +45,7 @@ struct sgd {
 
     template <class T, Device D>
     struct state {
-        static constexpr std::array names{"velocity"};
+        static constexpr std::array<const char*, 1> names{"velocity"};
         tensor<T, D> velocity;
     };
 

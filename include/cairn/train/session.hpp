@@ -405,9 +405,9 @@ private:
         if (comm_.size() == 1) return;
         if (boss()) {
             for (const index count : counts_of(*train_))
-                for (const index micro : {shard_of(count, micro_batches(), 0).count,
-                                          shard_of(count, micro_batches(), micro_batches() - 1).count})
-                    if (micro > 0) trainer_->choose_kernels(train_->batch_shape().with(0, micro), mode::train);
+                for (const int piece : std::set<int>{0, micro_batches() - 1})
+                    if (const index micro = shard_of(count, micro_batches(), piece).count; micro > 0)
+                        trainer_->choose_kernels(train_->batch_shape().with(0, micro), mode::train);
             if (test_)
                 for (const index count : counts_of(*test_))
                     trainer_->choose_kernels(test_->batch_shape().with(0, count), mode::evaluate);

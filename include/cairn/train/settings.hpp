@@ -1,0 +1,192 @@
+#pragma once
+// Settings of a run: a TOML file, changed by "key=value" from the command line. Code asks for each setting by its path and gives the
+// default there; what was asked is what exists. A key that nobody asked for is an error that names the nearest one.
+// This is all but the reading and writing of TOML: configuration.hpp, which programs include.
+
+#include <cairn/core/error.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// Number of single-character edits between two words.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i);
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row[b.size()];
+}
+
+/// The candidate closest to `word`, empty when there is none.
+template <class Range>
+std::string nearest(std::string_view word, const Range& candidates) {
+    std::string best;
+    std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+    for (const auto& candidate : candidates)
+        if (const std::size_t d = edit_distance(word, candidate); d < best_distance) {
+            best = candidate;
+            best_distance = d;
+        }
+    return best;
+}
+
+/// Throws naming the setting, the unknown word and the nearest of the words that are known.
+[[noreturn]] inline void fail_unknown(std::string_view setting, std::string_view word,
+                                      const std::vector<std::string>& known) {
+    std::string all;
+    for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
+    fail(setting, ": '", word, "' is not known; did you mean '", nearest(word, known), "'? (", all, ")");
+}
+
+/// A value as TOML has them.
+struct setting {
+    std::variant<bool, std::int64_t, double, std::string, std::vector<setting>> value;
+    std::int64_t line = 0;  // in its file; 0: made elsewhere
+
+    static setting of(bool b) { return {b}; }
+    static setting of(const std::string& text) { return {text}; }
+    static setting of(std::integral auto number) { return {static_cast<std::int64_t>(number)}; }
+    static setting of(std::floating_point auto number) { return {static_cast<double>(number)}; }
+    template <class U>
+    static setting of(const std::vector<U>& values) {
+        std::vector<setting> elements;
+        for (const U& v : values) elements.push_back(of(v));
+        return {std::move(elements)};
+    }
+};
+
+/// See the top of the file.
+class configuration {
+public:
+    configuration() = default;
+
+    /// Reads a TOML file. Throws naming file, line and column of a syntax error.
+    static configuration from_file(const std::filesystem::path& file);
+    static configuration from_text(std::string_view text);
+
+    /// Applies "section.key=value"; the value is TOML, or a string where it is not. Throws without '='.
+    void set(std::string_view assignment);
+
+    /// Sets `key` to a string.
+    void set_text(const std::string& key, const std::string& value) { replace(key, {{"", setting::of(value)}}); }
+
+    /// Whether the file or the command line sets `path`.
+    bool has(const std::string& path) const { return settings_.contains(path); }
+
+    /// The setting at `path`, or `fallback`. Throws on another type, with the place in the file.
+    template <class T>
+    T get(const std::string& path, T fallback) {
+        const auto given = settings_.find(path);
+        T value = given != settings_.end() ? convert<T>(path, given->second) : std::move(fallback);
+        asked_[path] = setting::of(value);
+        return value;
+    }
+    std::string get(const std::string& path, const char* fallback) { return get<std::string>(path, fallback); }
+
+    /// The setting at `path`. Throws if it is absent.
+    template <class T>
+    T need(const std::string& path) {
+        require(has(path), origin_, ": setting '", path, "' is missing");
+        return get<T>(path, T{});
+    }
+
+    /// One of `known`. Throws naming the nearest one otherwise.
+    std::string choice(const std::string& path, const std::vector<std::string>& known,
+                       const std::string& fallback = {}) {
+        const std::string word = fallback.empty() ? need<std::string>(path) : get<std::string>(path, fallback);
+        if (std::find(known.begin(), known.end(), word) == known.end()) fail_unknown(path, word, known);
+        return word;
+    }
+
+    /// Throws on the first setting that nothing asked for. Call after everything has been built.
+    void check_all_used() const {
+        for (const auto& [path, value] : settings_) {
+            if (asked_.contains(path)) continue;
+            std::vector<std::string> known;
+            for (const auto& entry : asked_) known.push_back(entry.first);
+            fail(place_of(path, value), ": setting '", path, "' is not known for this workload; did you mean '",
+                 nearest(path, known), "'?");
+        }
+    }
+
+    /// All settings that were asked for, with the values in force, as TOML.
+    std::string resolved() const;
+
+private:
+    using leaves = std::map<std::string, setting>;  // path → value
+
+    // `key` and what was below it give way to `values`, whose paths go on from there.
+    void replace(const std::string& key, leaves values) {
+        for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1))
+            require(!settings_.contains(key.substr(0, dot)), "--set ", key, ": ", key.substr(0, dot),
+                    " is not a section");
+        settings_.erase(key);
+        for (auto below = settings_.lower_bound(key + '.');
+             below != settings_.end() && below->first.starts_with(key + '.');)
+            below = settings_.erase(below);
+        for (auto& [path, value] : values) settings_[path.empty() ? key : key + '.' + path] = std::move(value);
+        given_.insert(key);
+    }
+
+    template <class T>
+    T convert(const std::string& path, const setting& given) const {
+        const auto& value = given.value;
+        if constexpr (requires { typename T::value_type; } && !std::same_as<T, std::string>) {
+            const auto* array = std::get_if<std::vector<setting>>(&value);
+            if (!array) fail_type(path, given, "an array");
+            T values;
+            for (const setting& element : *array) values.push_back(convert<typename T::value_type>(path, element));
+            return values;
+        } else if constexpr (std::same_as<T, bool>) {
+            if (!std::holds_alternative<bool>(value)) fail_type(path, given, "true or false");
+            return std::get<bool>(value);
+        } else if constexpr (std::integral<T>) {
+            if (!std::holds_alternative<std::int64_t>(value)) fail_type(path, given, "an integer");
+            const std::int64_t number = std::get<std::int64_t>(value);
+            require(std::in_range<T>(number), place_of(path, given), ": setting '", path, "' = ", number,
+                    " is out of range: ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max());
+            return static_cast<T>(number);
+        } else if constexpr (std::floating_point<T>) {
+            if (const auto* number = std::get_if<double>(&value)) return static_cast<T>(*number);
+            if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<T>(*whole);
+            fail_type(path, given, "a number");
+        } else {
+            if (!std::holds_alternative<std::string>(value)) fail_type(path, given, "a string");
+            return std::get<std::string>(value);
+        }
+    }
+
+    [[noreturn]] void fail_type(const std::string& path, const setting& given, const char* expected) const {
+        fail(place_of(path, given), ": setting '", path, "' must be ", expected);
+    }
+
+    // Where a setting was made: on the command line, or in the file.
+    std::string place_of(const std::string& path, const setting& given) const {
+        if (given_.contains(path)) return "--set " + path;
+        return origin_ + (given.line ? concat(':', given.line) : std::string{});
+    }
+
+    std::string origin_ = "(no file)";
+    leaves settings_, asked_;      // what is given, and what was asked for with the value in force
+    std::set<std::string> given_;  // on the command line
+};
+
+}  // namespace cairn
