@@ -148,12 +148,14 @@ public:
         index empty_batches = 0;       // in a row
         const auto log_window = [&] {  // what came since the last log line
             const std::int64_t step = trainer_->steps();
-            last_ = {{"step", step},
-                     {"epoch", static_cast<double>(step) / static_cast<double>(train_->batches_per_epoch())},
-                     {"loss", loss_sum_ / static_cast<double>(since_log_)},
-                     {"lr", rate_(step - 1)},
-                     {"samples_per_s", median(window)},
-                     {"seconds", whole.seconds()}};
+            // object({…}), because clang 14 loses what a template assigns as {…}.
+            last_ = nlohmann::json::object(
+                {{"step", step},
+                 {"epoch", static_cast<double>(step) / static_cast<double>(train_->batches_per_epoch())},
+                 {"loss", loss_sum_ / static_cast<double>(since_log_)},
+                 {"lr", rate_(step - 1)},
+                 {"samples_per_s", median(window)},
+                 {"seconds", whole.seconds()}});
             if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
             log(last_);
             loss_sum_ = 0;
@@ -271,7 +273,8 @@ public:
                 std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * governed->link().alpha,
                             1e-6 / governed->link().beta, governed->describe().c_str());
             }
-            communication = {{"busy_s", t.busy / n}, {"exposed_s", t.exposed / n}, {"hidden_share", t.hidden_share()}};
+            communication = nlohmann::json::object(
+                {{"busy_s", t.busy / n}, {"exposed_s", t.exposed / n}, {"hidden_share", t.hidden_share()}});
         }
         return {{"workload", name_},
                 {"ranks", comm_.size()},
