@@ -1,10 +1,8 @@
 #pragma once
 // What the tests of this lab share: ranks as threads, arrays drawn from the seed, messages put together and taken apart.
 
+#include "counted_ranks.hpp"
 #include "lab.hpp"
-
-#include <cairn/comm/counting.hpp>
-#include <cairn/comm/threads.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +13,6 @@
 
 namespace lab {
 
-using counted = cairn::counting<cairn::threads_communicator>;
 using arrays = std::vector<std::vector<float>>;  // [rank][element]
 
 inline constexpr double epsilon = std::numeric_limits<float>::epsilon();
@@ -27,7 +24,8 @@ std::vector<cairn::communication_counts> on_ranks(int p, Body&& body) {
     cairn::run_ranks(p, {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
         counted c(world.split(0, world.rank()));
         const auto rank = static_cast<std::size_t>(c.rank());
-        body(c, rank);
+        rank_of_test mine(c);
+        body(mine, rank);
         counts[rank] = c.counts();
     });
     return counts;

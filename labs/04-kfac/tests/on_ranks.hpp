@@ -1,10 +1,8 @@
 #pragma once
 // The factors of a batch that lies on several ranks, and those of the whole batch.
 
+#include "counted_ranks.hpp"
 #include "oracle.hpp"
-
-#include <cairn/comm/counting.hpp>
-#include <cairn/comm/threads.hpp>
 
 #include "ranks.hpp"
 
@@ -74,8 +72,9 @@ inline outcome sum_on_ranks(const std::vector<std::size_t>& examples, const std:
     }
     cairn::run_ranks(static_cast<int>(p), {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
         const auto r = static_cast<std::size_t>(world.rank());
-        cairn::counting<cairn::threads_communicator> c(world.split(0, world.rank()));
-        student::sum_over_ranks(c, all.after[r]);
+        counted c(world.split(0, world.rank()));
+        rank_of_test mine(c);
+        student::sum_over_ranks(mine, all.after[r]);
         all.counts[r] = c.counts();
     });
     return all;
