@@ -1,33 +1,42 @@
 // Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50 [BATCH] [exact|tf32] [STEPS]
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50 [BATCH] [exact|tf32|bf16] [STEPS] [eigen|inverse]
+// bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. eigen or inverse: then the same with K-FAC of
+// that form at its default intervals, over as many steps as lie between two decompositions, after those in which they are more frequent.
 
 #include "timing.hpp"
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/clock.hpp>
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/rounded.hpp>
+#include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace cairn {
 
 namespace {
 
-void run(int depth, index batch, int steps) {
+template <class T>
+void run(int depth, index batch, int steps, const char* products, const std::string& form) {
     std::size_t before = 0, after = 0, total = 0;
     check(cudaMemGetInfo(&before, &total), "asking for memory");
-    auto model = resnet<float, cuda>(depth);
+    auto model = resnet<T, cuda>(depth);
     arena<float, cuda> weights(model.params(), 1);
     optimizer_over<sgd, float, cuda> optimizer(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
     tensor<float> images({batch, 224, 224, 3});
@@ -37,15 +46,18 @@ void run(int depth, index batch, int steps) {
     for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
     const auto x = tensor<float, cuda>::copy_of(images);
     const auto y = tensor<std::int32_t, cuda>::copy_of(labels);
-    tape<float, cuda> tape;
+    tape<T, cuda> tape;
     double loss = 0;
     std::uint32_t number = 0;
+    std::optional<kfac<float, cuda>> curvature;
     const auto step = [&] {
-        const pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
-        auto [value, dy] = cross_entropy{}(model.forward(x.share(), tape, p), y);
+        pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
+        if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
+        auto [value, dy] = cross_entropy{}(rounded<float>(model.forward(rounded<T>(x), tape, p)), y);
         loss = value;
         weights.zero_grad();
-        model.backward(std::move(dy), tape, p);
+        model.backward(rounded<T>(std::move(dy)), tape, p);
+        if (curvature) curvature->precondition(static_cast<double>(batch), 0.01);
         optimizer.step(0.01);
     };
     for (int i = 0; i < 3; ++i) step();
@@ -54,10 +66,27 @@ void run(int depth, index batch, int steps) {
     std::printf(
         "{\"network\":\"resnet%d\",\"batch\":%lld,\"products\":\"%s\",\"seconds_a_step\":%.5f,\"images_per_s\":%.1f,"
         "\"loss\":%.4f,"
-        "\"driver_megabytes\":%.0f,\"pool_peak_megabytes\":%.0f}\n",
-        depth, static_cast<long long>(batch), gpu_float_products() == float_products::tf32 ? "tf32" : "exact", seconds,
+        "\"driver_megabytes\":%.0f,\"pool_peak_megabytes\":%.0f",
+        depth, static_cast<long long>(batch), products, seconds,
         static_cast<double>(batch) / seconds, loss, static_cast<double>(before - after) / 1e6,
         static_cast<double>(cuda::memory().total().peak) / 1e6);
+    if (!form.empty()) {
+        const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
+        const auto mean_seconds = [&] {
+            cuda::wait();
+            const stopwatch watch;
+            for (std::int64_t i = 0; i < c.decompose_every; ++i) step();
+            cuda::wait();
+            return watch.seconds() / static_cast<double>(c.decompose_every);
+        };
+        const double without = mean_seconds();
+        curvature.emplace(weights, c);
+        for (std::int64_t i = 0; i <= c.decompose_every; ++i) step();
+        const double with = mean_seconds();
+        std::printf(",\"kfac\":\"%s\",\"kfac_seconds_a_step\":%.5f,\"kfac_overhead\":%.4f,\"kfac_pool_peak_megabytes\":%.0f",
+                    form.c_str(), with, with / without - 1, static_cast<double>(cuda::memory().total().peak) / 1e6);
+    }
+    std::printf("}\n");
 }
 
 }  // namespace
@@ -69,10 +98,15 @@ int main(int argc, char** argv) {
     try {
         const std::string network = argc > 1 ? argv[1] : "resnet50", products = argc > 3 ? argv[3] : "tf32";
         require(network == "resnet18" || network == "resnet50", "network ", network, "; resnet18 or resnet50");
-        require(products == "tf32" || products == "exact", "products ", products, "; exact or tf32");
+        const std::string form = argc > 5 ? argv[5] : "";
+        require(form.empty() || form == "eigen" || form == "inverse", "K-FAC of form ", form, "; eigen or inverse");
+        require(products == "tf32" || products == "exact" || products == "bf16", "products ", products,
+                "; exact, tf32 or bf16");
         cuda::choose(0);
         gpu_float_products() = products == "tf32" ? float_products::tf32 : float_products::exact;
-        run(network == "resnet18" ? 18 : 50, argc > 2 ? std::stoll(argv[2]) : 256, argc > 4 ? std::stoi(argv[4]) : 15);
+        (products == "bf16" ? run<bfloat16> : run<float>)(network == "resnet18" ? 18 : 50,
+                                                          argc > 2 ? std::stoll(argv[2]) : 256,
+                                                          argc > 4 ? std::stoi(argv[4]) : 15, products.c_str(), form);
         return 0;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpu_step: %s\n", e.what());

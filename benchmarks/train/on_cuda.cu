@@ -1,22 +1,42 @@
-#include "on_cuda.hpp"
+#include "gpu_session.hpp"
 
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/channels.hpp>
-#include <cairn/device/cuda/conv.hpp>
-#include <cairn/device/cuda/dropout.hpp>
-#include <cairn/device/cuda/embedding.hpp>
-#include <cairn/device/cuda/for_each.hpp>
-#include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/comm/collectives/text.hpp>
+#include <cairn/comm/nccl.hpp>
+#include <cairn/comm/agree.hpp>
+#include <cairn/comm/collectives/staged.hpp>
+
+#include <set>
+
+namespace {
+
+// parallel.transport: what carries gradients between GPUs. NCCL, where each rank has a GPU of its own; else the host's network, by way of
+// the host's memory. Collective.
+std::optional<cairn::any_communicator> transport_of(cairn::configuration& settings, cairn::any_communicator& world) {
+    const std::string by = settings.choice("parallel.transport", {"auto", "nccl", "host"}, "auto");
+    if (world.size() == 1) return {};
+    const std::vector<std::string> gpus = cairn::all_gather_text(world, cairn::cuda::identity());
+    const auto different = std::set<std::string>(gpus.begin(), gpus.end()).size();
+    const bool shared = different < gpus.size();
+    cairn::require(by != "nccl" || !shared, "parallel.transport = nccl: ", gpus.size(), " ranks have ", different,
+                   " GPUs, but NCCL needs one for each; start fewer ranks, or take host");
+    const bool staged = by == "host" || shared;
+    if (world.rank() == 0)
+        std::fprintf(stderr, "%zu ranks on %zu GPUs; gradients travel by %s\n", gpus.size(), different,
+                     staged ? "the host's memory" : "NCCL");
+    if (staged) return cairn::staged_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
+    try {
+        return cairn::nccl_communicator(world);
+    } catch (const cairn::error& e) {
+        cairn::fail(e.what(), "; parallel.transport = host does without NCCL");
+    }
+}
+
+}  // namespace
 
 nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
-                           int gpu, bool profile) {
+                           int local_rank, bool profile) {
     using cairn::cuda;
-    cuda::choose(gpu);
+    cuda::choose(local_rank % cuda::count());
     const auto& p = cuda::properties();
     if (world.rank() == 0)
         std::fprintf(stderr, "GPU: %s, %.0f GiB, compute capability %d.%d\n", p.name,
@@ -24,8 +44,10 @@ nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options
     cairn::gpu_float_products() = settings.choice("train.products", {"exact", "tf32"}, "exact") == "tf32"
                                       ? cairn::float_products::tf32
                                       : cairn::float_products::exact;
-    const bool timed = options.generated;
-    const std::int64_t steps = options.max_steps;
-    cairn::session<cuda> session(std::move(settings), std::move(options), std::move(world));
-    return timed ? session.throughput(steps, profile) : session.train();
+    const bool bf16 = settings.choice("train.precision", {"float32", "bf16"}, "float32") == "bf16";
+    auto transport = transport_of(settings, world);
+    if (settings.get("optimizer.kind", std::string()) == "kfac")  // each rank preconditions by itself
+        cairn::agree(world, cairn::concat(p.name, p.major, p.minor), "the kind of GPU, on which K-FAC's last bits depend");
+    return (bf16 ? run_in_bf16 : run_in<float>)(std::move(settings), std::move(options), std::move(world),
+                                                std::move(transport), profile);
 }

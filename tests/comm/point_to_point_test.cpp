@@ -6,11 +6,30 @@
 
 #include <cairn/comm/agree.hpp>
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/counting.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/comm/wait_for.hpp>
 
 namespace cairn {
+
+namespace {
+
+/// A device whose memory laws can look at.
+struct beside_the_host {
+    static constexpr const char* name = "beside_the_host";
+    static inline std::atomic<int> to_host = 0, to_device = 0;
+    static memory_pool& memory() { return memory_pool::host(); }
+    static void copy_to_host(void* to, const void* from, index bytes) { ++to_host, copy(to, from, bytes); }
+    static void copy_to_device(void* to, const void* from, index bytes) { ++to_device, copy(to, from, bytes); }
+
+private:
+    static void copy(void* to, const void* from, index bytes) {
+        if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    }
+};
+
+}  // namespace
 
 TEST_CASE("communicator laws: self", "[comm]") {
     self_communicator c;
@@ -36,6 +55,70 @@ TEST_CASE("communicator laws: any and counting over threads", "[comm]") {
             counting<threads_communicator> counted(c.split(0, c.rank()));
             laws::all(counted);
         });
+}
+
+TEST_CASE("communicator laws: staged over threads", "[comm]") {
+    for (const int ranks : {1, 2, 3, 4})
+        run_ranks(ranks, [](threads_communicator& c) {
+            staged_communicator<beside_the_host, threads_communicator> staged(c.split(0, c.rank()));
+            laws::all(staged);
+            any_communicator any(staged.split(0, c.rank()));
+            laws::all(any);
+        });
+}
+
+TEST_CASE("staged: an all-reduce goes to the host once and back once, and adds as the host does", "[comm]") {
+    run_ranks(3, [](threads_communicator& c) {
+        any_communicator staged(staged_communicator<beside_the_host, threads_communicator>(c.split(0, c.rank())));
+        require(buffers_on_gpu(staged) && !buffers_on_gpu(c), "where are the buffers?");
+        std::vector<float> host(1000), device;
+        for (std::size_t i = 0; i < host.size(); ++i)
+            host[i] = 0.1f * static_cast<float>(i) + static_cast<float>(c.rank());
+        device = host;
+        agree(c, "before", "the test");  // nobody copies yet
+        const int before = beside_the_host::to_host + beside_the_host::to_device;
+        agree(c, "between", "the test");
+        all_reduce(staged, std::span<float>(device));
+        agree(c, "after", "the test");
+        const int copies = beside_the_host::to_host + beside_the_host::to_device - before;
+        require(copies == 2 * c.size(), copies, " copies for ", c.size(), " ranks");
+        all_reduce(c, std::span<float>(host));
+        require(host == device, "another sum");
+    });
+}
+
+namespace {
+
+/// Has a broadcast of its own.
+struct library : staged_communicator<beside_the_host, threads_communicator> {
+    using staged_communicator::staged_communicator;
+    library split(int colour, int key) { return library(other_.split(colour, key)); }
+    library(threads_communicator c) : staged_communicator(c.split(0, c.rank())), other_(std::move(c)) {}
+    template <class T>
+    void native_broadcast(std::span<T> data, int root) {
+        ++calls;
+        broadcast(other_, data, root);
+    }
+    static inline std::atomic<int> calls = 0;
+
+private:
+    threads_communicator other_;
+};
+
+}  // namespace
+
+TEST_CASE("broadcast: of buffers on GPUs by the library's own, where there is one", "[comm]") {
+    library::calls = 0;
+    run_ranks(3, [](threads_communicator& c) {
+        any_communicator own(library(c.split(0, c.rank()))),
+            none(staged_communicator<beside_the_host, threads_communicator>(c.split(0, c.rank())));
+        for (any_communicator* any : {&own, &none}) {
+            std::vector<double> data(300'000, any->rank() == 1 ? 2.5 : 0);
+            broadcast(*any, std::span<double>(data), 1);
+            require(std::ranges::count(data, 2.5) == 300'000, "not what rank 1 sent");
+        }
+    });
+    CHECK(library::calls == 3);
 }
 
 TEST_CASE("threads: split_node makes pretended nodes", "[comm]") {

@@ -4,8 +4,11 @@
 #include "device/cuda/emulated_libraries.hpp"
 #include "messages.hpp"
 
+#include <cairn/comm/collectives/staged.hpp>
+#include <cairn/comm/threads.hpp>
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
@@ -35,11 +38,12 @@ const std::vector<std::string> workloads{
     "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
     "true\n[optimizer]\nlr = 1e-4\n"};
 
-configuration settings_of(const std::string& workload) {
+configuration settings_of(const std::string& workload, const std::vector<const char*>& more = {}) {
     configuration settings = configuration::from_text(workload);
-    for (const char* more :
+    for (const char* one :
          {"train.batch=6", "train.micro_batches=2", "train.seed=3", "train.test_every=0", "train.log_every=1"})
-        settings.set(more);
+        settings.set(one);
+    for (const char* one : more) settings.set(one);
     return settings;
 }
 
@@ -48,16 +52,52 @@ struct run_figures {
     std::vector<tensor<float>> weights;
 };
 
-template <Device D>
+template <Device D, class T>
+std::vector<tensor<float>> weights_of(session<D, T>& s) {
+    std::vector<tensor<float>> all;
+    for (const auto& [name, p] : s.model().params()) all.push_back(p->value.on_host());
+    return all;
+}
+
+std::vector<double> losses_of(const session_options& options) {
+    std::vector<double> all;
+    std::ifstream in((options.resume.empty() ? options.out : options.resume) / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+    return all;
+}
+
+template <Device D, class T = float>
 run_figures run(const std::string& workload, session_options options) {
     options.generated = true;
-    session<D> s(settings_of(workload), options);
+    session<D, T> s(settings_of(workload), options);
     s.train();
+    return {losses_of(options), weights_of(s)};
+}
+
+/// On ranks that are threads, which must end with the same bits. What they send goes by way of the host.
+template <Device D, class T = float>
+run_figures run_on(int count, const std::string& workload, session_options options,
+                   std::vector<const char*> more = {}) {
+    options.generated = true;
+    more.push_back("train.micro_batches=1");
     run_figures figures;
-    std::ifstream in((options.resume.empty() ? options.out : options.resume) / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);)
-        figures.losses.push_back(nlohmann::json::parse(line)["loss"].get<double>());
-    for (const auto& [name, p] : s.model().params()) figures.weights.push_back(p->value.on_host());
+    std::mutex one_at_a_time;
+    run_ranks(count, [&](threads_communicator& c) {
+        std::optional<any_communicator> tensors_over;
+        if constexpr (!std::same_as<D, cpu>)
+            tensors_over = staged_communicator<D, threads_communicator>(c.split(0, c.rank()));
+        session<D, T> s(settings_of(workload, more), options, c.split(0, c.rank()), std::move(tensors_over));
+        s.train();
+        auto mine = weights_of(s);
+        const std::scoped_lock lock(one_at_a_time);
+        if (figures.weights.empty())
+            figures.weights = std::move(mine);
+        else
+            for (std::size_t i = 0; i < mine.size(); ++i)
+                require(std::ranges::equal(mine[i].span(), figures.weights[i].span()), "rank ", c.rank(),
+                        ": parameter ", i, " has other bits");
+    });
+    figures.losses = losses_of(options);
     return figures;
 }
 
@@ -100,17 +140,183 @@ TEST_CASE("session: on another device a resumed run has the bits of one that was
     CHECK(distance(moved, whole) < 1e-4);
 }
 
+TEST_CASE("session: layers in bfloat16 train weights in float", "[train]") {
+    for (std::size_t w = 0; w < workloads.size(); ++w) {
+        CAPTURE(workloads[w]);
+        const folder dir;
+        const auto host = run<cpu>(workloads[w], {.out = dir.path / "host", .resume = {}, .max_steps = 3}),
+                   whole = run<emulated_gpu, bfloat16>(workloads[w],
+                                                       {.out = dir.path / "whole", .resume = {}, .max_steps = 3});
+        CHECK(distance(whole, host) < 0.05);
+        CHECK(distance(whole, host) > 0);  // it does round
+        run<emulated_gpu, bfloat16>(workloads[w], {.out = dir.path / "parts", .resume = {}, .max_steps = 1});
+        const auto parts =
+            run<emulated_gpu, bfloat16>(workloads[w], {.out = {}, .resume = dir.path / "parts", .max_steps = 3});
+        CHECK(distance(parts, whole) == 0);
+        run<emulated_gpu, bfloat16>(workloads[w], {.out = dir.path / "moved", .resume = {}, .max_steps = 1});
+        const auto moved = run<cpu>(workloads[w], {.out = {}, .resume = dir.path / "moved", .max_steps = 3});
+        CHECK(distance(moved, host) < 0.05);
+    }
+}
+
+TEST_CASE("session: ranks with a GPU each train as ranks of the host do", "[train]") {
+    for (const int count : {2, 3})
+        for (std::size_t w = 0; w < workloads.size(); ++w) {
+            CAPTURE(count, workloads[w]);
+            const folder dir;
+            emulated_gpu::mark::made = emulated_gpu::mark::waited = 0;
+            const auto host =
+                           run_on<cpu>(count, workloads[w], {.out = dir.path / "host", .resume = {}, .max_steps = 3}),
+                       device = run_on<emulated_gpu>(count, workloads[w],
+                                                     {.out = dir.path / "device", .resume = {}, .max_steps = 3});
+            CHECK(host.losses.size() == 3);
+            CHECK(distance(device, host) < 1e-4);
+            // Each bucket of each step, on each rank: its reduction follows what backward launched.
+            CHECK(emulated_gpu::mark::made >= 3 * count);
+            CHECK(emulated_gpu::mark::waited == emulated_gpu::mark::made);
+        }
+}
+
+TEST_CASE("session: ranks with a GPU each share the optimizer's state, skip steps, and go on on fewer", "[train]") {
+    const folder dir;
+    const std::vector<const char*> sharded{"parallel.zero=1", "train.non_finite=skip", "parallel.bucket_mib=1"};
+    const auto go = [&](int count, const char* name, bool resume, std::int64_t steps,
+                        const std::vector<const char*>& more) {
+        session_options options{.out = {}, .resume = {}, .max_steps = steps};
+        (resume ? options.resume : options.out) = dir.path / name;
+        return run_on<emulated_gpu>(count, workloads[0], options, more);
+    };
+    const auto whole = go(2, "whole", false, 4, {}), parts = go(2, "sharded", false, 4, sharded);
+    CHECK(distance(parts, whole) == 0);
+    go(2, "stopped", false, 2, sharded);
+    CHECK(distance(go(2, "stopped", true, 4, sharded), whole) == 0);
+    go(2, "fewer", false, 2, sharded);
+    CHECK(distance(go(1, "fewer", true, 4, {}), whole) < 1e-4);  // sums in another order
+    const auto half =
+        run_on<emulated_gpu, bfloat16>(2, workloads[0], {.out = dir.path / "half", .resume = {}, .max_steps = 4});
+    CHECK(distance(half, whole) < 0.05);
+    const std::string why = test::message_of([&] {
+        run_on<emulated_gpu>(2, workloads[0], {.out = dir.path / "wild", .resume = {}, .max_steps = 4},
+                             {"optimizer.lr=1e30"});
+    });
+    CHECK(test::contains(why, "no rank took the step"));
+}
+
+TEST_CASE("data parallel: on devices, too, the rank that spoilt a step is named", "[train]") {
+    const auto said = [](const char* reason) {
+        return test::message_of([&] {
+            run_ranks(2, [&](threads_communicator& c) {
+                linear<float, emulated_gpu> layer({.in = 2, .out = 3});
+                arena<float, emulated_gpu> weights(layer.params(), 1);
+                ranks<emulated_gpu>::config config;
+                config.tensors_over = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+                any_communicator world(c.split(0, c.rank()));
+                ranks<emulated_gpu> all(world, weights, std::move(config));
+                all.begin(0);
+                const bool guilty = c.rank() == 1;
+                const float nan = std::numeric_limits<float>::quiet_NaN();
+                if (guilty) emulated_gpu::copy_to_device(weights.parameters()[0].p->grad.data(), &nan, sizeof nan);
+                all.finish({}, 7, guilty ? reason : "");
+            });
+        });
+    };
+    CHECK(test::contains(said("its loss is nan"), "step 7: rank 1 of 2: its loss is nan"));
+    CHECK(test::contains(said(""), "the ranks' sum of the gradient of weight (3, 2): element 0 is nan"));
+}
+
+TEST_CASE("session: what adds on the host serves ranks with a GPU each too", "[train]") {
+    const folder dir;
+    int number = 0;
+    const auto with = [&](std::size_t w, const std::vector<const char*>& more) {
+        const std::string name = concat("run", number++);
+        const auto host = run_on<cpu>(2, workloads[w], {.out = dir.path / (name + "h"), .resume = {}, .max_steps = 3},
+                                      more),
+                   device = run_on<emulated_gpu>(2, workloads[w],
+                                                 {.out = dir.path / name, .resume = {}, .max_steps = 3}, more);
+        CHECK(host.losses.size() == 3);
+        return distance(device, host);
+    };
+    CHECK(with(0, {"parallel.zero=2"}) < 1e-4);
+    CHECK(with(2, {"parallel.sync_batch_norm=true"}) < 1e-4);
+    CHECK(with(0, {"compress.kind=bf16", "train.non_finite=skip"}) < 2e-3);  // a last bit may round otherwise
+    CHECK(with(1, {"compress.kind=powersgd", "compress.rank=2"}) < 1e-3);
+    // Residuals are part of the state.
+    const std::vector<const char*> few{"compress.kind=topk", "compress.ratio=0.05"};
+    const auto go = [&](const char* name, bool resume, std::int64_t steps) {
+        session_options options{.out = {}, .resume = {}, .max_steps = steps};
+        (resume ? options.resume : options.out) = dir.path / name;
+        return run_on<emulated_gpu>(2, workloads[0], options, few);
+    };
+    const auto whole = go("whole", false, 3);
+    go("parts", false, 2);
+    CHECK(distance(go("parts", true, 3), whole) == 0);
+}
+
+TEST_CASE("session: K-FAC on another device is the host's, and its state too", "[train]") {
+    const std::string workload =
+        "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = "
+        "0.01\n"
+        "factor_every = 1\ndecompose_every = 2\nform = 'inverse'\nsample_positions = 2\n";
+    const folder dir;
+    const auto host = run<cpu>(workload, {.out = dir.path / "host", .resume = {}, .max_steps = 4}),
+               whole = run<emulated_gpu>(workload, {.out = dir.path / "whole", .resume = {}, .max_steps = 4});
+    CHECK(distance(whole, host) < 1e-3);
+    run<emulated_gpu>(workload, {.out = dir.path / "parts", .resume = {}, .max_steps = 3});
+    CHECK(distance(run<emulated_gpu>(workload, {.out = {}, .resume = dir.path / "parts", .max_steps = 4}), whole) == 0);
+    // With the settings that the run wrote down, whichever side did.
+    run<cpu>(workload, {.out = dir.path / "written", .resume = {}, .max_steps = 3});
+    session<emulated_gpu>(configuration::from_file(dir.path / "written" / "config.toml"),
+                          {.out = {}, .resume = dir.path / "written", .max_steps = 4, .generated = true})
+        .train();
+    CHECK(losses_of({.out = dir.path / "written", .resume = {}}).size() == 4);
+    run<emulated_gpu>(workload, {.out = dir.path / "moved", .resume = {}, .max_steps = 3});
+    CHECK(distance(run<cpu>(workload, {.out = {}, .resume = dir.path / "moved", .max_steps = 4}), host) < 1e-3);
+    // On several ranks, with eigenvectors; and resumed there.
+    const std::vector<const char*> eigen{"kfac.form=eigen"};
+    const auto on_three = [&](const char* name, bool resume, std::int64_t steps) {
+        session_options options{.out = {}, .resume = {}, .max_steps = steps};
+        (resume ? options.resume : options.out) = dir.path / name;
+        return run_on<emulated_gpu>(3, workload, options, eigen);
+    };
+    const auto together = run_on<cpu>(3, workload, {.out = dir.path / "together", .resume = {}, .max_steps = 4}, eigen),
+               three = on_three("three", false, 4);
+    CHECK(distance(three, together) < 1e-3);
+    on_three("stopped", false, 3);
+    CHECK(distance(on_three("stopped", true, 4), three) == 0);
+}
+
 TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
     const auto refused = [](const char* setting) {
         return test::message_of([&] {
-            configuration settings = settings_of(workloads[0]);
-            settings.set(setting);
-            session<emulated_gpu>(settings, {.out = {}, .resume = {}, .generated = true});
+            session<emulated_gpu>(settings_of(workloads[0], {setting}), {.out = {}, .resume = {}, .generated = true});
         });
     };
-    CHECK(test::contains(refused("optimizer.kind=kfac"), "runs on the host alone"));
-    CHECK(test::contains(refused("train.non_finite=skip"), "take stop"));
+    const auto refused_of_kfac = [](const char* setting) {
+        return test::message_of([&] {
+            session<emulated_gpu>(settings_of(workloads[0], {"optimizer.kind=kfac", setting}),
+                                  {.out = {}, .resume = {}, .generated = true});
+        });
+    };
+    CHECK(test::contains(refused("optimizer.kind=shampoo"), "runs on the host alone"));
+    CHECK(test::contains(refused_of_kfac("kfac.lag=1"), "take lag = 0"));
+    CHECK(test::contains(refused_of_kfac("kfac.scale_shift=true"), "scale_shift = false"));
+    CHECK(test::contains(refused_of_kfac("kfac.step=quadratic"), "take inner"));
+    CHECK(test::contains(refused_of_kfac("kfac.fisher=sampled"), "take empirical"));
+    CHECK(test::contains(test::message_of([&] {
+                             run_on<emulated_gpu>(2, workloads[0], {.out = {}, .resume = {}, .max_steps = 1},
+                                                  {"optimizer.kind=kfac", "kfac.grad_worker_fraction=0.5"});
+                         }),
+                         "kfac.grad_worker_fraction must be 1"));
     CHECK(test::contains(refused("train.stash=sqrt"), "take keep"));
+    // Every rank is told.
+    CHECK(test::contains(test::message_of([&] {
+                             run_ranks(2, [&](threads_communicator& c) {
+                                 session<emulated_gpu>(settings_of(workloads[0]),
+                                                       {.out = {}, .resume = {}, .generated = true},
+                                                       c.split(0, c.rank()));
+                             });
+                         }),
+                         "set tensors_over"));
 }
 
 }  // namespace cairn

@@ -63,6 +63,7 @@ public:
     /// The ranks on this rank's machine; this rank alone where the communicator does not know.
     [[nodiscard]] any_communicator split_node() { return self_->split_node(); }
     [[nodiscard]] std::shared_ptr<void> enter(const collective_call& call) { return self_->enter(call); }
+    bool buffers_on_gpu() const { return self_->buffers_on_gpu(); }
     /// A reduction over so many bytes is about to run here.
     void compute(index bytes) { self_->compute(bytes); }
 
@@ -71,6 +72,12 @@ public:
     template <class T>
     void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
         self_->native_all_reduce(data, r);
+    }
+    /// Whether native_broadcast works.
+    bool has_native_broadcast() const { return self_->has_native_broadcast(); }
+    template <class T>
+    void native_broadcast(std::span<T> data, int root) {
+        self_->native_broadcast(std::as_writable_bytes(data), root);
     }
 
 private:
@@ -95,8 +102,11 @@ private:
         virtual any_communicator split(int, int) = 0;
         virtual any_communicator split_node() = 0;
         virtual std::shared_ptr<void> enter(const collective_call&) = 0;
+        virtual bool buffers_on_gpu() const = 0;
         virtual void compute(index) = 0;
         virtual bool has_native() const = 0;
+        virtual bool has_native_broadcast() const = 0;
+        virtual void native_broadcast(std::span<std::byte>, int) = 0;
     };
 
     template <class C>
@@ -130,11 +140,21 @@ private:
                 return nullptr;
             }
         }
+        bool buffers_on_gpu() const override { return cairn::buffers_on_gpu(inner); }
         void compute(index bytes) override {
             if constexpr (requires { inner.compute(bytes); }) inner.compute(bytes);
         }
         bool has_native() const override {
             return requires(C & c, std::span<float> data) { c.native_all_reduce(data, reduction::sum); };
+        }
+        bool has_native_broadcast() const override {
+            return requires(C & c, std::span<std::byte> data) { c.native_broadcast(data, 0); };
+        }
+        void native_broadcast(std::span<std::byte> data, int root) override {
+            if constexpr (requires { inner.native_broadcast(data, root); })
+                inner.native_broadcast(data, root);
+            else
+                fail(inner.name(), ": has no broadcast of its own");
         }
         void native_all_reduce(std::span<float> d, reduction r) override { native(d, r); }
         void native_all_reduce(std::span<double> d, reduction r) override { native(d, r); }

@@ -45,7 +45,7 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
 ///   compute(bytes)                              a reduction over `bytes` is about to run here (models charge time for it)
 ///   native_all_reduce(span<T>, reduction)       and native_… of the other collectives: the library's own
 ///   split_node() → communicator                 the ranks on this rank's machine
-///   buffers_on_gpu (static constexpr true)      the host cannot read its buffers: only its own collectives can reduce
+///   buffers_on_gpu() → bool                     the host cannot read its buffers: only its own collectives can reduce
 template <class C>
 concept Communicator = std::movable<C> &&
     requires(C& c, const C& constant, std::span<const std::byte> out, std::span<std::byte> in, int number) {
@@ -57,6 +57,15 @@ concept Communicator = std::movable<C> &&
     { c.irecv(in, number, number) } -> std::same_as<typename C::request>;
     { c.split(number, number) } -> std::same_as<C>;
 };
+
+/// Whether the host cannot read c's buffers.
+template <Communicator C>
+bool buffers_on_gpu(const C& c) {
+    if constexpr (requires { c.buffers_on_gpu(); })
+        return c.buffers_on_gpu();
+    else
+        return false;
+}
 
 /// The time limit of waits in seconds that the environment sets (CAIRN_COMM_TIMEOUT; 0: none), else 60.
 inline double default_time_limit() {

@@ -229,6 +229,7 @@ public:
     int rank() const { return handle_->rank; }
     int size() const { return handle_->size; }
     std::string name() const { return "nccl"; }
+    static constexpr bool buffers_on_gpu() { return true; }
 
     request isend(std::span<const std::byte> data, int peer, int tag) {
         return add({true, const_cast<std::byte*>(data.data()), data.size(), peer, tag});

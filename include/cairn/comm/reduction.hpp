@@ -39,8 +39,8 @@ constexpr std::string_view type_name() {
 template <Communicator C, class T>
 void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {
     require(into.size() == from.size(), "combine: ", into.size(), " elements and ", from.size());
-    if constexpr (requires { C::buffers_on_gpu; })
-        fail(c.name(), ": its buffers are on a GPU, where the host cannot add them; use its own collectives (native)");
+    require(!buffers_on_gpu(c), c.name(),
+            ": its buffers are on a GPU, where the host cannot add them; use its own collectives (native)");
     if constexpr (requires { c.compute(index{}); }) c.compute(static_cast<index>(into.size_bytes()));
     T* const a = into.data();
     const T* const b = from.data();

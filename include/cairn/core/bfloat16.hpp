@@ -17,6 +17,9 @@ struct bfloat16 {
         bits = static_cast<std::uint16_t>(is_nan ? (wide >> 16) | 0x40u : (wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16);
     }
     constexpr operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+    constexpr bfloat16& operator+=(float x) { return *this = float{*this} + x; }
+    constexpr bfloat16& operator-=(float x) { return *this = float{*this} - x; }
+    constexpr bfloat16& operator*=(float x) { return *this = float{*this} * x; }
 };
 
 static_assert(sizeof(bfloat16) == 2);

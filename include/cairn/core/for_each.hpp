@@ -28,6 +28,32 @@ struct times {
     CAIRN_HD void operator()(T& x) const { x *= factor; }
 };
 
+/// x += factor · y.
+template <class T>
+struct add_scaled {
+    T factor;
+    CAIRN_HD void operator()(T& x, const T& y) const { x += factor * y; }
+};
+
+/// mean += of_batch · sum − part · mean.
+template <class T>
+struct move_mean {
+    T part, of_batch;
+    CAIRN_HD void operator()(T& mean, const T& sum) const { mean += of_batch * sum - part * mean; }
+};
+
+/// x = max(x, 0).
+template <class T>
+struct at_least_zero {
+    CAIRN_HD void operator()(T& x) const { x = x < T{} ? T{} : x; }
+};
+
+/// to = from, of another type.
+template <class To, class From>
+struct convert {
+    CAIRN_HD void operator()(To& to, const From& from) const { to = static_cast<To>(from); }
+};
+
 /// result = a + b.
 struct sum {
     template <class T>

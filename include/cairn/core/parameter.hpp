@@ -7,6 +7,7 @@
 #include <cairn/core/tensor.hpp>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace cairn {
@@ -30,6 +31,11 @@ struct parameter {
     tensor<T, D> grad;   // slice of the arena, same shape; backward adds to it
 };
 
+/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits to add small
+/// updates up (bfloat16).
+template <class T>
+using weight_of = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
+
 /// A parameter and its path in the model, "layer2/0/conv1/weight".
 template <class T, Device D = cpu>
 struct parameter_ref {
@@ -47,6 +53,14 @@ struct buffer_ref {
 };
 template <class T, Device D = cpu>
 using buffer_list = std::vector<buffer_ref<T, D>>;
+
+/// Of layers that compute in T.
+template <class T, Device D = cpu>
+using layer_parameter = parameter<weight_of<T>, D>;
+template <class T, Device D = cpu>
+using layer_parameters = parameter_list<weight_of<T>, D>;
+template <class T, Device D = cpu>
+using layer_buffers = buffer_list<weight_of<T>, D>;
 
 /// Appends `inner` to `outer` with "prefix/" in front of each name. Works on parameter and buffer lists.
 template <class List>

@@ -2,7 +2,9 @@
 // What the weight gradient of a layer is a sum over: dW = Σ g aᵀ over rows a of its input and rows g of the gradient of its output.
 // Layers announce these pairs during backward; second-order methods estimate curvature from them.
 
+#include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/core/host_device.hpp>
 #include <cairn/device/conv_geometry.hpp>
 
 #include <cstdint>
@@ -44,11 +46,37 @@ layer_rows<T> scale_shift_rows(int scale, int shift, index examples, index chann
             .dy = shifts};
 }
 
+/// Every so-manieth of some things, and how many these are.
+struct every_so_many {
+    index first = 0, step = 1, count = 1;
+    CAIRN_HD index operator[](index i) const { return first + i * step; }
+};
+
+/// Rows that are to be copied together: of chosen examples and positions, or one of each example, the sum over its positions times `scale`.
+template <class T>
+struct chosen_rows {
+    const T* x = nullptr;
+    index width = 0, stride = 0;  // of rows that lie in memory: row r begins at x + r · stride
+    bool patches =
+        false;  // rows are a convolution's patches, (kernel points, channels of a group), x at the group's first channel
+    conv_geometry conv{};            // of patches
+    index positions = 1;             // of each example
+    every_so_many examples{}, at{};  // chosen ones
+    bool join = false;
+    double scale = 1;
+
+    /// Rows of each chosen example.
+    CAIRN_HD index rows_each() const { return join ? 1 : at.count; }
+};
+
 /// Told the rows of each layer whose weight it wants, in backward.
 struct curvature_listener {
     virtual ~curvature_listener() = default;
     virtual bool wants(int weight) const = 0;
+    /// Whether scale and shift of normalisation are wanted at all: their rows cost a pass over the activations.
+    virtual bool wants_scale_shift() const { return true; }
     virtual void take(const layer_rows<float>&) { fail("curvature: nobody here takes rows of float"); }
+    virtual void take(const layer_rows<bfloat16>&) { fail("curvature: nobody here takes rows of bfloat16"); }
     virtual void take(const layer_rows<double>&) { fail("curvature: nobody here takes rows of double"); }
 };
 

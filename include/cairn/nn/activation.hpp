@@ -31,7 +31,7 @@ public:
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
         if (saves_of(act_) == activation_saves::bits) {
             tensor<std::uint8_t, D> bits;
-            if (p.training()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<T>(n)});
+            if (p.training()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<weight_of<T>>(n)});
             sign_activation_forward(D{}, n, slope_, in, y.data(), bits.data());
             if (p.training()) saved.put(0, std::move(bits));
         } else {
@@ -48,7 +48,7 @@ public:
         const T* const gradient = dy.data();
         if (saves_of(act_) == activation_saves::bits) {
             const tensor<std::uint8_t, D> bits = saved.template take<std::uint8_t>(0);
-            require(bits.size() == simd::mask_bytes<T>(n), describe(), ": dy ", s,
+            require(bits.size() == simd::mask_bytes<weight_of<T>>(n), describe(), ": dy ", s,
                     " has not the shape of forward's result");
             if (!p.input_gradient) return {};
             tensor<T, D> dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
@@ -64,7 +64,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
     shape out_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {
@@ -79,7 +79,7 @@ public:
         c.backward_input = {activation_backward_flops * n, bits ? 2 * size * n + n / 8 : 3 * size * n};
         c.saves_input = saves_of(act_) == activation_saves::input;
         c.saves_output = saves_of(act_) == activation_saves::output;
-        if (bits) c.saved_bytes = block_bytes(simd::mask_bytes<T>(in.size()));
+        if (bits) c.saved_bytes = block_bytes(simd::mask_bytes<weight_of<T>>(in.size()));
         c.in_place_forward = !c.saves_input;
         c.in_place_backward = true;
         return c;

@@ -66,8 +66,8 @@ public:
         gamma_.shape = beta_.shape = {c.channels};
         gamma_.init.offset = c.initial_scale;
         gamma_.decay = beta_.decay = false;
-        running_mean_ = tensor<T, D>::zeros({c.channels}, category::parameters);
-        running_var_ = tensor<T, D>::filled({c.channels}, T{1}, category::parameters);
+        running_mean_ = tensor<S, D>::zeros({c.channels}, category::parameters);
+        running_var_ = tensor<S, D>::filled({c.channels}, S{1}, category::parameters);
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
@@ -93,15 +93,15 @@ public:
     }
 
     void backward_weight(slots<T, D>& saved, const pass&) {
-        const tensor<T, D> sums = saved.take(sums_slot);
+        const tensor<S, D> sums = saved.template take<S>(sums_slot);
         add(sums.data(), gamma_.grad);
         add(sums.data() + config_.channels, beta_.grad);
     }
 
     bool accepts_add() const { return true; }
 
-    parameter_list<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
-    buffer_list<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
+    layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+    layer_buffers<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
 
     shape out_shape(const shape& in) const {
         require(in.rank() >= 2 && in.back() == config_.channels, describe(), " takes (N, ..., ", config_.channels,
@@ -115,10 +115,10 @@ public:
         layer_cost cost;
         cost.forward = {(7 + sign) * n, 3 * size * n + bits};
         cost.backward_input = {(9 + sign) * n, 5 * size * n + 2 * bits};
-        cost.backward_weight = {2 * c, 6 * size * c};
+        cost.backward_weight = {2 * c, 6.0 * sizeof(S) * c};
         cost.parameters = 2 * config_.channels;
-        cost.saved_bytes = block_bytes(2 * config_.channels * index(sizeof(T))) +
-                           (has_sign() ? block_bytes(simd::mask_bytes<T>(in.size())) : 0);
+        cost.saved_bytes = block_bytes(2 * config_.channels * index(sizeof(S))) +
+                           (has_sign() ? block_bytes(simd::mask_bytes<weight_of<T>>(in.size())) : 0);
         cost.saves_input = true;
         cost.in_place_backward = true;
         return cost;
@@ -137,6 +137,8 @@ public:
     }
 
 private:
+    using S = weight_of<T>;  // of statistics and sums
+
     enum slot { input_slot, statistics_slot, bits_slot, sums_slot };
 
     bool has_sign() const { return config_.act != activation::none; }
@@ -145,20 +147,20 @@ private:
         const index channels = config_.channels, rows = x.size() / channels;
         require(rows > 1 || p.group, describe(), ": ", x.shape(), " has ", rows,
                 " value per channel; the variance of a batch needs at least two");
-        tensor<T, D> statistics({2, channels});  // mean, 1/std
-        T *const mean = statistics.data(), *const invstd = mean + channels;
+        tensor<S, D> statistics({2, channels});  // mean, 1/std
+        S *const mean = statistics.data(), *const invstd = mean + channels;
         batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
         const index all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
         if (!p.repeated) update_running(all_rows, mean, invstd);
-        for_each(D{}, channels, rules::inverse_deviation<T>{config_.eps}, invstd, invstd);
+        for_each(D{}, channels, rules::inverse_deviation<S>{config_.eps}, invstd, invstd);
 
         tensor<std::uint8_t, D> bits;
-        if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<T>(x.size())});
+        if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<weight_of<T>>(x.size())});
         const shape s = x.shape();
         const T* const added = skip.data();
         tensor<T, D> y = skip.unique() ? std::move(skip) : tensor<T, D>(s);
         batch_norm_apply(D{}, rows, channels, x.data(), added, mean, invstd, gamma_.value.data(), beta_.value.data(),
-                         config_.act, static_cast<T>(config_.slope), y.data(), bits.data());
+                         config_.act, static_cast<S>(config_.slope), y.data(), bits.data());
         saved.put(input_slot, std::move(x));
         saved.put(statistics_slot, std::move(statistics));
         if (has_sign()) saved.put(bits_slot, std::move(bits));
@@ -167,13 +169,13 @@ private:
 
     tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {
         const index channels = config_.channels, rows = x.size() / channels;
-        tensor<T, D> invstd({channels}, category::workspace);
-        for_each(D{}, channels, rules::inverse_deviation<T>{config_.eps}, running_var_.data(), invstd.data());
+        tensor<S, D> invstd({channels}, category::workspace);
+        for_each(D{}, channels, rules::inverse_deviation<S>{config_.eps}, running_var_.data(), invstd.data());
         const T *const in = x.data(), *const added = skip.data();
         const shape s = x.shape();
         tensor<T, D> y = x.unique() ? std::move(x) : skip.unique() ? std::move(skip) : tensor<T, D>(s);
         batch_norm_apply(D{}, rows, channels, in, added, running_mean_.data(), invstd.data(), gamma_.value.data(),
-                         beta_.value.data(), config_.act, static_cast<T>(config_.slope), y.data(), nullptr);
+                         beta_.value.data(), config_.act, static_cast<S>(config_.slope), y.data(), nullptr);
         return y;
     }
 
@@ -181,17 +183,19 @@ private:
     std::pair<tensor<T, D>, tensor<T, D>> gradients(tensor<T, D> dy, slots<T, D>& saved, const pass& p,
                                                     bool with_skip) {
         tensor<T, D> x = saved.take(input_slot);
-        const tensor<T, D> statistics = saved.take(statistics_slot);
+        const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         const tensor<std::uint8_t, D> bits =
             has_sign() ? saved.template take<std::uint8_t>(bits_slot) : tensor<std::uint8_t, D>{};
         require_shape(dy, x.shape(), "batch_norm: dy");
         const index channels = config_.channels, rows = x.size() / channels;
-        const T *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<T>(config_.slope);
-        tensor<T, D> sums({2, channels});  // dgamma, dbeta
-        T *const dgamma = sums.data(), *const dbeta = dgamma + channels;
+        const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
+        tensor<S, D> sums({2, channels});  // dgamma, dbeta
+        S *const dgamma = sums.data(), *const dbeta = dgamma + channels;
         batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
                         dbeta);
-        if (p.curvature && p.curvature->wants(gamma_.id)) announce(x, dy, bits, statistics, *p.curvature);
+        if constexpr (std::floating_point<T>)  // curvature of scale and shift: not of fewer digits
+            if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
+                announce(x, dy, bits, statistics, *p.curvature);
 
         tensor<T, D> dx, dskip;
         if (p.input_gradient || with_skip) {
@@ -200,7 +204,7 @@ private:
             const bool masks = with_skip && has_sign();  // without an activation, dskip is dy itself
             if (with_skip) dskip = !masks || dy.unique() ? std::move(dy) : tensor<T, D>(s);
             dx = dy.unique() ? std::move(dy) : x.unique() ? std::move(x) : tensor<T, D>(s);
-            const tensor<T, D> whole = p.group ? sums_over(*p.group, rows, sums) : sums.share();
+            const tensor<S, D> whole = p.group ? sums_over(*p.group, rows, sums) : sums.share();
             batch_norm_gradient(D{}, rows, channels, gradient, bits.data(), config_.act, slope, values, mean, invstd,
                                 gamma_.value.data(), whole.data(), whole.data() + channels, dx.data(),
                                 masks ? dskip.data() : nullptr);
@@ -234,7 +238,7 @@ private:
         to.take(scale_shift_rows(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 
-    static void to_device(const tensor<T>& host, T* to) {
+    static void to_device(const tensor<S>& host, S* to) {
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(host.data(), host.size(), to);
         else
@@ -242,11 +246,11 @@ private:
     }
 
     // Mean and, behind it, variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
-    index merge_statistics(batch_group& group, index rows, T* mean) const {
+    index merge_statistics(batch_group& group, index rows, S* mean) const {
         const index channels = config_.channels;
         const auto width = static_cast<std::size_t>(2 * channels + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
-        tensor<T> here = tensor<T, D>::view(mean, {2, channels}).on_host(category::workspace);  // var is behind mean
+        tensor<S> here = tensor<S, D>::view(mean, {2, channels}).on_host(category::workspace);  // var is behind mean
         mine[0] = double(rows);
         for (index c = 0; c < channels; ++c) {
             mine[static_cast<std::size_t>(1 + c)] = double(here[c]);
@@ -259,46 +263,46 @@ private:
         require(merged.count > 1, describe(),
                 ": one value per channel on all processes together; a variance needs two");
         for (index c = 0; c < channels; ++c) {
-            here[c] = static_cast<T>(merged.mean[static_cast<std::size_t>(c)]);
-            here[channels + c] = static_cast<T>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
+            here[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
+            here[channels + c] = static_cast<S>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
         }
         to_device(here, mean);
         return static_cast<index>(merged.count);
     }
 
     // (dgamma, dbeta) of the whole batch, times rows here / rows of all: what the gradient divides by the rows here.
-    tensor<T, D> sums_over(batch_group& group, index rows, const tensor<T, D>& sums) const {
+    tensor<S, D> sums_over(batch_group& group, index rows, const tensor<S, D>& sums) const {
         const auto width = static_cast<std::size_t>(sums.size() + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
-        tensor<T> here = sums.on_host(category::workspace);
+        tensor<S> here = sums.on_host(category::workspace);
         mine[0] = double(rows);
         for (index i = 0; i < here.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
         group.gather(mine, all);
         std::vector<double> total(width);
         for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
         for (index i = 0; i < here.size(); ++i)
-            here[i] = static_cast<T>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
+            here[i] = static_cast<S>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
         if constexpr (std::same_as<D, cpu>)
             return here;
         else
-            return tensor<T, D>::copy_of(here, category::workspace);
+            return tensor<S, D>::copy_of(here, category::workspace);
     }
 
     // var: of this batch, divided by rows.
-    void update_running(index rows, const T* mean, const T* var) {
-        const T m = static_cast<T>(config_.momentum), unbiased = static_cast<T>(double(rows) / double(rows - 1));
-        for_each(D{}, config_.channels, rules::follow_batch<T>{m, unbiased}, mean, var, running_mean_.data(),
+    void update_running(index rows, const S* mean, const S* var) {
+        const S m = static_cast<S>(config_.momentum), unbiased = static_cast<S>(double(rows) / double(rows - 1));
+        for_each(D{}, config_.channels, rules::follow_batch<S>{m, unbiased}, mean, var, running_mean_.data(),
                  running_var_.data());
     }
 
-    void add(const T* sums, tensor<T, D>& grad) {
-        work::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(T));
+    void add(const S* sums, tensor<S, D>& grad) {
+        work::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(S));
         for_each(D{}, config_.channels, rules::add{}, grad.data(), sums);
     }
 
     config config_;
-    parameter<T, D> gamma_, beta_;
-    tensor<T, D> running_mean_, running_var_;
+    layer_parameter<T, D> gamma_, beta_;
+    tensor<S, D> running_mean_, running_var_;
 };
 
 CAIRN_COMPILED_CLASS(batch_norm)

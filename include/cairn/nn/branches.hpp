@@ -29,14 +29,14 @@ public:
         for (int i = 0; i < size(); ++i) (*this)[i].backward_weight(saved.child(i), p);
     }
 
-    parameter_list<T, D> params() {
-        parameter_list<T, D> all;
+    layer_parameters<T, D> params() {
+        layer_parameters<T, D> all;
         for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].params());
         return all;
     }
 
-    buffer_list<T, D> buffers() {
-        buffer_list<T, D> all;
+    layer_buffers<T, D> buffers() {
+        layer_buffers<T, D> all;
         for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].buffers());
         return all;
     }

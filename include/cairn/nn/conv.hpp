@@ -11,6 +11,7 @@
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/per_axis.hpp>
+#include <cairn/nn/rounded.hpp>
 
 namespace cairn {
 
@@ -62,7 +63,9 @@ public:
             fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         const conv_geometry g = geometry(x.shape());
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
-        conv_forward(D{}, g, x.data(), weight_.value.data(), has_bias_ ? bias_.value.data() : nullptr, y.data());
+        const tensor<T, D> weight = rounded<T>(weight_.value),
+                           bias = has_bias_ ? rounded<T>(bias_.value) : tensor<T, D>{};
+        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -87,8 +90,8 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
-    parameter_list<T, D> params() {
-        parameter_list<T, D> list{{"weight", &weight_}};
+    layer_parameters<T, D> params() {
+        layer_parameters<T, D> list{{"weight", &weight_}};
         if (has_bias_) list.push_back({"bias", &bias_});
         return list;
     }
@@ -150,7 +153,7 @@ private:
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
-        conv_backward_input(D{}, geometry(in), dy.data(), weight_.value.data(), dx.data());
+        conv_backward_input(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), dx.data());
         return dx;
     }
 
@@ -174,7 +177,7 @@ private:
     int dims_;
     bool has_bias_;
     conv_geometry geometry_;
-    parameter<T, D> weight_, bias_;
+    layer_parameter<T, D> weight_, bias_;
 };
 
 CAIRN_COMPILED_CLASS(conv)

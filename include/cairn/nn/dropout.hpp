@@ -29,7 +29,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
     shape out_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {

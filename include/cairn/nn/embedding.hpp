@@ -1,12 +1,13 @@
 #pragma once
 // Lookup of trained vectors:  y[…] = table[x[…]],   x (…) holds whole numbers in [0, entries), y (…, width).
-// Ids travel as numbers of type T, which float holds exactly up to 2^24. They have no gradient: backward_input returns
+// Ids travel as numbers of type T, which float holds exactly up to 2^24, bfloat16 up to 2^8. They have no gradient: backward_input returns
 // an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/embedding.hpp>
 #include <cairn/nn/layer.hpp>
+#include <cairn/nn/rounded.hpp>
 
 #include <cmath>
 
@@ -17,8 +18,9 @@ namespace rules {
 /// A number as an id; −1, which looks up NaN, for one that is none in [0, entries).
 template <class T>
 struct to_id {
-    T entries;
-    CAIRN_HD void operator()(T x, std::int32_t& id) const {
+    weight_of<T> entries;
+    CAIRN_HD void operator()(T number, std::int32_t& id) const {
+        const auto x = static_cast<weight_of<T>>(number);
         id = x >= 0 && x < entries && x == std::floor(x) ? static_cast<std::int32_t>(x) : -1;
     }
 };
@@ -39,7 +41,7 @@ public:
 
     explicit embedding(config c) : config_(c) {
         require(c.entries > 0 && c.width > 0, "embedding ", c.entries, " x ", c.width, ": both sizes must be positive");
-        constexpr index most = index{1} << (sizeof(T) == 4 ? 24 : 31);
+        constexpr index most = index{1} << (sizeof(T) == 2 ? 8 : sizeof(T) == 4 ? 24 : 31);
         require(c.entries <= most, "embedding: ", c.entries, " entries; ids of this element type are exact up to ",
                 most);
         table_.shape = {c.entries, c.width};
@@ -49,10 +51,10 @@ public:
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
         require(!table_.value.empty(), describe(),
                 ": parameters have no memory; make an arena of the model's params() first");
-        tensor<T, D> y(out_shape(x.shape()));  // (…, width)
+        tensor<W, D> y(out_shape(x.shape()));  // (…, width)
         tensor<std::int32_t, D> ids(x.shape());
         if constexpr (!std::same_as<D, cpu>)
-            for_each(D{}, x.size(), rules::to_id<T>{static_cast<T>(config_.entries)}, x.data(), ids.data());
+            for_each(D{}, x.size(), rules::to_id<T>{static_cast<W>(config_.entries)}, x.data(), ids.data());
         else
             for (index i = 0; i < x.size(); ++i) {
                 require(x[i] >= T(0) && x[i] < static_cast<T>(config_.entries) && x[i] == std::floor(x[i]), describe(),
@@ -61,7 +63,7 @@ public:
             }
         embedding_forward(D{}, ids.size(), config_.entries, config_.width, ids.data(), table_.value.data(), y.data());
         if (p.training()) saved.put(0, std::move(ids));
-        return y;
+        return rounded<T>(std::move(y));
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass&) {
@@ -83,10 +85,11 @@ public:
                                             .dy = dy.data(),
                                             .ids = ids.data()});
         if (!p.weight_gradient) return;
-        embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), dy.data(), table_.grad.data());
+        embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), rounded<W>(dy).data(),
+                           table_.grad.data());
     }
 
-    parameter_list<T, D> params() { return {{"weight", &table_}}; }
+    layer_parameters<T, D> params() { return {{"weight", &table_}}; }
 
     shape out_shape(const shape& in) const {
         shape out = in;
@@ -108,8 +111,10 @@ public:
     std::string describe() const { return concat("embedding ", config_.entries, " x ", config_.width); }
 
 private:
+    using W = weight_of<T>;
+
     config config_;
-    parameter<T, D> table_;
+    layer_parameter<T, D> table_;
 };
 
 CAIRN_COMPILED_CLASS(embedding)

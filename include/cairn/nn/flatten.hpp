@@ -25,7 +25,7 @@ public:
 
     void backward_weight(slots<T, D>&, const pass&) {}
 
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
 
     shape out_shape(const shape& in) const {
         require(in.rank() >= 1, "flatten takes (N, ...), got ", in);

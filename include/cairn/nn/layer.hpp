@@ -60,7 +60,7 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
     { layer.forward(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
     { layer.backward_input(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
     {layer.backward_weight(saved, p)};
-    { layer.params() } -> std::same_as<parameter_list<T, D>>;
+    { layer.params() } -> std::same_as<layer_parameters<T, D>>;
     { constant.out_shape(in) } -> std::same_as<shape>;
     { constant.cost(in) } -> std::same_as<layer_cost>;
     { constant.describe() } -> std::convertible_to<std::string>;
@@ -89,7 +89,7 @@ bool accepts_add(const L& layer) {
 
 /// The layer's state that is not trained, empty for most.
 template <Layer L>
-buffer_list<typename L::value_type, typename L::device> buffers_of(L& layer) {
+layer_buffers<typename L::value_type, typename L::device> buffers_of(L& layer) {
     if constexpr (requires { layer.buffers(); })
         return layer.buffers();
     else
@@ -149,8 +149,8 @@ public:
         announce(p);
         return grads;
     }
-    parameter_list<T, D> params() { return self_->params(); }
-    buffer_list<T, D> buffers() { return self_->buffers(); }
+    layer_parameters<T, D> params() { return self_->params(); }
+    layer_buffers<T, D> buffers() { return self_->buffers(); }
     shape out_shape(const shape& in) const { return self_->out_shape(in); }
     layer_cost cost(const shape& in) const { return self_->cost(in); }
     layer_cost cost_add(const shape& in) const { return self_->cost_add(in); }
@@ -187,8 +187,8 @@ private:
         virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual parameter_list<T, D> params() = 0;
-        virtual buffer_list<T, D> buffers() = 0;
+        virtual layer_parameters<T, D> params() = 0;
+        virtual layer_buffers<T, D> buffers() = 0;
         virtual shape out_shape(const shape&) const = 0;
         virtual layer_cost cost(const shape&) const = 0;
         virtual layer_cost cost_add(const shape&) const = 0;
@@ -234,8 +234,8 @@ private:
                 return grads;
             }
         }
-        parameter_list<T, D> params() override { return layer.params(); }
-        buffer_list<T, D> buffers() override { return buffers_of(layer); }
+        layer_parameters<T, D> params() override { return layer.params(); }
+        layer_buffers<T, D> buffers() override { return buffers_of(layer); }
         shape out_shape(const shape& in) const override { return layer.out_shape(in); }
         layer_cost cost(const shape& in) const override { return layer.cost(in); }
         layer_cost cost_add(const shape& in) const override {

@@ -35,14 +35,17 @@ public:
                 ": parameters have no memory; make an arena of the model's params() first");
         const shape s = out_shape(x.shape());
         const index rows = x.size() / config_.features;
-        const T *const in = x.data(), *const gamma = gamma_.value.data(), *const beta = beta_.value.data();
-        const T eps = static_cast<T>(config_.eps);
+        const T* const in = x.data();
+        const S *const gamma = gamma_.value.data(), *const beta = beta_.value.data();
+        const S eps = static_cast<S>(config_.eps);
+        S* const none = nullptr;
         if (!p.training()) {
             tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
-            layer_norm_forward<T>(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), nullptr, nullptr);
+            layer_norm_forward(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), none, none);
             return y;
         }
-        tensor<T, D> y(s), statistics({2, rows});  // mean, 1/std
+        tensor<T, D> y(s);
+        tensor<S, D> statistics({2, rows});  // mean, 1/std
         layer_norm_forward(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), statistics.data(),
                            statistics.data() + rows);
         saved.put(input_slot, std::move(x));
@@ -51,13 +54,16 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        const tensor<T, D> x = saved.take(input_slot), statistics = saved.take(statistics_slot);
+        const tensor<T, D> x = saved.take(input_slot);
+        const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         require_shape(dy, x.shape(), "layer_norm: dy");
         const shape s = x.shape();
         const index rows = x.size() / config_.features;
         const T* const gradient = dy.data();
-        tensor<T, D> sums({2, config_.features});  // dgamma, dbeta
-        if (p.curvature && p.curvature->wants(gamma_.id)) announce(x, gradient, statistics, *p.curvature);
+        tensor<S, D> sums({2, config_.features});  // dgamma, dbeta
+        if constexpr (std::floating_point<T>)      // curvature of scale and shift: not of fewer digits
+            if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
+                announce(x, gradient, statistics, *p.curvature);
         tensor<T, D> dx;
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
@@ -68,13 +74,13 @@ public:
     }
 
     void backward_weight(slots<T, D>& saved, const pass&) {
-        const tensor<T, D> sums = saved.take(sums_slot);
-        work::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(T));
+        const tensor<S, D> sums = saved.template take<S>(sums_slot);
+        work::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(S));
         for_each(D{}, config_.features, rules::add{}, gamma_.grad.data(), sums.data());
         for_each(D{}, config_.features, rules::add{}, beta_.grad.data(), sums.data() + config_.features);
     }
 
-    parameter_list<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+    layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
 
     shape out_shape(const shape& in) const {
         require(in.rank() >= 1 && in.back() == config_.features, describe(), " takes (..., ", config_.features,
@@ -89,7 +95,7 @@ public:
         c.backward_input = {13 * n, 3 * size * n};
         c.backward_weight = {2 * f, 6 * size * f};
         c.parameters = 2 * config_.features;
-        const index bytes = 2 * (in.size() / config_.features) * index(sizeof(T));
+        const index bytes = 2 * (in.size() / config_.features) * index(sizeof(S));
         c.saved_bytes = block_bytes(bytes);
         c.saves_input = true;
         c.in_place_backward = true;
@@ -99,6 +105,8 @@ public:
     std::string describe() const { return concat("layer_norm ", config_.features); }
 
 private:
+    using S = weight_of<T>;  // of statistics and sums
+
     enum slot { input_slot, statistics_slot, sums_slot };
 
     // Each example's gradient of gamma and beta.
@@ -120,7 +128,7 @@ private:
     }
 
     config config_;
-    parameter<T, D> gamma_, beta_;
+    layer_parameter<T, D> gamma_, beta_;
 };
 
 CAIRN_COMPILED_CLASS(layer_norm)

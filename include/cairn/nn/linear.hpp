@@ -10,6 +10,7 @@
 #include <cairn/device/cpu/rows.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
+#include <cairn/nn/rounded.hpp>
 
 namespace cairn {
 
@@ -41,9 +42,9 @@ public:
             fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, out)
         const index rows = y.size() / config_.out;
-        gemm(D{}, false, true, rows, config_.out, config_.in, T{1}, x.data(), config_.in, weight_.value.data(),
-             config_.in, T{0}, y.data(), config_.out);
-        if (config_.bias) add_to_rows(D{}, rows, config_.out, bias_.value.data(), y.data());
+        gemm(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in,
+             rounded<T>(weight_.value).data(), config_.in, S{0}, y.data(), config_.out);
+        if (config_.bias) add_to_rows(D{}, rows, config_.out, rounded<T>(bias_.value).data(), y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -68,8 +69,8 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
-    parameter_list<T, D> params() {
-        parameter_list<T, D> list{{"weight", &weight_}};
+    layer_parameters<T, D> params() {
+        layer_parameters<T, D> list{{"weight", &weight_}};
         if (config_.bias) list.push_back({"bias", &bias_});
         return list;
     }
@@ -100,10 +101,12 @@ public:
     std::string describe() const { return concat("linear ", config_.in, " -> ", config_.out); }
 
 private:
+    using S = weight_of<T>;  // of scalars and sums
+
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
-        gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, T{1}, dy.data(), config_.out,
-             weight_.value.data(), config_.in, T{0}, dx.data(), config_.in);
+        gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, S{1}, dy.data(), config_.out,
+             rounded<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
         return dx;
     }
 
@@ -119,13 +122,15 @@ private:
                                             .x = x.data(),
                                             .dy = dy.data()});
         if (!p.weight_gradient) return;
-        gemm(D{}, true, false, config_.out, config_.in, rows, T{1}, dy.data(), config_.out, x.data(), config_.in, T{1},
-             weight_.grad.data(), config_.in);
+        add_to_gradient<T>(weight_.grad, [&](T* to, S keep) {
+            gemm(D{}, true, false, config_.out, config_.in, rows, S{1}, dy.data(), config_.out, x.data(), config_.in,
+                 keep, to, config_.in);
+        });
         if (config_.bias) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
     }
 
     config config_;
-    parameter<T, D> weight_, bias_;
+    layer_parameter<T, D> weight_, bias_;
 };
 
 CAIRN_COMPILED_CLASS(linear)

@@ -115,7 +115,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
     shape out_shape(const shape& in) const { return detail::pooled_shape(geometry(in), windows_.dims); }
 
     layer_cost cost(const shape& in) const {
@@ -184,7 +184,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
     shape out_shape(const shape& in) const { return pooled_shape(self().geometry(in), self().dims()); }
 
     layer_cost cost(const shape& in) const {
@@ -287,7 +287,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
 
     shape out_shape(const shape& in) const {
         require(in.rank() >= 3, "global_average_pool takes (N, ..., C) with at least one spatial axis, got ", in);

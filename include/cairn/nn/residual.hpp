@@ -55,14 +55,14 @@ public:
         return add(std::move(dx), std::move(dskip));
     }
 
-    parameter_list<T, D> params() {
-        parameter_list<T, D> all = body_.params();
+    layer_parameters<T, D> params() {
+        layer_parameters<T, D> all = body_.params();
         append_prefixed(all, "shortcut", shortcut_.params());
         return all;
     }
 
-    buffer_list<T, D> buffers() {
-        buffer_list<T, D> all = body_.buffers();
+    layer_buffers<T, D> buffers() {
+        layer_buffers<T, D> all = body_.buffers();
         append_prefixed(all, "shortcut", shortcut_.buffers());
         return all;
     }

@@ -40,8 +40,8 @@ public:
                              [&](tensor<T, D> d) { return inner_.backward(std::move(d), saved.child(0), p); });
     }
 
-    parameter_list<T, D> params() { return inner_.params(); }
-    buffer_list<T, D> buffers() { return inner_.buffers(); }
+    layer_parameters<T, D> params() { return inner_.params(); }
+    layer_buffers<T, D> buffers() { return inner_.buffers(); }
 
     shape out_shape(const shape& in) const {
         const shape inner = inner_.out_shape(in);

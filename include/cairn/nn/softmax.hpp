@@ -36,7 +36,7 @@ public:
     }
 
     void backward_weight(slots<T, D>&, const pass&) {}
-    parameter_list<T, D> params() { return {}; }
+    layer_parameters<T, D> params() { return {}; }
 
     shape out_shape(const shape& in) const {
         require(in.rank() >= 1 && in.back() > 0, "softmax takes (..., classes), got ", in);

@@ -21,7 +21,10 @@ namespace cairn {
 template <class T, Device D = cpu>
 class slots {
 public:
-    using entry = std::variant<std::monostate, tensor<T, D>, tensor<std::int32_t, D>, tensor<std::uint8_t, D>>;
+    using entry = std::conditional_t<
+        sizeof(T) < sizeof(float),  // statistics are kept in float
+        std::variant<std::monostate, tensor<T, D>, tensor<std::int32_t, D>, tensor<std::uint8_t, D>, tensor<float, D>>,
+        std::variant<std::monostate, tensor<T, D>, tensor<std::int32_t, D>, tensor<std::uint8_t, D>>>;
 
     slots() = default;
     slots(slots&&) noexcept = default;

@@ -4,6 +4,8 @@
 //   ranks.start(buffers);                          values of rank 0 everywhere
 //   each step:  weights.zero_grad();  backward(scaled dy, ranks.pass_of(p));  totals = ranks.finish(mine, step);  optimizer.step(lr);
 //               ranks.share_values(owners)         only with a sharded optimizer
+// Tensors on a device D travel by config::tensors_over, all else by `world`. What adds on the host (compressors, reduce-scatter) gets a
+// device's gradients there and back, bucket by bucket, beside backward.
 // The loss of a rank is weighted by its share of the batch (dy · samples here / samples of all), so gradients are summed, not averaged,
 // and uneven batches come out right.
 
@@ -13,6 +15,7 @@
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/device/cpu/reduce.hpp>
 #include <cairn/parallel/governed.hpp>
 #include <cairn/parallel/gradient_reducer.hpp>
 #include <cairn/parallel/reduction_method.hpp>
@@ -63,6 +66,8 @@ public:
         non_finite_policy non_finite = non_finite_policy::stop;
         std::vector<shard> owners = {};
         std::uint64_t seed = 1;  // of compressors that draw random numbers
+        /// Carries tensors of D where the host cannot read them: the same ranks as `world`.
+        std::optional<C> tensors_over = {};
         /// Makes the method of one bucket; unset: dense.
         std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n)> method = {};
         /// Among which a governor chooses, bucket by bucket, instead.
@@ -75,10 +80,14 @@ public:
           config_(std::move(c)),
           world_(world.split(0, world.rank())),
           gradients_(world.split(0, world.rank())),
+          tensors_over_(std::move(config_.tensors_over)),
+          by_host_(!on_host && (config_.zero_stage == 2 || config_.method || !config_.candidates.empty())),
           reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap && !agrees_first(),
                    [this](int which, std::span<T> g) { reduce(which, g); }) {
         require(config_.zero_stage < 2 || (!config_.method && config_.candidates.empty()),
                 "data parallel: gradients that are compressed cannot be reduce-scattered too");
+        require(on_host || size() == 1 || (buffers_on_gpu(tensors_over()) && tensors_over().size() == size()),
+                "data parallel: ", world.name(), " cannot carry tensors of ", D::name, "; set tensors_over");
         for (const bucket& b : reducer_.buckets()) {
             layouts_.push_back(layout_of(b));
             methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
@@ -96,11 +105,13 @@ public:
     int rank() const { return world_.rank(); }
     int size() const { return world_.size(); }
     C& world() { return world_; }
+    /// Carries tensors of D.
+    C& tensors_over() { return tensors_over_ ? *tensors_over_ : gradients_; }
 
     /// Parameters and buffers of rank 0 on all ranks.
     void start(const buffer_list<T, D>& buffers) {
-        broadcast(world_, weights_.values().span(), 0);
-        for (const auto& [name, t] : buffers) broadcast(world_, t->span(), 0);
+        broadcast(tensors_over(), weights_.values().span(), 0);
+        for (const auto& [name, t] : buffers) broadcast(tensors_over(), t->span(), 0);
     }
 
     /// The pass of a micro-batch; `last` of its step: gradients are final as backward leaves them.
@@ -125,16 +136,19 @@ public:
         const double compute_end = step_watch_.seconds();
         step_totals all{};
         if (agrees_first()) {
-            for (std::size_t b = 0; b < reducer_.buckets().size(); ++b) {
-                const bucket& what = reducer_.buckets()[b];
-                find_non_finite(static_cast<int>(b),
-                                weights_.grads().span().subspan(static_cast<std::size_t>(what.begin),
-                                                                static_cast<std::size_t>(what.size())));
-            }
+            if constexpr (!on_host)
+                find_non_finite_on_device("gradient of ");
+            else
+                for (std::size_t b = 0; b < reducer_.buckets().size(); ++b)
+                    find_non_finite(static_cast<int>(b), gradients_of(reducer_.buckets()[b]));
             all = added_up(mine, reason);
             if (all.skip > 0) return all;
         }
         reducer_.finish();
+        if constexpr (!on_host) {
+            if (broken_.empty()) broken_ = reason;
+            if (!by_host_ && broken_.empty()) find_non_finite_on_device(of_sum);
+        }
         if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
         if (!agrees_first()) all = added_up(mine, reason);
         if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step);
@@ -144,16 +158,15 @@ public:
     /// After a sharded optimizer's step: every rank gets the values that the others updated.
     void share_values() {
         const trace_scope scope("share values", "", "communication");
-        all_gather(world_, weights_.values().span(), config_.owners);
+        all_gather(tensors_over(), weights_.values().span(), config_.owners);
     }
 
     /// Running statistics of batch normalisation become the mean over the ranks.
     void average(const buffer_list<T, D>& buffers) {
         if (size() == 1) return;
         for (const auto& [name, t] : buffers) {
-            all_reduce(world_, t->span());
-            const T scale = T(1) / static_cast<T>(size());
-            for_each([scale](T& v) { v *= scale; }, *t);
+            all_reduce(tensors_over(), t->span());
+            for_each(rules::times<T>{T(1) / static_cast<T>(size())}, *t);
         }
     }
 
@@ -173,6 +186,9 @@ public:
     const governed_reduction<C>* governed() const { return governed_.get(); }
 
 private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr const char* of_sum = "the ranks' sum of the gradient of ";
+
     // What a compressor has sent it does not send again: where a step may be skipped, nobody sends before all know that nobody will.
     bool agrees_first() const {
         return config_.non_finite == non_finite_policy::skip && (config_.method || !config_.candidates.empty());
@@ -185,8 +201,21 @@ private:
         return {sums[0], sums[1], sums[2], sums[3]};
     }
 
-    // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a collective.
     void reduce(int which, std::span<T> g) {
+        if constexpr (on_host) {
+            reduce_on_host(which, g);
+        } else if (by_host_) {
+            tensor<T> here({static_cast<index>(g.size())}, category::communication);
+            D::copy_to_host(here.data(), g.data(), here.bytes());
+            reduce_on_host(which, here.span());
+            D::copy_to_device(g.data(), here.data(), here.bytes());
+        } else {
+            all_reduce(tensors_over(), g);
+        }
+    }
+
+    // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a collective.
+    void reduce_on_host(int which, std::span<T> g) {
         if (!find_non_finite(which, g) && (config_.method || governed_)) std::fill(g.begin(), g.end(), T{});
         if (config_.zero_stage == 2)
             reduce_scatter(gradients_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
@@ -228,24 +257,33 @@ private:
         return parts;
     }
 
-    // Whether all of it is finite; else notes which parameter is not.
+    std::span<T> gradients_of(const bucket& b) {
+        return weights_.grads().span().subspan(static_cast<std::size_t>(b.begin), static_cast<std::size_t>(b.size()));
+    }
+
+    // Whether all of a bucket, on the host, is finite; else notes which parameter is not.
     bool find_non_finite(int which, std::span<T> g) {
-        const bucket& b = reducer_.buckets()[static_cast<std::size_t>(which)];
-        if (!first_non_finite(tensor<T, D>::view(g.data(), {b.size()}))) return true;
-        if (!broken_.empty()) return false;
-        for (int i = b.first; i < b.last; ++i) {
-            const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
-            broken_ = first_non_finite("gradient of " + name, p->grad);
-            if (!broken_.empty()) break;
-        }
+        if (!first_non_finite(tensor<T>::view(g.data(), {static_cast<index>(g.size())}))) return true;
+        for (const bucket_slice& s : layouts_[static_cast<std::size_t>(which)])
+            if (broken_.empty())
+                broken_ = first_non_finite("gradient of " + s.name, tensor<T>::view(g.data() + s.offset, s.shape));
         return false;
+    }
+
+    // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite either.
+    void find_non_finite_on_device(const char* what) {
+        if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
+        for (const auto& [name, p] : weights_.parameters())
+            if (broken_.empty()) broken_ = first_non_finite(what + name, p->grad);
     }
 
     // Every rank gives its reason; all say the same.
     [[noreturn]] void throw_non_finite(std::int64_t step) {
         const std::vector<std::string> reasons = all_gather_text(world_, broken_);
+        const auto is_own = [](const std::string& why) { return !why.empty() && !why.starts_with(of_sum); };
+        const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it
         for (int r = 0; r < size(); ++r)
-            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; !why.empty())
+            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; any_own ? is_own(why) : !why.empty())
                 fail("step ", step, ": rank ", r, " of ", size(), ": ", why,
                      "; no rank took the step. Lower the learning rate, warm up, or clip");
         fail("step ", step, ": a gradient is not finite");
@@ -253,7 +291,9 @@ private:
 
     arena<T, D>& weights_;
     config config_;
-    C world_, gradients_;
+    C world_, gradients_;  // for the thread that trains, and for the one that reduces
+    std::optional<C> tensors_over_;
+    bool by_host_;
     std::optional<group_over<C>> group_;
     std::string broken_;  // why a gradient of this rank is not finite
     std::vector<bucket_layout> layouts_;

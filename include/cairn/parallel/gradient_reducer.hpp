@@ -5,6 +5,7 @@
 // The first step learns how often backward adds to each parameter (twice, where two layers share it) and reduces at its end.
 
 #include <cairn/core/clock.hpp>
+#include <cairn/core/launched.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/parallel/buckets.hpp>
@@ -87,7 +88,8 @@ public:
 private:
     void launch(std::size_t b) {
         ready_[b] = now();
-        auto job = [this, b] {
+        auto job = [this, b, backward = launched<D>()] {
+            backward.wait();
             const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
             const stopwatch watch;
             const bucket& what = buckets_[b];

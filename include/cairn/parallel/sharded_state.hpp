@@ -23,19 +23,18 @@ public:
             slices_.push_back({name, p->shape, p->value.data() - weights.values().data()});
     }
 
-    /// Collective: fills it from the ranks' parts.
+    /// Collective: fills it from the ranks' parts, by a communicator that carries tensors of D.
     template <Communicator C>
     void collect(C& c, const std::vector<shard>& owners) {
         for (std::size_t k = 0; k < parts_.size(); ++k) {
-            std::copy_n(parts_[k].t.data(), owned_.count, fields_[k].t.data() + owned_.begin);
+            copy(parts_[k].t.data(), fields_[k].t.data() + owned_.begin);
             all_gather(c, fields_[k].t.span(), owners);
         }
     }
 
     /// Gives this rank's part back to its optimizer, after what tensors() shows was overwritten.
     void distribute() {
-        for (std::size_t k = 0; k < parts_.size(); ++k)
-            std::copy_n(fields_[k].t.data() + owned_.begin, owned_.count, parts_[k].t.data());
+        for (std::size_t k = 0; k < parts_.size(); ++k) copy(fields_[k].t.data() + owned_.begin, parts_[k].t.data());
     }
 
     /// Handles to the state of every parameter.
@@ -52,6 +51,14 @@ private:
         shape extent;
         index begin;
     };
+    // This rank's part.
+    void copy(const T* from, T* to) const {
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(from, owned_.count, to);
+        else
+            D::copy_within(to, from, owned_.count * static_cast<index>(sizeof(T)));
+    }
+
     shard owned_;
     std::vector<named_tensor<T, D>> parts_, fields_;
     std::vector<slice> slices_;

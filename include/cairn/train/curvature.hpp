@@ -17,6 +17,7 @@
 #include <cairn/optim/precondition/muon.hpp>
 #include <cairn/optim/precondition/shampoo.hpp>
 #include <cairn/optim/precondition/soap.hpp>
+#include <cairn/parallel/kfac_device_ranks.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/compression_factory.hpp>
 #include <cairn/train/configuration.hpp>
@@ -64,8 +65,14 @@ inline kfac_config read_kfac_config(configuration& settings) {
     return c;
 }
 
-inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& settings, const kfac_config& k,
-                                                          any_communicator& world) {
+/// How ranks share the work; and the compressor of sums, with its bound. A run that one rank saved has all of it in its settings.
+struct kfac_ranks_settings {
+    kfac_ranks_config how;
+    std::string compress;
+    double compress_bound;
+};
+
+inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_config& k) {
     kfac_ranks_config c{.form = k.form, .decompose_every = k.decompose_every};
     const std::string statistics = settings.choice("kfac.statistics", {"all", "sharded", "local"}, "all");
     c.statistics = statistics == "all"       ? kfac_statistics::all
@@ -79,16 +86,23 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     c.bound = settings.get("kfac.bound", 0.0);
     require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
             "kfac.memory_limit_mb limits the choice of a placement: set kfac.grad_worker_fraction = 0 too");
+    return {c, settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none"),
+            settings.get("kfac.compress_bound", 1e-3)};
+}
+
+inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& settings, const kfac_config& k,
+                                                          any_communicator& world) {
+    const kfac_ranks_settings read = read_kfac_ranks(settings, k);
+    const kfac_ranks_config& c = read.how;
     // Factors are no gradients: what keeps residuals or draws random numbers does not fit.
-    const std::string kind = settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none");
-    const compression_settings how{.error_feedback = false, .bound = settings.get("kfac.compress_bound", 1e-3)};
+    const compression_settings how{.error_feedback = false, .bound = read.compress_bound};
     if (world.size() == 1) {
         if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit one rank
         return std::make_unique<kfac_roles<float>>();
     }
     typename kfac_ranks<any_communicator>::method_maker method;
-    if (kind != "none")
-        method = [=, ranks = world.size(), rank = world.rank()](index n) {
+    if (read.compress != "none")
+        method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index n) {
             return make_method(kind, how, bucket_layout{}, n, ranks, rank);
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
@@ -129,6 +143,35 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
         return std::make_unique<muon<float>>(weights, c);
     }
     return nullptr;
+}
+
+/// The same on another device than the host, where K-FAC is the only one yet. `world` and what carries tensors of D between its ranks are
+/// null for one rank; else they must outlive the preconditioner.
+template <Device D>
+std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configuration& settings,
+                                                                        arena<float, D>& weights,
+                                                                        any_communicator* world,
+                                                                        any_communicator* tensors_over) {
+    const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
+    if (kind != "kfac") {
+        require(kind != "shampoo" && kind != "soap" && kind != "muon", "optimizer.kind = ", kind,
+                " runs on the host alone: on ", D::name, " take kfac, sgd, adam, adamw, lars or lamb");
+        return nullptr;
+    }
+    require(sampled_labels_every(settings) == 0, "kfac.fisher = sampled is for the host alone: on ", D::name,
+            " take empirical");
+    require(settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner",
+            "kfac.step = quadratic is for the host alone: on ", D::name, " take inner");
+    const kfac_config c = detail::read_kfac_config(settings);
+    const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
+    if (!world) return std::make_unique<kfac<float, D>>(weights, c);
+    require(how.place.grad_worker_fraction == 1 && how.statistics == kfac_statistics::all && compress == "none" &&
+                how.bound == 0,
+            "on ", D::name,
+            " kfac.grad_worker_fraction must be 1, kfac.statistics all, kfac.compress none and kfac.bound 0: other "
+            "values are for the host");
+    using roles = kfac_device_ranks<any_communicator, float, D>;
+    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *tensors_over, c.form));
 }
 
 /// The step with its own size, null unless kfac.step asks for it.

@@ -11,9 +11,9 @@
 
 namespace cairn {
 
-/// The network that the settings name, on device D, for samples of shape `sample` and `outputs` numbers a sample.
-template <Device D = cpu>
-sequential<float, D> make_model(configuration& settings, const shape& sample, index outputs) {
+/// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers a sample.
+template <Device D = cpu, class T = float>
+sequential<T, D> make_model(configuration& settings, const shape& sample, index outputs) {
     const std::string kind = settings.choice(
         "model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn"});
     const auto need_axes = [&](int axes, const char* names) {
@@ -24,13 +24,13 @@ sequential<float, D> make_model(configuration& settings, const shape& sample, in
         for (std::int64_t hidden : settings.get("model.hidden", std::vector<std::int64_t>{256, 256}))
             sizes.push_back(hidden);
         sizes.push_back(outputs);
-        return mlp<float, D>(sizes);
+        return mlp<T, D>(sizes);
     }
     if (kind == "autoencoder") {
         std::vector<index> widths{sample.size()};
         for (std::int64_t width : settings.get("model.hidden", std::vector<std::int64_t>{1000, 500, 250, 30}))
             widths.push_back(width);
-        return autoencoder<float, D>(widths);
+        return autoencoder<T, D>(widths);
     }
     if (kind == "cosmoflow") {
         need_axes(4, "(D, H, W, C)");
@@ -40,21 +40,21 @@ sequential<float, D> make_model(configuration& settings, const shape& sample, in
         c.outputs = outputs;
         c.dropout = settings.get("model.dropout", c.dropout);
         c.normalise = settings.get("model.normalise", c.normalise);
-        return cosmoflow<float, D>(c);
+        return cosmoflow<T, D>(c);
     }
     need_axes(3, "(H, W, C)");
-    if (kind == "lenet") return lenet<float, D>(outputs);
+    if (kind == "lenet") return lenet<T, D>(outputs);
     if (kind == "map-cnn") {
         map_cnn_config c{.in_channels = sample.back(), .outputs = outputs};
         if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64});
             !filters.empty())
             c.filters.assign(filters.begin(), filters.end());
-        return map_cnn<float, D>(c);
+        return map_cnn<T, D>(c);
     }
-    if (kind == "resnet-cifar") return resnet_cifar<float, D>(settings.get("model.depth", 20), outputs);
+    if (kind == "resnet-cifar") return resnet_cifar<T, D>(settings.get("model.depth", 20), outputs);
     const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
-    return resnet<float, D>(settings.get("model.depth", 18),
-                            form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, outputs);
+    return resnet<T, D>(settings.get("model.depth", 18),
+                        form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, outputs);
 }
 
 }  // namespace cairn

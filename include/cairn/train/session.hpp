@@ -48,17 +48,23 @@ struct session_options {
 };
 
 /// The parts of a run, built from settings, with the network on device D. Throws before any training on settings that do not fit together.
-template <Device D = cpu>
+/// T: what the layers compute in (train/trainer.hpp).
+template <Device D = cpu, class T = float>
 class session {
 public:
-    session(configuration settings, session_options options, any_communicator world = self_communicator{})
-        : settings_(std::move(settings)), options_(std::move(options)), comm_(std::move(world)) {
+    /// `tensors_over`: the same ranks, by a communicator that carries tensors of D, where `world` cannot.
+    session(configuration settings, session_options options, any_communicator world = self_communicator{},
+            std::optional<any_communicator> tensors_over = {})
+        : settings_(std::move(settings)),
+          options_(std::move(options)),
+          comm_(std::move(world)),
+          tensors_over_(std::move(tensors_over)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
         data_ = make_data(settings_, options_.generated, seed_);
         const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"},
                                                   default_loss()) == "reconstruction";
-        model_ = make_model<D>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
+        model_ = make_model<D, T>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index>("train.batch", 32);
         require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
         check_shapes(reconstruct);
@@ -110,7 +116,7 @@ public:
                                : data_.info.kind == target_kind::classes ? task_kind::classes
                                                                          : task_kind::values;
         const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
-        trainer_ = std::make_unique<trainer<D>>(
+        trainer_ = std::make_unique<trainer<D, T>>(
             model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
             trainer_config{.seed = seed_,
                            .micro_batches = micro_batches(),
@@ -292,7 +298,7 @@ public:
                 {"memory", memory}};
     }
 
-    sequential<float, D>& model() { return model_; }
+    sequential<T, D>& model() { return model_; }
     const any_communicator& world() const { return comm_; }
 
 private:
@@ -332,16 +338,15 @@ private:
             curvature_ = make_preconditioner(settings_, *weights_, comm_);
             quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
         } else {
-            const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-            require(std::find(first_order_names.begin(), first_order_names.end(), kind) != first_order_names.end(),
-                    "optimizer.kind = ", kind, " runs on the host alone: on ", D::name,
-                    " take sgd, adam, adamw, lars or lamb");
+            any_communicator* const world = ranks_ && comm_.size() > 1 ? &ranks_->world() : nullptr;
+            curvature_ =
+                make_preconditioner_on_device(settings_, *weights_, world, world ? &ranks_->tensors_over() : nullptr);
         }
     }
 
     // [parallel] of the settings; nothing is made for one rank.
     void make_ranks() {
-        ranks::config c;
+        typename ranks<D>::config c;
         c.bucket_bytes = settings_.get<index>("parallel.bucket_mib", 25) << 20;
         c.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
@@ -350,7 +355,7 @@ private:
                            : non_finite_policy::stop;
         c.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
-        require(on_host || comm_.size() == 1, D::name, " trains with one rank, here there are ", comm_.size());
+        c.tensors_over = std::move(tensors_over_);
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
         compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
@@ -363,24 +368,21 @@ private:
             c.method = {};  // nobody to send to
             c.candidates.clear();
             if (c.non_finite == non_finite_policy::stop) return;
-            require(on_host, "train.non_finite = skip is for the host alone: on ", D::name, " take stop");
         }
-        if constexpr (on_host) make_ranks(std::move(c));
+        make_ranks(std::move(c));
     }
 
     // Collective: everybody begins with the values of rank 0.
     void start_ranks() {
-        if constexpr (on_host)
-            if (ranks_) ranks_->start(model_.buffers());
+        if (ranks_) ranks_->start(model_.buffers());
     }
 
     // Collective: running statistics become the mean over the ranks.
     void average_buffers() {
-        if constexpr (on_host)
-            if (ranks_) ranks_->average(model_.buffers());
+        if (ranks_) ranks_->average(model_.buffers());
     }
 
-    void make_ranks(ranks::config c) {
+    void make_ranks(typename ranks<D>::config c) {
         if (zero_stage_) {
             const std::string rule = settings_.choice("optimizer.kind", optimizer_names, "sgd");
             c.zero_stage = zero_stage_;
@@ -400,7 +402,7 @@ private:
             least, " samples for train.micro_batches = ", micro_batches(),
             ", or data.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, or "
             "data.corrupt = stop");
-        ranks_ = std::make_unique<ranks>(comm_, *weights_, std::move(c));
+        ranks_ = std::make_unique<ranks<D>>(comm_, *weights_, std::move(c));
     }
 
     // All ranks run the kernels that rank 0 chooses, so that they, and a resumed run, compute the same bits.
@@ -452,7 +454,7 @@ private:
             s.add("optimizer/" + name, staged_.host_of(t));
         s.add("optimizer_steps", trainer_->optimizer().steps());
         if (curvature_) {
-            s.add("kfac", curvature_tensors_);
+            for (const auto& [name, t] : curvature_tensors_) s.add("kfac/" + name, staged_.host_of(t));
             for (auto& [name, number] : curvature_->counters()) s.add("kfac/" + name, *number);
             if (quadratic_) {
                 s.add("kfac/lambda", quadratic_->lambda());
@@ -473,11 +475,10 @@ private:
         saved_epoch_ = train_->position().epoch;
         saved_batch_ = train_->position().batch;
         average_buffers();
-        if constexpr (on_host)
-            if (zero_stage_) {
-                whole_.emplace(trainer_->optimizer(), *weights_);
-                whole_->collect(ranks_->world(), owners_);
-            }
+        if (zero_stage_) {
+            whole_.emplace(trainer_->optimizer(), *weights_);
+            whole_->collect(ranks_->tensors_over(), owners_);
+        }
         if (compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors()), residuals_->collect();
         collect_curvature();
         if (boss()) write_state();
@@ -525,8 +526,7 @@ private:
 
     // What rank 0 read is everybody's.
     void take_over() {
-        if constexpr (on_host)
-            if (ranks_) share_what_was_read();
+        if (ranks_) share_what_was_read();
         train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
     }
 
@@ -539,9 +539,9 @@ private:
         recorded_ = numbers[3] != 0;
         start_ranks();
         for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
-            broadcast(ranks_->world(), t.span(), 0);
+            broadcast(ranks_->tensors_over(), t.span(), 0);
         if (curvature_) {
-            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->world(), t.span(), 0);
+            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->tensors_over(), t.span(), 0);
             for (auto& [name, number] : curvature_->counters())
                 broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
         }
@@ -747,10 +747,11 @@ private:
     configuration settings_;
     session_options options_;
     any_communicator comm_;
+    std::optional<any_communicator> tensors_over_;  // until the ranks are made
     std::string name_;
     std::uint64_t seed_ = 1;
     data_parts data_;
-    sequential<float, D> model_;
+    sequential<T, D> model_;
     index batch_ = 1;
     std::unique_ptr<arena<float, D>> weights_;
     std::unique_ptr<loader<any_dataset>> train_, test_;
@@ -758,11 +759,11 @@ private:
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;
     std::vector<shard> owners_;
-    std::unique_ptr<ranks> ranks_;                        // null on one rank
-    std::unique_ptr<preconditioner<float>> curvature_;    // null unless the optimizer has one
-    std::vector<named_tensor<float>> curvature_tensors_;  // while a state is saved or loaded
-    std::unique_ptr<quadratic_step> quadratic_;           // null unless kfac.step asks for it
-    std::unique_ptr<trainer<D>> trainer_;
+    std::unique_ptr<ranks<D>> ranks_;                        // null on one rank
+    std::unique_ptr<preconditioner<float, D>> curvature_;    // null unless the optimizer has one
+    std::vector<named_tensor<float, D>> curvature_tensors_;  // while a state is saved or loaded
+    std::unique_ptr<quadratic_step> quadratic_;              // null unless kfac.step asks for it
+    std::unique_ptr<trainer<D, T>> trainer_;
     std::optional<whole_state<float, D>> whole_;   // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise
     staged_tensors<D> staged_;                     // likewise

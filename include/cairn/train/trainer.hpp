@@ -6,6 +6,7 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/nn/rounded.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/schedule.hpp>
 #include <cairn/parallel/data.hpp>
@@ -20,8 +21,9 @@
 
 namespace cairn {
 
-/// All ranks of a training run.
-using ranks = data_parallel<any_communicator>;
+/// All ranks of a training run whose networks are on D.
+template <Device D = cpu>
+using ranks = data_parallel<any_communicator, float, D>;
 
 struct trainer_config {
     std::uint64_t seed = 1;
@@ -41,13 +43,16 @@ struct step_result {
     bool stop = false;     // some rank was asked to stop
 };
 
-/// A model on device D with what trains it. Batches come from the host. Ranks and preconditioners are the host's.
-template <Device D = cpu>
+/// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float. Batches come from the host.
+/// Curvature from labels that the model draws and steps with a size of their own are the host's.
+template <Device D = cpu, class T = float>
 class trainer {
+    static_assert(std::same_as<weight_of<T>, float>);
+
 public:
     /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are.
-    trainer(sequential<float, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
-            task goal, trainer_config config, ranks* world = nullptr, preconditioner<float>* curvature = nullptr,
+    trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
+            task goal, trainer_config config, ranks<D>* world = nullptr, preconditioner<float, D>* curvature = nullptr,
             quadratic_step* quadratic = nullptr)
         : model_(model),
           weights_(weights),
@@ -64,8 +69,8 @@ public:
                 config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
-        require(on_host || (!world_ && !curvature_ && !quadratic_), "trainer: on ", D::name,
-                " there are neither ranks nor preconditioners yet");
+        require(on_host || (!quadratic_ && config_.sampled_every == 0), "trainer: on ", D::name,
+                " there are no sampled labels and no steps with a size of their own yet");
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
@@ -73,10 +78,9 @@ public:
     step_result step(const batch& b, bool stop = false) {
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
-        if constexpr (on_host) {
-            listener_ = curvature_ ? curvature_->begin_step() : nullptr;
+        listener_ = curvature_ ? curvature_->begin_step() : nullptr;
+        if constexpr (on_host)
             if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
-        }
         weights_.zero_grad();
         if (world_) world_->begin(steps());
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
@@ -121,8 +125,8 @@ public:
         const pass p{.mode = mode::evaluate};
         while (auto b = data.next()) {
             if (b->count == 0) continue;
-            tape<float, D> nothing;
-            const tensor<float, D> y = model_.forward(samples_on<D>(*b).x.share(), nothing, p);
+            tape<T, D> nothing;
+            const tensor<float, D> y = rounded<float>(model_.forward(rounded<T>(samples_on<D>(*b).x), nothing, p));
             if constexpr (on_host)
                 goal_.add(s, y, *b);
             else
@@ -135,10 +139,10 @@ public:
     void choose_kernels(const shape& in, mode how) {
         pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
         if (curvature_ && p.training()) p.curvature = curvature_->discover();
-        tape<float, D> scratch;
-        tensor<float, D> y = model_.forward(tensor<float, D>::zeros(in), scratch, p);
+        tape<T, D> scratch;
+        tensor<T, D> y = model_.forward(tensor<T, D>::zeros(in), scratch, p);
         if (!p.training()) return;
-        model_.backward(tensor<float, D>::zeros(y.shape()), scratch, p);
+        model_.backward(tensor<T, D>::zeros(y.shape()), scratch, p);
         weights_.zero_grad();
     }
 
@@ -153,6 +157,7 @@ public:
 
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
+    static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
     pass pass_of(index micro_batch, bool last) {
         const pass p{.mode = mode::train,
@@ -219,7 +224,7 @@ private:
         tensor<float, D> y;
         {
             const trace_scope scope("", "forward", "phase");
-            y = model_.forward(s.x.share(), tape_, p);
+            y = rounded<float>(model_.forward(rounded<T>(s.x), tape_, p));
         }
         correct_ += goal_.correct(y, b);
         seen_ += b.count;
@@ -231,7 +236,7 @@ private:
         if (!std::isfinite(loss) && !world_) return loss;
         if (weight != 1) for_each(rules::times<float>{static_cast<float>(weight)}, dy);
         const trace_scope scope("", "backward", "phase");
-        model_.backward(std::move(dy), tape_, p);
+        model_.backward(rounded<T>(std::move(dy)), tape_, p);
         return loss;
     }
 
@@ -257,8 +262,8 @@ private:
         return part;
     }
 
-    template <class T, class Where>
-    static tensor<T, Where> rows(const tensor<T, Where>& t, shard s) {
+    template <class U, class Where>
+    static tensor<U, Where> rows(const tensor<U, Where>& t, shard s) {
         const index width = t.extent(0) ? t.size() / t.extent(0) : 0;
         return t.slice(s.begin * width, t.shape().with(0, s.count));
     }
@@ -284,28 +289,28 @@ private:
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);
         p.repeated = true;
         p.group = nullptr;  // the other ranks do not take part
-        tape<float, D> scratch;
-        tensor<float, D> x = samples_on<D>(b).x.share();
+        tape<T, D> scratch;
+        tensor<T, D> x = rounded<T>(samples_on<D>(b).x);
         for (int i = 0; i < model_.size(); ++i) {
             x = model_[i].forward(std::move(x), scratch.child(i), p);
-            if (first_non_finite(x))
+            if (first_non_finite(rounded<float>(x)))
                 fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(),
                      ')', advice);
         }
         fail(where, "all layers give finite outputs: the loss itself overflows", advice);
     }
 
-    sequential<float, D>& model_;
+    sequential<T, D>& model_;
     arena<float, D>& weights_;
     any_optimizer<float, D> optimizer_;
     schedule rate_;
     task goal_;
     trainer_config config_;
-    ranks* world_;
-    preconditioner<float>* curvature_;
+    ranks<D>* world_;
+    preconditioner<float, D>* curvature_;
     quadratic_step* quadratic_;
     curvature_listener* listener_ = nullptr;  // of the step at hand
-    tape<float, D> tape_;
+    tape<T, D> tape_;
     tensor<float, D> few_outputs_;  // of the step at hand
     index correct_ = 0, seen_ = 0;
 };

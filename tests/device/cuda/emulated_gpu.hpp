@@ -9,9 +9,11 @@
 #include <cairn/device/cuda/grid.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <sys/mman.h>
@@ -187,9 +189,12 @@ public:
     closed_memory() : memory_pool(reserve_range(), bytes, bytes, "memory of the emulated GPU", "nothing") {}
 
     void open() {
-        if (depth_++ == 0) protect(PROT_READ | PROT_WRITE);
+        const std::scoped_lock lock(mutex_);
+        ++depth_;
+        protect(PROT_READ | PROT_WRITE);  // also where another thread has opened what there was before
     }
     void close() {
+        const std::scoped_lock lock(mutex_);
         if (--depth_ == 0) protect(PROT_NONE);
     }
 
@@ -205,6 +210,7 @@ private:
             mprotect(begin(), static_cast<std::size_t>(used),
                      how);  // what comes later is closed until the next opening
     }
+    std::mutex mutex_;  // ranks may be threads
     int depth_ = 0;
 };
 
@@ -214,12 +220,19 @@ private:
 struct emulated_gpu {
     static constexpr const char* name = "emulated_gpu";
     static inline bool backwards = false;
-    static inline index launches = 0;
+    static inline std::atomic<index> launches = 0;
 
     static emulation::closed_memory& memory() {
         static auto* pool = new emulation::closed_memory;
         return *pool;
     }
+
+    /// A moment of a thread's launches. They run at once here, so nothing waits: counted is whether somebody would.
+    struct mark {
+        mark() { ++made; }
+        void wait() const { ++waited; }
+        static inline std::atomic<index> made = 0, waited = 0;
+    };
 
     /// Device memory may be touched while it lives.
     struct opened {

@@ -1,10 +1,12 @@
 #pragma once
-// On the emulated GPU, products and convolutions, for which a real one has libraries, are the host's.
+// On the emulated GPU, products, convolutions and decompositions, for which a real one has libraries, are the host's.
 
 #include "device/cuda/emulated_gpu.hpp"
 
 #include <cairn/device/cpu/conv.hpp>
 #include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/linalg.hpp>
+#include <cairn/device/cpu/symmetric.hpp>
 
 namespace cairn {
 
@@ -13,6 +15,35 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T
           const T* b, index ldb, T beta, T* c, index ldc) {
     const emulated_gpu::opened memory_is;
     gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+template <class T>
+void add_symmetric_product(emulated_gpu, index count, index width, T weight, const T* rows, index stride, T* c,
+                           index ldc) {
+    const emulated_gpu::opened memory_is;
+    add_symmetric_product(cpu{}, count, width, weight, rows, stride, c, ldc);
+}
+
+inline void add_symmetric_product(emulated_gpu, index count, index width, float weight, const bfloat16* rows,
+                                  index stride, float* c, index ldc) {
+    const emulated_gpu::opened memory_is;
+    tensor<float> wide({(count - 1) * stride + width});
+    for (index i = 0; i < wide.size(); ++i) wide[i] = float{rows[i]};
+    add_symmetric_product(cpu{}, count, width, weight, wide.data(), stride, c, ldc);
+}
+
+template <class T>
+struct emulated_eigen_decomposition {
+    tensor<T, emulated_gpu> values, vectors;
+};
+template <class T>
+emulated_eigen_decomposition<T> eigh(emulated_gpu, const tensor<T, emulated_gpu>& a) {
+    const auto d = eigh(cpu{}, a.on_host());
+    return {tensor<T, emulated_gpu>::copy_of(d.values), tensor<T, emulated_gpu>::copy_of(d.vectors)};
+}
+template <class T>
+tensor<T, emulated_gpu> inverse_of_positive(emulated_gpu, const tensor<T, emulated_gpu>& a) {
+    return tensor<T, emulated_gpu>::copy_of(inverse_of_positive(cpu{}, a.on_host()));
 }
 
 template <class T>
@@ -29,6 +60,54 @@ template <class T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
     const emulated_gpu::opened memory_is;
     conv_backward_weight(cpu{}, g, x, dy, dw, db);
+}
+
+// The same of bfloat16: computed in float, and rounded once.
+namespace detail {
+
+template <class T>
+tensor<float> widened(const T* x, index n) {
+    tensor<float> wide({n});
+    for (index i = 0; i < n; ++i) wide[i] = float{x[i]};
+    return wide;
+}
+inline void narrow(const tensor<float>& from, bfloat16* to) {
+    for (index i = 0; i < from.size(); ++i) to[i] = bfloat16(from[i]);
+}
+
+}  // namespace detail
+
+inline void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const bfloat16* a,
+                 index lda, const bfloat16* b, index ldb, float beta, bfloat16* c, index ldc) {
+    const emulated_gpu::opened memory_is;
+    const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
+                        wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n);
+    tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
+    gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, wide_c.data(), ldc);
+    detail::narrow(wide_c, c);
+}
+inline void conv_forward(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* w,
+                         const bfloat16* bias, bfloat16* y) {
+    const emulated_gpu::opened memory_is;
+    const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements()),
+                        wide_bias = bias ? detail::widened(bias, g.c_out) : tensor<float>{};
+    tensor<float> wide_y({g.y_elements()});
+    conv_forward(cpu{}, g, wide_x.data(), wide_w.data(), wide_bias.data(), wide_y.data());
+    detail::narrow(wide_y, y);
+}
+inline void conv_backward_input(emulated_gpu, const conv_geometry& g, const bfloat16* dy, const bfloat16* w,
+                                bfloat16* dx) {
+    const emulated_gpu::opened memory_is;
+    const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
+    tensor<float> wide_dx({g.x_elements()});
+    conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
+    detail::narrow(wide_dx, dx);
+}
+inline void conv_backward_weight(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* dy, float* dw,
+                                 float* db) {
+    const emulated_gpu::opened memory_is;
+    const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_dy = detail::widened(dy, g.y_elements());
+    conv_backward_weight(cpu{}, g, wide_x.data(), wide_dy.data(), dw, db);
 }
 
 }  // namespace cairn

@@ -1,6 +1,7 @@
 // The laws of kernels and libraries on a GPU. Run by benchmarks/gpu/run; without a GPU the program says so and ends with 77.
 
 #define CATCH_CONFIG_RUNNER
+#include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
@@ -13,6 +14,10 @@ namespace cairn {
 
 TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
     for (const auto& law : kernel_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
+    for (const auto& law : curvature_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu]") {

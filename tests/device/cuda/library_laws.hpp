@@ -56,6 +56,15 @@ inline std::vector<conv_geometry> conv_geometries() {
     add({.n = 3, .in = {1, 6, 6}, .c_in = 16, .c_out = 16, .kernel = {1, 1, 1}});
     add({.n = 1, .in = {1, 8, 8}, .c_in = 8, .c_out = 8, .kernel = {1, 3, 3}, .pad = {0, 1, 1}, .groups = 2});
     add({.n = 1, .in = {6, 8, 10}, .c_in = 4, .c_out = 8, .kernel = {3, 3, 3}, .stride = {1, 2, 1}, .pad = {1, 1, 1}});
+    add({.n = 6,  // of the K-FAC laws
+         .in = {1, 5, 5},
+         .c_in = 8,
+         .c_out = 8,
+         .kernel = {1, 3, 3},
+         .stride = {1, 2, 2},
+         .pad = {0, 2, 2},
+         .dilation = {1, 2, 2},
+         .groups = 2});
     add({.n = 2,
          .in = {1, 32, 32},
          .c_in = 3,

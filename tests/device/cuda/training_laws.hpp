@@ -4,6 +4,7 @@
 
 #include "device/cuda/kernel_laws.hpp"
 
+#include <cairn/device/cuda/curvature.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/dropout.hpp>
@@ -17,10 +18,12 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
+#include <cairn/nn/rounded.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/lars.hpp>
+#include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 
 namespace cairn::training_laws {
@@ -56,10 +59,11 @@ struct history {
     std::vector<tensor<T>> state;
 };
 
-template <class D, class T, class O>
+/// C: what layers compute in; weights are of T.
+template <class D, class T, class C = T, class O>
 history<T> train(const O& optimizer, double lr) {
     constexpr index batch = 4, classes = 5;
-    auto model = small_network<T, D>(classes);
+    auto model = small_network<C, D>(classes);
     arena<T, D> weights(model.params(), 3);
     optimizer_over<O, T, D> step(optimizer, weights);
     tensor<std::int32_t> labels({batch});
@@ -67,19 +71,20 @@ history<T> train(const O& optimizer, double lr) {
     const auto d_labels = tensor<std::int32_t, D>::copy_of(labels);
     history<T> h;
     for (std::uint32_t s = 0; s < 3; ++s) {
-        tape<T, D> tape;
+        tape<C, D> tape;
         const pass p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
-        auto y = model.forward(tensor<T, D>::copy_of(drawn<T>({batch, 8, 8, 3}, 40 + s)), tape, p);
+        const auto x = tensor<T, D>::copy_of(drawn<T>({batch, 8, 8, 3}, 40 + s));
+        auto y = rounded<T>(model.forward(rounded<C>(x), tape, p));
         auto [loss, dy] =
             cross_entropy{.label_smoothing = 0.1, .class_weights = {1, 2, 1, 0.5, 1}}(std::move(y), d_labels);
         h.losses.push_back(loss);
         weights.zero_grad();
-        model.backward(std::move(dy), tape, p);
+        model.backward(rounded<C>(std::move(dy)), tape, p);
         step.step(lr);
     }
-    tape<T, D> none;
-    h.state.push_back(
-        model.forward(tensor<T, D>::copy_of(drawn<T>({2, 8, 8, 3}, 50)), none, {.mode = mode::evaluate}).on_host());
+    tape<C, D> none;
+    const auto x = tensor<T, D>::copy_of(drawn<T>({2, 8, 8, 3}, 50));
+    h.state.push_back(rounded<T>(model.forward(rounded<C>(x), none, {.mode = mode::evaluate})).on_host());
     for (const auto& [name, p] : weights.parameters()) h.state.push_back(p->value.on_host());
     for (const auto& [name, t] : model.buffers()) h.state.push_back(t->on_host());
     return h;
@@ -96,6 +101,22 @@ void same_training(const O& optimizer, double lr) {
     REQUIRE(host.state.size() == device.state.size());
     for (std::size_t i = 0; i < host.state.size(); ++i) {
         check_close(device.state[i], host.state[i], tolerance);
+        check_close(again.state[i], device.state[i], 0);
+    }
+}
+
+/// Layers in bfloat16, the rest in float: near the host's training, and the device's own again to the bit.
+template <class D>
+void bfloat16_trains() {
+    const sgd optimizer{{.momentum = 0.9, .weight_decay = 1e-3}};
+    const history<float> host = train<cpu, float>(optimizer, 0.05), device = train<D, float, bfloat16>(optimizer, 0.05),
+                         again = train<D, float, bfloat16>(optimizer, 0.05);
+    // Eight binary digits: 0.4 % a rounding, some twenty of them one after the other.
+    for (std::size_t s = 0; s < host.losses.size(); ++s) CHECK(std::abs(host.losses[s] - device.losses[s]) < 0.1);
+    CHECK(again.losses == device.losses);
+    REQUIRE(host.state.size() == device.state.size());
+    for (std::size_t i = 0; i < host.state.size(); ++i) {
+        check_close(device.state[i], host.state[i], 0.15);
         check_close(again.state[i], device.state[i], 0);
     }
 }
@@ -157,14 +178,98 @@ void broken_gradient() {
     CHECK_THROWS_WITH(step.step(0.1), Catch::Contains("gradient of bias") && Catch::Contains("element 1 is nan"));
 }
 
+/// Every kind of layer that K-FAC has factors for: convolutions with stride, dilation, groups and bias, lookups, rows that share a weight.
+template <class T, class D>
+sequential<T, D> curved_network() {
+    sequential<T, D> all;
+    all.add("words", embedding<T, D>({.entries = 11, .width = 6}));
+    all.add("each", linear<T, D>({.in = 6, .out = 8}));  // of every position
+    all.add("norm", layer_norm<T, D>({.features = 8}));
+    all.add("wide", conv<T, D>({.in = 8, .out = 8, .kernel = 3, .stride = 2, .pad = 2, .dilation = 2, .groups = 2}));
+    all.add("tanh", activation_layer<T, D>(activation::tanh));
+    all.add("point", conv<T, D>({.in = 8, .out = 4, .kernel = 1, .bias = false}));
+    all.add("flatten", flatten<T, D>());
+    all.add("out", linear<T, D>({.in = 36, .out = 5}));
+    return all;
+}
+
+/// Parameters after four steps with K-FAC, on the host. C: what layers compute in.
+template <class D, class T, class C = T>
+std::vector<tensor<T>> kfac_trains(const kfac_config& config) {
+    constexpr index batch = 6;
+    auto model = curved_network<C, D>();
+    arena<T, D> weights(model.params(), 4);
+    optimizer_over<sgd, T, D> step(sgd{{.momentum = 0.9}}, weights);
+    kfac<T, D> curvature(weights, config);
+    tensor<std::int32_t> labels({batch});
+    for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 5);
+    const auto d_labels = tensor<std::int32_t, D>::copy_of(labels);
+    for (std::uint32_t s = 0; s < 4; ++s) {
+        tensor<T> ids({batch, 5, 5});
+        for (index i = 0; i < ids.size(); ++i) ids[i] = static_cast<T>((i * 7 + static_cast<index>(s) * i % 5) % 11);
+        tape<C, D> tape;
+        pass p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        p.curvature = curvature.begin_step();
+        curvature.last_micro_batch();
+        auto y = rounded<T>(model.forward(rounded<C>(tensor<T, D>::copy_of(ids)), tape, p));
+        auto [loss, dy] = cross_entropy{}(std::move(y), d_labels);
+        weights.zero_grad();
+        model.backward(rounded<C>(std::move(dy)), tape, p);
+        curvature.precondition(batch, 0.02);
+        step.step(0.02);
+    }
+    std::vector<tensor<T>> state;
+    for (const auto& [name, p] : weights.parameters()) state.push_back(p->value.on_host());
+    return state;
+}
+
+template <class D, class T>
+void same_kfac(const kfac_config& config, double tolerance = std::is_same_v<T, double> ? 1e-8 : 5e-3) {
+    const auto host = kfac_trains<cpu, T>(config), device = kfac_trains<D, T>(config),
+               again = kfac_trains<D, T>(config);
+    REQUIRE(host.size() == device.size());
+    for (std::size_t i = 0; i < host.size(); ++i) {
+        check_close(device[i], host[i], tolerance);
+        check_close(again[i], device[i], 0);
+    }
+}
+
+template <class D, class T>
+void kfac_directions() {
+    const kfac_config often{.damping = 1e-2, .factor_every = 1, .decompose_every = 2};
+    const auto with = [&](auto change) {
+        kfac_config c = often;
+        change(c);
+        same_kfac<D, T>(c);
+    };
+    with([](kfac_config&) {});
+    with([](kfac_config& c) { c.form = kfac_form::inverse; });
+    with([](kfac_config& c) { c.sharing = weight_sharing::reduce, c.graft = true; });
+    with([](kfac_config& c) { c.scaling = kfac_scaling::kfac_pytorch, c.damping = 0.1; });
+    with([](kfac_config& c) { c.spatial = kfac_spatial::uncorrelated, c.form = kfac_form::inverse; });
+    with([](kfac_config& c) { c.sample = {.examples = 2, .positions = 3}, c.kl_clip = 0, c.norm_limit = 0.01; });
+    with([](kfac_config& c) { c.max_size = 20; });  // some factors are diagonal
+    with([](kfac_config& c) { c.max_size = 5, c.form = kfac_form::inverse; });
+    const index most = std::exchange(detail::most_copied, 40);  // rows in several blocks
+    with([](kfac_config& c) { c.sample.examples = 2; });
+    detail::most_copied = most;
+    with([](kfac_config& c) { c.max_size = 20, c.form = kfac_form::inverse, c.skip = {"point"}; });
+    if constexpr (std::is_same_v<T, float>) {  // rows of bfloat16: near the host's
+        const auto host = kfac_trains<cpu, float>(often), device = kfac_trains<D, float, bfloat16>(often);
+        for (std::size_t i = 0; i < host.size(); ++i) check_close(device[i], host[i], 0.15);
+    }
+}
+
 /// T: what the device has convolutions for.
 template <GridDevice D, class T>
 const std::vector<kernel_laws::law>& all() {
     static const std::vector<kernel_laws::law> laws{{"sgd", sgd_trains<D, T>},
+                                                    {"layers in bfloat16", bfloat16_trains<D>},
                                                     {"clipped adamw", clipped_adam_trains<D, T>},
                                                     {"lars, clipped by value", lars_trains<D, T>},
                                                     {"lamb", lamb_trains<D, T>},
                                                     {"losses of elements", losses_of_elements<D, T>},
+                                                    {"K-FAC", kfac_directions<D, T>},
                                                     {"a gradient that is not finite", broken_gradient<D>}};
     return laws;
 }

@@ -43,11 +43,11 @@ all_reduce_algorithm automatic_all_reduce(const C& c, index bytes, bool has_grou
 template <Communicator C, class T>
 void all_reduce(C& c, std::span<T> data, const all_reduce_options& o = {}, node_groups<C>* groups = nullptr) {
     if (c.size() == 1 || data.empty()) return;
-    const all_reduce_algorithm chosen = requires { C::buffers_on_gpu; }
-    &&o.algorithm == all_reduce_algorithm::automatic ? all_reduce_algorithm::native
-    : o.algorithm == all_reduce_algorithm::automatic
-        ? automatic_all_reduce<T>(c, static_cast<index>(data.size_bytes()), groups != nullptr)
-        : o.algorithm;
+    all_reduce_algorithm chosen = o.algorithm;
+    if (chosen == all_reduce_algorithm::automatic)
+        chosen = buffers_on_gpu(c)
+                     ? all_reduce_algorithm::native
+                     : automatic_all_reduce<T>(c, static_cast<index>(data.size_bytes()), groups != nullptr);
     switch (chosen) {
         using enum all_reduce_algorithm;
         case recursive_doubling:

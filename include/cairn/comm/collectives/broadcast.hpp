@@ -1,7 +1,8 @@
 #pragma once
 // Broadcast by a binomial tree: in round k, ranks that have the data send it to the rank 2^k further. Ranks are counted from the root.
 //   root 0 of 8:  0→1   0→2 1→3   0→4 1→5 2→6 3→7
-// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree.
+// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on GPUs, the library's own
+// broadcast is taken, if there is one: a message from one GPU to another waits for the host.
 
 #include <cairn/comm/reduction.hpp>
 
@@ -9,6 +10,23 @@
 #include <span>
 
 namespace cairn {
+
+namespace detail {
+
+template <Communicator C, class T>
+bool broadcasts_itself(C& c, std::span<T> data, int root) {
+    if constexpr (requires { c.native_broadcast(data, root); }) {
+        if (!buffers_on_gpu(c)) return false;
+        if constexpr (requires { c.has_native_broadcast(); })
+            if (!c.has_native_broadcast()) return false;
+        c.native_broadcast(data, root);
+        return true;
+    } else {
+        return false;
+    }
+}
+
+}  // namespace detail
 
 inline constexpr int broadcast_tag = user_tags + 1;
 inline constexpr std::size_t broadcast_segment = std::size_t{1} << 20;  // bytes
@@ -19,6 +37,7 @@ void broadcast(C& c, std::span<T> data, int root) {
     [[maybe_unused]] const auto scope = enter(c, {"broadcast", type_name<T>(), static_cast<index>(data.size()), root});
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
+    if (p > 1 && detail::broadcasts_itself(c, data, root)) return;
     int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits
     while (lowest <= me) lowest *= 2;
     const std::size_t step = std::max<std::size_t>(1, broadcast_segment / sizeof(T));

@@ -21,6 +21,20 @@ void mirror_upper(cpu, index n, T* m, index ld) {
     });
 }
 
+/// Adds `value` to n numbers that are `step` apart: with n + 1, to a diagonal.
+template <class T>
+void add_to_diagonal(cpu, index n, index step, T value, T* m) {
+    for (index i = 0; i < n; ++i) m[i * step] += value;
+}
+
+/// Σ of n numbers that are `step` apart.
+template <class T>
+double diagonal_sum(cpu, index n, index step, const T* m) {
+    double sum = 0;
+    for (index i = 0; i < n; ++i) sum += static_cast<double>(m[i * step]);
+    return sum;
+}
+
 /// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers. Strips of the upper
 /// triangle by GEMM, little more than half of the arithmetic.
 template <class T>

@@ -16,10 +16,10 @@ namespace cairn {
 namespace detail {
 
 /// y += x.
-template <class T>
+template <class T, class W>
 struct add_rule {
-    CAIRN_HD void operator()(T& y, T x) const {
-        y = static_cast<T>(static_cast<grid::sum_type<T>>(y) + static_cast<grid::sum_type<T>>(x));
+    CAIRN_HD void operator()(W& y, T x) const {
+        y = static_cast<W>(static_cast<grid::sum_type<T>>(y) + static_cast<grid::sum_type<T>>(x));
     }
 };
 
@@ -102,13 +102,14 @@ void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, 
     detail::count_conv<T>(g, 0);
 }
 
-/// dw (c_out, kernel…, c_in / groups) += gradient with respect to w, db (c_out, or null) += that with respect to bias.
-template <class T>
-void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
+/// dw (c_out, kernel…, c_in / groups) += gradient with respect to w, db (c_out, or null) += that with respect to bias. W: T, or a type of
+/// more digits.
+template <class T, class W>
+void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* dy, W* dw, W* db) {
     if (g.n == 0) return;
     tensor<T, cuda> here({g.w_elements()}, category::workspace);
     detail::conv_plans<T>::mine().run(conv_phase::backward_weight, g, x, here.data(), dy);
-    for_each(d, g.w_elements(), detail::add_rule<T>{}, dw, here.data());
+    for_each(d, g.w_elements(), detail::add_rule<T, W>{}, dw, here.data());
     if (db) grid::column_sums(d, g.n * g.out_points(), g.c_out, dy, db, true);
     detail::count_conv<T>(g, db ? g.y_elements() : 0);
 }

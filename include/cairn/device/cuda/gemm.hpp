@@ -42,10 +42,11 @@ constexpr cudaDataType_t cuda_type() {
         return CUDA_R_16BF;
 }
 
-/// The largest power of two up to 256 that all addresses are multiples of.
+/// The largest power of two, up to what every block of the pool is a multiple of, that all addresses are multiples of. Not more: the same
+/// product in another block must take the same algorithm, or ranks and repeated runs would differ in their last bits.
 inline std::uint32_t common_alignment(const void* a, const void* b, const void* c) {
     const auto bits = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
-                      reinterpret_cast<std::uintptr_t>(c) | 256u;
+                      reinterpret_cast<std::uintptr_t>(c) | std::uintptr_t{memory_pool::alignment};
     return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
@@ -63,7 +64,7 @@ public:
     struct product_shape {
         bool trans_a, trans_b;
         index m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
-        cudaDataType_t type;
+        cudaDataType_t type, c_type;
         bool tf32, reads_c;
         std::uint32_t alignment;  // bytes that the addresses of all operands are multiples of
         auto operator<=>(const product_shape&) const = default;
@@ -106,7 +107,7 @@ private:
         // Column-major: rows and columns as they lie in memory, a row-major (r, c) is (c, r).
         p.b = layout(s.type, s.trans_b ? s.k : s.n, s.trans_b ? s.n : s.k, s.ldb, s.batch, s.stride_b);
         p.a = layout(s.type, s.trans_a ? s.m : s.k, s.trans_a ? s.k : s.m, s.lda, s.batch, s.stride_a);
-        p.c = layout(s.type, s.n, s.m, s.ldc, s.batch, s.stride_c);
+        p.c = layout(s.c_type, s.n, s.m, s.ldc, s.batch, s.stride_c);
         cublasLtMatmulPreference_t preference = nullptr;
         check(cublasLtMatmulPreferenceCreate(&preference), "asking for an algorithm");
         check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -176,9 +177,10 @@ void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S
         return;
     }
     const bool tf32 = std::is_same_v<T, float> && gpu_float_products() == float_products::tf32;
-    detail::lt_products::mine().run({trans_a, trans_b, m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c,
-                                     detail::cuda_type<T>(), tf32, beta != S{}, detail::common_alignment(a, b, c)},
-                                    alpha, a, b, beta, c);
+    detail::lt_products::mine().run(
+        {trans_a, trans_b, m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, detail::cuda_type<T>(),
+         detail::cuda_type<T>(), tf32, beta != S{}, detail::common_alignment(a, b, c)},
+        alpha, a, b, beta, c);
 }
 
 /// One product; sizes may be 0.
@@ -193,6 +195,17 @@ template <class T>
 void add_symmetric_product(cuda d, index count, index width, grid::sum_type<T> weight, const T* rows, index stride,
                            T* c, index ldc) {
     gemm(d, true, false, width, width, count, weight, rows, stride, rows, stride, grid::sum_type<T>{1}, c, ldc);
+}
+
+/// The same of rows of bfloat16, added in float, in which their products are exact.
+inline void add_symmetric_product(cuda, index count, index width, float weight, const bfloat16* rows, index stride,
+                                  float* c, index ldc) {
+    const double n = static_cast<double>(width), k = static_cast<double>(count);
+    work::count(2 * n * n * k, 2 * n * k + 8 * n * n);
+    if (count > 0 && width > 0)
+        detail::lt_products::mine().run({true, false, width, width, count, stride, stride, ldc, 1, 0, 0, 0, CUDA_R_16BF,
+                                         CUDA_R_32F, false, true, detail::common_alignment(rows, rows, c)},
+                                        weight, rows, rows, 1.0f, c);
 }
 
 }  // namespace cairn

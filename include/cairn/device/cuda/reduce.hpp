@@ -226,11 +226,11 @@ T max_abs(D, index n, const T* x) {
 
 namespace grid {
 
-/// partial[part, c] = Σ over the rows of this part of x[r, c], in the type that sums run in; a block has `across` neighbouring columns and
-/// threads / across rows at a time.
-template <class T, class Sum>
+/// partial[part, c] = Σ over the rows of this part of x[r, c], or of its square, in the type that sums run in; a block has `across`
+/// neighbouring columns and threads / across rows at a time. Rows begin `stride` elements apart.
+template <class T, class Sum, bool Square = false>
 struct column_parts {
-    index rows, columns, parts;
+    index rows, columns, stride, parts;
     int across;
     const T* x;
     Sum* partial;
@@ -243,7 +243,10 @@ struct column_parts {
         const index begin = rows * part / parts, end = rows * (part + 1) / parts;
         Sum sum{};
         if (c < columns)
-            for (index r = begin + lane; r < end; r += lanes) sum += static_cast<Sum>(x[r * columns + c]);
+            for (index r = begin + lane; r < end; r += lanes) {
+                const auto v = static_cast<Sum>(x[r * stride + c]);
+                sum += Square ? v * v : v;
+            }
         Sum* const all = b.template shared<Sum>();
         all[b.thread()] = sum;
         b.sync();
@@ -255,7 +258,7 @@ struct column_parts {
 };
 
 template <class T, class Sum>
-struct column_totals {
+struct column_totals {  // T: of the results
     index columns, parts;
     const Sum* partial;
     T* out;
@@ -294,24 +297,29 @@ using sum_type = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 namespace grid {
 
-/// What column_sums does, without counting it as a kernel by itself.
-template <class T, GridDevice D>
-void column_sums(D, index rows, index columns, const T* x, T* out, bool accumulate) {
+/// What column_sums does, without counting it as a kernel by itself; rows of x begin `stride` elements apart.
+template <bool Square = false, class T, class W, GridDevice D>
+void strided_column_sums(D, index rows, index columns, index stride, const T* x, W* out, bool accumulate) {
     if (columns == 0) return;
     using sum = sum_type<T>;
     const column_cut cut = column_cut::of(rows, columns);
     tensor<sum, D> partial({cut.parts, columns}, category::workspace);
     D::launch({.blocks = cut.blocks(columns), .threads = cut.threads, .shared = cut.threads * index{sizeof(sum)}},
-              column_parts<T, sum>{rows, columns, cut.parts, cut.across, x, partial.data()});
+              column_parts<T, sum, Square>{rows, columns, stride, cut.parts, cut.across, x, partial.data()});
     D::launch({.blocks = blocks_for<D>(columns, 256), .threads = 256},
-              column_totals<T, sum>{columns, cut.parts, partial.data(), out, accumulate});
+              column_totals<W, sum>{columns, cut.parts, partial.data(), out, accumulate});
+}
+
+template <class T, class W, GridDevice D>
+void column_sums(D d, index rows, index columns, const T* x, W* out, bool accumulate) {
+    strided_column_sums(d, rows, columns, columns, x, out, accumulate);
 }
 
 }  // namespace grid
 
 /// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Parts of the rows in float, the parts in double.
-template <class T, GridDevice D>
-void column_sums(D d, index rows, index columns, const T* x, T* out, bool accumulate) {
+template <class T, class W, GridDevice D>
+void column_sums(D d, index rows, index columns, const T* x, W* out, bool accumulate) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
     work::count(n, n * sizeof(T));
     grid::column_sums(d, rows, columns, x, out, accumulate);

@@ -196,6 +196,17 @@ struct cuda {
         });
         return mine.properties;
     }
+    /// What tells the current GPU from all others, on any machine: its UUID in hexadecimal digits.
+    static std::string identity() {
+        std::string text;
+        for (const char byte : properties().uuid.bytes) {
+            constexpr const char* digits = "0123456789abcdef";
+            const auto b = static_cast<unsigned char>(byte);
+            text += digits[b >> 4];
+            text += digits[b & 15];
+        }
+        return text;
+    }
     static int multiprocessors() { return properties().multiProcessorCount; }
 
     /// The stream of the calling thread.
@@ -211,6 +222,25 @@ struct cuda {
     static void wait() {
         check(cudaStreamSynchronize(stream()), "waiting for the GPU (a kernel launched before may have failed)");
     }
+
+    /// A moment in what the calling thread launches (core/launched.hpp). After wait(), the thread's GPU is the one that it was made on.
+    class mark {
+    public:
+        mark() : gpu_(current()) {
+            cudaEvent_t event = nullptr;
+            check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+            event_ = {event, [](cudaEvent_t e) { cudaEventDestroy(e); }};
+            check(cudaEventRecord(event, stream()), "recording an event");
+        }
+        void wait() const {
+            if (current() != gpu_) check(cudaSetDevice(gpu_), "choosing GPU ", gpu_);
+            check(cudaStreamWaitEvent(stream(), event_.get(), 0), "waiting for an event");
+        }
+
+    private:
+        int gpu_;
+        std::shared_ptr<CUevent_st> event_;
+    };
 
     static void copy_to_device(void* to, const void* from, index bytes) {
         copy(to, from, bytes, cudaMemcpyHostToDevice), wait();

@@ -13,9 +13,12 @@
 // A lookup's A is diagonal: how often each entry is used. So is that of a factor that is too large: the rest is left out.
 //
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
+//
+// Rows and factors are on device D; on another one than the host, device/cuda/curvature.hpp has the kernels.
 // Tested against plain loops in tests/optim/kfac_test.cpp.
 
 #include <cairn/core/finite.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -39,10 +42,10 @@ struct row_sample {
     bool is_all() const { return examples == 1 && positions == 1; }
 };
 
-/// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
-/// rows (count, stride ≥ width).
+namespace detail {
+
 template <class T>
-void add_outer_products(index count, index width, const T* rows, index stride, tensor<T>& sum, T weight = T{1}) {
+void add_outer_products_on_host(index count, index width, const T* rows, index stride, tensor<T>& sum, T weight) {
     const index n = sum.extent(0);
     const bool diagonal = sum.rank() == 1;
     if (diagonal) {
@@ -67,13 +70,31 @@ void add_outer_products(index count, index width, const T* rows, index stride, t
     }
 }
 
+}  // namespace detail
+
+/// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
+/// rows (count, stride ≥ width).
+template <class S, class T, Device D>
+void add_outer_products(index count, index width, const S* rows, index stride, tensor<T, D>& sum, T weight = T{1}) {
+    const index n = sum.extent(0);
+    const bool diagonal = sum.rank() == 1;
+    if constexpr (!std::same_as<D, cpu>) {
+        if (diagonal)
+            add_column_squares(D{}, count, width, weight, rows, stride, sum.data());
+        else
+            add_symmetric_product(D{}, count, width, weight, rows, stride, sum.data(), n);
+        if (n > width) add_border(D{}, count, n, weight, rows, stride, diagonal, sum.data());
+    } else {
+        detail::add_outer_products_on_host(count, width, rows, stride, sum, weight);
+    }
+}
+
 namespace detail {
 
-/// 0 … n-1 in steps of `every` from `offset` on; at least one.
-inline std::vector<index> picks(index n, index every, index offset) {
-    std::vector<index> all;
-    for (index i = std::min(offset % every, n - 1); i < n; i += every) all.push_back(i);
-    return all;
+/// Of 0 … n-1 every so-manieth, from `offset` on; at least one.
+inline every_so_many picks(index n, index every, index offset) {
+    const index first = std::min(offset % every, n - 1);
+    return {first, every, (n - 1 - first) / every + 1};
 }
 
 /// Copies `width` numbers of each of some rows, which are `stride` apart; a copy for add_copied_rows.
@@ -90,9 +111,9 @@ auto copy_strided(const T* data, index width, index stride, index positions) {
 template <class T, class Copy>
 void add_copied_rows(index examples, index positions, index width, Copy&& copy, bool join, double scale,
                      const row_sample& sample, tensor<T>& sum, T weight = T{1}) {
-    const std::vector<index> chosen = picks(examples, sample.examples, sample.offset);
-    const std::vector<index> at = picks(positions, join ? 1 : sample.positions, sample.offset);
-    const auto count = static_cast<index>(chosen.size()), taken = static_cast<index>(at.size());
+    const every_so_many chosen = picks(examples, sample.examples, sample.offset),
+                        at = picks(positions, join ? 1 : sample.positions, sample.offset);
+    const index count = chosen.count, taken = at.count;
     const index block =
         std::clamp<index>((index{1} << 20) / (width * taken), 1, count);  // a few megabytes: GEMM is fast
     tensor<T> rows({block * taken, width}, category::workspace);
@@ -100,12 +121,12 @@ void add_copied_rows(index examples, index positions, index width, Copy&& copy, 
         const index here = std::min(block, count - begin);
         parallel_for(here, std::max<index>(1, 16384 / (width * taken)), [&](index first, index last) {
             for (index k = first; k < last; ++k) {
-                const index e = chosen[static_cast<std::size_t>(begin + k)];
+                const index e = chosen[begin + k];
                 T* const to = rows.data() + k * taken * width;
                 if (taken == positions) {
                     copy(e, 0, positions, to);
                 } else {
-                    for (index i = 0; i < taken; ++i) copy(e, at[static_cast<std::size_t>(i)], 1, to + i * width);
+                    for (index i = 0; i < taken; ++i) copy(e, at[i], 1, to + i * width);
                 }
                 if (!join) continue;
                 for (index c = 0; c < width; ++c) {
@@ -122,73 +143,126 @@ void add_copied_rows(index examples, index positions, index width, Copy&& copy, 
     }
 }
 
+/// Numbers that a device copies at a time. Tests make it small.
+inline index most_copied = index{1} << 26;
+
+/// The same on a device, in which one launch copies a block of rows: as U, which the products take.
+template <class U, class S, class T, Device D>
+void add_chosen_rows_as(const chosen_rows<S>& rows, tensor<T, D>& sum, T weight) {
+    const index count = rows.examples.count * rows.rows_each();
+    const index block = std::clamp<index>(most_copied / rows.width, 1, count);
+    tensor<U, D> copied({block, rows.width}, category::workspace);
+    for (index begin = 0; begin < count; begin += block) {
+        const index here = std::min(block, count - begin);
+        gather_rows(D{}, rows, begin, here, copied.data());
+        add_outer_products(here, rows.width, copied.data(), rows.width, sum, weight);
+    }
+}
+template <class S, class T, Device D>
+void add_chosen_rows(const chosen_rows<S>& rows, tensor<T, D>& sum, T weight = T{1}) {
+    if (rows.join)
+        add_chosen_rows_as<T>(rows, sum, weight);  // sums have more digits than rows
+    else
+        add_chosen_rows_as<S>(rows, sum, weight);
+}
+
+/// Rows (examples · positions, stride) that lie in memory, of which `width` numbers count.
+template <class S, class T, Device D>
+void add_rows_in_memory(index examples, index positions, const S* data, index width, index stride, bool join,
+                        double scale, const row_sample& sample, tensor<T, D>& sum, T weight = T{1}) {
+    if (!join && sample.is_all()) return add_outer_products(examples * positions, width, data, stride, sum, weight);
+    if constexpr (std::same_as<D, cpu>)
+        add_copied_rows(examples, positions, width, copy_strided(data, width, stride, positions), join, scale, sample,
+                        sum, weight);
+    else
+        add_chosen_rows(chosen_rows<S>{.x = data,
+                                       .width = width,
+                                       .stride = stride,
+                                       .positions = positions,
+                                       .examples = picks(examples, sample.examples, sample.offset),
+                                       .at = picks(positions, join ? 1 : sample.positions, sample.offset),
+                                       .join = join,
+                                       .scale = scale},
+                        sum, weight);
+}
+
 }  // namespace detail
+
+/// Counts (entries) of chosen ids.
+template <class T>
+void count_lookups(cpu, const every_so_many& examples, const every_so_many& at, index positions,
+                   const std::int32_t* ids, index /*entries*/, T* counts) {
+    for (index e = 0; e < examples.count; ++e)
+        for (index t = 0; t < at.count; ++t) counts[ids[examples[e] * positions + at[t]]] += T{1};
+}
 
 /// How many rows of a layer a sample takes.
 template <class T>
 index rows_taken(const layer_rows<T>& rows, weight_sharing sharing, const row_sample& sample) {
     if (rows.examples * rows.positions == 0) return 0;
     const bool join = sharing == weight_sharing::reduce && rows.positions > 1;
-    const auto count = [](index n, index every, index offset) {
-        return static_cast<index>(detail::picks(n, every, offset).size());
-    };
-    return count(rows.examples, sample.examples, sample.offset) *
-           (join ? 1 : count(rows.positions, sample.positions, sample.offset));
+    return detail::picks(rows.examples, sample.examples, sample.offset).count *
+           (join ? 1 : detail::picks(rows.positions, sample.positions, sample.offset).count);
 }
 
 /// Adds a convolution's input points of group `group` to the sum of x xᵀ (channels, channels): the factor of each of its kernel's
 /// points where these are taken as uncorrelated (Grosse and Martens 2016, section 4.2). Their mean counts as many rows as the output has.
-template <class T>
-void add_points_of_layer(const layer_rows<T>& rows, index group, tensor<T>& sum, const row_sample& sample = {}) {
+template <class S, class T, Device D>
+void add_points_of_layer(const layer_rows<S>& rows, index group, tensor<T, D>& sum, const row_sample& sample = {}) {
     const conv_geometry& g = rows.conv;
     const index width = g.c_in / g.groups, points = g.in_points();
-    layer_rows<T> inputs = rows;
+    layer_rows<S> inputs = rows;
     inputs.positions = points;
     const index counted = rows_taken(rows, {}, sample), taken = rows_taken(inputs, {}, sample);
     if (counted == 0 || taken == 0) return;
     const T weight = static_cast<T>(static_cast<double>(counted) / static_cast<double>(taken));
-    const T* const x = rows.x + group * width;
-    if (sample.is_all()) return add_outer_products(taken, width, x, g.c_in, sum, weight);
-    const auto copy = detail::copy_strided(x, width, g.c_in, points);
-    detail::add_copied_rows(rows.examples, points, width, copy, false, 1, sample, sum, weight);
+    detail::add_rows_in_memory(rows.examples, points, rows.x + group * width, width, g.c_in, false, 1, sample, sum,
+                               weight);
 }
 
 /// Adds a layer's rows of group `group`, as many as rows_taken says, to the sums of ā āᵀ and of dy dyᵀ; either may be null.
-template <class T>
-void add_rows_of_layer(const layer_rows<T>& rows, index group, tensor<T>* inputs, tensor<T>* outputs,
+template <class S, class T, Device D>
+void add_rows_of_layer(const layer_rows<S>& rows, index group, tensor<T, D>* inputs, tensor<T, D>* outputs,
                        weight_sharing sharing = weight_sharing::expand, const row_sample& sample = {}) {
     const index examples = rows.examples, positions = rows.positions;
     if (examples * positions == 0) return;
     const bool join = sharing == weight_sharing::reduce && positions > 1;
-    // Rows (examples · positions, stride) that lie in memory, of which `width` numbers count.
-    const auto add = [&](const T* data, index width, index stride, double scale, tensor<T>* sum) {
-        if (!sum) return;
-        if (!join && sample.is_all()) return add_outer_products(examples * positions, width, data, stride, *sum);
-        const auto copy = detail::copy_strided(data, width, stride, positions);
-        detail::add_copied_rows(examples, positions, width, copy, join, scale, sample, *sum);
+    const auto add = [&](const S* data, index width, index stride, double scale, tensor<T, D>* sum) {
+        if (sum) detail::add_rows_in_memory(examples, positions, data, width, stride, join, scale, sample, *sum);
     };
     const bool conv = rows.kind == rows_kind::convolution;
     const conv_geometry& g = rows.conv;
     add(rows.dy + (conv ? group * rows.out : 0), rows.out, conv ? g.c_out : rows.out, 1, outputs);
     if (!inputs) return;
     const double mean = 1 / static_cast<double>(positions);
-    const T* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);
+    const S* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);
+    const every_so_many chosen = detail::picks(examples, sample.examples, sample.offset),
+                        at = detail::picks(positions, join ? 1 : sample.positions, sample.offset);
     if (rows.kind == rows_kind::lookup) {
-        for (const index e : detail::picks(examples, sample.examples, sample.offset))
-            for (const index t : detail::picks(positions, sample.positions, sample.offset))
-                (*inputs)[rows.ids[e * positions + t]] += T{1};
+        count_lookups(D{}, chosen, at, positions, rows.ids, rows.in, inputs->data());
     } else if (!conv || im2col::is_pointwise(g)) {
         add(x, rows.in, conv ? g.c_in : rows.in, mean, inputs);
-    } else {
+    } else if constexpr (std::same_as<D, cpu>) {
         const auto patches = [&](index e, index t, index count, T* to) {
             im2col::gather(g, x, e * positions + t, e * positions + t + count, to);
         };
         detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
+    } else {
+        detail::add_chosen_rows(chosen_rows<S>{.x = x,
+                                               .width = rows.in,
+                                               .patches = true,
+                                               .conv = g,
+                                               .positions = positions,
+                                               .examples = chosen,
+                                               .at = at,
+                                               .join = join,
+                                               .scale = mean},
+                                *inputs);
     }
 }
 
 /// A factor: the sum of the batch at hand, and the running average of the batches before. Both take memory once they are needed.
-template <class T>
+template <class T, Device D = cpu>
 class running_factor {
 public:
     running_factor() = default;
@@ -200,16 +274,16 @@ public:
     bool is_diagonal() const { return shape_.rank() == 1; }
 
     /// Σ rowsᵀ rows of the batch at hand.
-    tensor<T>& batch() {
-        if (batch_.empty()) batch_ = tensor<T>::zeros(shape_, category::workspace);
+    tensor<T, D>& batch() {
+        if (batch_.empty()) batch_ = tensor<T, D>::zeros(shape_, category::workspace);
         return batch_;
     }
     bool has_batch() const { return !batch_.empty(); }
     void clear_batch() { batch_.reset(); }
 
-    const tensor<T>& average() const { return average_; }
-    tensor<T>& average() {
-        if (average_.empty()) average_ = tensor<T>::zeros(shape_, category::optimizer);
+    const tensor<T, D>& average() const { return average_; }
+    tensor<T, D>& average() {
+        if (average_.empty()) average_ = tensor<T, D>::zeros(shape_, category::optimizer);
         return average_;
     }
     bool has_average() const { return !average_.empty(); }
@@ -221,16 +295,15 @@ public:
     /// Takes scale · batch into the average, with decay ρ, and empties the batch. From the identity on and with the weight 1 − ρ, if
     /// `from_identity`. A batch that is not finite is dropped: returns false.
     bool update(double scale, double decay, bool from_identity = false) {
-        const bool good = !first_non_finite(batch());
+        const bool good = count_nonfinite(D{}, batch().size(), batch().data()) == 0;
         if (good) {
-            if (from_identity && batches_ == 0)
-                for (index i = 0; i < size(); ++i) average()[is_diagonal() ? i : i * (size() + 1)] = T{1};
+            if (from_identity && batches_ == 0) add_to_diagonal(D{}, size(), step(), T{1}, average().data());
             ++batches_;
             const double weight = from_identity
                                       ? 1 / (1 - decay)
                                       : (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
             const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
-            for_each([=](T& mean, T& sum) { mean += of_batch * sum - part * mean; }, average(), batch());
+            for_each(rules::move_mean<T>{part, of_batch}, average(), batch());
         }
         clear_batch();
         return good;
@@ -239,14 +312,14 @@ public:
     /// Mean of the diagonal.
     double mean_diagonal() const {
         if (average_.empty()) return 0;
-        double sum = 0;
-        for (index i = 0; i < size(); ++i) sum += static_cast<double>(average_[is_diagonal() ? i : i * (size() + 1)]);
-        return sum / static_cast<double>(size());
+        return diagonal_sum(D{}, size(), step(), average_.data()) / static_cast<double>(size());
     }
 
 private:
+    index step() const { return is_diagonal() ? 1 : size() + 1; }  // from one number of the diagonal to the next
+
     cairn::shape shape_{0};
-    tensor<T> batch_, average_;
+    tensor<T, D> batch_, average_;
     std::int64_t batches_ = 0;
 };
 

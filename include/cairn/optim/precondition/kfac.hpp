@@ -14,11 +14,14 @@
 // diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that `skip` names keep their gradients.
 // With `lag` the decompositions are made on a thread of their own and used so many steps later: the same steps in every run.
 // Several ranks share the work through kfac_roles (kfac_block.hpp).
+// On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps that take statistics
+// ask it something: whether they are finite. Scale and shift, and lag, are for the host.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
+#include <cairn/device/gradient_layout.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
@@ -62,18 +65,21 @@ struct kfac_config {
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
 };
 
-template <class T>
-class kfac final : public preconditioner<T>, public curvature_listener {
+template <class T, Device D = cpu>
+class kfac final : public preconditioner<T, D>, public curvature_listener {
 public:
-    using block = kfac_block<T>;
+    using block = kfac_block<T, D>;
 
     /// Shares the arena's memory. Throws on settings that make no sense.
-    kfac(arena<T>& weights, kfac_config c, std::unique_ptr<kfac_roles<T>> roles = std::make_unique<kfac_roles<T>>())
+    kfac(arena<T, D>& weights, kfac_config c,
+         std::unique_ptr<kfac_roles<T, D>> roles = std::make_unique<kfac_roles<T, D>>())
         : config_(std::move(c)), roles_(std::move(roles)) {
         check(config_);
+        require(on_host || (config_.lag == 0 && !config_.scale_shift),
+                "kfac: lag and scale_shift are for the host; on ", D::name, " take lag = 0 and scale_shift = false");
         for (const auto& [name, p] : weights.parameters()) parameters_.push_back(p);
         wanted_.assign(parameters_.size(), true);
-        for (const parameter<T>* p : parameters_)
+        for (const parameter<T, D>* p : parameters_)
             for (const std::string& part : config_.skip)
                 if (p->name.find(part) != std::string::npos) wanted_[static_cast<std::size_t>(p->id)] = false;
     }
@@ -98,16 +104,14 @@ public:
     }
 
     bool wants(int weight) const override { return taking_ && wanted_[static_cast<std::size_t>(weight)]; }
-    void take(const layer_rows<T>& rows) override {
-        if (rows.kind == rows_kind::scale_shift && !config_.scale_shift) return;
-        const trace_scope scope("factors", "backward", "kfac");
-        const std::size_t at = block_of(rows);
-        block& b = blocks_[at];
-        b.positions = rows.positions;
-        if (discovering_) return void(++b.uses);
-        add_rows(at, rows);
-        ++b.seen;
-        if (last_ && started_ && b.seen == b.uses) roles_->sums_ready(blocks_, at);
+    bool wants_scale_shift() const override { return config_.scale_shift; }
+    using curvature_listener::take;
+    void take(const layer_rows<T>& rows) override { take_rows(rows); }
+    void take(const layer_rows<bfloat16>& rows) override {  // of layers that compute in it, where devices do
+        if constexpr (on_host || !std::same_as<T, float>)
+            curvature_listener::take(rows);
+        else
+            take_rows(rows);
     }
 
     void precondition(double examples, double lr) override {
@@ -125,14 +129,14 @@ public:
         if (taking_ && started_) roles_->finish_sums(blocks_);  // what is on its way arrives
         for (block& b : blocks_) {
             b.rows = 0;
-            b.each_factor([](kfac_factor<T>& f, char) { f.statistics.clear_batch(); });
+            b.each_factor([](kfac_factor<T, D>& f, char) { f.statistics.clear_batch(); });
         }
         taking_ = false;
     }
 
     std::vector<block>& blocks() { return blocks_; }
-    const kfac_roles<T>& roles() const { return *roles_; }
-    std::vector<named_tensor<T>> tensors() override;
+    const kfac_roles<T, D>& roles() const { return *roles_; }
+    std::vector<named_tensor<T, D>> tensors() override;
     std::vector<std::pair<std::string, std::int64_t*>> counters() override;
     void release() override;
     std::vector<std::string> remarks() const override;
@@ -145,11 +149,13 @@ public:
     std::int64_t rejected() const { return rejected_; }
 
 private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+
     /// A decomposition to be made.
     struct task {
-        kfac_factor<T>* factor;
+        kfac_factor<T, D>* factor;
         const block* of;
-        tensor<T> average;
+        tensor<T, D> average;
         double damping;  // of the inverse form
         bool first;      // nothing older can be used instead
         std::string failure = {};
@@ -174,10 +180,24 @@ private:
         require(c.max_size >= 1, "kfac: max_size ", c.max_size);
     }
 
-    std::size_t block_of(const layer_rows<T>& rows) {
+    template <class S>
+    void take_rows(const layer_rows<S>& rows) {
+        if (rows.kind == rows_kind::scale_shift && !config_.scale_shift) return;
+        const trace_scope scope("factors", "backward", "kfac");
+        const std::size_t at = block_of(rows);
+        block& b = blocks_[at];
+        b.positions = rows.positions;
+        if (discovering_) return void(++b.uses);
+        add_rows(at, rows);
+        ++b.seen;
+        if (last_ && started_ && b.seen == b.uses) roles_->sums_ready(blocks_, at);
+    }
+
+    template <class S>
+    std::size_t block_of(const layer_rows<S>& rows) {
         for (std::size_t i = 0; i < blocks_.size(); ++i)
             if (blocks_[i].weight->id == rows.weight) return i;
-        parameter<T>* const weight = parameters_[static_cast<std::size_t>(rows.weight)];
+        parameter<T, D>* const weight = parameters_[static_cast<std::size_t>(rows.weight)];
         require(!started_, "kfac: layer ", weight->name,
                 " was not there in the first step; every layer must be used in it, on every rank");
         block b{.name = weight->name, .weight = weight};
@@ -198,8 +218,9 @@ private:
                                       ": of that only the diagonal is used"));
         const index groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
         for (index q = 0; q < groups; ++q) {
-            b.a.push_back({running_factor<T>(a_size, b.diagonal || b.transposed || a_size > config_.max_size), {}, {}});
-            if (!b.diagonal) b.g.push_back({running_factor<T>(b.out, b.out > config_.max_size), {}, {}});
+            b.a.push_back(
+                {running_factor<T, D>(a_size, b.diagonal || b.transposed || a_size > config_.max_size), {}, {}});
+            if (!b.diagonal) b.g.push_back({running_factor<T, D>(b.out, b.out > config_.max_size), {}, {}});
         }
         blocks_.push_back(std::move(b));
         return blocks_.size() - 1;
@@ -211,22 +232,14 @@ private:
         order_ = roles_->order_of_directions(blocks_);
     }
 
-    void add_rows(std::size_t at, const layer_rows<T>& rows) {
+    template <class S>
+    void add_rows(std::size_t at, const layer_rows<S>& rows) {
         block& b = blocks_[at];
         const bool alone = !started_;  // in a first step without discovery, everybody looks at everything
         const bool a = alone || roles_->observes(at, 'a'), g = !b.diagonal && (alone || roles_->observes(at, 'g'));
         if (!a && !g) return;
-        if (b.diagonal) {
-            tensor<T>& sum = b.a[0].statistics.batch();
-            for (index n = 0; n < rows.examples; ++n)
-                for (index c = 0; c < rows.in; ++c) {
-                    const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
-                    sum[c] += scale * scale;
-                    sum[rows.in + c] += shift * shift;
-                }
-            b.rows += rows.examples;
-            return;
-        }
+        if constexpr (on_host)
+            if (b.diagonal) return add_scale_shift(b, rows);
         row_sample sample = config_.sample;
         sample.offset = steps_ / config_.factor_every;
         const index used = rows_taken(rows, sharing_of(b), sample);
@@ -237,23 +250,38 @@ private:
         if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
     }
 
+    void add_scale_shift(block& b, const layer_rows<T>& rows) {
+        tensor<T>& sum = b.a[0].statistics.batch();
+        for (index n = 0; n < rows.examples; ++n)
+            for (index c = 0; c < rows.in; ++c) {
+                const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
+                sum[c] += scale * scale;
+                sum[rows.in + c] += shift * shift;
+            }
+        b.rows += rows.examples;
+    }
+
     // To the sums of A and of G of group q; either may be null.
-    void add_products(const block& b, const layer_rows<T>& rows, index q, tensor<T>* a, tensor<T>* g,
+    template <class S>
+    void add_products(const block& b, const layer_rows<S>& rows, index q, tensor<T, D>* a, tensor<T, D>* g,
                       const row_sample& sample) const {
         if (a && b.taps > 1) add_points_of_layer(rows, q, *std::exchange(a, nullptr), sample);
         add_rows_of_layer(rows, q, a, g, sharing_of(b), sample);
     }
 
     // How far the sampled A of the first batch is from that of all rows.
-    void note_sampling_error(block& b, const layer_rows<T>& rows) {
+    template <class S>
+    void note_sampling_error(block& b, const layer_rows<S>& rows) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
-        tensor<T> whole = tensor<T>::zeros(b.a[0].statistics.extents(), category::workspace);
-        add_products(b, rows, 0, &whole, nullptr, {});
+        tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), category::workspace);
+        add_products(b, rows, 0, &all, nullptr, {});
+        const tensor<T> whole = all.on_host(category::workspace),
+                        part = b.a[0].statistics.batch().on_host(category::workspace);
         const auto count = static_cast<double>(rows_taken(rows, sharing_of(b), {}));
         double difference = 0, length = 0;
         for (index i = 0; i < whole.size(); ++i) {
             const double exact = static_cast<double>(whole[i]) / count;
-            const double sampled = static_cast<double>(b.a[0].statistics.batch()[i]) / static_cast<double>(b.rows);
+            const double sampled = static_cast<double>(part[i]) / static_cast<double>(b.rows);
             difference += (sampled - exact) * (sampled - exact);
             length += exact * exact;
         }
@@ -270,7 +298,7 @@ private:
             const double rows = static_cast<double>(b.rows);
             const double spatial =
                 theirs ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
-            b.each_factor([&](kfac_factor<T>& f, char side) {
+            b.each_factor([&](kfac_factor<T, D>& f, char side) {
                 if (!roles_->averages(i, side)) return f.statistics.clear_batch();
                 const bool of_gradients = side == 'g' || b.diagonal;
                 const double scale = (of_gradients && !theirs ? examples * examples : 1) / rows * spatial;
@@ -319,20 +347,22 @@ private:
         tasks_.clear();
         std::vector<double> means;
         for (block& b : blocks_)
-            b.each_factor([&](kfac_factor<T>& f, char) { means.push_back(f.statistics.mean_diagonal()); });
+            b.each_factor([&](kfac_factor<T, D>& f, char) {
+                means.push_back(config_.form == kfac_form::inverse ? f.statistics.mean_diagonal() : 0);
+            });
         if (config_.form == kfac_form::inverse) roles_->share_diagonals(means);
         std::size_t at = 0;
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
             block& b = blocks_[i];
             const double root = std::sqrt(config_.damping / shared_positions(b));
             double pi = 1;
-            b.each_factor([&](kfac_factor<T>& f, char side) {
+            b.each_factor([&](kfac_factor<T, D>& f, char side) {
                 if (side == 'a' && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
                     pi = std::sqrt(means[at] / means[at + 1]);
                 ++at;
                 if (!roles_->decomposes(i, side) || f.statistics.batches() == 0) return;
                 const double damping = b.diagonal ? config_.damping : side == 'a' ? pi * root : root / pi;
-                const tensor<T>& average = f.statistics.average();
+                const tensor<T, D>& average = f.statistics.average();
                 tasks_.push_back({&f, &b, config_.lag ? average.clone(category::workspace) : average.share(), damping,
                                   f.inverse.empty()});
                 if (side == 'g') pi = 1;
@@ -340,8 +370,10 @@ private:
         }
     }
 
-    static decomposition<T> kept(const decomposition<T>& d) {
-        const auto copy = [](const tensor<T>& t) { return t.empty() ? tensor<T>{} : t.clone(category::optimizer); };
+    static decomposition<T, D> kept(const decomposition<T, D>& d) {
+        const auto copy = [](const tensor<T, D>& t) {
+            return t.empty() ? tensor<T, D>{} : t.clone(category::optimizer);
+        };
         return {copy(d.matrix), copy(d.values)};
     }
     void make(task& t) const {
@@ -356,6 +388,10 @@ private:
     // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less of it.
     void make_all() {
         const trace_scope scope("decompose", "", "kfac");
+        if constexpr (!on_host) {
+            for (task& t : tasks_) make(t);
+            return;
+        }
         constexpr index large = 2048;
         std::vector<task*> small;
         for (task& t : tasks_) {
@@ -373,14 +409,16 @@ private:
         wait_for_background();
         blas_.reset();
         std::string failure;
-        for (const task& t : tasks_)
-            if (t.first && !t.failure.empty() && failure.empty())
-                failure = concat("kfac: step ", steps_ + 1, ", ", t.failure);
+        for (const task& t : tasks_) {
+            if (t.failure.empty()) continue;
+            if (t.first && failure.empty()) failure = concat("kfac: step ", steps_ + 1, ", ", t.failure);
+            if (!t.first && kept_old_++ == 0) first_kept_ = concat("step ", steps_ + 1, ", ", t.failure);
+        }
         tasks_.clear();
         begun_ = -1;
         std::vector<bool> fresh;
         for (block& b : blocks_)
-            b.each_factor([&](kfac_factor<T>& f, char) {
+            b.each_factor([&](kfac_factor<T, D>& f, char) {
                 fresh.push_back(!f.pending.empty() && f.statistics.batches() > 0);
                 if (fresh.back()) f.inverse = std::move(f.pending);
                 f.pending = {};
@@ -389,7 +427,7 @@ private:
         std::size_t at = 0;
         for (block& b : blocks_) {
             bool all = true;
-            b.each_factor([&](kfac_factor<T>&, char) { all = fresh[at++] && all; });
+            b.each_factor([&](kfac_factor<T, D>&, char) { all = fresh[at++] && all; });
             if (all) b.ready = 1;
         }
     }
@@ -401,7 +439,7 @@ private:
         const trace_scope scope("precondition", "", "kfac");
         index total = 0;
         for (const std::size_t i : order_) total += blocks_[i].size();
-        if (directions_.size() != total) directions_ = tensor<T>({total}, category::workspace);
+        if (directions_.size() != total) directions_ = tensor<T, D>({total}, category::workspace);
         index at = 0;
         for (const std::size_t i : order_) {
             block& b = blocks_[i];
@@ -409,9 +447,20 @@ private:
             at += b.size();
             if (b.ready && roles_->preconditions(i))
                 make_direction(b);
-            else
+            else if constexpr (on_host)
                 std::fill_n(b.direction.data(), b.direction.size(), T{});
+            else
+                D::set_bytes(b.direction.data(), 0, b.direction.bytes());
         }
+    }
+
+    static gradient_layout<T> layout_of(const block& b) {
+        return {.weight = b.weight->grad.data(),
+                .bias = b.bias ? b.bias->grad.data() : nullptr,
+                .in = b.in,
+                .width = b.in - (b.bias ? 1 : 0),
+                .rows = rows_of(b),
+                .transposed = b.transposed};
     }
 
     /// Numbers of the gradient at equal distances, and where the first one lies in V, the next ones behind it.
@@ -472,23 +521,26 @@ private:
 
     // ∇W and ∇b as V has them.
     static void gather(const block& b, T* to) {
-        each_run(b, [to](const run& r) {
-            for (index i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
-        });
+        if constexpr (on_host)
+            each_run(b, [to](const run& r) {
+                for (index i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
+            });
+        else
+            gather_gradient(D{}, layout_of(b), to);
     }
 
     void make_direction(block& b) {
         T* const v = b.direction.data();
         const T damping = static_cast<T>(config_.damping);
-        if (b.diagonal) {
+        if (b.diagonal) {  // on the host alone
             gather(b, v);
-            const tensor<T>& d = b.a[0].inverse.values;
+            const tensor<T, D>& d = b.a[0].inverse.values;
             for (index i = 0; i < b.in; ++i)
                 v[i] *= config_.form == kfac_form::inverse ? d[i] : T{1} / (d[i] + damping);
             return;
         }
-        tensor<T> gathered;
-        if (!in_place(b)) gather(b, (gathered = tensor<T>({b.size()}, category::workspace)).data());
+        tensor<T, D> gathered;
+        if (!in_place(b)) gather(b, (gathered = tensor<T, D>({b.size()}, category::workspace)).data());
         const T* const gradient = in_place(b) ? b.weight->grad.data() : gathered.data();
         const index size = b.out * b.in;
         for (std::size_t q = 0; q < b.a.size(); ++q) {
@@ -500,9 +552,17 @@ private:
 
     void apply_directions(double lr) {
         const trace_scope scope("clip", "", "kfac");
+        if constexpr (on_host)
+            apply_on_host(lr);
+        else
+            apply_on_device(lr);
+        directions_.reset();
+    }
+
+    void apply_on_host(double lr) {
         double square = 0, decrease = 0;  // ‖V‖² and Σ ⟨V, ∇W⟩, before clipping
         std::vector<double> graft(blocks_.size(), 1);
-        const bool measured = config_.graft || (lr > 0 && (config_.kl_clip > 0 || config_.norm_limit > 0));
+        const bool measured = measures_directions(lr);
         for (std::size_t i = 0; measured && i < blocks_.size(); ++i) {
             const block& b = blocks_[i];
             if (!b.ready) continue;
@@ -525,19 +585,47 @@ private:
             });
             b.direction.reset();
         }
-        directions_.reset();
+    }
+
+    bool measures_directions(double lr) const {
+        return config_.graft || (lr > 0 && (config_.kl_clip > 0 || config_.norm_limit > 0));
+    }
+
+    // The same without bringing a number to the host. A template, so that a kfac of the host can be compiled once, whole.
+    template <class Where = D>
+    void apply_on_device(double lr) {
+        std::vector<block*> ready;
+        for (block& b : blocks_)
+            if (b.ready) ready.push_back(&b);
+        const auto count = static_cast<index>(ready.size());
+        if (count == 0) return;
+        tensor<double, D> measured = tensor<double, D>::zeros({count, 3}, category::workspace);
+        tensor<T, D> factors({count}, category::workspace);
+        for (index i = 0; measures_directions(lr) && i < count; ++i) {
+            const block& b = *ready[static_cast<std::size_t>(i)];
+            direction_products(Where{}, layout_of(b), b.direction.data(), measured.data() + 3 * i);
+        }
+        direction_factors(Where{}, count, measured.data(), config_.kl_clip, config_.norm_limit, lr, config_.graft,
+                          factors.data());
+        for (index i = 0; i < count; ++i) {
+            block& b = *ready[static_cast<std::size_t>(i)];
+            put_direction(Where{}, layout_of(b), b.direction.data(), factors.data() + i);
+            b.direction.reset();
+        }
     }
 
     kfac_config config_;
-    std::unique_ptr<kfac_roles<T>> roles_;
-    std::vector<parameter<T>*> parameters_;
+    std::unique_ptr<kfac_roles<T, D>> roles_;
+    std::vector<parameter<T, D>*> parameters_;
     std::vector<bool> wanted_;
     std::vector<block> blocks_;
     std::vector<std::size_t> order_;
     std::vector<std::string> remarks_;
-    tensor<T> directions_;
+    tensor<T, D> directions_;
     std::int64_t steps_ = 0, rejected_ = 0;
-    std::int64_t begun_ = -1;  // step at which decompositions were begun that are not in use yet
+    std::int64_t kept_old_ = 0;  // decompositions that failed, so that the ones before stayed
+    std::string first_kept_;     // why the first of them
+    std::int64_t begun_ = -1;    // step at which decompositions were begun that are not in use yet
     double sampling_error_ = 0;
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
     std::vector<task> tasks_;
@@ -545,25 +633,25 @@ private:
     std::future<void> background_;            // works on tasks_
 };
 
-template <class T>
-std::vector<named_tensor<T>> kfac<T>::tensors() {
+template <class T, Device D>
+std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
     if (!started_ && !blocks_.empty()) start();
     wait_for_background();
     roles_->collect(blocks_, config_.lag > 0);
-    std::vector<named_tensor<T>> all;
-    const auto add = [&](const std::string& name, tensor<T>& t, const shape& s) {
-        if (t.empty()) t = tensor<T>::zeros(s, category::optimizer);
+    std::vector<named_tensor<T, D>> all;
+    const auto add = [&](const std::string& name, tensor<T, D>& t, const shape& s) {
+        if (t.empty()) t = tensor<T, D>::zeros(s, category::optimizer);
         all.push_back({name, t.share()});
     };
     for (block& b : blocks_) {
         index q = 0;
-        b.each_factor([&](kfac_factor<T>& f, char side) {
+        b.each_factor([&](kfac_factor<T, D>& f, char side) {
             const std::string at = concat(b.name, '/', side == 'a' ? q : q - 1, '/', side);
             if (side == 'a') ++q;
-            running_factor<T>& s = f.statistics;
+            running_factor<T, D>& s = f.statistics;
             const index n = s.size();
             add(at, s.average(), s.extents());
-            const auto add_decomposition = [&](const std::string& name, decomposition<T>& d) {
+            const auto add_decomposition = [&](const std::string& name, decomposition<T, D>& d) {
                 if (!s.is_diagonal()) add(at + name, d.matrix, {n, n});
                 if (s.is_diagonal() || config_.form == kfac_form::eigen) add(at + name + "_values", d.values, {n});
             };
@@ -574,14 +662,14 @@ std::vector<named_tensor<T>> kfac<T>::tensors() {
     return all;
 }
 
-template <class T>
-std::vector<std::pair<std::string, std::int64_t*>> kfac<T>::counters() {
+template <class T, Device D>
+std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters() {
     std::vector<std::pair<std::string, std::int64_t*>> all{
         {"steps", &steps_}, {"begun", &begun_}, {"rejected", &rejected_}};
     for (block& b : blocks_) {
         all.push_back({b.name + "/ready", &b.ready});
         index q = 0;
-        b.each_factor([&](kfac_factor<T>& f, char side) {
+        b.each_factor([&](kfac_factor<T, D>& f, char side) {
             all.push_back(
                 {concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches"), &f.statistics.batches()});
         });
@@ -589,11 +677,11 @@ std::vector<std::pair<std::string, std::int64_t*>> kfac<T>::counters() {
     return all;
 }
 
-template <class T>
-void kfac<T>::release() {
+template <class T, Device D>
+void kfac<T, D>::release() {
     if (!started_) return;
     for (std::size_t i = 0; i < blocks_.size(); ++i)
-        blocks_[i].each_factor([&](kfac_factor<T>& f, char side) {
+        blocks_[i].each_factor([&](kfac_factor<T, D>& f, char side) {
             if (!roles_->averages(i, side) || f.statistics.batches() == 0) f.statistics.release_average();
             if (!roles_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
             if (!roles_->decomposes(i, side) || begun_ < 0) f.pending = {};
@@ -601,12 +689,15 @@ void kfac<T>::release() {
     if (config_.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
 }
 
-template <class T>
-std::vector<std::string> kfac<T>::remarks() const {
+template <class T, Device D>
+std::vector<std::string> kfac<T, D>::remarks() const {
     std::vector<std::string> all = remarks_;
     for (std::string& line : roles_->remarks()) all.push_back(std::move(line));
     if (rejected_ > 0)
         all.push_back(concat(rejected_, " sums of statistics were not finite and left out of the averages"));
+    if (kept_old_ > 0)
+        all.push_back(
+            concat(kept_old_, " decompositions failed, the ones before stayed in use; the first: ", first_kept_));
     if (config_.lag > 0)
         all.push_back(concat("decompositions are used ", config_.lag, " steps after they were begun, and are at most ",
                              config_.lag + config_.decompose_every, " steps old"));

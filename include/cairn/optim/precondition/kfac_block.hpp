@@ -14,28 +14,28 @@
 namespace cairn {
 
 /// One Kronecker factor, or the diagonal of a scale and shift.
-template <class T>
+template <class T, Device D = cpu>
 struct kfac_factor {
-    running_factor<T> statistics;
-    decomposition<T> inverse, pending;  // in use; and made in the background, not in use yet
+    running_factor<T, D> statistics;
+    decomposition<T, D> inverse, pending;  // in use; and made in the background, not in use yet
 };
 
 /// One layer's curvature: a pair of factors for each group of a convolution, or one diagonal.
-template <class T>
+template <class T, Device D = cpu>
 struct kfac_block {
     std::string name;
-    parameter<T>* weight = nullptr;
-    parameter<T>* bias = nullptr;
+    parameter<T, D>* weight = nullptr;
+    parameter<T, D>* bias = nullptr;
     index in = 0, out = 0;    // of a group's factors; `in` counts the bias
     index positions = 1;      // S
     bool transposed = false;  // the weight is stored (in, out)
     bool diagonal = false;    // scale and shift: a[0] is the diagonal of both, g is empty
     index taps = 1;           // A is that of each of so many parts of `in`: points of a kernel
-    std::vector<kfac_factor<T>> a = {}, g = {};
-    index rows = 0;            // of the batch at hand
-    int uses = 0, seen = 0;    // in one backward; in this one
-    std::int64_t ready = 0;    // 1 once its decompositions can be used
-    tensor<T> direction = {};  // (groups · out, in): V, for as long as a step takes
+    std::vector<kfac_factor<T, D>> a = {}, g = {};
+    index rows = 0;               // of the batch at hand
+    int uses = 0, seen = 0;       // in one backward; in this one
+    std::int64_t ready = 0;       // 1 once its decompositions can be used
+    tensor<T, D> direction = {};  // (groups · out, in): V, for as long as a step takes
 
     index size() const { return weight->shape.size() + (bias ? bias->shape.size() : 0); }
     index groups() const { return diagonal ? 1 : static_cast<index>(a.size()); }
@@ -54,10 +54,10 @@ struct kfac_block {
 };
 
 /// Who does what of K-FAC's work. This one: a rank that is alone.
-template <class T>
+template <class T, Device D = cpu>
 class kfac_roles {
 public:
-    using blocks = std::vector<kfac_block<T>>;
+    using blocks = std::vector<kfac_block<T, D>>;
     virtual ~kfac_roles() = default;
 
     /// All layers are known, in the order in which backward comes to them.

@@ -19,10 +19,10 @@ namespace cairn {
 enum class kfac_form { eigen, inverse };
 
 /// What is kept of a factor to multiply by its inverse.
-template <class T>
+template <class T, Device D = cpu>
 struct decomposition {
-    tensor<T> matrix;  // (n, n): eigenvectors as columns, or the damped inverse; empty for a diagonal factor
-    tensor<T>
+    tensor<T, D> matrix;  // (n, n): eigenvectors as columns, or the damped inverse; empty for a diagonal factor
+    tensor<T, D>
         values;  // (n): eigenvalues ≥ 0, ascending; of a diagonal factor itself, or its damped inverse; else empty
 
     bool empty() const { return matrix.empty() && values.empty(); }
@@ -30,88 +30,110 @@ struct decomposition {
 
 namespace detail {
 
-template <class To, class From>
-tensor<To> converted(const tensor<From>& t) {
-    tensor<To> result(t.shape(), category::workspace);
-    for (index i = 0; i < t.size(); ++i) result[i] = static_cast<To>(t[i]);
+template <class To, class From, Device D>
+tensor<To, D> converted(const tensor<From, D>& t) {
+    tensor<To, D> result(t.shape(), category::workspace);
+    for_each(D{}, t.size(), rules::convert<To, From>{}, result.data(), t.data());
     return result;
 }
 
-template <class T>
-tensor<T> damped(const tensor<T>& factor, double damping) {
-    tensor<T> sum = factor.clone(category::workspace);
-    for (index i = 0; i < sum.extent(0); ++i) sum[i * (sum.extent(0) + 1)] += static_cast<T>(damping);
+template <class T, Device D>
+tensor<T, D> damped(const tensor<T, D>& factor, double damping) {
+    tensor<T, D> sum = factor.clone(category::workspace);
+    add_to_diagonal(D{}, sum.extent(0), sum.extent(0) + 1, static_cast<T>(damping), sum.data());
     return sum;
 }
 
-template <class T>
-decomposition<T> eigen_of(const tensor<T>& factor) {
-    auto [values, vectors] = eigh(cpu{}, factor);
-    for (T& v : values.span()) v = std::max(v, T{});
+template <class T, Device D>
+decomposition<T, D> eigen_of(const tensor<T, D>& factor) {
+    auto [values, vectors] = eigh(D{}, factor);
+    for_each(rules::at_least_zero<T>{}, values);
     return {std::move(vectors), std::move(values)};
 }
+
+template <class T>
+struct inverse_of_diagonal {
+    T damping;
+    CAIRN_HD void operator()(T& v) const { v = T{1} / ((v < T{} ? T{} : v) + damping); }
+};
 
 }  // namespace detail
 
 /// Eigenvectors and eigenvalues of a factor; where float fails, by way of double. Throws if that fails too.
-template <class T>
-decomposition<T> eigen_decomposition_of(const tensor<T>& factor) {
+template <class T, Device D>
+decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor) {
     if (factor.rank() == 1) {
-        tensor<T> values = factor.clone(category::optimizer);
-        for (T& v : values.span()) v = std::max(v, T{});
+        tensor<T, D> values = factor.clone(category::optimizer);
+        for_each(rules::at_least_zero<T>{}, values);
         return {{}, std::move(values)};
     }
     try {
         return detail::eigen_of(factor);
     } catch (const error&) {
-        const decomposition<double> d = detail::eigen_of(detail::converted<double>(factor));
+        const decomposition<double, D> d = detail::eigen_of(detail::converted<double>(factor));
         return {detail::converted<T>(d.matrix), detail::converted<T>(d.values)};
     }
 }
 
 /// (factor + damping I)⁻¹; where that fails with ten times the damping, then in double. Throws if all of it fails.
-template <class T>
-decomposition<T> damped_inverse_of(const tensor<T>& factor, double damping) {
+template <class T, Device D>
+decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping) {
     if (factor.rank() == 1) {
-        tensor<T> values = factor.clone(category::optimizer);
-        for (T& v : values.span()) v = T{1} / (std::max(v, T{}) + static_cast<T>(damping));
+        tensor<T, D> values = factor.clone(category::optimizer);
+        for_each(detail::inverse_of_diagonal<T>{static_cast<T>(damping)}, values);
         return {{}, std::move(values)};
     }
     for (const double more : {1.0, 10.0}) {
         try {
-            return {inverse_of_positive(cpu{}, detail::damped(factor, more * damping)), {}};
+            return {inverse_of_positive(D{}, detail::damped(factor, more * damping)), {}};
         } catch (const error&) {  // the next attempt
         }
     }
-    const tensor<double> exact = detail::damped(detail::converted<double>(factor), 10 * damping);
-    return {detail::converted<T>(inverse_of_positive(cpu{}, exact)), {}};
+    const tensor<double, D> exact = detail::damped(detail::converted<double>(factor), 10 * damping);
+    return {detail::converted<T>(inverse_of_positive(D{}, exact)), {}};
+}
+
+/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each part of `in` alike.
+template <class T>
+void scale_kronecker(cpu, index out, index in, index width, const T* v, const T* g, const T* a, double s, double gamma,
+                     bool divide, T* to) {
+    const T shift = static_cast<T>(gamma);
+    parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
+        for (index o = first; o < last; ++o) {
+            const T scale = static_cast<T>(s) * (g ? g[o] : T{1});
+            for (index part = o * in; part < (o + 1) * in; part += width) {
+                if (divide)
+                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] / (scale * a[i] + shift);
+                else if (a)
+                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] * (scale * a[i]);
+                else
+                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] * scale;
+            }
+        }
+    });
 }
 
 namespace detail {
 
 /// A gradient (out, in) on its way through products, from one place to the next.
-template <class T>
+template <class T, Device D>
 struct gradient_path {
     index out, in;
     index width;    // of the matrix on the right: `in`, or a part of it that is multiplied as every part is
     const T* here;  // where it is
     T *next, *after;
 
-    void multiply_left(const tensor<T>& m, bool transposed, double scale = 1) {  // M v
-        gemm(cpu{}, transposed, false, out, in, out, static_cast<T>(scale), m.data(), out, here, in, T{0}, next, in);
+    void multiply_left(const tensor<T, D>& m, bool transposed, double scale = 1) {  // M v
+        gemm(D{}, transposed, false, out, in, out, static_cast<T>(scale), m.data(), out, here, in, T{0}, next, in);
         arrived();
     }
-    void multiply_right(const tensor<T>& m, bool transposed, double scale = 1) {  // v M
-        gemm(cpu{}, false, transposed, out * (in / width), width, width, static_cast<T>(scale), here, width, m.data(),
+    void multiply_right(const tensor<T, D>& m, bool transposed, double scale = 1) {  // v M
+        gemm(D{}, false, transposed, out * (in / width), width, width, static_cast<T>(scale), here, width, m.data(),
              width, T{0}, next, width);
         arrived();
     }
-    /// body(o, row o, where it goes)
-    template <class Body>
-    void each_row(Body&& body) {
-        parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
-            for (index o = first; o < last; ++o) body(o, here + o * in, next + o * in);
-        });
+    void scale(const T* g, const T* a, double s, double gamma, bool divide) {
+        scale_kronecker(D{}, out, in, width, here, g, a, s, gamma, divide, next);
         arrived();
     }
 
@@ -126,37 +148,32 @@ private:
 
 /// to ← F⁻¹ v, both (out, in), in different memory. S: positions; damping: γ. Both decompositions are of the same form; that of A may be
 /// of a part of `in`, for each part alike: the channels of a kernel's points.
-template <class T>
-void precondition(const decomposition<T>& a, const decomposition<T>& g, kfac_form form, double positions,
+template <class T, Device D>
+void precondition(const decomposition<T, D>& a, const decomposition<T, D>& g, kfac_form form, double positions,
                   double damping, index out, index in, const T* v, T* to) {
-    const auto size = [](const decomposition<T>& d) { return d.matrix.empty() ? d.values.size() : d.matrix.extent(0); };
+    const auto size = [](const decomposition<T, D>& d) {
+        return d.matrix.empty() ? d.values.size() : d.matrix.extent(0);
+    };
     const index width = size(a);
     require(width > 0 && in % width == 0 && size(g) == out, "kfac: decompositions of ", size(a), " inputs and ",
             size(g), " outputs for a gradient (", out, ", ", in, ')');
     const bool left = !g.matrix.empty(), right = !a.matrix.empty(), inverse = form == kfac_form::inverse;
     const bool by_rows = !inverse || !left || !right;
     const int moves = (inverse ? 1 : 2) * (left + right) + by_rows;  // the last one ends in `to`
-    tensor<T> room({out, in}, category::workspace);
-    detail::gradient_path<T> w{out, in, width, v, to, room.data()};
+    tensor<T, D> room({out, in}, category::workspace);
+    detail::gradient_path<T, D> w{out, in, width, v, to, room.data()};
     if (moves % 2 == 0) std::swap(w.next, w.after);
     if (inverse) {
         if (left) w.multiply_left(g.matrix, false, 1 / positions);
         if (right) w.multiply_right(a.matrix, false, left ? 1 : 1 / positions);
         if (by_rows)
-            w.each_row([&](index o, const T* row, T* result) {
-                const T scale = left ? T{1} : g.values[o] * (right ? T{1} : static_cast<T>(1 / positions));
-                for (index i = 0; i < in; ++i) result[i] = row[i] * scale * (right ? T{1} : a.values[i % width]);
-            });
+            w.scale(left ? nullptr : g.values.data(), right ? nullptr : a.values.data(),
+                    left || right ? 1 : 1 / positions, 0, false);
         return;
     }
     if (left) w.multiply_left(g.matrix, true);
     if (right) w.multiply_right(a.matrix, false);
-    const T gamma = static_cast<T>(damping);
-    w.each_row([&](index o, const T* row, T* result) {
-        const T scale = static_cast<T>(positions) * g.values[o];
-        for (index part = 0; part < in; part += width)
-            for (index i = 0; i < width; ++i) result[part + i] = row[part + i] / (scale * a.values[i] + gamma);
-    });
+    w.scale(g.values.data(), a.values.data(), positions, damping, true);
     if (left) w.multiply_left(g.matrix, false);
     if (right) w.multiply_right(a.matrix, true);
 }

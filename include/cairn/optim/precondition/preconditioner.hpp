@@ -16,8 +16,8 @@
 
 namespace cairn {
 
-/// See the top of the file.
-template <class T>
+/// See the top of the file. The arena is on device D.
+template <class T, Device D = cpu>
 class preconditioner {
 public:
     virtual ~preconditioner() = default;
@@ -35,7 +35,7 @@ public:
     virtual void skip_step() {}
 
     /// What a restored run needs: tensors and numbers, by name. Collective, where ranks share the work: all get all of it.
-    virtual std::vector<named_tensor<T>> tensors() = 0;
+    virtual std::vector<named_tensor<T, D>> tensors() = 0;
     virtual std::vector<std::pair<std::string, std::int64_t*>> counters() = 0;
     /// After tensors() was read or written: memory that this rank need not keep.
     virtual void release() {}

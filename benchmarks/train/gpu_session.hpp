@@ -1,0 +1,32 @@
+#pragma once
+// For *.cu: a session on the current GPU whose layers compute in T. Each precision is compiled in a file of its own, side by side.
+
+#include "on_cuda.hpp"
+
+#include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/cuda/dropout.hpp>
+#include <cairn/device/cuda/embedding.hpp>
+#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/softmax.hpp>
+
+template <class T>
+nlohmann::json run_in(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
+                      std::optional<cairn::any_communicator> transport, bool profile) {
+    const bool timed = options.generated;
+    const std::int64_t steps = options.max_steps;
+    cairn::session<cairn::cuda, T> session(std::move(settings), std::move(options), std::move(world),
+                                           std::move(transport));
+    return timed ? session.throughput(steps, profile) : session.train();
+}
+
+nlohmann::json run_in_bf16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
+                           std::optional<cairn::any_communicator> transport, bool profile);

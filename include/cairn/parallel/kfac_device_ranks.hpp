@@ -1,0 +1,112 @@
+#pragma once
+// K-FAC on ranks with a device each. The split of the work is COMM-OPT's (optim/precondition/placement.hpp): statistics are added over the ranks,
+// each decomposition is made by one rank and sent to all, and every rank preconditions everything. Other splits: kfac_ranks.hpp, on the host.
+
+#include <cairn/comm/agree.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/text.hpp>
+#include <cairn/comm/wait_for.hpp>
+#include <cairn/optim/precondition/kfac_block.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// See the top of the file.
+template <Communicator C, class T, Device D>
+class kfac_device_ranks final : public kfac_roles<T, D> {
+public:
+    using blocks = std::vector<kfac_block<T, D>>;
+
+    /// `tensors_over` carries tensors of D between the same ranks as `world`. Both must outlive this, and are used when nobody else uses them.
+    kfac_device_ranks(C& world, C& tensors_over, kfac_form form)
+        : world_(world), tensors_over_(tensors_over), form_(form) {}
+
+    void start(blocks& all) override {
+        std::string layers;
+        std::vector<factor_sizes> sizes;
+        for (const kfac_block<T, D>& b : all) {
+            layers += concat(b.name, ' ', b.out, 'x', b.in, '\n');
+            sizes.push_back(b.sizes());
+        }
+        agree(world_, layers, "the layers that kfac preconditions");
+        place_.emplace(world_.size(), sizes);
+    }
+
+    bool decomposes(std::size_t i, char side) const override { return worker(i, side) == world_.rank(); }
+
+    void finish_sums(blocks& all) override {
+        std::vector<double> rows;
+        for (const kfac_block<T, D>& b : all) rows.push_back(static_cast<double>(b.rows));
+        all_reduce(world_, std::span<double>(rows));
+        std::vector<tensor<T, D>*> sums;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            all[i].rows = static_cast<index>(rows[i]);
+            if (all[i].rows > 0)
+                all[i].each_factor([&](kfac_factor<T, D>& f, char) { sums.push_back(&f.statistics.batch()); });
+        }
+        add_over_ranks(sums);
+    }
+
+    void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
+        constexpr index slow = 2048;  // decompositions of this size may take seconds
+        if (std::ranges::any_of(all, [](const kfac_block<T, D>& b) { return std::max(b.in / b.taps, b.out) >= slow; }))
+            for (int r = 0; r < world_.size(); ++r) wait_for(world_, r);
+        for (const std::string& why : all_gather_text(world_, failure))
+            if (!why.empty()) fail(why);
+        std::vector<double> made(fresh.begin(), fresh.end());
+        all_reduce(world_, std::span<double>(made), {.op = reduction::max});
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
+                fresh[at] = made[at] > 0;
+                if (fresh[at++]) send(f, worker(i, side));
+            });
+    }
+
+private:
+    int worker(std::size_t i, char side) const {
+        const layer_place& where = place_->layers()[i];
+        return side == 'a' ? where.a_worker : where.g_worker;
+    }
+
+    // Packed, because a message each would be many small ones.
+    void add_over_ranks(const std::vector<tensor<T, D>*>& sums) {
+        constexpr index most = index{1} << 24;  // numbers in a message of several tensors
+        for (std::size_t first = 0, last = 0; first < sums.size(); first = last) {
+            index count = 0;
+            while (last < sums.size() && (last == first || count + sums[last]->size() <= most))
+                count += sums[last++]->size();
+            tensor<T, D> packed({count}, category::communication);
+            const auto each = [&](auto copy) {
+                index at = 0;
+                for (std::size_t i = first; i < last; at += sums[i++]->size())
+                    copy(packed.data() + at, sums[i]->data(), sums[i]->bytes());
+            };
+            each([](T* there, T* sum, index bytes) { D::copy_within(there, sum, bytes); });
+            all_reduce(tensors_over_, packed.span());
+            each([](T* there, T* sum, index bytes) { D::copy_within(sum, there, bytes); });
+        }
+    }
+
+    void send(kfac_factor<T, D>& f, int from) {
+        const index n = f.statistics.size();
+        const bool diagonal = f.statistics.is_diagonal();
+        const auto share = [&](tensor<T, D>& t, const shape& s) {
+            if (t.empty()) t = tensor<T, D>(s, category::optimizer);
+            broadcast(tensors_over_, t.span(), from);
+        };
+        if (!diagonal) share(f.inverse.matrix, {n, n});
+        if (diagonal || form_ == kfac_form::eigen) share(f.inverse.values, {n});
+    }
+
+    C &world_, &tensors_over_;
+    kfac_form form_;
+    std::optional<placement> place_;
+};
+
+}  // namespace cairn
