@@ -74,6 +74,13 @@ run_figures run(const std::string& workload, session_options options) {
     return {losses_of(options), weights_of(s)};
 }
 
+/// A run in this directory: a new one, or one that goes on.
+session_options in_run(const std::filesystem::path& directory, bool resume, std::int64_t steps) {
+    session_options options{.out = {}, .resume = {}, .max_steps = steps};
+    (resume ? options.resume : options.out) = directory;
+    return options;
+}
+
 /// On ranks that are threads, which must end with the same bits. What they send goes by way of the host.
 template <Device D, class T = float>
 run_figures run_on(int count, const std::string& workload, session_options options,
@@ -182,9 +189,7 @@ TEST_CASE("session: ranks with a GPU each share the optimizer's state, skip step
     const std::vector<const char*> sharded{"parallel.zero=1", "train.non_finite=skip", "parallel.bucket_mib=1"};
     const auto go = [&](int count, const char* name, bool resume, std::int64_t steps,
                         const std::vector<const char*>& more) {
-        session_options options{.out = {}, .resume = {}, .max_steps = steps};
-        (resume ? options.resume : options.out) = dir.path / name;
-        return run_on<emulated_gpu>(count, workloads[0], options, more);
+        return run_on<emulated_gpu>(count, workloads[0], in_run(dir.path / name, resume, steps), more);
     };
     const auto whole = go(2, "whole", false, 4, {}), parts = go(2, "sharded", false, 4, sharded);
     CHECK(distance(parts, whole) == 0);
@@ -243,9 +248,7 @@ TEST_CASE("session: what adds on the host serves ranks with a GPU each too", "[t
     // Residuals are part of the state.
     const std::vector<const char*> few{"compress.kind=topk", "compress.ratio=0.05"};
     const auto go = [&](const char* name, bool resume, std::int64_t steps) {
-        session_options options{.out = {}, .resume = {}, .max_steps = steps};
-        (resume ? options.resume : options.out) = dir.path / name;
-        return run_on<emulated_gpu>(2, workloads[0], options, few);
+        return run_on<emulated_gpu>(2, workloads[0], in_run(dir.path / name, resume, steps), few);
     };
     const auto whole = go("whole", false, 3);
     go("parts", false, 2);
@@ -274,9 +277,7 @@ TEST_CASE("session: K-FAC on another device is the host's, and its state too", "
     // On several ranks, with eigenvectors; and resumed there.
     const std::vector<const char*> eigen{"kfac.form=eigen"};
     const auto on_three = [&](const char* name, bool resume, std::int64_t steps) {
-        session_options options{.out = {}, .resume = {}, .max_steps = steps};
-        (resume ? options.resume : options.out) = dir.path / name;
-        return run_on<emulated_gpu>(3, workload, options, eigen);
+        return run_on<emulated_gpu>(3, workload, in_run(dir.path / name, resume, steps), eigen);
     };
     const auto together = run_on<cpu>(3, workload, {.out = dir.path / "together", .resume = {}, .max_steps = 4}, eigen),
                three = on_three("three", false, 4);

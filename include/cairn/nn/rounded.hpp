@@ -12,12 +12,6 @@ namespace cairn {
 
 namespace rules {
 
-/// result = x, rounded.
-template <class T, class W>
-struct round_to {
-    CAIRN_HD void operator()(T& result, W x) const { result = static_cast<T>(x); }
-};
-
 /// sum += x, of another type.
 template <class W, class T>
 struct add_rounded {
@@ -33,7 +27,7 @@ tensor<T, D> rounded(const tensor<W, D>& x, category kind = category::workspace)
         return x.share();
     } else {
         tensor<T, D> copy(x.shape(), kind);
-        if (x.size() > 0) for_each(D{}, x.size(), rules::round_to<T, W>{}, copy.data(), x.data());
+        if (x.size() > 0) for_each(D{}, x.size(), rules::convert<T, W>{}, copy.data(), x.data());
         return copy;
     }
 }

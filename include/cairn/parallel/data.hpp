@@ -13,6 +13,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
+#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -80,11 +81,9 @@ public:
           config_(std::move(c)),
           world_(world.split(0, world.rank())),
           gradients_(world.split(0, world.rank())),
-          tensors_over_(std::move(config_.tensors_over)),
-          by_host_(!on_host && (config_.zero_stage == 2 || config_.method || !config_.candidates.empty())),
           reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap && !agrees_first(),
                    [this](int which, std::span<T> g) { reduce(which, g); }) {
-        require(config_.zero_stage < 2 || (!config_.method && config_.candidates.empty()),
+        require(config_.zero_stage < 2 || !compresses(),
                 "data parallel: gradients that are compressed cannot be reduce-scattered too");
         require(on_host || size() == 1 || (buffers_on_gpu(tensors_over()) && tensors_over().size() == size()),
                 "data parallel: ", world.name(), " cannot carry tensors of ", D::name, "; set tensors_over");
@@ -106,7 +105,7 @@ public:
     int size() const { return world_.size(); }
     C& world() { return world_; }
     /// Carries tensors of D.
-    C& tensors_over() { return tensors_over_ ? *tensors_over_ : gradients_; }
+    C& tensors_over() { return config_.tensors_over ? *config_.tensors_over : gradients_; }
 
     /// Parameters and buffers of rank 0 on all ranks.
     void start(const buffer_list<T, D>& buffers) {
@@ -140,14 +139,16 @@ public:
                 find_non_finite_on_device("gradient of ");
             else
                 for (std::size_t b = 0; b < reducer_.buckets().size(); ++b)
-                    find_non_finite(static_cast<int>(b), gradients_of(reducer_.buckets()[b]));
+                    find_non_finite(
+                        static_cast<int>(b),
+                        subspan(weights_.grads().span(), {reducer_.buckets()[b].begin, reducer_.buckets()[b].size()}));
             all = added_up(mine, reason);
             if (all.skip > 0) return all;
         }
         reducer_.finish();
         if constexpr (!on_host) {
             if (broken_.empty()) broken_ = reason;
-            if (!by_host_ && broken_.empty()) find_non_finite_on_device(of_sum);
+            if (!by_host() && broken_.empty()) find_non_finite_on_device(of_sum);
         }
         if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
         if (!agrees_first()) all = added_up(mine, reason);
@@ -189,10 +190,11 @@ private:
     static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr const char* of_sum = "the ranks' sum of the gradient of ";
 
+    bool compresses() const { return config_.method || !config_.candidates.empty(); }
     // What a compressor has sent it does not send again: where a step may be skipped, nobody sends before all know that nobody will.
-    bool agrees_first() const {
-        return config_.non_finite == non_finite_policy::skip && (config_.method || !config_.candidates.empty());
-    }
+    bool agrees_first() const { return config_.non_finite == non_finite_policy::skip && compresses(); }
+    // What adds on the host gets a device's gradients there.
+    bool by_host() const { return !on_host && (config_.zero_stage == 2 || compresses()); }
 
     step_totals added_up(const step_totals& mine, const std::string& reason) {
         if (broken_.empty()) broken_ = reason;
@@ -204,11 +206,8 @@ private:
     void reduce(int which, std::span<T> g) {
         if constexpr (on_host) {
             reduce_on_host(which, g);
-        } else if (by_host_) {
-            tensor<T> here({static_cast<index>(g.size())}, category::communication);
-            D::copy_to_host(here.data(), g.data(), here.bytes());
-            reduce_on_host(which, here.span());
-            D::copy_to_device(g.data(), here.data(), here.bytes());
+        } else if (by_host()) {
+            by_way_of_host<D>(g, [&](std::span<T> here) { reduce_on_host(which, here); });
         } else {
             all_reduce(tensors_over(), g);
         }
@@ -257,10 +256,6 @@ private:
         return parts;
     }
 
-    std::span<T> gradients_of(const bucket& b) {
-        return weights_.grads().span().subspan(static_cast<std::size_t>(b.begin), static_cast<std::size_t>(b.size()));
-    }
-
     // Whether all of a bucket, on the host, is finite; else notes which parameter is not.
     bool find_non_finite(int which, std::span<T> g) {
         if (!first_non_finite(tensor<T>::view(g.data(), {static_cast<index>(g.size())}))) return true;
@@ -292,8 +287,6 @@ private:
     arena<T, D>& weights_;
     config config_;
     C world_, gradients_;  // for the thread that trains, and for the one that reduces
-    std::optional<C> tensors_over_;
-    bool by_host_;
     std::optional<group_over<C>> group_;
     std::string broken_;  // why a gradient of this rank is not finite
     std::vector<bucket_layout> layouts_;

@@ -2,14 +2,11 @@
 // K-FAC on ranks with a device each. The split of the work is COMM-OPT's (optim/precondition/placement.hpp): statistics are added over the ranks,
 // each decomposition is made by one rank and sent to all, and every rank preconditions everything. Other splits: kfac_ranks.hpp, on the host.
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/text.hpp>
-#include <cairn/comm/wait_for.hpp>
-#include <cairn/optim/precondition/kfac_block.hpp>
+#include <cairn/parallel/kfac_together.hpp>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,17 +24,13 @@ public:
         : world_(world), tensors_over_(tensors_over), form_(form) {}
 
     void start(blocks& all) override {
-        std::string layers;
+        agree_on_layers(world_, all);
         std::vector<factor_sizes> sizes;
-        for (const kfac_block<T, D>& b : all) {
-            layers += concat(b.name, ' ', b.out, 'x', b.in, '\n');
-            sizes.push_back(b.sizes());
-        }
-        agree(world_, layers, "the layers that kfac preconditions");
+        for (const kfac_block<T, D>& b : all) sizes.push_back(b.sizes());
         place_.emplace(world_.size(), sizes);
     }
 
-    bool decomposes(std::size_t i, char side) const override { return worker(i, side) == world_.rank(); }
+    bool decomposes(std::size_t i, char side) const override { return place_->worker(i, side) == world_.rank(); }
 
     void finish_sums(blocks& all) override {
         std::vector<double> rows;
@@ -53,9 +46,7 @@ public:
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
-        constexpr index slow = 2048;  // decompositions of this size may take seconds
-        if (std::ranges::any_of(all, [](const kfac_block<T, D>& b) { return std::max(b.in / b.taps, b.out) >= slow; }))
-            for (int r = 0; r < world_.size(); ++r) wait_for(world_, r);
+        wait_for_decompositions(world_, all);
         for (const std::string& why : all_gather_text(world_, failure))
             if (!why.empty()) fail(why);
         std::vector<double> made(fresh.begin(), fresh.end());
@@ -64,16 +55,11 @@ public:
         for (std::size_t i = 0; i < all.size(); ++i)
             all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
                 fresh[at] = made[at] > 0;
-                if (fresh[at++]) send(f, worker(i, side));
+                if (fresh[at++]) send(f, place_->worker(i, side));
             });
     }
 
 private:
-    int worker(std::size_t i, char side) const {
-        const layer_place& where = place_->layers()[i];
-        return side == 'a' ? where.a_worker : where.g_worker;
-    }
-
     // Packed, because a message each would be many small ones.
     void add_over_ranks(const std::vector<tensor<T, D>*>& sums) {
         constexpr index most = index{1} << 24;  // numbers in a message of several tensors

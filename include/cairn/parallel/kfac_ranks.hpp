@@ -10,16 +10,14 @@
 // Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction is chosen: that of
 // the least predicted time a step, from the link and the products as measured at the start, among those that fit the memory limit.
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/text.hpp>
-#include <cairn/comm/wait_for.hpp>
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/parallel/governed.hpp>
+#include <cairn/parallel/kfac_together.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 #include <cairn/parallel/reduction_method.hpp>
 
@@ -79,9 +77,7 @@ public:
     }
 
     void start(blocks& all) override {
-        std::string layers;
-        for (const kfac_block<T>& b : all) layers += concat(b.name, ' ', b.out, 'x', b.in, '\n');
-        agree(world_, layers, "the layers that kfac preconditions");
+        agree_on_layers(world_, all);
         for (const kfac_block<T>& b : all) sizes_.push_back(b.sizes());
         placement_config place = config_.place;
         if (place.grad_worker_fraction == 0) place.grad_worker_fraction = choose(all);
@@ -131,9 +127,7 @@ public:
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
-        constexpr index slow = 2048;  // decompositions of this size take seconds, of 8192 minutes
-        if (std::ranges::any_of(all, [](const kfac_block<T>& b) { return std::max(b.in / b.taps, b.out) >= slow; }))
-            for (int r = 0; r < size(); ++r) wait_for(world_, r);
+        wait_for_decompositions(world_, all);
         std::vector<float> state(fresh.begin(), fresh.end());
         state.push_back(failure.empty() ? 0.0f : 1.0f);
         all_reduce(world_, std::span<float>(state),
@@ -237,10 +231,7 @@ private:
 
     int rank() const { return world_.rank(); }
     int size() const { return world_.size(); }
-    int worker(std::size_t i, char side) const {
-        const layer_place& l = place_->layers()[i];
-        return side == 'a' ? l.a_worker : l.g_worker;
-    }
+    int worker(std::size_t i, char side) const { return place_->worker(i, side); }
 
     static index triangle(const running_factor<T>& f) {
         const index n = f.size();

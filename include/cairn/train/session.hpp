@@ -55,10 +55,7 @@ public:
     /// `tensors_over`: the same ranks, by a communicator that carries tensors of D, where `world` cannot.
     session(configuration settings, session_options options, any_communicator world = self_communicator{},
             std::optional<any_communicator> tensors_over = {})
-        : settings_(std::move(settings)),
-          options_(std::move(options)),
-          comm_(std::move(world)),
-          tensors_over_(std::move(tensors_over)) {
+        : settings_(std::move(settings)), options_(std::move(options)), comm_(std::move(world)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
         data_ = make_data(settings_, options_.generated, seed_);
@@ -104,7 +101,7 @@ public:
         require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,
                 "; 1 to ", most_steps / train_->batches_per_epoch(), " are possible");
         total_steps_ = epochs_ * train_->batches_per_epoch();
-        make_ranks();
+        make_ranks(std::move(tensors_over));
         any_optimizer<float, D> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
         make_curvature();
@@ -345,7 +342,7 @@ private:
     }
 
     // [parallel] of the settings; nothing is made for one rank.
-    void make_ranks() {
+    void make_ranks(std::optional<any_communicator> tensors_over) {
         typename ranks<D>::config c;
         c.bucket_bytes = settings_.get<index>("parallel.bucket_mib", 25) << 20;
         c.overlap = settings_.get("parallel.overlap", true);
@@ -355,7 +352,7 @@ private:
                            : non_finite_policy::stop;
         c.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
-        c.tensors_over = std::move(tensors_over_);
+        c.tensors_over = std::move(tensors_over);
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
         compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
@@ -747,7 +744,6 @@ private:
     configuration settings_;
     session_options options_;
     any_communicator comm_;
-    std::optional<any_communicator> tensors_over_;  // until the ranks are made
     std::string name_;
     std::uint64_t seed_ = 1;
     data_parts data_;

@@ -10,6 +10,20 @@
 
 namespace cairn {
 
+namespace detail {
+
+template <class T>
+tensor<float> widened(const T* x, index n) {
+    tensor<float> wide({n});
+    for (index i = 0; i < n; ++i) wide[i] = float{x[i]};
+    return wide;
+}
+inline void narrow(const tensor<float>& from, bfloat16* to) {
+    for (index i = 0; i < from.size(); ++i) to[i] = bfloat16(from[i]);
+}
+
+}  // namespace detail
+
 template <class T>
 void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
           const T* b, index ldb, T beta, T* c, index ldc) {
@@ -27,8 +41,7 @@ void add_symmetric_product(emulated_gpu, index count, index width, T weight, con
 inline void add_symmetric_product(emulated_gpu, index count, index width, float weight, const bfloat16* rows,
                                   index stride, float* c, index ldc) {
     const emulated_gpu::opened memory_is;
-    tensor<float> wide({(count - 1) * stride + width});
-    for (index i = 0; i < wide.size(); ++i) wide[i] = float{rows[i]};
+    const tensor<float> wide = detail::widened(rows, (count - 1) * stride + width);
     add_symmetric_product(cpu{}, count, width, weight, wide.data(), stride, c, ldc);
 }
 
@@ -63,20 +76,6 @@ void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, cons
 }
 
 // The same of bfloat16: computed in float, and rounded once.
-namespace detail {
-
-template <class T>
-tensor<float> widened(const T* x, index n) {
-    tensor<float> wide({n});
-    for (index i = 0; i < n; ++i) wide[i] = float{x[i]};
-    return wide;
-}
-inline void narrow(const tensor<float>& from, bfloat16* to) {
-    for (index i = 0; i < from.size(); ++i) to[i] = bfloat16(from[i]);
-}
-
-}  // namespace detail
-
 inline void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const bfloat16* a,
                  index lda, const bfloat16* b, index ldb, float beta, bfloat16* c, index ldc) {
     const emulated_gpu::opened memory_is;

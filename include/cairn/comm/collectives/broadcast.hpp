@@ -4,29 +4,13 @@
 // Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on GPUs, the library's own
 // broadcast is taken, if there is one: a message from one GPU to another waits for the host.
 
+#include <cairn/comm/collectives/native.hpp>
 #include <cairn/comm/reduction.hpp>
 
 #include <algorithm>
 #include <span>
 
 namespace cairn {
-
-namespace detail {
-
-template <Communicator C, class T>
-bool broadcasts_itself(C& c, std::span<T> data, int root) {
-    if constexpr (requires { c.native_broadcast(data, root); }) {
-        if (!buffers_on_gpu(c)) return false;
-        if constexpr (requires { c.has_native_broadcast(); })
-            if (!c.has_native_broadcast()) return false;
-        c.native_broadcast(data, root);
-        return true;
-    } else {
-        return false;
-    }
-}
-
-}  // namespace detail
 
 inline constexpr int broadcast_tag = user_tags + 1;
 inline constexpr std::size_t broadcast_segment = std::size_t{1} << 20;  // bytes
@@ -37,7 +21,8 @@ void broadcast(C& c, std::span<T> data, int root) {
     [[maybe_unused]] const auto scope = enter(c, {"broadcast", type_name<T>(), static_cast<index>(data.size()), root});
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
-    if (p > 1 && detail::broadcasts_itself(c, data, root)) return;
+    if constexpr (requires { c.native_broadcast(data, root); })
+        if (p > 1 && buffers_on_gpu(c) && has_native_broadcast(c)) return c.native_broadcast(data, root);
     int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits
     while (lowest <= me) lowest *= 2;
     const std::size_t step = std::max<std::size_t>(1, broadcast_segment / sizeof(T));

@@ -1,5 +1,5 @@
 #pragma once
-// The all-reduce of the library below, MPI_Allreduce for instance. What it costs, and whether all runs give the same bits, is that
+// The all-reduce of the library below, MPI_Allreduce for instance, and whether it has a broadcast. What it costs, and whether all runs give the same bits, is that
 // library's affair; our time limits and named errors end at its door.
 
 #include <cairn/comm/reduction.hpp>
@@ -25,6 +25,15 @@ bool has_native_all_reduce(const C& c) {
         return c.has_native();
     else
         return requires(C & other, std::span<T> data) { other.native_all_reduce(data, reduction::sum); };
+}
+
+/// Whether c has a broadcast of its own.
+template <Communicator C>
+bool has_native_broadcast(const C& c) {
+    if constexpr (requires { c.has_native_broadcast(); })
+        return c.has_native_broadcast();
+    else
+        return requires(C & other, std::span<std::byte> data) { other.native_broadcast(data, 0); };
 }
 
 /// data ← reduction over all ranks, in place. Throws where the communicator has none of its own.

@@ -13,6 +13,15 @@
 
 namespace cairn {
 
+/// Calls change(numbers) with a copy of a device's numbers on the host, which then goes back.
+template <Device D, class T, class Change>
+void by_way_of_host(std::span<T> there, Change&& change) {
+    tensor<T> here({static_cast<index>(there.size())}, category::communication);
+    D::copy_to_host(here.data(), there.data(), here.bytes());
+    change(here.span());
+    D::copy_to_device(there.data(), here.data(), here.bytes());
+}
+
 /// Ranks numbered as those of C. A message's host memory lives as long as its request.
 template <Device D, Communicator C>
 class staged_communicator {
@@ -81,10 +90,7 @@ public:
     /// Added on the host, by the algorithm that is the fastest there.
     template <class T>
     void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
-        tensor<T> host({static_cast<index>(data.size())}, category::communication);
-        D::copy_to_host(host.data(), data.data(), host.bytes());
-        all_reduce(inner_, host.span(), {.op = r});
-        D::copy_to_device(data.data(), host.data(), host.bytes());
+        by_way_of_host<D>(data, [&](std::span<T> here) { all_reduce(inner_, here, {.op = r}); });
     }
 
 private:

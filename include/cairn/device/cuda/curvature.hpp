@@ -200,20 +200,6 @@ struct direction_products_body {
     }
 };
 
-/// out[block] = Σ of row `block` of partial (blocks, n).
-struct sum_each_row_body {
-    index n;
-    const double* partial;
-    double* out;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        double sum = 0;
-        for (index i = b.thread(); i < n; i += b.threads()) sum += partial[b.block() * n + i];
-        sum = block_sum(b, sum, b.template shared<double>());
-        if (b.thread() == 0) out[b.block()] = sum;
-    }
-};
-
 /// What the directions of `count` layers are multiplied by, from ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖² of each.
 template <class T>
 struct direction_factors_body {
@@ -321,7 +307,7 @@ void direction_products(D, const gradient_layout<T>& gradient, const T* v, doubl
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::direction_products_body<T>{gradient, v, partial.data()});
     D::launch({.blocks = 3, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_each_row_body{blocks, partial.data(), out});
+              grid::sum_partials{blocks, partial.data(), out});
 }
 
 /// factors (count): what clips the directions of all layers alike, or makes each as long as its gradient (graft). products (count, 3) as

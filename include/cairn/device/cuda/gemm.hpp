@@ -153,10 +153,11 @@ private:
 }  // namespace detail
 
 /// `batch` products of equal size: c (m × n) = alpha op(a) op(b) + beta c, all row-major; operand i starts stride · i elements after the first.
-/// T is float, double or bfloat16; alpha and beta are of the type of the sums, float for bfloat16. With beta 0, c is not read.
-template <class T, class S>
+/// T is float, double or bfloat16; alpha and beta are of the type of the sums, float for bfloat16. R is T or that type. With beta 0, c is not
+/// read.
+template <class T, class S, class R>
 void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S alpha, const T* a, index lda,
-                  index stride_a, const T* b, index ldb, index stride_b, S beta, T* c, index ldc, index stride_c,
+                  index stride_a, const T* b, index ldb, index stride_b, S beta, R* c, index ldc, index stride_c,
                   index batch) {
     static_assert(std::is_same_v<S, grid::sum_type<T>>, "alpha and beta: double for double, else float");
     require(m >= 0 && n >= 0 && k >= 0 && batch >= 0, "gemm of ", m, " x ", n, " x ", k, ", batch of ", batch,
@@ -165,13 +166,13 @@ void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S
             ": a leading dimension is shorter than a row");
     const double mn = static_cast<double>(m) * static_cast<double>(n);
     work::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
-                static_cast<double>(batch) * static_cast<double>(sizeof(T)) *
-                    (static_cast<double>((m + n) * k) + mn * (beta == S{} ? 1 : 2)));
+                static_cast<double>(batch) * (static_cast<double>(sizeof(T)) * static_cast<double>((m + n) * k) +
+                                              static_cast<double>(sizeof(R)) * mn * (beta == S{} ? 1 : 2)));
     if (m == 0 || n == 0 || batch == 0) return;
     if (k == 0) {  // cuBLAS wants something to multiply
         require(batch == 1 && ldc == n, "gemm: k of 0 with gaps in c");
         if (beta == S{})
-            cuda::set_bytes(c, 0, m * n * index{sizeof(T)});
+            cuda::set_bytes(c, 0, m * n * index{sizeof(R)});
         else
             require(beta == S{1}, "gemm: k of 0 with beta ", beta);
         return;
@@ -179,33 +180,23 @@ void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S
     const bool tf32 = std::is_same_v<T, float> && gpu_float_products() == float_products::tf32;
     detail::lt_products::mine().run(
         {trans_a, trans_b, m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, detail::cuda_type<T>(),
-         detail::cuda_type<T>(), tf32, beta != S{}, detail::common_alignment(a, b, c)},
+         detail::cuda_type<R>(), tf32, beta != S{}, detail::common_alignment(a, b, c)},
         alpha, a, b, beta, c);
 }
 
 /// One product; sizes may be 0.
-template <class T, class S>
+template <class T, class S, class R>
 void gemm(cuda d, bool trans_a, bool trans_b, index m, index n, index k, S alpha, const T* a, index lda, const T* b,
-          index ldb, S beta, T* c, index ldc) {
+          index ldb, S beta, R* c, index ldc) {
     gemm_batched(d, trans_a, trans_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
 }
 
 /// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers.
+/// Sums of rows of bfloat16 are float, in which their products are exact.
 template <class T>
 void add_symmetric_product(cuda d, index count, index width, grid::sum_type<T> weight, const T* rows, index stride,
-                           T* c, index ldc) {
+                           grid::sum_type<T>* c, index ldc) {
     gemm(d, true, false, width, width, count, weight, rows, stride, rows, stride, grid::sum_type<T>{1}, c, ldc);
-}
-
-/// The same of rows of bfloat16, added in float, in which their products are exact.
-inline void add_symmetric_product(cuda, index count, index width, float weight, const bfloat16* rows, index stride,
-                                  float* c, index ldc) {
-    const double n = static_cast<double>(width), k = static_cast<double>(count);
-    work::count(2 * n * n * k, 2 * n * k + 8 * n * n);
-    if (count > 0 && width > 0)
-        detail::lt_products::mine().run({true, false, width, width, count, stride, stride, ldc, 1, 0, 0, 0, CUDA_R_16BF,
-                                         CUDA_R_32F, false, true, detail::common_alignment(rows, rows, c)},
-                                        weight, rows, rows, 1.0f, c);
 }
 
 }  // namespace cairn

@@ -65,7 +65,7 @@ struct sum_blocks {
     }
 };
 
-/// *out = Σ partial[i], by one block.
+/// out[block] = Σ of row `block` of partial (blocks, n).
 struct sum_partials {
     index n;
     const double* partial;
@@ -74,9 +74,9 @@ struct sum_partials {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         double sum = 0;
-        for (index i = b.thread(); i < n; i += b.threads()) sum += partial[i];
+        for (index i = b.thread(); i < n; i += b.threads()) sum += partial[b.block() * n + i];
         sum = block_sum(b, sum, b.template shared<double>());
-        if (b.thread() == 0) *out = sum;
+        if (b.thread() == 0) out[b.block()] = sum;
     }
 };
 
@@ -172,9 +172,8 @@ sum_pair sum_each(D, index n, F f, Elements*... arrays) {
     tensor<double, D> partial({2, blocks}, category::workspace), result({2}, category::workspace);
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}});
-    for (const index k : {0, 1})
-        D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-                  grid::sum_partials{blocks, partial.data() + k * blocks, result.data() + k});
+    D::launch({.blocks = 2, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_partials{blocks, partial.data(), result.data()});
     sum_pair sums;
     D::copy_to_host(&sums, result.data(), sizeof sums);
     return sums;

@@ -71,6 +71,10 @@ public:
     int column_of(int rank) const { return rank % columns(); }
 
     const std::vector<layer_place>& layers() const { return layers_; }
+    /// The rank that decomposes the layer's factor of this side, 'a' or 'g'.
+    int worker(std::size_t layer, char side) const {
+        return side == 'a' ? layers_[layer].a_worker : layers_[layer].g_worker;
+    }
     /// Whether a rank preconditions the layer's gradient.
     bool is_gradient_worker(std::size_t layer, int rank) const { return column_of(rank) == layers_[layer].column; }
     /// The rank that gives `rank` the layer's preconditioned gradient; itself if it is a gradient worker.
