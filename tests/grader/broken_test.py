@@ -18,7 +18,7 @@ class Broken(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def graded(self, folder, **more):
-        return grading.grade(gate.quick(labs.example), folder, programs=("public",), **more)
+        return grading.grade(gate.of_one_test(labs.example), folder, programs=("public",), **more)
 
     def test_every_hostile_case(self):
         needs_landlock = {"writes outside its folder": 1, "reads the token from /proc": 1}  # its version

@@ -11,7 +11,8 @@ from cairn_grader import gate, grading, lab, starter
 
 class NewLab(unittest.TestCase):
     def test_its_gate_passes(self):
-        self.assertEqual(gate.check(labs.example, say=lambda *_: None), [])
+        for quick in (False, True):
+            self.assertEqual(gate.check(labs.example, say=lambda *_: None, quick=quick), [])
         self.assertGreaterEqual(len(gate.mutants(labs.example)), 6)
         self.assertFalse(any("@" in path.read_text() for path in (labs.folder / "99-example").rglob("*.*")))
 
@@ -28,7 +29,7 @@ class NewLab(unittest.TestCase):
         self.assertEqual(starter.stale(lab.load(folder)), [changed])
         mutants = folder / "mutants.toml"
         mutants.write_text("[[mutant]]" + mutants.read_text().split("[[mutant]]")[-1].replace('"variance: far from zero"', '"mean: of a few numbers"'))
-        faults = gate.check_mutants(lab.load(folder), labs.solution, labs.folder / "mutant", lambda where, _: grading.grade(labs.example, where))
+        faults = gate.check_mutants(lab.load(folder), labs.solution, labs.folder / "mutant", lambda where, *_: grading.grade(labs.example, where), quick=False)
         for says in ("there are 1 mutants", "difference-of-squares should fail", "difference-of-squares also fails"):
             self.assertTrue(any(says in fault for fault in faults), faults)
 

@@ -530,6 +530,46 @@ TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond t
     CHECK(distance(got, {expected.data(), expected.data() + 8}) < 1e-9);
 }
 
+TEST_CASE("kfac: whole and diagonal factors, in every combination and both forms", "[kfac]") {
+    const index out = 3, in = 4;
+    const double positions = 5, damping = 0.03, damping_a = 0.2, damping_g = 0.07;
+    const tensor<double> v = random_tensor({out, in}, 1);
+    const auto product = [](index n, std::uint64_t seed) {  // R Rᵀ
+        const tensor<double> r = random_tensor({n, n}, seed);
+        tensor<double> sum = tensor<double>::zeros({n, n});
+        for (index i = 0; i < n; ++i)
+            for (index k = 0; k < n; ++k)
+                for (index j = 0; j < n; ++j) sum(i, k) += r(i, j) * r(k, j);
+        return sum;
+    };
+    for (const bool whole_a : {true, false})
+        for (const bool whole_g : {true, false})
+            for (const bool inverse : {true, false}) {
+                CAPTURE(whole_a, whole_g, inverse);
+                // The decomposition, and the matrix that it stands for.
+                const auto decomposed = [&](const tensor<double>& m, bool whole, double by,
+                                            std::vector<double>& matrix) {
+                    const index n = m.extent(0);
+                    tensor<double> diagonal({n});
+                    for (index i = 0; i < n; ++i) diagonal[i] = m(i, i);
+                    for (index i = 0; i < n; ++i)
+                        for (index k = 0; k < n; ++k)
+                            matrix.push_back((i == k || whole ? m(i, k) : 0) + (i == k && inverse ? by : 0));
+                    const tensor<double>& factor = whole ? m : diagonal;
+                    return inverse ? damped_inverse_of(factor, by) : eigen_decomposition_of(factor);
+                };
+                std::vector<double> a, g;
+                tensor<double> got({out, in});
+                precondition(decomposed(product(in, 2), whole_a, damping_a, a),
+                             decomposed(product(out, 3), whole_g, damping_g, g),
+                             inverse ? kfac_form::inverse : kfac_form::eigen, positions, damping, out, in, v.data(),
+                             got.data());
+                const std::vector<double> expected =
+                    solve_kronecker(a, in, g, out, positions, inverse ? 0 : damping, {v.data(), v.data() + v.size()});
+                CHECK(distance({got.data(), got.data() + got.size()}, expected) < 1e-9);
+            }
+}
+
 TEST_CASE("kfac: scale and shift of normalisation layers are a diagonal", "[kfac]") {
     kfac_config c = exact(0.1);
     c.scale_shift = true;

@@ -67,9 +67,9 @@ std::vector<double> losses_of(const session_options& options) {
 }
 
 template <Device D, class T = float>
-run_figures run(const std::string& workload, session_options options) {
+run_figures run(const std::string& workload, session_options options, const std::vector<const char*>& more = {}) {
     options.generated = true;
-    session<D, T> s(settings_of(workload), options);
+    session<D, T> s(settings_of(workload, more), options);
     s.train();
     return {losses_of(options), weights_of(s)};
 }
@@ -147,6 +147,24 @@ TEST_CASE("session: on another device a resumed run has the bits of one that was
     CHECK(distance(moved, whole) < 1e-4);
 }
 
+TEST_CASE("session: recorded steps have the bits of steps that are launched one by one", "[train]") {
+    for (std::size_t w = 0; w < workloads.size(); ++w) {
+        CAPTURE(workloads[w]);
+        const folder dir;
+        const auto result_of = [&](const char* name, const char* graph) {
+            std::vector<const char*> more{"train.micro_batches=1", graph};
+            if (w == 0) more.insert(more.end(), {"optimizer.kind=kfac", "optimizer.lr=1e-3", "kfac.factor_every=3"});
+            return run<emulated_gpu>(workloads[w], {.out = dir.path / name, .resume = {}, .max_steps = 11}, more);
+        };
+        const run_figures plain = result_of("plain", "train.graph=off");
+        const index before = emulated_gpu::graph::launched;
+        const run_figures recorded = result_of("recorded", "train.graph=on");
+        CHECK(plain.losses.size() == 11);
+        CHECK(distance(recorded, plain) == 0);
+        CHECK(emulated_gpu::graph::launched - before >= 3);
+    }
+}
+
 TEST_CASE("session: layers in bfloat16 train weights in float", "[train]") {
     for (std::size_t w = 0; w < workloads.size(); ++w) {
         CAPTURE(workloads[w]);
@@ -178,9 +196,10 @@ TEST_CASE("session: ranks with a GPU each train as ranks of the host do", "[trai
                                                      {.out = dir.path / "device", .resume = {}, .max_steps = 3});
             CHECK(host.losses.size() == 3);
             CHECK(distance(device, host) < 1e-4);
-            // Each bucket of each step, on each rank: its reduction follows what backward launched.
+            // Each bucket of each step, on each rank: its reduction follows what backward launched. Each batch follows the one before
+            // the last, and nothing follows the last batch.
             CHECK(emulated_gpu::mark::made >= 3 * count);
-            CHECK(emulated_gpu::mark::waited == emulated_gpu::mark::made);
+            CHECK(emulated_gpu::mark::made == emulated_gpu::mark::waited + count);
         }
 }
 
@@ -309,6 +328,7 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
                          }),
                          "kfac.grad_worker_fraction must be 1"));
     CHECK(test::contains(refused("train.stash=sqrt"), "take keep"));
+    CHECK(test::contains(refused("train.graph=on"), "2 micro-batches"));
     // Every rank is told.
     CHECK(test::contains(test::message_of([&] {
                              run_ranks(2, [&](threads_communicator& c) {

@@ -42,6 +42,13 @@ struct move_mean {
     CAIRN_HD void operator()(T& mean, const T& sum) const { mean += of_batch * sum - part * mean; }
 };
 
+/// x = value.
+template <class T>
+struct assign {
+    T value;
+    CAIRN_HD void operator()(T& x) const { x = value; }
+};
+
 /// x = max(x, 0).
 template <class T>
 struct at_least_zero {

@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -38,6 +39,14 @@ struct memory_use {
     index peak = 0;
     void grow(index bytes) { peak = std::max(peak, live += bytes); }
     void shrink(index bytes) { live -= bytes; }
+};
+
+/// A block that was taken from a pool, or given back.
+struct memory_request {
+    const void* block;
+    index bytes;
+    category use;
+    bool taken;
 };
 
 /// Memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
@@ -61,6 +70,7 @@ public:
         if (!block) throw_out_of_memory(size, use);
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
+        if (noted_) noted_->push_back({block, bytes, use, true});
         return block;
     }
 
@@ -70,6 +80,7 @@ public:
         const std::scoped_lock lock(mutex_);
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
+        if (noted_) noted_->push_back({block, bytes, use, false});
         if (system_)
             release_alone(block);
         else
@@ -98,6 +109,12 @@ public:
         limit_ = bytes;
     }
     index limit() const { return limit_; }
+
+    /// From now on what is taken and given back is noted there; null: nowhere.
+    void note(std::vector<memory_request>* requests) {
+        const std::scoped_lock lock(mutex_);
+        noted_ = requests;
+    }
 
     /// Returns the pages of all free ranges to the system.
     void trim() {
@@ -230,6 +247,7 @@ private:
     char* begin_ = nullptr;
     char* touched_ = nullptr;
     bool system_ = false;
+    std::vector<memory_request>* noted_ = nullptr;
     std::string what_ = "memory";
     const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };

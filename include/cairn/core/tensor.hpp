@@ -30,6 +30,10 @@ concept Device = requires {
     D::memory().allocate(index{}, category::activations);
 };
 
+/// What tensors of the calling thread on D come from in place of D's own pool; null: from that.
+template <Device D>
+inline thread_local memory_pool* pool_instead = nullptr;
+
 /// Owning, row-major array of T on device D.
 template <class T, Device D = cpu>
 class tensor {
@@ -40,9 +44,12 @@ public:
     tensor() = default;
 
     /// Uninitialised elements. Throws when memory is out.
-    explicit tensor(cairn::shape s, category use = category::activations) : shape_(s) {
+    explicit tensor(cairn::shape s, category use = category::activations)
+        : tensor(s, use, pool()) {}  // of this thread's GPU now, whichever thread lets go last
+
+    /// Uninitialised elements from another pool of memory that D can use.
+    tensor(cairn::shape s, category use, memory_pool& pool) : shape_(s) {
         const index bytes = std::max<index>(s.size(), 1) * static_cast<index>(sizeof(T));
-        auto& pool = D::memory();  // of this thread's GPU now, whichever thread lets go last
         data_ = static_cast<T*>(pool.allocate(bytes, use));
         block_ = std::shared_ptr<void>(data_, [&pool, bytes, use](void* p) { pool.release(p, bytes, use); });
     }
@@ -171,6 +178,12 @@ public:
     }
 
 private:
+    static memory_pool& pool() {
+        if constexpr (!std::same_as<D, cpu>)
+            if (pool_instead<D>) return *pool_instead<D>;
+        return D::memory();
+    }
+
     index offset(std::initializer_list<index> position) const {
         index at = 0;
         int axis = 0;

@@ -54,6 +54,7 @@ struct loader_config {
     std::uint64_t seed = 0;  // of order and augmentation
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
+    memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
 };
 
 /// What the loader did since its construction or reset_stats().
@@ -191,11 +192,12 @@ private:
 
     buffers fresh_buffers() const {
         buffers b;
-        b.x = tensor<float>(shape_of(room_), category::data);
+        memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
+        b.x = tensor<float>(shape_of(room_), category::data, pool);
         if (info_.kind == target_kind::classes)
-            b.labels = tensor<std::int32_t>({room_}, category::data);
+            b.labels = tensor<std::int32_t>({room_}, category::data, pool);
         else
-            b.targets = tensor<float>({room_, info_.count()}, category::data);
+            b.targets = tensor<float>({room_, info_.count()}, category::data, pool);
         return b;
     }
 

@@ -47,7 +47,10 @@ private:
         const T* const in = x.data();
         const shape s = x.shape();
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
-        dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data());
+        if constexpr (std::same_as<D, cpu>)
+            dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data());
+        else
+            dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data(), p.step_at);
         return y;
     }
 

@@ -49,6 +49,8 @@ struct pass {
     gradient_listener* listener = nullptr;    // of the last micro-batch of a step
     batch_group* group = nullptr;             // null: this batch is the whole batch
     curvature_listener* curvature = nullptr;  // told what weight gradients are made of; null: nobody wants to know
+    const std::uint32_t* step_at =
+        nullptr;  // where a device finds `step` if launches are recorded; null: it is part of them
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }

@@ -84,7 +84,7 @@ public:
                                     .seed = seed_,
                                     .rank = comm_.rank(),
                                     .world = comm_.size()};
-        train_ = std::make_unique<loader<any_dataset>>(data_.train, loading);
+        train_ = std::make_unique<staging<D, any_dataset>>(data_.train, loading);
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         require(test_every_ >= 0, "train.test_every = ", test_every_,
                 "; epochs between tests, or 0 for no test at all");
@@ -95,7 +95,7 @@ public:
             require(testing.batch >= comm_.size(), "the test set of ", data_.test.size(), " samples is too small for ",
                     comm_.size(), " ranks");
             testing.workers = 0;
-            test_ = std::make_unique<loader<any_dataset>>(data_.test, testing);
+            test_ = std::make_unique<staging<D, any_dataset>>(data_.test, testing);
         }
         epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
         require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,
@@ -119,6 +119,7 @@ public:
                            .micro_batches = micro_batches(),
                            .sharded = zero_stage_ > 0,
                            .may_skip = data_may_skip(),
+                           .graph = settings_.choice("train.graph", {"off", "on"}, "off") == "on",
                            .model_every = quadratic_ ? settings_.get<index>("kfac.model_examples", 1) : 1,
                            .sampled_every = sampled_labels_every(settings_)},
             ranks_.get(), curvature_.get(), quadratic_.get());
@@ -175,10 +176,12 @@ public:
                 end_of_epoch(line);
                 continue;
             }
-            for (const std::string& skipped : b->skipped) line.print("skipped " + skipped);
-            const bool nothing = b->count == 0 && !ranks_;
+            for (const std::string& skipped : b->host.skipped) line.print("skipped " + skipped);
+            const bool nothing = b->host.count == 0 && !ranks_;
             const step_result done = nothing ? step_result{.stop = interrupt_guard::requested()}
-                                             : trainer_->step(*b, interrupt_guard::requested());
+                                             : trainer_->step(*b, interrupt_guard::requested(), [this] {
+                                                   if (trainer_->steps() + 1 < last_step_) train_->prepare();
+                                               });
             b.reset();
             stopped_ = done.stop;
             if (done.samples == 0) {  // all of them are corrupt
@@ -240,6 +243,7 @@ public:
         const index resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
         const nlohmann::json memory = memory_by_category(D::memory());
         if (!boss()) return {};
+        tell_what_was_not_recorded();
         // Of the host, after the memory was read.
         const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
                      peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
@@ -290,6 +294,7 @@ public:
                 {"parameters", weights_->count()},
                 {"flops_per_sample", flops},
                 {"device", D::name},
+                {"recorded_steps", trainer_->recorded_steps()},
                 {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
                 {"pool_peak_bytes", pool_peak},
                 {"memory", memory}};
@@ -423,7 +428,7 @@ private:
     int micro_batches() { return static_cast<int>(settings_.get<index>("train.micro_batches", 1)); }
 
     // Samples that a rank may get at a time, in whole batches and in the short last one; not 0.
-    std::set<index> counts_of(const loader<any_dataset>& from) const {
+    std::set<index> counts_of(const staging<D, any_dataset>& from) const {
         const index batch = from.config().batch, rest = from.samples_per_epoch() % batch;
         std::set<index> counts;
         for (int r = 0; r < comm_.size(); ++r) {
@@ -694,6 +699,13 @@ private:
         line.print(head + text);
     }
 
+    void tell_what_was_not_recorded() const {
+        if (const std::string why = trainer_->why_not_recorded(); !why.empty())
+            std::fprintf(stderr,
+                         "train.graph = on: steps were launched one by one, for they could not be recorded: %s\n",
+                         why.c_str());
+    }
+
     // Names of classes may be those of folders, in any encoding.
     static std::string printable(const nlohmann::json& j) {
         return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -707,6 +719,7 @@ private:
         const std::vector<std::string> traces = traces_of_all_ranks(comm_);
         if (!boss()) return {};
         const std::vector<std::string> remarks = curvature_ ? curvature_->remarks() : std::vector<std::string>{};
+        tell_what_was_not_recorded();
         for (const std::string& line : remarks) std::fprintf(stderr, "%s\n", line.c_str());
         nlohmann::json result{
             {"workload", name_},
@@ -722,6 +735,7 @@ private:
             {"skipped_samples", train_->stats().skipped}};
         if (const auto loss = recent_loss()) result["train_loss"] = *loss;
         if (score_.count) result["test_loss"] = score_.loss();
+        if (!on_host) result["recorded_steps"] = trainer_->recorded_steps();
         for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
 
         nlohmann::json record = record_of(name_, result, figures_, rates);
@@ -750,7 +764,7 @@ private:
     sequential<T, D> model_;
     index batch_ = 1;
     std::unique_ptr<arena<float, D>> weights_;
-    std::unique_ptr<loader<any_dataset>> train_, test_;
+    std::unique_ptr<staging<D, any_dataset>> train_, test_;
     schedule rate_;
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;

@@ -5,7 +5,8 @@
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
 #include <cairn/core/for_each.hpp>
-#include <cairn/data/loader.hpp>
+#include <cairn/core/number.hpp>
+#include <cairn/data/staging.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
@@ -21,26 +22,6 @@
 namespace cairn {
 
 enum class task_kind { classes, values, reconstruction };
-
-/// What a batch holds, where the network is.
-template <Device D = cpu>
-struct samples {
-    tensor<float, D> x;              // (N, sample shape…)
-    tensor<std::int32_t, D> labels;  // (N), of classes
-    tensor<float, D> targets;        // (N, K), of values
-};
-
-/// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
-template <Device D>
-samples<D> samples_on(const batch& b) {
-    const auto there = []<class T>(const tensor<T>& t) {
-        if constexpr (std::same_as<D, cpu>)
-            return t.share();
-        else
-            return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, category::data);
-    };
-    return {there(b.x), there(b.labels), there(b.targets)};
-}
 
 /// Sums over the batches of one evaluation.
 struct score {
@@ -115,15 +96,21 @@ public:
         return loss(std::move(y), drawn).gradient;
     }
 
-    /// Number of samples of the batch whose class has the largest output; 0 for other tasks.
+    /// Number of samples whose class has the largest output; 0 for other tasks.
     template <Device D>
-    index correct(const tensor<float, D>& y, const batch& b) const {
+    number<D> correct(const tensor<float, D>& y, const samples<D>& s) const {
         if (c_.kind != task_kind::classes || y.size() == 0) return 0;
-        tensor<std::int32_t, D> guesses({b.count}, category::workspace);
-        argmax_rows(D{}, b.count, y.extent(1), y.data(), guesses.data());
-        const tensor<std::int32_t> guessed = std::same_as<D, cpu> ? tensor<std::int32_t>{} : guesses.on_host();
-        const std::int32_t* const guess = guessed.empty() ? guesses.data() : guessed.data();
-        return std::inner_product(guess, guess + b.count, b.labels.data(), index{}, std::plus<>{}, std::equal_to<>{});
+        const index count = y.extent(0);
+        tensor<std::int32_t, D> guesses({count}, category::workspace);
+        argmax_rows(D{}, count, y.extent(1), y.data(), guesses.data());
+        if constexpr (std::same_as<D, cpu>) {
+            const std::int32_t* const guess = guesses.data();
+            return std::inner_product(guess, guess + count, s.labels.data(), 0.0, std::plus<>{}, std::equal_to<>{});
+        } else {
+            tensor<double, D> hits({1}, category::workspace);
+            count_equal_into(D{}, count, guesses.data(), s.labels.data(), hits.data());
+            return number<D>(std::move(hits));
+        }
     }
 
     /// Adds a batch to a score; y as the model gave it in evaluation, on the host.

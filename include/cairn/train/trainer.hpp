@@ -6,6 +6,7 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/core/replay.hpp>
 #include <cairn/nn/rounded.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/schedule.hpp>
@@ -16,7 +17,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -30,6 +36,7 @@ struct trainer_config {
     index micro_batches = 1;  // a step
     bool sharded = false;     // the optimizer updates this rank's part of the parameters alone
     bool may_skip = false;    // corrupt samples are left out of batches
+    bool graph = false;       // forward and backward are recorded and launched as a whole, on devices that can
     index model_every = 1;    // F of the quadratic step is that of one sample in so many
     index sampled_every =
         0;  // curvature from labels that the model draws for one sample in so many; 0: from the data's
@@ -42,6 +49,28 @@ struct step_result {
     bool skipped = false;  // a gradient was not finite, and the policy is to go on
     bool stop = false;     // some rank was asked to stop
 };
+
+namespace detail {
+
+/// Loss, and samples classified right.
+template <Device D>
+using numbers_of_step = std::pair<number<D>, number<D>>;
+
+/// Samples, labels and targets on the device, and how many.
+using place_of_batch = std::tuple<const void*, const void*, const void*, index>;
+
+/// Steps that are recorded, by the place of their batch, and how many were launched so.
+template <Device D>
+struct recording {};
+template <Records D>
+struct recording<D> {
+    replay_memory<D> memory;
+    std::map<place_of_batch, replayed<D, numbers_of_step<D>>> by_place;
+    tensor<std::uint32_t, D> step_here;  // pass::step
+    std::int64_t launched = 0;
+};
+
+}  // namespace detail
 
 /// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float. Batches come from the host.
 /// Curvature from labels that the model draws and steps with a size of their own are the host's.
@@ -69,13 +98,23 @@ public:
                 config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
+        require(!config_.graph || (Records<D> && !world_ && config_.micro_batches == 1),
+                "train.graph = on is for one rank, one micro-batch a step and train.non_finite = stop, on a GPU; here "
+                "it is ",
+                D::name, ", ", world_ ? world_->size() : 1, " ranks, ", config_.micro_batches, " micro-batches",
+                world_ && world_->size() == 1 ? ", train.non_finite = skip" : "");
         require(on_host || (!quadratic_ && config_.sampled_every == 0), "trainer: on ", D::name,
                 " there are no sampled labels and no steps with a size of their own yet");
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
     /// naming the step and the first layer whose output is not.
-    step_result step(const batch& b, bool stop = false) {
+    step_result step(const batch& b, bool stop = false) { return step(staged_batch<D>(slice(b, all(b))), stop); }
+
+    /// The same of a batch that is on D already. `meanwhile` is called when forward and backward are launched, before their results are
+    /// waited for.
+    step_result step(const staged_batch<D>& staged, bool stop = false, const std::function<void()>& meanwhile = {}) {
+        const batch& b = staged.host;
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
@@ -83,18 +122,24 @@ public:
             if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
         weights_.zero_grad();
         if (world_) world_->begin(steps());
-        step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
-        std::string reason;
+        std::vector<micro_batch> launched;
         for (index m = 0; m < pieces; ++m) {
             const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
-            const batch piece = pieces == 1 ? share(b) : slice(b, s);
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
-            const pass p = pass_of(m, m + 1 == pieces);
-            const double loss = forward_backward(piece, p, static_cast<double>(piece.count) / whole);
-            mine.loss += loss * static_cast<double>(piece.count);
+            launched.push_back(
+                run(slice(staged, s), pass_of(m, m + 1 == pieces), static_cast<double>(s.count) / whole));
+        }
+        if (meanwhile) meanwhile();
+        step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
+        std::string reason;
+        for (const micro_batch& piece : launched) {
+            const double loss = piece.loss;
+            mine.loss += loss * static_cast<double>(piece.samples.host.count);
+            correct_ += static_cast<index>(static_cast<double>(piece.correct));
+            seen_ += piece.samples.host.count;
             if (std::isfinite(loss)) continue;
-            if (!world_) throw_non_finite(piece, p, loss);
-            if (reason.empty()) reason = reason_of([&] { throw_non_finite(piece, p, loss); });
+            if (!world_) throw_non_finite(piece.samples, piece.p, loss);
+            if (reason.empty()) reason = reason_of([&] { throw_non_finite(piece.samples, piece.p, loss); });
         }
         step_result result{.samples = b.count, .stop = stop};
         if (world_) {
@@ -123,14 +168,17 @@ public:
     score evaluate(Loader& data) {
         score s;
         const pass p{.mode = mode::evaluate};
-        while (auto b = data.next()) {
-            if (b->count == 0) continue;
+        while (auto next = data.next()) {
+            const staged_batch<D> b(std::move(*next));
+            next.reset();
+            if (b.host.count == 0) continue;
             tape<T, D> nothing;
-            const tensor<float, D> y = rounded<float>(model_.forward(rounded<T>(samples_on<D>(*b).x), nothing, p));
+            const tensor<float, D> y = rounded<float>(model_.forward(rounded<T>(b.there.x.share()), nothing, p));
+            if constexpr (requires { data.prepare(); }) data.prepare();
             if constexpr (on_host)
-                goal_.add(s, y, *b);
+                goal_.add(s, y, b.host);
             else
-                goal_.add(s, y.on_host(), *b);
+                goal_.add(s, y.on_host(), b.host);
         }
         return s;
     }
@@ -146,6 +194,19 @@ public:
         weights_.zero_grad();
     }
 
+    /// Steps that were launched as a whole (trainer_config::graph).
+    std::int64_t recorded_steps() const {
+        if constexpr (Records<D>) return recording_.launched;
+        return 0;
+    }
+    /// Why some steps could not be; empty if none was tried in vain.
+    std::string why_not_recorded() const {
+        if constexpr (Records<D>)
+            for (const auto& [place, r] : recording_.by_place)
+                if (!r.refusal().empty()) return r.refusal();
+        return {};
+    }
+
     /// Updates done so far.
     std::int64_t steps() { return optimizer_.steps(); }
     double learning_rate() { return rate_(steps()); }
@@ -157,6 +218,7 @@ public:
 
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr std::size_t most_places = 8;  // of batches: two sets of buffers, whole and short batches
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
     pass pass_of(index micro_batch, bool last) {
@@ -218,26 +280,52 @@ private:
         return p;
     }
 
-    // `weight`: share of these samples in the whole batch.
-    double forward_backward(const batch& b, const pass& p, double weight) {
-        const samples<D> s = samples_on<D>(b);
+    // A part of the batch whose gradients were added.
+    struct micro_batch {
+        staged_batch<D> samples;
+        pass p;
+        number<D> loss, correct;
+    };
+
+    // Launches are recorded for each place in which batches arrive, but for steps to which somebody listens.
+    micro_batch run(staged_batch<D> b, pass p, double weight) {
+        auto [loss, correct] = [&] {
+            if constexpr (Records<D>) {
+                const detail::place_of_batch place{b.there.x.data(), b.there.labels.data(), b.there.targets.data(),
+                                                   b.host.count};
+                auto& [memory, by_place, step_here, launched] = recording_;
+                if (config_.graph && !listener_ && (by_place.contains(place) || by_place.size() < most_places)) {
+                    if (step_here.empty()) step_here = tensor<std::uint32_t, D>({1}, category::workspace);
+                    for_each(rules::assign<std::uint32_t>{p.step}, step_here);
+                    p.step_at = step_here.data();
+                    auto& step = by_place.try_emplace(place, memory).first->second;
+                    auto numbers = step([&] { return forward_backward(b, p, weight); });
+                    launched += step.recorded();
+                    return numbers;
+                }
+            }
+            return forward_backward(b, p, weight);
+        }();
+        return {std::move(b), p, std::move(loss), std::move(correct)};
+    }
+
+    // {loss, samples classified right}. `weight`: share of these samples in the whole batch.
+    detail::numbers_of_step<D> forward_backward(const staged_batch<D>& b, const pass& p, double weight) {
         tensor<float, D> y;
         {
             const trace_scope scope("", "forward", "phase");
-            y = rounded<float>(model_.forward(rounded<T>(s.x), tape_, p));
+            y = rounded<float>(model_.forward(rounded<T>(b.there.x.share()), tape_, p));
         }
-        correct_ += goal_.correct(y, b);
-        seen_ += b.count;
-        if (quadratic_) few_outputs_ = rows(y, few_of(b)).clone(category::workspace);
+        number<D> correct = goal_.correct(y, b.there);
+        if (quadratic_) few_outputs_ = rows(y, few_of(b.host)).clone(category::workspace);
         auto [loss, dy] = [&] {
             const trace_scope scope("loss", "", "loss");
-            return goal_.loss(std::move(y), s);
+            return goal_.loss(std::move(y), b.there);
         }();
-        if (!std::isfinite(loss) && !world_) return loss;
         if (weight != 1) for_each(rules::times<float>{static_cast<float>(weight)}, dy);
         const trace_scope scope("", "backward", "phase");
         model_.backward(rounded<T>(std::move(dy)), tape_, p);
-        return loss;
+        return {std::move(loss), std::move(correct)};
     }
 
     // Samples of all ranks in this step. Where ranks left corrupt samples out, they must tell each other.
@@ -249,7 +337,12 @@ private:
         return kept[0];
     }
 
-    static batch share(const batch& b) { return slice(b, {0, b.count}); }
+    static shard all(const batch& b) { return {0, b.count}; }
+
+    static staged_batch<D> slice(const staged_batch<D>& b, shard s) {
+        const auto part = [&](const auto& t) { return t.empty() ? t.share() : rows(t, s); };
+        return {slice(b.host, s), {part(b.there.x), part(b.there.labels), part(b.there.targets)}};
+    }
 
     static batch slice(const batch& b, shard s) {
         batch part;
@@ -278,7 +371,8 @@ private:
         return {};
     }
 
-    [[noreturn]] void throw_non_finite(const batch& b, pass p, double loss) {
+    [[noreturn]] void throw_non_finite(const staged_batch<D>& staged, pass p, double loss) {
+        const batch& b = staged.host;
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
         const std::string advice = "; lower the learning rate, warm up, or clip gradients";
         if (!b.targets.empty() && first_non_finite(b.targets))
@@ -290,7 +384,7 @@ private:
         p.repeated = true;
         p.group = nullptr;  // the other ranks do not take part
         tape<T, D> scratch;
-        tensor<T, D> x = rounded<T>(samples_on<D>(b).x);
+        tensor<T, D> x = rounded<T>(staged.there.x.share());
         for (int i = 0; i < model_.size(); ++i) {
             x = model_[i].forward(std::move(x), scratch.child(i), p);
             if (first_non_finite(rounded<float>(x)))
@@ -310,7 +404,8 @@ private:
     preconditioner<float, D>* curvature_;
     quadratic_step* quadratic_;
     curvature_listener* listener_ = nullptr;  // of the step at hand
-    tape<T, D> tape_;
+    detail::recording<D> recording_;
+    tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded
     tensor<float, D> few_outputs_;  // of the step at hand
     index correct_ = 0, seen_ = 0;
 };

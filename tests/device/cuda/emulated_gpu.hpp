@@ -8,12 +8,16 @@
 
 #include <cairn/device/cuda/grid.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -33,14 +37,14 @@ namespace cairn {
 
 namespace emulation {
 
-/// One block: runs its threads as coroutines, each up to the next barrier in turn.
+/// Runs blocks of one grid, one after the other. A coroutine runs thread after thread until one of them waits in sync(); the next coroutine
+/// goes on with the threads that have not begun. So a kernel that never waits needs one, and others one a thread.
 class block_runner {
 public:
     static constexpr std::size_t stack_bytes = 64 << 10;
 
-    block_runner(index block, const grid_size& g, bool backwards)
-        : block_(block),
-          size_(g),
+    block_runner(const grid_size& g, bool backwards)
+        : size_(g),
           backwards_(backwards),
           shared_(static_cast<std::size_t>(g.shared) + 64),
           exchange_(static_cast<std::size_t>(g.threads)) {}
@@ -75,62 +79,54 @@ public:
     };
 
     template <class Body>
-    void run(const Body& body) {
+    void run(index block, const Body& body) {
         start_ = [](block_runner& self, int thread, const void* b) {
             thread_view view(self, thread);
             (*static_cast<const Body*>(b))(view);
         };
         body_ = &body;
+        block_ = block;
+        begun_ = 0;
+        std::fill(shared_.begin(), shared_.end(), '\xff');  // not numbers: shared memory begins with anything
         const int n = size_.threads;
-        fibers_.resize(static_cast<std::size_t>(n));
-        int running = n;
-        while (running > 0) {
-            int waiting = 0;
-            for (int i = 0; i < n; ++i) {
-                const int t = backwards_ ? n - 1 - i : i;
-                fiber& f = fibers_[static_cast<std::size_t>(t)];
-                if (f.done) continue;
-                resume(t);
-                if (failure_) std::rethrow_exception(failure_);
-                if (f.done)
-                    --running;
-                else
-                    ++waiting;
-            }
-            require(waiting == 0 || running == n, "emulated GPU: block ", block_, ": ", n - running,
-                    " threads have left while ", waiting, " wait for them in sync()");
+        int waiting = 0;
+        while (begun_ < n) waiting += resume(fibers_.emplace_back());
+        while (waiting > 0) {
+            require(waiting == n, "emulated GPU: block ", block_, ": ", n - waiting, " threads have left while ",
+                    waiting, " wait for them in sync()");
+            waiting = 0;
+            for (fiber& f : fibers_) waiting += resume(f);
         }
+        for (fiber& f : fibers_) spare_stacks().push_back(std::move(f.stack));
+        fibers_.clear();
     }
 
 private:
     struct fiber {
         ucontext_t context{};
         std::unique_ptr<char[]> stack;
-        bool done = false, started = false;
+        bool done = false;
         void* fake_stack = nullptr;
     };
 
+    // Of coroutines that came to their end, for the next ones of the calling thread.
+    static std::vector<std::unique_ptr<char[]>>& spare_stacks() {
+        thread_local std::vector<std::unique_ptr<char[]>> spare;
+        return spare;
+    }
+
     void wait() {
-        fiber& f = fibers_[static_cast<std::size_t>(current_)];
+        fiber& f = *current_;
         leave(&f.fake_stack);
         swapcontext(&f.context, &scheduler_);
         arrive(f.fake_stack);
     }
 
-    void resume(int thread) {
-        fiber& f = fibers_[static_cast<std::size_t>(thread)];
-        current_ = thread;
-        if (!f.started) {
-            f.started = true;
-            f.stack.reset(new char[stack_bytes]);
-            getcontext(&f.context);
-            f.context.uc_stack.ss_sp = f.stack.get();
-            f.context.uc_stack.ss_size = stack_bytes;
-            f.context.uc_link = &scheduler_;
-            const auto self = reinterpret_cast<std::uintptr_t>(this);
-            makecontext(&f.context, reinterpret_cast<void (*)()>(&block_runner::entry), 2,
-                        static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
-        }
+    // Whether a thread of this coroutine waits afterwards.
+    bool resume(fiber& f) {
+        if (f.done) return false;
+        current_ = &f;
+        if (!f.stack) prepare(f);
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_start_switch_fiber(&scheduler_fake_stack_, f.stack.get(), stack_bytes);
 #endif
@@ -138,18 +134,40 @@ private:
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_finish_switch_fiber(scheduler_fake_stack_, nullptr, nullptr);
 #endif
+        if (failure_) std::rethrow_exception(failure_);
+        return !f.done;
+    }
+
+    void prepare(fiber& f) {
+        auto& spare = spare_stacks();
+        if (spare.empty()) {
+            f.stack.reset(new char[stack_bytes]);
+        } else {
+            f.stack = std::move(spare.back());
+            spare.pop_back();
+        }
+        getcontext(&f.context);
+        f.context.uc_stack.ss_sp = f.stack.get();
+        f.context.uc_stack.ss_size = stack_bytes;
+        f.context.uc_link = &scheduler_;
+        const auto self = reinterpret_cast<std::uintptr_t>(this);
+        makecontext(&f.context, reinterpret_cast<void (*)()>(&block_runner::entry), 2,
+                    static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
     }
 
     static void entry(unsigned high, unsigned low) {
         auto& self = *reinterpret_cast<block_runner*>(std::uintptr_t{high} << 32 | low);
         self.arrive(nullptr);
-        const int thread = self.current_;
+        fiber& mine = *self.current_;
         try {
-            self.start_(self, thread, self.body_);
+            for (const int n = self.size_.threads; self.begun_ < n;) {
+                const int next = self.begun_++;
+                self.start_(self, self.backwards_ ? n - 1 - next : next, self.body_);
+            }
         } catch (...) {
             self.failure_ = std::current_exception();
         }
-        self.fibers_[static_cast<std::size_t>(thread)].done = true;
+        mine.done = true;
         self.leave(nullptr);
     }
 
@@ -165,16 +183,17 @@ private:
 #endif
     }
 
-    index block_;
     grid_size size_;
     bool backwards_;
     std::vector<char> shared_;
     std::vector<std::array<char, 16>> exchange_;
-    std::vector<fiber> fibers_;
+    std::deque<fiber> fibers_;  // in the order of their threads; a deque, for contexts must not move
     void (*start_)(block_runner&, int, const void*) = nullptr;
     const void* body_ = nullptr;
+    index block_ = 0;
+    int begun_ = 0;  // threads of the block
     ucontext_t scheduler_{};
-    int current_ = 0;
+    fiber* current_ = nullptr;
     std::exception_ptr failure_;
     const void* scheduler_stack_ = nullptr;
     std::size_t scheduler_size_ = 0;
@@ -234,6 +253,48 @@ struct emulated_gpu {
         static inline std::atomic<index> made = 0, waited = 0;
     };
 
+    static memory_pool& host_memory() { return memory_pool::host(); }
+
+    /// Copies that are made as late as they may be: when somebody waits for them, or at the end.
+    class uploads {
+        using copies = std::vector<std::function<void()>>;
+
+    public:
+        struct moment {
+            std::vector<std::shared_ptr<copies>> begun;
+            void wait() const {
+                for (const auto& some : begun)
+                    for (const auto& copy_now : std::exchange(*some, {})) copy_now();
+            }
+            void finish() const { wait(); }
+        };
+        uploads() = default;
+        uploads(const uploads&) = delete;
+        ~uploads() { done().wait(); }
+
+        void after(const mark& m) {
+            m.wait();
+            ordered_ = true;
+        }
+        void copy(void* to, const void* from, index bytes) {
+            require(ordered_, "emulated GPU: a copy beside launches that follows none of them");
+            begun_.back()->push_back([=] { copy_to_device(to, from, bytes); });
+            ++begun;
+        }
+        moment done() {
+            const moment until_now{begun_};
+            std::erase_if(begun_, [](const auto& some) { return some->empty(); });
+            begun_.push_back(std::make_shared<copies>());
+            ordered_ = false;
+            return until_now;
+        }
+        static inline std::atomic<index> begun = 0;
+
+    private:
+        std::vector<std::shared_ptr<copies>> begun_{std::make_shared<copies>()};
+        bool ordered_ = false;
+    };
+
     /// Device memory may be touched while it lives.
     struct opened {
         opened() { memory().open(); }
@@ -241,25 +302,69 @@ struct emulated_gpu {
         opened(const opened&) = delete;
     };
 
+    /// Launches in order, as they were recorded.
+    class graph {
+    public:
+        template <class F>
+        static graph record(F&& f) {
+            graph g;
+            struct restored {
+                std::vector<std::function<void()>>* before;
+                ~restored() { recording() = before; }
+            } const state{std::exchange(recording(), &g.work_)};
+            f();
+            return g;
+        }
+        void launch() const {
+            require(!recording(), "emulated GPU: a graph is launched while another is recorded");
+            ++launched;
+            for (const auto& w : work_) w();
+        }
+        static inline std::atomic<index> launched = 0;
+
+    private:
+        std::vector<std::function<void()>> work_;
+    };
+
+    /// Does it now, or records it.
+    template <class Work>
+    static void run(Work work) {
+        if (recording())
+            recording()->push_back(std::move(work));
+        else
+            work();
+    }
+
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
+        if (recording()) return run([=] { launch(g, body); });
         require(g.blocks >= 1 && g.blocks < (index{1} << 31) && g.threads >= warp_threads && g.threads <= 1024 &&
                     g.threads % warp_threads == 0 && g.shared >= 0 && g.shared <= 48 << 10,
                 "emulated GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
         const opened memory_is;
         ++launches;
-        for (index block = 0; block < g.blocks; ++block) emulation::block_runner(block, g, backwards).run(body);
+        emulation::block_runner runner(g, backwards);
+        for (index block = 0; block < g.blocks; ++block) runner.run(block, body);
     }
-    static void copy_to_device(void* to, const void* from, index bytes) { copy(to, from, bytes); }
-    static void copy_to_host(void* to, const void* from, index bytes) { copy(to, from, bytes); }
-    static void copy_within(void* to, const void* from, index bytes) { copy(to, from, bytes); }
+    static void copy_to_device(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
+    static void copy_to_host(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
+    static void copy_within(void* to, const void* from, index bytes) {
+        run([=] { copy(to, from, bytes); });
+    }
     static void set_bytes(void* to, int value, index bytes) {
-        const opened memory_is;
-        std::memset(to, value, static_cast<std::size_t>(bytes));
+        run([=] {
+            const opened memory_is;
+            std::memset(to, value, static_cast<std::size_t>(bytes));
+        });
     }
+    static void wait() { require(!recording(), "emulated GPU: somebody waits for what is being recorded"); }
     static int multiprocessors() { return 1; }
 
 private:
+    static std::vector<std::function<void()>>*& recording() {
+        thread_local std::vector<std::function<void()>>* where = nullptr;
+        return where;
+    }
     static void copy(void* to, const void* from, index bytes) {
         const opened memory_is;
         std::memmove(to, from, static_cast<std::size_t>(bytes));

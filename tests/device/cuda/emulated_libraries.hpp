@@ -27,22 +27,28 @@ inline void narrow(const tensor<float>& from, bfloat16* to) {
 template <class T>
 void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
           const T* b, index ldb, T beta, T* c, index ldc) {
-    const emulated_gpu::opened memory_is;
-    gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    });
 }
 
 template <class T>
 void add_symmetric_product(emulated_gpu, index count, index width, T weight, const T* rows, index stride, T* c,
                            index ldc) {
-    const emulated_gpu::opened memory_is;
-    add_symmetric_product(cpu{}, count, width, weight, rows, stride, c, ldc);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        add_symmetric_product(cpu{}, count, width, weight, rows, stride, c, ldc);
+    });
 }
 
 inline void add_symmetric_product(emulated_gpu, index count, index width, float weight, const bfloat16* rows,
                                   index stride, float* c, index ldc) {
-    const emulated_gpu::opened memory_is;
-    const tensor<float> wide = detail::widened(rows, (count - 1) * stride + width);
-    add_symmetric_product(cpu{}, count, width, weight, wide.data(), stride, c, ldc);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide = detail::widened(rows, (count - 1) * stride + width);
+        add_symmetric_product(cpu{}, count, width, weight, wide.data(), stride, c, ldc);
+    });
 }
 
 template <class T>
@@ -61,52 +67,66 @@ tensor<T, emulated_gpu> inverse_of_positive(emulated_gpu, const tensor<T, emulat
 
 template <class T>
 void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
-    const emulated_gpu::opened memory_is;
-    conv_forward(cpu{}, g, x, w, bias, y);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        conv_forward(cpu{}, g, x, w, bias, y);
+    });
 }
 template <class T>
 void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    const emulated_gpu::opened memory_is;
-    conv_backward_input(cpu{}, g, dy, w, dx);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        conv_backward_input(cpu{}, g, dy, w, dx);
+    });
 }
 template <class T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
-    const emulated_gpu::opened memory_is;
-    conv_backward_weight(cpu{}, g, x, dy, dw, db);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        conv_backward_weight(cpu{}, g, x, dy, dw, db);
+    });
 }
 
 // The same of bfloat16: computed in float, and rounded once.
 inline void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const bfloat16* a,
                  index lda, const bfloat16* b, index ldb, float beta, bfloat16* c, index ldc) {
-    const emulated_gpu::opened memory_is;
-    const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
-                        wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n);
-    tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
-    gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, wide_c.data(), ldc);
-    detail::narrow(wide_c, c);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
+                            wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n);
+        tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
+        gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, wide_c.data(), ldc);
+        detail::narrow(wide_c, c);
+    });
 }
 inline void conv_forward(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* w,
                          const bfloat16* bias, bfloat16* y) {
-    const emulated_gpu::opened memory_is;
-    const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements()),
-                        wide_bias = bias ? detail::widened(bias, g.c_out) : tensor<float>{};
-    tensor<float> wide_y({g.y_elements()});
-    conv_forward(cpu{}, g, wide_x.data(), wide_w.data(), wide_bias.data(), wide_y.data());
-    detail::narrow(wide_y, y);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements()),
+                            wide_bias = bias ? detail::widened(bias, g.c_out) : tensor<float>{};
+        tensor<float> wide_y({g.y_elements()});
+        conv_forward(cpu{}, g, wide_x.data(), wide_w.data(), wide_bias.data(), wide_y.data());
+        detail::narrow(wide_y, y);
+    });
 }
 inline void conv_backward_input(emulated_gpu, const conv_geometry& g, const bfloat16* dy, const bfloat16* w,
                                 bfloat16* dx) {
-    const emulated_gpu::opened memory_is;
-    const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
-    tensor<float> wide_dx({g.x_elements()});
-    conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
-    detail::narrow(wide_dx, dx);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
+        tensor<float> wide_dx({g.x_elements()});
+        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
+        detail::narrow(wide_dx, dx);
+    });
 }
 inline void conv_backward_weight(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* dy, float* dw,
                                  float* db) {
-    const emulated_gpu::opened memory_is;
-    const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_dy = detail::widened(dy, g.y_elements());
-    conv_backward_weight(cpu{}, g, wide_x.data(), wide_dy.data(), dw, db);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_dy = detail::widened(dy, g.y_elements());
+        conv_backward_weight(cpu{}, g, wide_x.data(), wide_dy.data(), dw, db);
+    });
 }
 
 }  // namespace cairn

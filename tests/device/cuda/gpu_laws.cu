@@ -1,8 +1,10 @@
 // The laws of kernels and libraries on a GPU. Run by benchmarks/gpu/run; without a GPU the program says so and ends with 77.
 
 #define CATCH_CONFIG_RUNNER
+#include "data/staging_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/library_laws.hpp"
+#include "device/cuda/replay_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
 #include <cairn/comm/nccl.hpp>
@@ -34,6 +36,18 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
     for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+static_assert(CopiesBeside<cuda> && Records<cuda>);
+
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") {
+    test::staging_laws::batches_are_the_hosts<cuda>();
+}
+
+TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
+    replay_laws::same_results<cuda>();
+    replay_laws::shared_memory<cuda>();
+    replay_laws::waiting_is_refused<cuda>();
 }
 
 TEST_CASE("GPU: one rank over NCCL", "[gpu]") {

@@ -38,6 +38,12 @@ struct term_product {
         return static_cast<double>(x) * static_cast<double>(y);
     }
 };
+struct term_equal {
+    template <class T>
+    CAIRN_HD double operator()(T x, T y) const {
+        return x == y ? 1.0 : 0.0;
+    }
+};
 struct term_nonfinite {
     template <class T>
     CAIRN_HD double operator()(T x) const {
@@ -104,6 +110,20 @@ double waited_for(D, Into into) {
 
 }  // namespace grid
 
+/// Σ x into *out (device memory).
+template <class T, GridDevice D>
+void sum_into(D d, index n, const T* x, double* out) {
+    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_value{}, x);
+}
+
+/// How many x are equal to y, into *out (device memory).
+template <class T, GridDevice D>
+void count_equal_into(D d, index n, const T* x, const T* y, double* out) {
+    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_equal{}, x, y);
+}
+
 /// Σ x² into *out (device memory).
 template <class T, GridDevice D>
 void sum_of_squares_into(D d, index n, const T* x, double* out) {
@@ -114,8 +134,7 @@ void sum_of_squares_into(D d, index n, const T* x, double* out) {
 /// Σ x.
 template <class T, GridDevice D>
 double sum(D d, index n, const T* x) {
-    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
-    return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_value{}, x); });
+    return grid::waited_for(d, [&](double* out) { sum_into(d, n, x, out); });
 }
 
 /// Σ x². Squares are formed in double: no overflow for float.

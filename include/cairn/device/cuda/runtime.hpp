@@ -116,10 +116,34 @@ private:
     char* mapped_;  // the range is backed up to here
 };
 
+/// Memory of the host that a GPU copies from and to by itself: its pages stay where they are. Each block is an allocation of the driver, so
+/// it is for buffers that are kept.
+class pinned_memory final : public memory_pool {
+public:
+    explicit pinned_memory(int gpu)
+        : memory_pool(nullptr, 0, host().limit(), concat("pinned memory of the host for GPU ", gpu),
+                      "CAIRN_MEMORY_LIMIT"),
+          gpu_(gpu) {
+        use_system();
+    }
+
+private:
+    void* allocate_alone(index bytes) noexcept override {
+        void* block = nullptr;  // by any thread, which may have chosen no GPU yet
+        if (cudaSetDevice(gpu_) != cudaSuccess) return nullptr;
+        return cudaHostAlloc(&block, static_cast<std::size_t>(bytes), cudaHostAllocDefault) == cudaSuccess ? block
+                                                                                                           : nullptr;
+    }
+    void release_alone(void* block) noexcept override { cudaFreeHost(block); }
+
+    int gpu_;
+};
+
 /// What is known of each GPU, made when first asked for.
 struct gpu_state {
-    std::once_flag made, asked;
+    std::once_flag made, asked, pinned;
     gpu_memory* memory = nullptr;  // never destroyed, so that tensors of static storage outlive nothing
+    pinned_memory* of_host = nullptr;
     cudaDeviceProp properties{};
 };
 
@@ -168,6 +192,13 @@ struct cuda {
         auto& mine = all[static_cast<std::size_t>(current())];
         std::call_once(mine.made, [&] { mine.memory = new detail::gpu_memory(current()); });
         return *mine.memory;
+    }
+
+    /// Memory of the host for the current GPU: copies from it run while the host goes on.
+    static memory_pool& host_memory() {
+        auto& mine = detail::gpus()[static_cast<std::size_t>(current())];
+        std::call_once(mine.pinned, [&] { mine.of_host = new detail::pinned_memory(current()); });
+        return *mine.of_host;
     }
 
     /// GPUs of this process. Throws where there is no driver or none.
@@ -226,20 +257,84 @@ struct cuda {
     /// A moment in what the calling thread launches (core/launched.hpp). After wait(), the thread's GPU is the one that it was made on.
     class mark {
     public:
-        mark() : gpu_(current()) {
+        explicit mark(cudaStream_t of = stream()) : gpu_(current()) {
             cudaEvent_t event = nullptr;
             check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
             event_ = {event, [](cudaEvent_t e) { cudaEventDestroy(e); }};
-            check(cudaEventRecord(event, stream()), "recording an event");
+            check(cudaEventRecord(event, of), "recording an event");
         }
         void wait() const {
             if (current() != gpu_) check(cudaSetDevice(gpu_), "choosing GPU ", gpu_);
-            check(cudaStreamWaitEvent(stream(), event_.get(), 0), "waiting for an event");
+            wait_on(stream());
         }
+        void wait_on(cudaStream_t other) const {
+            check(cudaStreamWaitEvent(other, event_.get(), 0), "waiting for an event");
+        }
+        /// The host waits.
+        void finish() const { check(cudaEventSynchronize(event_.get()), "waiting for an event"); }
 
     private:
         int gpu_;
         std::shared_ptr<CUevent_st> event_;
+    };
+
+    /// Copies from host_memory() in a stream of their own, beside what the calling thread launches.
+    class uploads {
+    public:
+        uploads() {
+            cudaStream_t s = nullptr;
+            check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+            stream_.reset(s);
+        }
+        ~uploads() { cudaStreamSynchronize(stream_.get()); }  // both ends of the copies live until here
+        uploads(const uploads&) = delete;
+
+        /// Copies from now on begin when m has come.
+        void after(const mark& m) { m.wait_on(stream_.get()); }
+        void copy(void* to, const void* from, index bytes) {
+            cuda::copy(to, from, bytes, cudaMemcpyHostToDevice, stream_.get());
+        }
+        /// All copies until now.
+        mark done() const { return mark(stream_.get()); }
+
+    private:
+        struct destroy {
+            void operator()(CUstream_st* s) const { cudaStreamDestroy(s); }
+        };
+        std::unique_ptr<CUstream_st, destroy> stream_;
+    };
+
+    /// Launches that were recorded, run as a whole (core/replay.hpp).
+    class graph {
+    public:
+        /// What f launches on this thread's stream; nothing of it runs. Throws what f throws, and where f waits for the GPU.
+        template <class F>
+        static graph record(F&& f) {
+            check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "recording a graph");
+            cudaGraph_t raw = nullptr;
+            try {
+                f();
+            } catch (...) {
+                cudaStreamEndCapture(stream(), &raw);
+                if (raw) cudaGraphDestroy(raw);
+                cudaGetLastError();  // so that the next call does not report it
+                throw;
+            }
+            check(cudaStreamEndCapture(stream(), &raw), "ending the record of a graph");
+            const std::unique_ptr<CUgraph_st, destroy> recorded(raw);
+            cudaGraphExec_t ready = nullptr;
+            check(cudaGraphInstantiate(&ready, raw, 0), "making a graph");
+            return graph(ready);
+        }
+        void launch() const { check(cudaGraphLaunch(ready_.get(), stream()), "launching a graph"); }
+
+    private:
+        struct destroy {
+            void operator()(CUgraph_st* g) const { cudaGraphDestroy(g); }
+            void operator()(CUgraphExec_st* g) const { cudaGraphExecDestroy(g); }
+        };
+        explicit graph(cudaGraphExec_t ready) : ready_(ready) {}
+        std::unique_ptr<CUgraphExec_st, destroy> ready_;
     };
 
     static void copy_to_device(void* to, const void* from, index bytes) {
@@ -273,10 +368,9 @@ struct cuda {
 #endif
 
 private:
-    static void copy(void* to, const void* from, index bytes, cudaMemcpyKind how) {
+    static void copy(void* to, const void* from, index bytes, cudaMemcpyKind how, cudaStream_t in = stream()) {
         if (bytes > 0)
-            check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), how, stream()), "copying ", bytes,
-                  " bytes");
+            check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), how, in), "copying ", bytes, " bytes");
     }
 };
 

@@ -25,8 +25,8 @@ struct cross_entropy {
     loss_result<T, D> operator()(tensor<T, D> logits, const tensor<std::int32_t, D>& labels) const {
         const double total = check(logits, labels);
         tensor<T, D> gradient = gradient_over(logits);
-        const double value = run(logits, labels, gradient.data(), total);
-        return {value, std::move(gradient)};
+        number<D> value = run(logits, labels, gradient.data(), total);
+        return {std::move(value), std::move(gradient)};
     }
 
     /// The value alone, for evaluation.
@@ -60,7 +60,7 @@ private:
     }
 
     template <class T, Device D>
-    double run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient, double total) const {
+    number<D> run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient, double total) const {
         const index classes = logits.shape().back(), rows = logits.size() / classes;
         const tensor<T, D> weights = on_device<T, D>();
         tensor<T, D> losses({rows}, category::workspace);
@@ -71,7 +71,11 @@ private:
             for (const T loss : losses.span()) all += static_cast<double>(loss);
             return all / total;
         } else {
-            return sum(D{}, rows, losses.data()) / total;
+            tensor<double, D> all({1}, category::workspace);
+            sum_into(D{}, rows, losses.data(), all.data());
+            number<D> mean(std::move(all));
+            mean *= 1 / total;
+            return mean;
         }
     }
 

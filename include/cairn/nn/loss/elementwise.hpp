@@ -103,7 +103,11 @@ loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tenso
         const auto w = tensor<T, D>::copy_of(each, category::workspace);
         for_each(D{}, x.size(), score, x.data(), target.data(), w.data(), gradient.data(), losses.data());
     }
-    return {sum(D{}, x.size(), losses.data()) * mean, std::move(gradient)};
+    tensor<double, D> all({1}, category::workspace);
+    sum_into(D{}, x.size(), losses.data(), all.data());
+    number<D> value(std::move(all));
+    value *= mean;
+    return {std::move(value), std::move(gradient)};
 }
 
 }  // namespace detail

@@ -3,7 +3,7 @@
 //   {value, gradient} = loss(prediction, target)      value = mean over the batch,  gradient = d value / d prediction
 // The prediction is handed over by value: given the only handle to its block, a loss writes the gradient over it.
 
-#include <cairn/core/tensor.hpp>
+#include <cairn/core/number.hpp>
 
 #include <concepts>
 
@@ -12,7 +12,7 @@ namespace cairn {
 /// What a loss returns.
 template <class T, Device D = cpu>
 struct loss_result {
-    double value = 0;       // mean over the batch
+    number<D> value = 0;    // mean over the batch
     tensor<T, D> gradient;  // of the value with respect to the prediction, same shape
 };
 

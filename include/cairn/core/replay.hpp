@@ -1,0 +1,156 @@
+#pragma once
+// Work that is launched once a step, the same launches on the same memory every time, recorded and then launched as a whole: the host's time
+// a launch is most of a step of a small network.
+//
+//   replay_memory<D> memory;
+//   replayed<D, Result> step(memory);
+//   Result r = step([&] { …launches…; return Result{…}; });     // run, run, recorded and launched, launched, launched, …
+//
+// A recorded step keeps the memory that its tensors had: what is made in between must not lie there. So the second run notes what is asked of
+// the pool, and the third one gets a block of exactly the size that the same requests need, and deals it out in the same way.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/tensor.hpp>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A device that records what is launched in place of running it.
+///   D::graph::record(f) → graph      what f launches; what f has to wait for throws
+///   launch()                         runs it, in the order of what else is launched
+template <class D>
+concept Records = Device<D> && requires(const typename D::graph& g, void (*f)()) {
+    D::graph::record(f);
+    g.launch();
+};
+
+namespace detail {
+
+/// A pool over memory, or over addresses alone, that somebody else holds. Where its blocks lie does not depend on how much there is.
+class pool_in_block final : public memory_pool {
+public:
+    static constexpr index endless = index{1} << 44;
+
+    explicit pool_in_block(char* begin, index bytes = endless)
+        : memory_pool(begin, endless, bytes, "memory of a recorded step", "nothing"), end_(begin + bytes) {}
+
+    /// Bytes from the beginning to the end of what was ever handed out.
+    index used() const { return touched_end() - begin(); }
+
+private:
+    bool back(char* to) override { return to <= end_; }
+
+    char* end_;
+};
+
+/// Bytes of memory in which a pool can meet the same requests.
+inline index bytes_to_repeat(const std::vector<memory_request>& requests) {
+    constexpr std::uintptr_t anywhere = std::uintptr_t{1} << 44;
+    pool_in_block addresses(reinterpret_cast<char*>(anywhere));
+    std::map<const void*, void*> held;
+    for (const memory_request& r : requests) {
+        if (r.taken) {
+            held[r.block] = addresses.allocate(r.bytes, r.use);
+        } else if (const auto block = held.find(r.block); block != held.end()) {
+            addresses.release(block->second, r.bytes, r.use);
+            held.erase(block);
+        }
+    }
+    return std::max(addresses.used(), memory_pool::alignment);
+}
+
+}  // namespace detail
+
+/// Where recorded steps of one stream work. They run one after the other, and what one of them leaves is read before the next: they share a
+/// block.
+template <Device D>
+class replay_memory {
+public:
+    tensor<std::uint8_t, D> block(index bytes) {
+        if (block_.size() < bytes) block_ = tensor<std::uint8_t, D>({bytes}, category::activations);
+        return block_.share();
+    }
+
+private:
+    tensor<std::uint8_t, D> block_;
+};
+
+/// See the top of the file. Result: handles and numbers in memory of D that can be copied, and are read before another step of this memory runs.
+template <Records D, class Result>
+class replayed {
+public:
+    explicit replayed(replay_memory<D>& where) : where_(where) {}
+
+    /// What f returns; f must launch the same on the same memory at every call. Where it cannot be recorded it runs as it is.
+    template <class F>
+    Result operator()(F&& f) {
+        if (!graph_ && refusal_.empty() && runs_ == 2) record(f);
+        if (graph_) {
+            graph_->launch();
+            return *result_;
+        }
+        if (!refusal_.empty()) return refused(f);
+        return ++runs_ == 1 ? f() : noted(f);
+    }
+
+    /// Why it could not be recorded; empty if it was, or will be.
+    const std::string& refusal() const { return refusal_; }
+    bool recorded() const { return graph_.has_value(); }
+
+private:
+    template <class F>
+    Result noted(F&& f) {
+        std::vector<memory_request> requests;
+        struct noting {
+            ~noting() { D::memory().note(nullptr); }
+        } const until_here;
+        D::memory().note(&requests);
+        Result r = f();
+        bytes_ = detail::bytes_to_repeat(requests);
+        return r;
+    }
+
+    template <class F>
+    void record(F&& f) {
+        try {
+            block_ = where_.block(bytes_);
+            pool_ = std::make_unique<detail::pool_in_block>(reinterpret_cast<char*>(block_.data()), bytes_);
+            struct redirected {
+                memory_pool* before;
+                ~redirected() { pool_instead<D> = before; }
+            } const tensors_come{std::exchange(pool_instead<D>, pool_.get())};
+            graph_.emplace(D::graph::record([&] { result_.emplace(f()); }));
+        } catch (const error& e) {
+            refusal_ = e.what();
+            result_.reset();
+        }
+    }
+
+    // What f left half done somewhere is in the block until f runs again.
+    template <class F>
+    Result refused(F&& f) {
+        Result r = f();
+        if (pool_ && pool_->total().live == 0) {
+            pool_.reset();
+            block_.reset();
+        }
+        return r;
+    }
+
+    replay_memory<D>& where_;
+    int runs_ = 0;
+    index bytes_ = 0;
+    tensor<std::uint8_t, D> block_;
+    std::unique_ptr<detail::pool_in_block> pool_;  // over block_
+    std::optional<Result> result_;                 // in it
+    std::optional<typename D::graph> graph_;
+    std::string refusal_;
+};
+
+}  // namespace cairn

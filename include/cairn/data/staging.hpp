@@ -1,0 +1,200 @@
+#pragma once
+// Batches on their way from a loader to the device of the network.
+//   host    the loader's own buffers
+//   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of buffers: while the step on
+//           one is computed, the next batch arrives in the other
+// Which batches come, and position(), are the loader's in both.
+
+#include <cairn/data/loader.hpp>
+
+#include <array>
+#include <exception>
+#include <optional>
+#include <utility>
+
+namespace cairn {
+
+/// What a batch holds, where the network is.
+template <Device D = cpu>
+struct samples {
+    tensor<float, D> x;              // (N, sample shape…)
+    tensor<std::int32_t, D> labels;  // (N), of classes
+    tensor<float, D> targets;        // (N, K), of values
+};
+
+/// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
+template <Device D>
+samples<D> samples_on(const batch& b) {
+    const auto there = []<class T>(const tensor<T>& t) {
+        if constexpr (std::same_as<D, cpu>)
+            return t.share();
+        else
+            return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, category::data);
+    };
+    return {there(b.x), there(b.labels), there(b.targets)};
+}
+
+/// A batch, and its samples where the network is.
+template <Device D = cpu>
+struct staged_batch {
+    batch host;
+    samples<D> there;
+
+    explicit staged_batch(batch b) : host(std::move(b)), there(samples_on<D>(host)) {}
+    staged_batch(batch b, samples<D> s) : host(std::move(b)), there(std::move(s)) {}
+};
+
+/// A device that copies batches beside what it computes.
+///   D::host_memory()          the pool whose blocks it copies from without the host
+///   D::uploads                a stream of copies: after(mark) copy(to, from, bytes) done() → what wait() and finish() wait for, on the
+///                             device and on the host
+template <class D>
+concept CopiesBeside = Device<D> && requires(typename D::uploads& u, const typename D::mark& m, void* to) {
+    D::host_memory();
+    u.after(m);
+    u.copy(to, to, index{1});
+    u.done().wait();
+    u.done().finish();
+};
+
+namespace detail {
+
+/// Two sets of buffers on D, filled in turn.
+template <CopiesBeside D>
+class arriving {
+public:
+    /// Begins to copy b, as soon as what was launched before the last take() is done: it may read the batch before the last one.
+    void begin(const batch& b) {
+        set& s = sets_[next_];
+        if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
+        if (before_) uploads_.after(*before_);
+        s.from = {b.x.share(), b.labels.share(), b.targets.share()};
+        s.there = {copied(b.x, s.x), copied(b.labels, s.labels), copied(b.targets, s.targets)};
+        s.arrived.emplace(uploads_.done());
+    }
+
+    /// The batch of the last begin(): what is launched from now on finds it there.
+    samples<D> take() {
+        set& s = sets_[next_];
+        next_ = 1 - next_;
+        before_.emplace();
+        s.arrived->wait();
+        return std::move(s.there);
+    }
+
+private:
+    using moment = decltype(std::declval<typename D::uploads&>().done());
+
+    struct set {
+        tensor<float, D> x, targets;
+        tensor<std::int32_t, D> labels;
+        samples<D> there;  // the part of these that the batch takes
+        samples<cpu> from;
+        std::optional<moment> arrived;
+    };
+
+    template <class T>
+    tensor<T, D> copied(const tensor<T>& from, tensor<T, D>& room) {
+        if (from.size() == 0) return {};
+        if (room.size() < from.size()) {
+            room = tensor<T, D>(from.shape(), category::data);
+            uploads_.after(typename D::mark());  // what was launched may use what this memory was before
+        }
+        uploads_.copy(room.data(), from.data(), from.bytes());
+        return room.slice(0, from.shape());
+    }
+
+    std::array<set, 2> sets_;
+    std::size_t next_ = 0;                    // set, for the next take()
+    std::optional<typename D::mark> before_;  // the last take()
+    typename D::uploads uploads_;             // last: it waits for what is on its way before both ends go
+};
+
+template <Device D>
+struct arriving_on {
+    struct type {};  // nothing arrives on the host
+};
+template <CopiesBeside D>
+struct arriving_on<D> {
+    using type = arriving<D>;
+};
+
+}  // namespace detail
+
+/// The loader of a network on D.
+template <Device D, Dataset Data>
+class staging {
+public:
+    /// As loader's.
+    staging(Data data, loader_config config) : from_(std::move(data), in_host_memory(config)) {}
+
+    /// The next batch, as loader's next() gives it. Let the one before go first.
+    std::optional<staged_batch<D>> next() {
+        if constexpr (ahead) {
+            prepare();
+            fetched_ = false;
+            if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+            if (!ahead_) return std::nullopt;
+            batch b = std::move(*ahead_);
+            ahead_.reset();
+            if (b.count == 0) return staged_batch<D>(std::move(b));
+            return staged_batch<D>(std::move(b), arriving_.take());
+        } else {
+            std::optional<batch> b = from_.next();
+            if (!b) return std::nullopt;
+            return staged_batch<D>(std::move(*b));
+        }
+    }
+
+    /// Fetches what next() will give, and lets it travel; on the host nothing. Called when a step is launched, before its results are asked
+    /// for. What goes wrong is told by next().
+    void prepare() {
+        if constexpr (ahead) {
+            if (fetched_) return;
+            before_ = from_.position();
+            fetched_ = true;
+            try {
+                ahead_ = from_.next();
+                if (ahead_ && ahead_->count > 0) arriving_.begin(*ahead_);
+            } catch (...) {
+                ahead_.reset();
+                failure_ = std::current_exception();
+                if (from_.position() != before_) from_.seek(before_);  // there is no room for it on the device
+            }
+        }
+    }
+
+    cursor position() const { return fetched_ ? before_ : from_.position(); }
+    void seek(cursor to) {
+        fetched_ = false;
+        ahead_.reset();
+        failure_ = nullptr;
+        from_.seek(to);
+    }
+
+    index batches_per_epoch() const { return from_.batches_per_epoch(); }
+    index samples_per_epoch() const { return from_.samples_per_epoch(); }
+    const loader_config& config() const { return from_.config(); }
+    shape batch_shape() const { return from_.batch_shape(); }
+    /// The loader's. On a GPU waiting in prepare() counts as a stall, though the GPU computes meanwhile, and what is ahead counts as given.
+    loader_stats stats() const { return from_.stats(); }
+    void reset_stats() { from_.reset_stats(); }
+
+private:
+    static constexpr bool ahead = CopiesBeside<D>;
+
+    static loader_config in_host_memory(loader_config c) {
+        if constexpr (ahead)
+            if (!c.memory) c.memory = &D::host_memory();
+        return c;
+    }
+
+    loader<Data> from_;
+    typename detail::arriving_on<D>::type arriving_;
+    std::optional<batch> ahead_;  // what next() will give, if fetched_: nothing at the end of an epoch
+    std::exception_ptr failure_;  // instead
+    cursor before_;               // where that is
+    bool fetched_ = false;
+};
+
+}  // namespace cairn

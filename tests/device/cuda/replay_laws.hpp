@@ -1,0 +1,98 @@
+#pragma once
+// Laws of recorded launches (core/replay.hpp), on the emulated GPU and on a real one.
+
+#include "catch.hpp"
+
+#include <cairn/core/number.hpp>
+#include <cairn/core/replay.hpp>
+#include <cairn/device/cuda/reduce.hpp>
+
+#include <array>
+#include <vector>
+
+namespace cairn::replay_laws {
+
+/// Twice the sum of x + 1, by way of tensors that come and go.
+template <Records D>
+number<D> computed(const tensor<float, D>& x) {
+    tensor<float, D> y = x.clone();
+    {
+        tensor<float, D> once({x.size()}, category::workspace), ones = x.clone();
+        for_each(rules::assign<float>{1}, ones);
+        for_each(D{}, x.size(), rules::sum{}, once.data(), y.data(), ones.data());
+        y = std::move(once);
+    }
+    tensor<float, D> small({3});
+    D::set_bytes(small.data(), 0xff, small.bytes());
+    tensor<double, D> result({1});
+    sum_into(D{}, y.size(), y.data(), result.data());
+    number<D> n(std::move(result));
+    n *= 2;
+    return n;
+}
+
+/// Recorded launches compute what plain ones do, and leave other tensors alone.
+template <Records D>
+void same_results() {
+    const index n = 1000;
+    auto x = tensor<float, D>::filled({n}, 0);
+    replay_memory<D> memory;
+    replayed<D, number<D>> step(memory);
+    std::vector<tensor<float, D>> others;
+    for (int i = 0; i < 8; ++i) {
+        for_each(rules::assign<float>{static_cast<float>(i)}, x);
+        const double got = step([&] { return computed(x); });
+        // Lies where the step's tensors were, if it may.
+        others.push_back(tensor<float, D>::filled({n}, static_cast<float>(100 + i)));
+        CHECK(got == 2.0 * n * (i + 1));
+        CHECK(step.recorded() == (i >= 2));
+    }
+    CHECK(step.refusal().empty());
+    for (std::size_t k = 0; k < others.size(); ++k)
+        for (const float v : others[k].on_host().span()) REQUIRE(v == static_cast<float>(100 + k));
+}
+
+/// Steps of different sizes take turns in one block.
+template <Records D>
+void shared_memory() {
+    const std::array<index, 2> sizes{500, 3000};
+    replay_memory<D> memory;
+    std::vector<replayed<D, number<D>>> steps;
+    std::vector<tensor<float, D>> inputs, others;
+    for (const index n : sizes) {
+        steps.emplace_back(memory);
+        inputs.push_back(tensor<float, D>::filled({n}, 0));
+    }
+    for (int i = 0; i < 6; ++i)
+        for (std::size_t k = 0; k < 2; ++k) {
+            for_each(rules::assign<float>{static_cast<float>(i)}, inputs[k]);
+            const double got = steps[k]([&] { return computed(inputs[k]); });
+            CHECK(got == 2.0 * static_cast<double>(sizes[k]) * (i + 1));
+            others.push_back(tensor<float, D>::filled({sizes[1]}, 7));
+        }
+    for (const tensor<float, D>& t : others)
+        for (const float v : t.on_host().span()) REQUIRE(v == 7);
+    CHECK((steps[0].recorded() && steps[1].recorded()));
+}
+
+/// What has to be waited for runs as it is.
+template <Records D>
+void waiting_is_refused() {
+    auto x = tensor<float, D>::filled({10}, 3);
+    replay_memory<D> memory;
+    replayed<D, number<D>> step(memory);
+    for (int i = 0; i < 5; ++i) {
+        const double got = step([&] {
+            const double first = computed(x);
+            for_each(rules::assign<float>{static_cast<float>(first)}, x);
+            return computed(x);
+        });
+        for_each(rules::assign<float>{3}, x);
+        CHECK(got == 2.0 * 10 * (80 + 1));
+    }
+    CHECK_FALSE(step.recorded());
+    CHECK_FALSE(step.refusal().empty());
+    CHECK(pool_instead<D> == nullptr);
+}
+
+}  // namespace cairn::replay_laws
