@@ -5,6 +5,7 @@
 
 #include "timing.hpp"
 
+#include <cairn/compress/on_device.hpp>
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
@@ -111,6 +112,31 @@ void optimizers() {
     });
 }
 
+/// Messages of a bucket far beyond the second-level cache: made, read, and made with error feedback.
+template <class C>
+void codec(const C& c) {
+    constexpr index n = index{1} << 27;
+    const auto x = some<float>(n);
+    auto into = tensor<float, cuda>::zeros({n});
+    tensor<std::byte, cuda> message({c.max_bytes(n)});
+    const encode_step at{.seed = 1, .rank = 2, .step = 3};
+    const std::string name = c.name() + ", 2^27 values";
+    report("encode " + name, 0, [&] { encode_on(cuda{}, c, n, x.data(), message.data(), at); });
+    report("decode " + name, 0, [&] { decode_add_on(cuda{}, c, n, message.data(), into.data(), at, 0.125f); });
+    device_error_feedback<C, cuda> feedback(c);
+    report("encode with error feedback " + name, 0, [&] { feedback.encode(n, x.data(), message.data(), at); });
+}
+
+void codecs() {
+    codec(bf16{});
+    codec(fp16{});
+    codec(bf16_stochastic{});
+    codec(fp16_stochastic{});
+    codec(natural{});
+    codec(sign{});
+    codec(qsgd{});
+}
+
 template <class T>
 void normalisation(const std::string& type) {
     constexpr index rows = 256 * 56 * 56, channels = 256;
@@ -200,6 +226,7 @@ int main() {
         cuda::choose(0);
         measure_ceilings();
         optimizers();
+        codecs();
         normalisation<float>("float");
         normalisation<bfloat16>("bf16");
         others<float>("float");

@@ -7,6 +7,7 @@
 // Wire format, sums and traffic: cast.hpp. Tested against core/bfloat16.hpp and the definition of rounding.
 
 #include <cairn/compress/cast.hpp>
+#include <cairn/core/host_device.hpp>
 
 #include <bit>
 
@@ -18,19 +19,19 @@ struct bf16_format {
     static constexpr double contraction = 1 - 0x1p-16;
     static constexpr double variance = 0x1p-16;
 
-    static std::uint16_t nearest(float x) {
+    CAIRN_HD static std::uint16_t nearest(float x) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
         const std::uint32_t rounded = (wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16;
         return static_cast<std::uint16_t>(is_nan(wide) ? (wide >> 16) | 0x40u : rounded);
     }
-    static std::uint16_t stochastic(float x, std::uint32_t r) {
+    CAIRN_HD static std::uint16_t stochastic(float x, std::uint32_t r) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
         return static_cast<std::uint16_t>(is_nan(wide) ? (wide >> 16) | 0x40u : (wide + r) >> 16);
     }
-    static float widen(std::uint16_t h) { return std::bit_cast<float>(std::uint32_t{h} << 16); }
+    CAIRN_HD static float widen(std::uint16_t h) { return std::bit_cast<float>(std::uint32_t{h} << 16); }
 
 private:
-    static bool is_nan(std::uint32_t wide) { return (wide & 0x7fffffffu) > 0x7f800000u; }
+    CAIRN_HD static bool is_nan(std::uint32_t wide) { return (wide & 0x7fffffffu) > 0x7f800000u; }
 };
 
 using bf16 = nearest_cast<bf16_format>;

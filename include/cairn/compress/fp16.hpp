@@ -9,6 +9,7 @@
 // every one of the 65,536 halves and the definition of rounding.
 
 #include <cairn/compress/cast.hpp>
+#include <cairn/core/host_device.hpp>
 
 #include <bit>
 
@@ -20,7 +21,7 @@ struct fp16_format {
     static constexpr double contraction = 0;  // nothing is left of tiny values, which may also become one unit
     static constexpr double variance = std::numeric_limits<double>::infinity();
 
-    static std::uint16_t nearest(float x) {
+    CAIRN_HD static std::uint16_t nearest(float x) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
         const std::uint32_t a = limited(wide & 0x7fffffffu);
         const std::uint32_t normal = (a - rebias + 0xfffu + ((a >> 13) & 1u)) >> 13;
@@ -28,7 +29,7 @@ struct fp16_format {
         const std::uint32_t tiny = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) - 0x3f000000u;
         return finish(wide, a, a < smallest_normal ? tiny : normal);
     }
-    static std::uint16_t stochastic(float x, std::uint32_t r) {
+    CAIRN_HD static std::uint16_t stochastic(float x, std::uint32_t r) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
         const std::uint32_t a = limited(wide & 0x7fffffffu);
         const std::uint32_t normal = capped((a - rebias + (r & 0x1fffu)) >> 13);
@@ -38,7 +39,7 @@ struct fp16_format {
         const auto tiny = static_cast<std::uint32_t>(static_cast<std::int32_t>(units + u));
         return finish(wide, a, (tiny & is_tiny) | (normal & ~is_tiny));
     }
-    static float widen(std::uint16_t h) {
+    CAIRN_HD static float widen(std::uint16_t h) {
         const std::uint32_t shifted = (h & 0x7fffu) << 13;
         const std::uint32_t exponent = shifted & 0x0f800000u;
         const std::uint32_t normal = shifted + rebias;
@@ -56,15 +57,15 @@ private:
     static constexpr std::uint32_t largest = 0x477fe000u;  // 65504
 
     /// All ones if a < b, both below 2^31: arithmetic, because a branch would keep loops from becoming vectors.
-    static std::uint32_t below(std::uint32_t a, std::uint32_t b) {
+    CAIRN_HD static std::uint32_t below(std::uint32_t a, std::uint32_t b) {
         return static_cast<std::uint32_t>(static_cast<std::int32_t>(a - b) >> 31);
     }
-    static std::uint32_t capped(std::uint32_t h) { return h < 0x7bffu ? h : 0x7bffu; }
-    static std::uint32_t limited(std::uint32_t a) {
+    CAIRN_HD static std::uint32_t capped(std::uint32_t h) { return h < 0x7bffu ? h : 0x7bffu; }
+    CAIRN_HD static std::uint32_t limited(std::uint32_t a) {
         const std::uint32_t too_large = below(largest, a) & below(a, 0x7f800000u);
         return (largest & too_large) | (a & ~too_large);
     }
-    static std::uint16_t finish(std::uint32_t wide, std::uint32_t a, std::uint32_t h) {
+    CAIRN_HD static std::uint16_t finish(std::uint32_t wide, std::uint32_t a, std::uint32_t h) {
         const std::uint32_t is_number = below(a, 0x7f800000u);
         const std::uint32_t special = (0x7c00u | (below(0x7f800000u, a) & 0x200u)) & ~is_number;
         return static_cast<std::uint16_t>(special | (h & is_number) | ((wide >> 16) & 0x8000u));

@@ -9,10 +9,23 @@
 
 #include <cairn/compress/random_bits.hpp>
 #include <cairn/compress/sign_bits.hpp>
+#include <cairn/core/host_device.hpp>
 
 #include <bit>
 
 namespace cairn {
+
+struct natural_format {
+    /// The biased exponent that stands for a magnitude, by 16 random bits.
+    CAIRN_HD static std::uint32_t exponent(std::uint32_t magnitude, std::uint32_t r) {
+        const std::uint32_t e = (magnitude + (r << 7 | 64u)) >> 23;
+        return e < 254u ? e : 254u;
+    }
+    /// The value; `negative` is 0 or 1.
+    CAIRN_HD static float widen(std::uint32_t e, std::uint32_t negative) {
+        return std::bit_cast<float>(negative << 31 | (e < 254u ? e : 254u) << 23);
+    }
+};
 
 class natural {
 public:
@@ -38,8 +51,7 @@ public:
 #pragma omp simd reduction(| : found)
                 for (index i = 0; i < m; ++i) {
                     const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[first + i]) & 0x7fffffffu;
-                    const std::uint32_t exponent = (magnitude + (r[i] << 7 | 64u)) >> 23;
-                    rounded[i] = static_cast<std::uint8_t>(exponent < 254u ? exponent : 254u);
+                    rounded[i] = static_cast<std::uint8_t>(natural_format::exponent(magnitude, r[i]));
                     found |= magnitude >= 0x7f800000u ? 1u : 0u;
                 }
                 infinite |= found;
@@ -83,8 +95,7 @@ private:
                 const auto decode_run = [&](auto count) {
 #pragma omp simd
                     for (index i = 0; i < count; ++i) {
-                        const std::uint32_t e = exponents[first + i], negative = (all >> i) & 1u;
-                        put(y[first + i], std::bit_cast<float>(negative << 31 | (e < 254u ? e : 254u) << 23));
+                        put(y[first + i], natural_format::widen(exponents[first + i], (all >> i) & 1u));
                     }
                 };
                 if (m == 16)

@@ -2,6 +2,7 @@
 
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
+#include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
@@ -20,6 +21,10 @@ TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
 
 TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
     for (const auto& law : curvature_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: compressors' messages are the host's", "[gpu]") {
+    for (const auto& law : codec_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu]") {

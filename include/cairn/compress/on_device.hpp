@@ -1,0 +1,114 @@
+#pragma once
+// Compressors' messages made and read on a grid device, in device memory: the formats of the compressors' own files, byte for byte, with the
+// same random bits, so that a host reads what a device has made and the other way round. Nothing is copied to the host and nothing waits.
+//
+//   encode_on(cuda{}, natural{}, n, values, out, at);             // out: max_bytes(n) bytes
+//   decode_add_on(cuda{}, natural{}, n, out, into, at, scale);    // into[i] += scale · decoded value
+//   device_error_feedback<natural, cuda> c;  c.encode(n, gradient, out, at);
+//
+// For bf16, fp16, bf16_stochastic, fp16_stochastic, natural, sign, qsgd. `values`, `gradient` and `into` may begin at any float: 16 bytes are
+// moved at a time where their address is a multiple of that. Messages begin at a multiple of 4 bytes; of 8 is faster for casts.
+//
+// Equal bytes: casts and natural always. sign and qsgd sum magnitudes and squares in double, but in another order than the host does: the last
+// bit of a scale or norm may differ. qsgd's ξ may then differ by 1 where it is within a rounding of the next one, also where only one of the two
+// compilers makes a product and a sum one operation. For the last reason decode_add_on may differ from decode_add by a rounding.
+//
+// Bytes a value, each moved once (m: those of the message; sums never leave registers, random words never shared memory):
+//   encode 4 + m, decode_add 8 + m, device_error_feedback's encode 12 + m: it reads gradient and residual once and writes the residual once
+//   m = 2 casts, 1.125 natural, 0.129 sign, 0.53 qsgd of 7 levels
+//
+// NaN and Inf: no error is thrown here; the caller looks for them before. Otherwise, casts pass them on; natural sends ±2^127 (a NaN as +);
+// sign sends a block's scale as NaN or Inf, qsgd a bucket's norm as NaN with codes of 0: the host refuses both, decode_add_on adds them.
+// Error feedback keeps them in its residual. Messages are not checked: they come from an encoder.
+
+#include <cairn/compress/device_formats.hpp>
+#include <cairn/core/work.hpp>
+
+namespace cairn {
+
+/// A compressor whose messages D makes and reads.
+template <class C, class D>
+concept CompressorOn = GridDevice<D> && requires(D d, const C& c, index n, grid::values_alone values,
+                                                 std::uint8_t* bytes, float* into, const encode_step& at) {
+    grid::encode(d, c, values, n, bytes, at);
+    grid::decode_add(d, c, n, bytes, into, 1.0f);
+};
+
+namespace grid {
+
+template <class C>
+void require_place(const C& c, const std::byte* bytes) {
+    if (!aligned_as<float>(bytes)) [[unlikely]]
+        fail(c.name(), " on a device: a message must begin at a multiple of 4 bytes");
+}
+
+/// gradient += residual; residual = 0.
+struct take_residual {
+    CAIRN_HD void operator()(float& gradient, float& residual) const {
+        gradient += residual;
+        residual = 0;
+    }
+};
+
+}  // namespace grid
+
+/// The message of n values to `out`, max_bytes(n) bytes.
+template <class D, CompressorOn<D> C>
+void encode_on(D d, const C& compressor, index n, const float* values, std::byte* out, const encode_step& at) {
+    grid::require_place(compressor, out);
+    work::count(0, 4.0 * static_cast<double>(n) + static_cast<double>(compressor.max_bytes(n)));
+    if (n > 0) grid::encode(d, compressor, grid::values_alone{values}, n, reinterpret_cast<std::uint8_t*>(out), at);
+}
+
+/// into[i] += scale · decoded value i of a message of n values.
+template <class D, CompressorOn<D> C>
+void decode_add_on(D d, const C& compressor, index n, const std::byte* bytes, float* into, const encode_step&,
+                   float scale) {
+    grid::require_place(compressor, bytes);
+    work::count(0, 8.0 * static_cast<double>(n) + static_cast<double>(compressor.max_bytes(n)));
+    if (n > 0) grid::decode_add(d, compressor, n, reinterpret_cast<const std::uint8_t*>(bytes), into, scale);
+}
+
+/// C with error feedback, as error_feedback<C> on the host, its residual in device memory. One pass: each thread knows what it sends.
+template <class C, GridDevice D>
+    requires CompressorOn<C, D>
+class device_error_feedback {
+public:
+    explicit device_error_feedback(C inner = C{}) : inner_(std::move(inner)) {}
+
+    const C& inner() const { return inner_; }
+    index max_bytes(index n) const { return inner_.max_bytes(n); }
+
+    /// Makes the residual of a bucket of n values, zeros, if there is none.
+    void prepare(index n) {
+        if (residual_.empty()) residual_ = tensor<float, D>::zeros({n}, category::communication);
+        require(residual_.size() == n, inner_.name(), "+ef: a bucket of ", n, " values after one of ", residual_.size(),
+                "; each bucket needs a compressor of its own");
+    }
+
+    /// The message of gradient + residual; the residual becomes what it leaves out.
+    void encode(index n, const float* gradient, std::byte* out, const encode_step& at) {
+        grid::require_place(inner_, out);
+        prepare(n);
+        work::count(0, 12.0 * static_cast<double>(n) + static_cast<double>(inner_.max_bytes(n)));
+        if (n > 0)
+            grid::encode(D{}, inner_, grid::values_with_residual{gradient, residual_.data()}, n,
+                         reinterpret_cast<std::uint8_t*>(out), at);
+    }
+
+    /// gradient += residual, which is zero then: before a step that is sent dense.
+    void release(index n, float* gradient) {
+        if (residual_.empty()) return;
+        require(residual_.size() == n, "release: a bucket of ", n, " values, a residual of ", residual_.size());
+        for_each(D{}, n, grid::take_residual{}, gradient, residual_.data());
+    }
+
+    /// For checkpoints; empty before the first bucket.
+    tensor<float, D>& residual() { return residual_; }
+
+private:
+    C inner_;
+    tensor<float, D> residual_;  // (n)
+};
+
+}  // namespace cairn
