@@ -55,6 +55,7 @@ struct round_at_random {
         for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
             const index first = here.first(all);
             float_packet x[span_packets];  // on their way while random words are computed
+            CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
             draw_words(random, here.lane, first, n, words);
             b.sync();
@@ -103,6 +104,7 @@ struct natural_body {
         for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
             const index first = here.first(all);
             float_packet x[span_packets];
+            CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
             draw_words(random, here.lane, first, n, words);
             b.sync();
@@ -169,6 +171,7 @@ struct sign_body {
         for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
             const index first = here.first(all), count = n - first < span_values ? n - first : span_values;
             float_packet x[span_packets];
+            CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
             std::uint32_t signs = 0;
             double sum = 0;

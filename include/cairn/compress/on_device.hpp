@@ -19,7 +19,9 @@
 //
 // NaN and Inf: no error is thrown here; the caller looks for them before. Otherwise, casts pass them on; natural sends ±2^127 (a NaN as +);
 // sign sends a block's scale as NaN or Inf, qsgd a bucket's norm as NaN with codes of 0: the host refuses both, decode_add_on adds them.
-// Error feedback keeps them in its residual. Messages are not checked: they come from an encoder.
+// With error feedback what must be finite is gradient + residual: else a value of a cast, a block of sign, a bucket of qsgd loses its residual for
+// good. Messages are not checked: they come from an encoder. Random numbers are drawn for the step of the call: not inside a recording
+// (core/replay.hpp). One thread makes all calls of an object, or somebody waits between two threads' (core/launched.hpp).
 
 #include <cairn/compress/device_formats.hpp>
 #include <cairn/core/work.hpp>

@@ -380,10 +380,10 @@ void not_finite() {
     check_same(encoded_on<D>(qsgd{}, most, 0, step_of()), encoded_here(qsgd{}, most, 0, step_of()));
 }
 
-/// More spans than the threads of a grid take at once, where it is as small as the emulated one's.
+/// More spans than the threads of a grid take at once.
 template <class D>
 void long_buckets() {
-    constexpr index n = 32 * 8192 + 1500;
+    const index n = index{D::multiprocessors()} * 32 * 8192 + 1500;
     const auto x = spread(n, 450);
     check_same(encoded_on<D>(bf16_stochastic{}, x, 0, step_of()), encoded_here(bf16_stochastic{}, x, 0, step_of()));
     check_same(encoded_on<D>(natural{}, x, 0, step_of()), encoded_here(natural{}, x, 0, step_of()));
