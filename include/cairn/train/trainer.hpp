@@ -122,7 +122,7 @@ public:
             if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
         weights_.zero_grad();
         if (world_) world_->begin(steps());
-        std::vector<micro_batch> launched;
+        std::vector<part_of_batch> launched;
         for (index m = 0; m < pieces; ++m) {
             const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
@@ -132,7 +132,7 @@ public:
         if (meanwhile) meanwhile();
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         std::string reason;
-        for (const micro_batch& piece : launched) {
+        for (const part_of_batch& piece : launched) {
             const double loss = piece.loss;
             mine.loss += loss * static_cast<double>(piece.samples.host.count);
             correct_ += static_cast<index>(static_cast<double>(piece.correct));
@@ -281,14 +281,14 @@ private:
     }
 
     // A part of the batch whose gradients were added.
-    struct micro_batch {
+    struct part_of_batch {
         staged_batch<D> samples;
         pass p;
         number<D> loss, correct;
     };
 
     // Launches are recorded for each place in which batches arrive, but for steps to which somebody listens.
-    micro_batch run(staged_batch<D> b, pass p, double weight) {
+    part_of_batch run(staged_batch<D> b, pass p, double weight) {
         auto [loss, correct] = [&] {
             if constexpr (Records<D>) {
                 const detail::place_of_batch place{b.there.x.data(), b.there.labels.data(), b.there.targets.data(),
