@@ -534,7 +534,7 @@ TEST_CASE("kfac: whole and diagonal factors, in every combination and both forms
     const index out = 3, in = 4;
     const double positions = 5, damping = 0.03, damping_a = 0.2, damping_g = 0.07;
     const tensor<double> v = random_tensor({out, in}, 1);
-    const auto product = [](index n, std::uint64_t seed) {  // R Rᵀ
+    const auto product = [](index n, std::uint32_t seed) {  // R Rᵀ
         const tensor<double> r = random_tensor({n, n}, seed);
         tensor<double> sum = tensor<double>::zeros({n, n});
         for (index i = 0; i < n; ++i)
