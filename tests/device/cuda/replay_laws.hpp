@@ -48,8 +48,10 @@ void same_results() {
         CHECK(step.recorded() == (i >= 2));
     }
     CHECK(step.refusal().empty());
-    for (std::size_t k = 0; k < others.size(); ++k)
-        for (const float v : others[k].on_host().span()) REQUIRE(v == static_cast<float>(100 + k));
+    for (std::size_t k = 0; k < others.size(); ++k) {
+        const tensor<float> values = others[k].on_host();
+        for (const float v : values.span()) REQUIRE(v == static_cast<float>(100 + k));
+    }
 }
 
 /// Steps of different sizes take turns in one block.
@@ -70,8 +72,10 @@ void shared_memory() {
             CHECK(got == 2.0 * static_cast<double>(sizes[k]) * (i + 1));
             others.push_back(tensor<float, D>::filled({sizes[1]}, 7));
         }
-    for (const tensor<float, D>& t : others)
-        for (const float v : t.on_host().span()) REQUIRE(v == 7);
+    for (const tensor<float, D>& t : others) {
+        const tensor<float> values = t.on_host();
+        for (const float v : values.span()) REQUIRE(v == 7);
+    }
     CHECK((steps[0].recorded() && steps[1].recorded()));
 }
 
