@@ -248,6 +248,57 @@ TEST_CASE("data parallel: on devices, too, the rank that spoilt a step is named"
     CHECK(test::contains(said(""), "the ranks' sum of the gradient of weight (3, 2): element 0 is nan"));
 }
 
+TEST_CASE("data parallel: a device does not send what is not finite, and its rank is named", "[train]") {
+    std::vector<tensor<float>> sums;
+    std::mutex one_at_a_time;
+    const std::string why = test::message_of([&] {
+        run_ranks(2, [&](threads_communicator& c) {
+            linear<float, emulated_gpu> layer({.in = 2, .out = 3});
+            arena<float, emulated_gpu> weights(layer.params(), 1);
+            weights.zero_grad();
+            ranks<emulated_gpu>::config config;
+            config.tensors_over = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+            config.method_on_device = [](const bucket_layout&, index n) {
+                return std::make_unique<device_messages_method<any_communicator, natural, emulated_gpu>>(natural{}, n,
+                                                                                                         2, true);
+            };
+            any_communicator world(c.split(0, c.rank()));
+            ranks<emulated_gpu> all(world, weights, std::move(config));
+            all.begin(0);
+            const float value = c.rank() == 1 ? std::numeric_limits<float>::infinity() : 4;
+            emulated_gpu::copy_to_device(weights.parameters()[1].p->grad.data() + 1, &value, sizeof value);
+            std::string said = test::message_of([&] { all.finish({}, 7); });
+            const std::scoped_lock lock(one_at_a_time);
+            sums.push_back(weights.parameters()[1].p->grad.on_host());
+            fail(said);
+        });
+    });
+    CHECK(test::contains(why, "step 7: rank 1 of 2: gradient of bias (3): element 1 is inf"));
+    REQUIRE(sums.size() == 2);
+    for (const auto& sum : sums) CHECK(sum[1] == 4);  // the other rank's alone
+}
+
+TEST_CASE("session: gradients are compressed on devices as on the host, and what waits is saved", "[train]") {
+    const folder dir;
+    int number = 0;
+    const auto check = [&](std::size_t w, const std::vector<const char*>& more, double tolerance) {
+        const auto go = [&]<class D>(D, const std::string& name, bool resume, std::int64_t steps) {
+            return run_on<D>(2, workloads[w], in_run(dir.path / name, resume, steps), more);
+        };
+        const std::string name = concat("run", number++);
+        const auto device = go(emulated_gpu{}, name, false, 4);
+        CHECK(distance(device, go(cpu{}, name + "h", false, 4)) < tolerance);
+        go(emulated_gpu{}, name + "p", false, 2);
+        CHECK(distance(go(emulated_gpu{}, name + "p", true, 4), device) == 0);
+        go(emulated_gpu{}, name + "m", false, 2);  // moved to the host
+        CHECK(distance(go(cpu{}, name + "m", true, 4), device) < tolerance);
+    };
+    check(0, {"compress.kind=sign"}, 2e-3);
+    check(0, {"compress.kind=sign", "compress.two_phase=false", "compress.dense_steps=1"}, 2e-3);
+    check(1, {"compress.kind=natural", "parallel.bucket_mib=1"}, 2e-3);
+    check(0, {"compress.kind=qsgd", "train.non_finite=skip"}, 2e-3);
+}
+
 TEST_CASE("session: what adds on the host serves ranks with a GPU each too", "[train]") {
     const folder dir;
     int number = 0;

@@ -19,6 +19,7 @@
 // (ReducingCompressor) and two_phase.hpp.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -104,10 +105,12 @@ private:
 };
 
 /// A tensor of a compressor's state and its name, "residual".
-struct compressor_tensor {
+template <Device D>
+struct compressor_tensor_on {
     std::string name;
-    tensor<float> t;
+    tensor<float, D> t;
 };
+using compressor_tensor = compressor_tensor_on<cpu>;
 
 /// A method that sends one message a bucket and step.
 /// Optional, of those that keep state:
@@ -159,18 +162,26 @@ void release_residual(C& c, std::span<float> gradient) {
     if constexpr (requires { c.release(gradient); }) c.release(gradient);
 }
 
-/// gradient += residual; residual = 0. Does nothing where there is no residual yet.
-inline void release_into(tensor<float>& residual, std::span<float> gradient) {
+namespace rules {
+
+struct take_residual {
+    CAIRN_HD void operator()(float& gradient, float& residual) const {
+        gradient += residual;
+        residual = 0;
+    }
+};
+
+}  // namespace rules
+
+/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The n values are on the residual's device.
+template <Device D>
+void release_into(tensor<float, D>& residual, index n, float* gradient) {
     if (residual.empty()) return;
-    require(residual.size() == static_cast<index>(gradient.size()), "release: a bucket of ", gradient.size(),
-            " values, a residual of ", residual.size());
-    parallel_for(residual.size(), compress_grain, [g = gradient.data(), e = residual.data()](index begin, index end) {
-#pragma omp simd
-        for (index i = begin; i < end; ++i) {
-            g[i] += e[i];
-            e[i] = 0;
-        }
-    });
+    require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
+    for_each(D{}, n, rules::take_residual{}, gradient, residual.data());
+}
+inline void release_into(tensor<float>& residual, std::span<float> gradient) {
+    release_into(residual, static_cast<index>(gradient.size()), gradient.data());
 }
 
 /// How decoded values enter an array: what decode and decode_add differ by.

@@ -44,14 +44,6 @@ void require_place(const C& c, const std::byte* bytes) {
         fail(c.name(), " on a device: a message must begin at a multiple of 4 bytes");
 }
 
-/// gradient += residual; residual = 0.
-struct take_residual {
-    CAIRN_HD void operator()(float& gradient, float& residual) const {
-        gradient += residual;
-        residual = 0;
-    }
-};
-
 }  // namespace grid
 
 /// The message of n values to `out`, max_bytes(n) bytes.
@@ -99,14 +91,14 @@ public:
     }
 
     /// gradient += residual, which is zero then: before a step that is sent dense.
-    void release(index n, float* gradient) {
-        if (residual_.empty()) return;
-        require(residual_.size() == n, "release: a bucket of ", n, " values, a residual of ", residual_.size());
-        for_each(D{}, n, grid::take_residual{}, gradient, residual_.data());
-    }
+    void release(index n, float* gradient) { release_into(residual_, n, gradient); }
 
-    /// For checkpoints; empty before the first bucket.
-    tensor<float, D>& residual() { return residual_; }
+    /// As error_feedback's, in device memory.
+    std::vector<compressor_tensor_on<D>> tensors() {
+        std::vector<compressor_tensor_on<D>> all;
+        if (!residual_.empty()) all.push_back({"residual", residual_.share()});
+        return all;
+    }
 
 private:
     C inner_;

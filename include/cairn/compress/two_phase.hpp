@@ -25,6 +25,22 @@ struct bucket_chunk {
     index count = 0;
 };
 
+/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or empty.
+inline bucket_chunk chunk_of(index n, int ranks, int j) {
+    const index each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
+    const index begin = std::min(n, j * each);
+    return {begin, std::min(n, begin + each) - begin};
+}
+
+/// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a chunk are no
+/// positions of the layout.
+inline encode_step step_of_chunk(encode_step at, int part, int rank) {
+    at.bucket = at.bucket * 0x85EBCA6Bu + static_cast<std::uint32_t>(part) + 1;
+    at.rank = rank;
+    at.layout = nullptr;
+    return at;
+}
+
 template <Compressor C>
     requires std::copyable<C>
 class two_phase {
@@ -43,12 +59,8 @@ public:
     std::string name() const { return server_.inner().name() + "/two_phase"; }
     int ranks() const { return ranks_; }
 
-    /// The chunk that rank j serves. All begin at multiples of 128 values; the last ones may be shorter, or empty.
-    bucket_chunk chunk(int j) const {
-        const index each = ((n_ + ranks_ - 1) / ranks_ + 127) / 128 * 128;
-        const index begin = std::min(n_, j * each);
-        return {begin, std::min(n_, begin + each) - begin};
-    }
+    /// The chunk that rank j serves.
+    bucket_chunk chunk(int j) const { return chunk_of(n_, ranks_, j); }
     /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
     index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
 
@@ -61,7 +73,7 @@ public:
             const bucket_chunk c = chunk(j);
             const auto k = static_cast<std::size_t>(j);
             workers_[k].encode(gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
-                               outgoing_[k], of_chunk(at, 2 * j, at.rank));
+                               outgoing_[k], step_of_chunk(at, 2 * j, at.rank));
         }
     }
     /// The message to rank j.
@@ -72,9 +84,9 @@ public:
         require_one_each(from);
         fill_zero(sum_.span());
         for (int i = 0; i < ranks_; ++i)
-            server_.decode_add(from[static_cast<std::size_t>(i)], sum_.span(), of_chunk(at, 2 * rank_, i),
+            server_.decode_add(from[static_cast<std::size_t>(i)], sum_.span(), step_of_chunk(at, 2 * rank_, i),
                                1.0f / static_cast<float>(ranks_));
-        server_.encode(sum_.span(), result_, of_chunk(at, 2 * rank_ + 1, rank_));
+        server_.encode(sum_.span(), result_, step_of_chunk(at, 2 * rank_ + 1, rank_));
         return std::as_const(result_).bytes();
     }
 
@@ -86,7 +98,7 @@ public:
             const bucket_chunk c = chunk(j);
             server_.decode(from[static_cast<std::size_t>(j)],
                            mean.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
-                           of_chunk(at, 2 * j + 1, j));
+                           step_of_chunk(at, 2 * j + 1, j));
         }
     }
 
@@ -116,13 +128,6 @@ public:
     }
 
 private:
-    // Chunks and phases have random numbers of their own; positions in a chunk are no positions of the layout.
-    static encode_step of_chunk(encode_step at, int part, int rank) {
-        at.bucket = at.bucket * 0x85EBCA6Bu + static_cast<std::uint32_t>(part) + 1;
-        at.rank = rank;
-        at.layout = nullptr;
-        return at;
-    }
     void require_one_each(std::span<const std::span<const std::byte>> from) const {
         require(from.size() == static_cast<std::size_t>(ranks_), name(), ": ", from.size(), " messages of ", ranks_,
                 " ranks");

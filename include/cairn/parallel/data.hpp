@@ -4,8 +4,8 @@
 //   ranks.start(buffers);                          values of rank 0 everywhere
 //   each step:  weights.zero_grad();  backward(scaled dy, ranks.pass_of(p));  totals = ranks.finish(mine, step);  optimizer.step(lr);
 //               ranks.share_values(owners)         only with a sharded optimizer
-// Tensors on a device D travel by config::tensors_over, all else by `world`. What adds on the host (compressors, reduce-scatter) gets a
-// device's gradients there and back, bucket by bucket, beside backward.
+// Tensors on a device D travel by config::tensors_over, all else by `world`. What adds on the host (compressors that have no
+// config::method_on_device, reduce-scatter) gets a device's gradients there and back, bucket by bucket, beside backward.
 // The loss of a rank is weighted by its share of the batch (dy · samples here / samples of all), so gradients are summed, not averaged,
 // and uneven batches come out right.
 
@@ -52,6 +52,19 @@ private:
     C c_;
 };
 
+namespace rules {
+
+/// Every thread that finds one writes the same number.
+template <class T>
+struct note_non_finite {
+    std::int32_t* found;
+    CAIRN_HD void operator()(const T& g) const {
+        if (!(g - g == T(0))) *found = 1;
+    }
+};
+
+}  // namespace rules
+
 /// What to do together when a gradient is not finite.
 enum class non_finite_policy { stop, skip };
 
@@ -71,6 +84,8 @@ public:
         std::optional<C> tensors_over = {};
         /// Makes the method of one bucket; unset: dense.
         std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n)> method = {};
+        /// Of gradients on a device; takes the place of `method` there, if it is set.
+        std::function<std::unique_ptr<reduction_method<C, D>>(const bucket_layout&, index n)> method_on_device = {};
         /// Among which a governor chooses, bucket by bucket, instead.
         std::vector<governed_candidate<C>> candidates = {};
     };
@@ -87,10 +102,14 @@ public:
                 "data parallel: gradients that are compressed cannot be reduce-scattered too");
         require(on_host || size() == 1 || (buffers_on_gpu(tensors_over()) && tensors_over().size() == size()),
                 "data parallel: ", world.name(), " cannot carry tensors of ", D::name, "; set tensors_over");
+        if (on_device()) found_ = tensor<std::int32_t, D>::zeros({1}, category::communication);
         for (const bucket& b : reducer_.buckets()) {
             layouts_.push_back(layout_of(b));
-            methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
-                                              : std::make_unique<dense_method<C>>());
+            if (on_device())
+                methods_on_device_.push_back(config_.method_on_device(layouts_.back(), b.size()));
+            else
+                methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
+                                                  : std::make_unique<dense_method<C>>());
         }
         if constexpr (std::constructible_from<C, self_communicator>)
             if (!config_.candidates.empty())
@@ -183,6 +202,15 @@ public:
         return all;
     }
 
+    /// The same of gradients on a device.
+    std::vector<compressor_tensor_on<D>> tensors_on_device() {
+        std::vector<compressor_tensor_on<D>> all;
+        for (std::size_t b = 0; b < methods_on_device_.size(); ++b)
+            for (auto& [name, t] : methods_on_device_[b]->tensors())
+                all.push_back({concat("bucket", b, '/', name), std::move(t)});
+        return all;
+    }
+
     /// The governor, where there is one.
     const governed_reduction<C>* governed() const { return governed_.get(); }
 
@@ -190,11 +218,12 @@ private:
     static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr const char* of_sum = "the ranks' sum of the gradient of ";
 
-    bool compresses() const { return config_.method || !config_.candidates.empty(); }
+    bool compresses() const { return config_.method || on_device() || !config_.candidates.empty(); }
+    bool on_device() const { return !on_host && config_.method_on_device; }
     // What a compressor has sent it does not send again: where a step may be skipped, nobody sends before all know that nobody will.
     bool agrees_first() const { return config_.non_finite == non_finite_policy::skip && compresses(); }
     // What adds on the host gets a device's gradients there.
-    bool by_host() const { return !on_host && (config_.zero_stage == 2 || compresses()); }
+    bool by_host() const { return !on_host && (config_.zero_stage == 2 || (compresses() && !on_device())); }
 
     step_totals added_up(const step_totals& mine, const std::string& reason) {
         if (broken_.empty()) broken_ = reason;
@@ -208,6 +237,8 @@ private:
             reduce_on_host(which, g);
         } else if (by_host()) {
             by_way_of_host<D>(g, [&](std::span<T> here) { reduce_on_host(which, here); });
+        } else if (on_device()) {
+            if constexpr (std::same_as<T, float>) reduce_on_device(which, g);
         } else {
             all_reduce(tensors_over(), g);
         }
@@ -224,13 +255,22 @@ private:
             all_reduce(gradients_, g);  // compressors take floats
     }
 
+    void reduce_on_device(int which, std::span<float> g) {
+        if (is_broken_on_device(which, g)) D::set_bytes(g.data(), 0, static_cast<index>(g.size_bytes()));
+        methods_on_device_[static_cast<std::size_t>(which)]->reduce(tensors_over(), g, step_of(which));
+    }
+
+    encode_step step_of(int which) const {
+        return {.seed = config_.seed,
+                .rank = world_.rank(),
+                .step = step_,
+                .bucket = static_cast<std::uint32_t>(which),
+                .layout = &layouts_[static_cast<std::size_t>(which)]};
+    }
+
     void reduce_floats(int which, std::span<float> g) {
         const auto b = static_cast<std::size_t>(which);
-        const encode_step at{.seed = config_.seed,
-                             .rank = gradients_.rank(),
-                             .step = step_,
-                             .bucket = static_cast<std::uint32_t>(which),
-                             .layout = &layouts_[b]};
+        const encode_step at = step_of(which);
         if (governed_)
             governed_->reduce(gradients_, which, g, at, reducer_.ready(which) - step_watch_.begin());
         else
@@ -265,6 +305,21 @@ private:
         return false;
     }
 
+    // The same of a bucket on the device. The host waits for one number, on the thread that reduces.
+    bool is_broken_on_device(int which, std::span<T> g) {
+        if (agrees_first()) return false;
+        std::int32_t found = 0;
+        D::set_bytes(found_.data(), 0, found_.bytes());
+        for_each(D{}, static_cast<index>(g.size()), rules::note_non_finite<T>{found_.data()}, std::as_const(g).data());
+        D::copy_to_host(&found, found_.data(), found_.bytes());
+        if (found) {
+            tensor<T> here({static_cast<index>(g.size())}, category::communication);
+            D::copy_to_host(here.data(), g.data(), here.bytes());
+            find_non_finite(which, here.span());
+        }
+        return found != 0;
+    }
+
     // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite either.
     void find_non_finite_on_device(const char* what) {
         if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
@@ -291,6 +346,8 @@ private:
     std::string broken_;  // why a gradient of this rank is not finite
     std::vector<bucket_layout> layouts_;
     std::vector<std::unique_ptr<reduction_method<C>>> methods_;
+    std::vector<std::unique_ptr<reduction_method<C, D>>> methods_on_device_;  // instead
+    tensor<std::int32_t, D> found_;  // (1) whether a bucket on the device has a NaN or an infinite value
     std::unique_ptr<governed_reduction<C>> governed_;
     std::int64_t step_ = 0;
     stopwatch step_watch_;

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -76,6 +77,7 @@ public:
         const stopwatch waiting;
         const trace_scope scope("wait for gradients", "", "communication");
         if (thread_) thread_->wait();
+        if (reduced_) reduced_->wait();
         if (thread_) time_.exposed += waiting.seconds();
     }
 
@@ -95,6 +97,7 @@ private:
             const bucket& what = buckets_[b];
             reduce_(static_cast<int>(b),
                     grads_.span().subspan(static_cast<std::size_t>(what.begin), static_cast<std::size_t>(what.size())));
+            reduced_.emplace();
             time_.busy += watch.seconds();
             if (!thread_) time_.exposed += watch.seconds();
         };
@@ -116,6 +119,7 @@ private:
     std::size_t next_ = 0;        // bucket to launch
     bool learned_ = false;
     reduction_time time_;
+    std::optional<launched<D>> reduced_;       // by the last reduction
     std::unique_ptr<progress_thread> thread_;  // last: stops before what it works on goes
 };
 

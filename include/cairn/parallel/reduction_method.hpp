@@ -12,7 +12,8 @@
 
 namespace cairn {
 
-template <Communicator C>
+/// D: where the gradients are; what carries them is a communicator of D's memory.
+template <Communicator C, Device D = cpu>
 struct reduction_method {
     virtual ~reduction_method() = default;
     virtual std::string name() const = 0;
@@ -21,12 +22,12 @@ struct reduction_method {
     /// gradient += what waits in residuals, which become zero: before a step in which the bucket is sent in another way.
     virtual void release(std::span<float>) {}
     /// State; there from the start.
-    virtual std::vector<compressor_tensor> tensors() { return {}; }
+    virtual std::vector<compressor_tensor_on<D>> tensors() { return {}; }
 };
 
 /// All values, by the all-reduce that fits their number.
-template <Communicator C>
-struct dense_method final : reduction_method<C> {
+template <Communicator C, Device D = cpu>
+struct dense_method final : reduction_method<C, D> {
     std::string name() const override { return "dense"; }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step&) override {
         stopwatch lap;
@@ -81,19 +82,19 @@ struct reducing_method final : reduction_method<C> {
 };
 
 /// Dense for the first steps: compressors whose state must settle, or that would send early gradients late.
-template <Communicator C>
-struct dense_first final : reduction_method<C> {
-    dense_first(std::unique_ptr<reduction_method<C>> then, std::int64_t steps)
+template <Communicator C, Device D = cpu>
+struct dense_first final : reduction_method<C, D> {
+    dense_first(std::unique_ptr<reduction_method<C, D>> then, std::int64_t steps)
         : later(std::move(then)), dense_steps(steps) {}
     std::string name() const override { return later->name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         return at.step < dense_steps ? dense.reduce(c, gradient, at) : later->reduce(c, gradient, at);
     }
     void release(std::span<float> gradient) override { later->release(gradient); }
-    std::vector<compressor_tensor> tensors() override { return later->tensors(); }
+    std::vector<compressor_tensor_on<D>> tensors() override { return later->tensors(); }
 
-    std::unique_ptr<reduction_method<C>> later;
-    dense_method<C> dense;
+    std::unique_ptr<reduction_method<C, D>> later;
+    dense_method<C, D> dense;
     std::int64_t dense_steps;
 };
 

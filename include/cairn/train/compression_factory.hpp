@@ -17,6 +17,7 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
+#include <cairn/parallel/device_method.hpp>
 #include <cairn/parallel/governed.hpp>
 #include <cairn/train/configuration.hpp>
 
@@ -84,11 +85,44 @@ inline any_method make_method(const std::string& kind, const compression_setting
 
 }  // namespace detail
 
+/// Makes the method of a bucket whose gradients are on D.
+template <Device D>
+using device_method_maker =
+    std::function<std::unique_ptr<reduction_method<any_communicator, D>>(const bucket_layout&, index n)>;
+
 /// What the settings ask for: nothing (dense), one method, or candidates for the governor.
 struct compression {
-    method_maker method;
-    std::vector<governed_candidate<any_communicator>> candidates;
+    std::string kind = "none";
+    compression_settings settings = {};
+    method_maker method = {};
+    std::vector<governed_candidate<any_communicator>> candidates = {};
 };
+
+/// The same method on a grid device; nothing where its messages are made on the host.
+template <GridDevice D>
+device_method_maker<D> method_on_device(const compression& how, int ranks, int rank) {
+    using world = any_communicator;
+    using any_device_method = std::unique_ptr<reduction_method<world, D>>;
+    const auto first = [steps = how.settings.dense_steps](any_device_method m) -> any_device_method {
+        if (steps == 0) return m;
+        return std::make_unique<dense_first<world, D>>(std::move(m), steps);
+    };
+    const auto messages = [=](auto k, bool feedback) -> device_method_maker<D> {
+        return [=](const bucket_layout&, index n) {
+            return first(std::make_unique<device_messages_method<world, decltype(k), D>>(k, n, ranks, feedback));
+        };
+    };
+    const compression_settings& c = how.settings;
+    if (how.kind == "bf16") return messages(bf16{}, false);
+    if (how.kind == "qsgd") return messages(qsgd({.levels = c.levels}), false);
+    if (how.kind == "natural") return messages(natural{}, false);
+    if (how.kind == "sign" && !c.sign_in_two_phases()) return messages(sign{}, c.error_feedback);
+    if (how.kind == "sign")
+        return [=](const bucket_layout&, index n) {
+            return first(std::make_unique<device_two_phase_method<world, sign, D>>(sign{}, n, ranks, rank));
+        };
+    return {};
+}
 
 /// The settings' compression for rank `rank` of `ranks`.
 inline compression make_compression(configuration& settings, int ranks, int rank) {
@@ -132,7 +166,7 @@ inline compression make_compression(configuration& settings, int ranks, int rank
         if (c.dense_steps == 0) return method;
         return std::make_unique<dense_first<any_communicator>>(std::move(method), c.dense_steps);
     };
-    return {make, {}};
+    return {kind, c, make, {}};
 }
 
 }  // namespace cairn

@@ -360,6 +360,7 @@ private:
         c.tensors_over = std::move(tensors_over);
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
+        if constexpr (!on_host) c.method_on_device = method_on_device<D>(how, comm_.size(), comm_.rank());
         compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
         has_own_momentum_ = comm_.size() > 1 && settings_.choice("compress.kind", compressor_names, "none") == "dgc";
         zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
@@ -368,6 +369,7 @@ private:
         if (comm_.size() == 1) {
             zero_stage_ = 0;
             c.method = {};  // nobody to send to
+            c.method_on_device = {};
             c.candidates.clear();
             if (c.non_finite == non_finite_policy::stop) return;
         }
@@ -481,13 +483,24 @@ private:
             whole_.emplace(trainer_->optimizer(), *weights_);
             whole_->collect(ranks_->tensors_over(), owners_);
         }
-        if (compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors()), residuals_->collect();
+        if (compresses_) show_residuals(), residuals_->collect();
         collect_curvature();
         if (boss()) write_state();
         release_curvature();
-        residuals_.reset();
+        hide_residuals();
         whole_.reset();
         staged_.clear();
+    }
+
+    // What compressors of all ranks keep, as tensors of the host for as long as it is saved or loaded.
+    void show_residuals() {
+        std::vector<compressor_tensor> all = ranks_->tensors();
+        for (auto& [name, t] : ranks_->tensors_on_device()) all.push_back({name, staged_residuals_.host_of(t)});
+        residuals_.emplace(ranks_->world(), std::move(all));
+    }
+    void hide_residuals() {
+        residuals_.reset();
+        staged_residuals_.clear();
     }
 
     // What a preconditioner spread over the ranks, on every rank for as long as it is saved or loaded.
@@ -512,7 +525,7 @@ private:
             trainer_->choose_kernels(batch_shape().with(0, shard_of(share, micro_batches(), 0).count), mode::train);
         }
         if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
-        if (resuming && compresses_) residuals_.emplace(ranks_->world(), ranks_->tensors());
+        if (resuming && compresses_) show_residuals();
         if (resuming) collect_curvature();
         if (boss()) open_directory(resuming);
         if (resuming) take_over();
@@ -554,7 +567,8 @@ private:
         }
         if (whole_) whole_->distribute();
         if (residuals_) residuals_->distribute();
-        residuals_.reset();
+        staged_residuals_.put_back();
+        hide_residuals();
         whole_.reset();
     }
 
@@ -776,7 +790,7 @@ private:
     std::unique_ptr<trainer<D, T>> trainer_;
     std::optional<whole_state<float, D>> whole_;   // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise
-    staged_tensors<D> staged_;                     // likewise
+    staged_tensors<D> staged_, staged_residuals_;  // likewise
     bool has_own_momentum_ = false;                // the compressor, so that the optimizer has none
     bool compresses_ = false;
     bool stopped_ = false;

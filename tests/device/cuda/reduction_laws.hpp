@@ -1,0 +1,251 @@
+#pragma once
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/device_method.hpp): the host's sums and the host's
+// states. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
+
+#include "device/cuda/kernel_laws.hpp"
+
+#include <cairn/comm/collectives/staged.hpp>
+#include <cairn/comm/threads.hpp>
+#include <cairn/core/launched.hpp>
+#include <cairn/parallel/device_method.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cairn::reduction_laws {
+
+template <class D>
+using mail = staged_communicator<D, threads_communicator>;
+template <class D>
+using device_method = std::unique_ptr<reduction_method<mail<D>, D>>;
+using host_method = std::unique_ptr<reduction_method<threads_communicator>>;
+
+inline tensor<float> gradient_of(int rank, index n, int step) {
+    tensor<float> g({n});
+    const random_stream random{11, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(step)};
+    for (index i = 0; i < n; ++i) g[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    return g;
+}
+
+inline encode_step step_of(int rank, int step) { return {.seed = 3, .rank = rank, .step = step, .bucket = 2}; }
+
+/// What `steps` steps leave: the sum of the last one, the sums of all steps added up, and every rank's state by name.
+struct outcome {
+    tensor<float> last;
+    std::vector<double> total;
+    std::vector<std::pair<std::string, tensor<float>>> state;
+};
+
+inline void add_to(outcome& o, const tensor<float>& sum) {
+    o.total.resize(static_cast<std::size_t>(sum.size()));
+    for (index i = 0; i < sum.size(); ++i) o.total[static_cast<std::size_t>(i)] += double(sum[i]);
+}
+
+/// make(rank): the method of one rank.
+template <class Make>
+outcome on_host(int ranks, index n, int steps, Make make) {
+    std::vector<host_method> methods;
+    for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
+    outcome o;
+    run_ranks(ranks, [&](threads_communicator& c) {
+        for (int step = 0; step < steps; ++step) {
+            tensor<float> g = gradient_of(c.rank(), n, step);
+            methods[static_cast<std::size_t>(c.rank())]->reduce(c, g.span(), step_of(c.rank(), step));
+            if (c.rank() != 0) continue;
+            add_to(o, g);
+            o.last = std::move(g);
+        }
+    });
+    for (int r = 0; r < ranks; ++r)
+        for (auto& [name, t] : methods[static_cast<std::size_t>(r)]->tensors())
+            o.state.emplace_back(concat("rank", r, '/', name), t.clone());
+    return o;
+}
+
+/// The same on D. All ranks must end with the same bits, and reduce() must not ask for memory of D.
+template <class D, class Make>
+outcome on_device(int ranks, index n, int steps, Make make) {
+    std::vector<device_method<D>> methods;
+    std::vector<tensor<float, D>> gradients;
+    for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
+    for (int i = 0; i < ranks * steps; ++i)
+        gradients.push_back(tensor<float, D>::copy_of(gradient_of(i / steps, n, i % steps)));
+    const launched<D> made;
+    const auto asked = D::memory().use_of(category::communication).live;
+    std::vector<tensor<float>> sums(gradients.size());
+    run_ranks(ranks, [&](threads_communicator& inner) {
+        made.wait();
+        mail<D> c(inner.split(0, inner.rank()));
+        for (int step = 0; step < steps; ++step) {
+            const auto at = static_cast<std::size_t>(c.rank() * steps + step);
+            methods[static_cast<std::size_t>(c.rank())]->reduce(c, gradients[at].span(), step_of(c.rank(), step));
+            sums[at] = tensor<float>({n});
+            D::copy_to_host(sums[at].data(), gradients[at].data(), sums[at].bytes());
+        }
+    });
+    CHECK(D::memory().use_of(category::communication).live == asked);
+    outcome o;
+    for (int step = 0; step < steps; ++step) {
+        const tensor<float>& first = sums[static_cast<std::size_t>(step)];
+        for (int r = 1; r < ranks; ++r)
+            kernel_laws::check_close(sums[static_cast<std::size_t>(r * steps + step)], first, 0);
+        add_to(o, first);
+    }
+    o.last = std::move(sums[static_cast<std::size_t>(steps - 1)]);
+    for (int r = 0; r < ranks; ++r)
+        for (auto& [name, t] : methods[static_cast<std::size_t>(r)]->tensors())
+            o.state.emplace_back(concat("rank", r, '/', name), t.on_host());
+    return o;
+}
+
+/// Values on the fence between two codes may fall to the other side: one in ten thousand.
+inline void check_nearly_all_close(const tensor<float>& got, const tensor<float>& wanted) {
+    REQUIRE(got.size() == wanted.size());
+    index apart = 0;
+    for (index i = 0; i < got.size(); ++i)
+        apart += !(std::abs(got[i] - wanted[i]) <= 1e-5f * (1 + std::abs(wanted[i])));
+    CHECK(apart <= got.size() / 10000);
+}
+
+inline void check_same(const outcome& got, const outcome& wanted) {
+    check_nearly_all_close(got.last, wanted.last);
+    REQUIRE(got.state.size() == wanted.state.size());
+    for (std::size_t i = 0; i < got.state.size(); ++i) {
+        CHECK(got.state[i].first == wanted.state[i].first);
+        check_nearly_all_close(got.state[i].second, wanted.state[i].second);
+    }
+}
+
+inline const std::vector<index> sizes{0, 7, 129, 9001};
+
+template <class D, class K>
+void same_messages(const K& k) {
+    for (const int ranks : {1, 3})
+        for (const index n : sizes)
+            for (const bool feedback : {false, true}) {
+                CAPTURE(k.name(), ranks, n, feedback);
+                const auto got = on_device<D>(ranks, n, 3, [&](int) -> device_method<D> {
+                    return std::make_unique<device_messages_method<mail<D>, K, D>>(k, n, ranks, feedback);
+                });
+                const auto wanted = on_host(ranks, n, 3, [&](int) -> host_method {
+                    using C = threads_communicator;
+                    if (feedback)
+                        return std::make_unique<message_method<C, error_feedback<K>>>(error_feedback<K>(k), n);
+                    return std::make_unique<message_method<C, K>>(k, n);
+                });
+                check_same(got, wanted);
+            }
+}
+
+template <class D>
+void messages() {
+    same_messages<D>(bf16{});
+    same_messages<D>(natural{});
+    same_messages<D>(sign{});
+    same_messages<D>(qsgd({.levels = 7}));
+}
+
+/// As the host's; and what was sent, with what waits, is the sum of all gradients.
+template <class D>
+void two_phases() {
+    constexpr int steps = 4;
+    for (const int ranks : {1, 2, 4})
+        for (const index n : sizes) {
+            CAPTURE(ranks, n);
+            const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_method<D> {
+                return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+            });
+            check_same(got, on_host(ranks, n, steps, [&](int r) -> host_method {
+                           return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+                       }));
+            auto all = got.total;
+            for (const auto& [name, t] : got.state) {
+                const bool server = name.ends_with("server/residual");
+                const int rank = std::stoi(name.substr(4));
+                const int part = server ? rank : std::stoi(name.substr(name.find("worker/") + 7));
+                const index begin = chunk_of(n, ranks, part).begin;
+                for (index i = 0; i < t.size(); ++i)
+                    all[static_cast<std::size_t>(begin + i)] += double(t[i]) * (server ? ranks : 1);
+            }
+            double worst = 0;
+            for (int r = 0; r < ranks; ++r)
+                for (int s = 0; s < steps; ++s) {
+                    const auto g = gradient_of(r, n, s);
+                    for (index i = 0; i < n; ++i) all[static_cast<std::size_t>(i)] -= double(g[i]);
+                }
+            for (const double rest : all) worst = std::max(worst, std::abs(rest));
+            CHECK(worst < 1e-4);
+        }
+}
+
+/// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
+template <class D>
+void dense_steps() {
+    constexpr index n = 1000;
+    const auto got = on_device<D>(2, n, 2, [&](int r) -> device_method<D> {
+        return std::make_unique<dense_first<mail<D>, D>>(
+            std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, 2, r), 2);
+    });
+    for (index i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
+}
+
+template <class D>
+void released() {
+    constexpr index n = 1000;
+    constexpr int ranks = 2;
+    const auto left = [&](auto make, auto copy, auto back) {
+        std::vector<decltype(make(0))> methods;
+        std::vector<decltype(copy(gradient_of(0, n, 0)))> g;
+        for (int r = 0; r < ranks; ++r) methods.push_back(make(r)), g.push_back(copy(gradient_of(r, n, 0)));
+        const launched<D> made;
+        run_ranks(ranks, [&](threads_communicator& inner) {
+            made.wait();
+            const auto r = static_cast<std::size_t>(inner.rank());
+            auto c = back.over(inner);
+            methods[r]->reduce(c, g[r].span(), step_of(inner.rank(), 0));
+            back.wait(g[r]);
+        });
+        std::vector<tensor<float>> all;
+        for (int r = 0; r < ranks; ++r) {
+            methods[static_cast<std::size_t>(r)]->release(g[static_cast<std::size_t>(r)].span());
+            all.push_back(g[static_cast<std::size_t>(r)].on_host());
+            for (const auto& [name, t] : methods[static_cast<std::size_t>(r)]->tensors()) {
+                const auto rest = t.on_host();
+                for (index i = 0; i < rest.size(); ++i) CHECK(rest[i] == 0);
+            }
+        }
+        return all;
+    };
+    struct there {
+        mail<D> over(threads_communicator& c) const { return mail<D>(c.split(0, c.rank())); }
+        void wait(const tensor<float, D>& t) const { (void)t.on_host(); }
+    };
+    struct here {
+        threads_communicator over(threads_communicator& c) const { return c.split(0, c.rank()); }
+        void wait(const tensor<float>&) const {}
+    };
+    const auto got = left(
+        [&](int r) -> device_method<D> {
+            return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+        },
+        [](const tensor<float>& t) { return tensor<float, D>::copy_of(t); }, there{});
+    const auto wanted = left(
+        [&](int r) -> host_method {
+            return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+        },
+        [](const tensor<float>& t) { return t.clone(); }, here{});
+    for (int r = 0; r < ranks; ++r)
+        check_nearly_all_close(got[static_cast<std::size_t>(r)], wanted[static_cast<std::size_t>(r)]);
+}
+
+template <GridDevice D>
+const std::vector<kernel_laws::law>& all() {
+    static const std::vector<kernel_laws::law> laws{{"messages", messages<D>},
+                                                    {"two phases", two_phases<D>},
+                                                    {"dense steps", dense_steps<D>},
+                                                    {"release", released<D>}};
+    return laws;
+}
+
+}  // namespace cairn::reduction_laws
