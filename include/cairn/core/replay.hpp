@@ -76,6 +76,8 @@ public:
         if (block_.size() < bytes) block_ = tensor<std::uint8_t, D>({bytes}, category::activations);
         return block_.share();
     }
+    /// Steps that are recorded keep the block, the next ones get another.
+    void let_go() { block_.reset(); }
 
 private:
     tensor<std::uint8_t, D> block_;
@@ -139,6 +141,7 @@ private:
         if (pool_ && pool_->total().live == 0) {
             pool_.reset();
             block_.reset();
+            where_.let_go();
         }
         return r;
     }

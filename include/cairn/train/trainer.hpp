@@ -109,7 +109,7 @@ public:
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
     /// naming the step and the first layer whose output is not.
-    step_result step(const batch& b, bool stop = false) { return step(staged_batch<D>(slice(b, all(b))), stop); }
+    step_result step(const batch& b, bool stop = false) { return step(staged_batch<D>(slice(b, {0, b.count})), stop); }
 
     /// The same of a batch that is on D already. `meanwhile` is called when forward and backward are launched, before their results are
     /// waited for.
@@ -336,8 +336,6 @@ private:
         all_reduce(world_->world(), std::span<double>(kept));
         return kept[0];
     }
-
-    static shard all(const batch& b) { return {0, b.count}; }
 
     static staged_batch<D> slice(const staged_batch<D>& b, shard s) {
         const auto part = [&](const auto& t) { return t.empty() ? t.share() : rows(t, s); };

@@ -85,6 +85,7 @@ void waiting_is_refused() {
     auto x = tensor<float, D>::filled({10}, 3);
     replay_memory<D> memory;
     replayed<D, number<D>> step(memory);
+    const index before = D::memory().use_of(category::activations).live;
     for (int i = 0; i < 5; ++i) {
         const double got = step([&] {
             const double first = computed(x);
@@ -96,6 +97,8 @@ void waiting_is_refused() {
     }
     CHECK_FALSE(step.recorded());
     CHECK_FALSE(step.refusal().empty());
+    CHECK(D::memory().use_of(category::activations).live ==
+          before);  // nothing is kept for a step that cannot be recorded
     CHECK(pool_instead<D> == nullptr);
 }
 
