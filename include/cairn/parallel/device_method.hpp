@@ -3,12 +3,14 @@
 // a communicator that carries D's memory. Results and states are those of the host's methods, to the rounding that on_device.hpp names.
 //   device_messages_method<C, natural, cuda>    messages added as they are (bf16), or gathered
 //   device_two_phase_method<C, sign, cuda>      as compress/two_phase.hpp
+//   device_powersgd_method<C, cuda>             all-reduces of two thin factors
 // All memory is there from the start: reduce() is called on a thread to which D's memory does not belong. It launches and returns; what it
 // sends has left, what it computes from messages comes in the order of the calling thread's launches.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/all_to_all.hpp>
+#include <cairn/compress/device_low_rank.hpp>
 #include <cairn/compress/on_device.hpp>
 #include <cairn/compress/two_phase.hpp>
 #include <cairn/parallel/reduction_method.hpp>
@@ -187,6 +189,64 @@ private:
     device_error_feedback<K, D> server_;
     tensor<float, D> mean_;              // (chunk of this rank)
     device_mail<D> out_, in_, results_;  // to each server, from each rank, from each server
+};
+
+/// PowerSGD, or the variant that does one half of the iteration a step (powersgd.hpp, powersgd_alternating.hpp).
+template <Communicator C, GridDevice D>
+class device_powersgd_method final : public reduction_method<C, D> {
+public:
+    device_powersgd_method(powersgd::config k, const bucket_layout& layout, index n, bool alternating)
+        : rank_(k.rank), alternating_(alternating), s_(layout, n, k.rank) {}
+
+    std::string name() const override { return concat("powersgd", rank_, alternating_ ? "_alternating" : ""); }
+
+    exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
+        const auto p_size = static_cast<std::size_t>(s_.plan.p_size), q_size = static_cast<std::size_t>(s_.plan.q_size);
+        const random_stream random = at.shared_random("powersgd");
+        float* const x = gradient.data();
+        std::size_t floats = 0;
+        const auto sum = [&](std::span<float> part) {
+            floats += part.size();
+            all_reduce(c, part);
+        };
+        const bool odd = alternating_ && at.step % 2 != 0;
+        float* const dense = odd ? s_.q.data() + q_size : s_.p.data() + p_size;
+        s_.start(x, dense);
+        s_.draw(odd, random);
+        if (alternating_) s_.orthonormalise(odd);
+        if (odd) {
+            s_.back_project(x);
+            sum(s_.q.span());
+        } else {
+            s_.project(x);
+            sum(s_.p.span());
+        }
+        if (!alternating_) {
+            s_.orthonormalise(true);
+            s_.back_project(x);
+            sum(s_.q.span().first(q_size));
+        }
+        s_.reconstruct(x, c.size());
+        s_.finish_dense(dense, c.size(), x);
+        return {.bytes = static_cast<index>(floats * sizeof(float))};
+    }
+
+    void release(std::span<float> gradient) override {
+        release_into(s_.residual, static_cast<index>(gradient.size()), gradient.data());
+    }
+    /// Named as on the host.
+    std::vector<compressor_tensor_on<D>> tensors() override {
+        std::vector<compressor_tensor_on<D>> all;
+        if (alternating_) all.push_back({"p", s_.p.share()});
+        all.push_back({"q", s_.q.share()});
+        all.push_back({"residual", s_.residual.share()});
+        return all;
+    }
+
+private:
+    int rank_;
+    bool alternating_;
+    device_low_rank<D> s_;
 };
 
 }  // namespace cairn

@@ -121,6 +121,11 @@ device_method_maker<D> method_on_device(const compression& how, int ranks, int r
         return [=](const bucket_layout&, index n) {
             return first(std::make_unique<device_two_phase_method<world, sign, D>>(sign{}, n, ranks, rank));
         };
+    if (how.kind.starts_with("powersgd"))
+        return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index n) {
+            return first(std::make_unique<device_powersgd_method<world, D>>(powersgd::config{.rank = c.rank}, layout, n,
+                                                                            alternating));
+        };
     return {};
 }
 

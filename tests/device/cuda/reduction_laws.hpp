@@ -6,6 +6,7 @@
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/compress/powersgd_alternating.hpp>
 #include <cairn/core/launched.hpp>
 #include <cairn/parallel/device_method.hpp>
 
@@ -179,6 +180,46 @@ void two_phases() {
         }
 }
 
+/// Shapes around tiles and blocks, vectors and gaps among them.
+inline bucket_layout layout_of_shapes(index& n) {
+    bucket_layout layout;
+    n = 3;  // a gap
+    for (const shape& s : {shape{65, 5, 5, 3}, shape{7}, shape{8, 300}, shape{130, 20}, shape{2, 2}}) {
+        layout.push_back({concat("p", layout.size()), n, s});
+        n += s.size();
+    }
+    n += 5000;  // in several pieces
+    return layout;
+}
+
+template <class D, class K>
+void same_low_rank(int rank, bool alternating, int ranks) {
+    CAPTURE(rank, alternating, ranks);
+    index n = 0;
+    const bucket_layout layout = layout_of_shapes(n);
+    constexpr int steps = 3;
+    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
+        return std::make_unique<device_powersgd_method<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
+                                                                    alternating);
+    });
+    const auto wanted = on_host(ranks, n, steps, [&](int) -> host_method {
+        return std::make_unique<reducing_method<threads_communicator, K>>(K({.rank = rank}, layout, n));
+    });
+    kernel_laws::check_close(got.last, wanted.last, 2e-4);
+    REQUIRE(got.state.size() == wanted.state.size());
+    for (std::size_t i = 0; i < got.state.size(); ++i) {
+        CHECK(got.state[i].first == wanted.state[i].first);
+        kernel_laws::check_close(got.state[i].second, wanted.state[i].second, 5e-4);
+    }
+}
+
+template <class D>
+void low_rank() {
+    same_low_rank<D, powersgd>(5, false, 2);
+    same_low_rank<D, powersgd_alternating>(2, true, 2);
+    same_low_rank<D, powersgd>(1, false, 1);
+}
+
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
 template <class D>
 void dense_steps() {
@@ -243,6 +284,7 @@ template <GridDevice D>
 const std::vector<kernel_laws::law>& all() {
     static const std::vector<kernel_laws::law> laws{{"messages", messages<D>},
                                                     {"two phases", two_phases<D>},
+                                                    {"low rank", low_rank<D>},
                                                     {"dense steps", dense_steps<D>},
                                                     {"release", released<D>}};
     return laws;
