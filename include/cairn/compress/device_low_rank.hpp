@@ -248,10 +248,6 @@ struct copy_run {
     }
 };
 
-struct add_residual {
-    CAIRN_HD void operator()(float& gradient, const float& residual) const { gradient += residual; }
-};
-
 }  // namespace grid
 
 /// The state of PowerSGD of one bucket and the steps of both variants on D.
@@ -294,7 +290,7 @@ public:
 
     /// x = gradient + residual, in place, and what is no matrix of it to `dense`.
     void start(float* gradient, float* dense) {
-        for_each(D{}, plan.n, grid::add_residual{}, gradient, std::as_const(residual).data());
+        for_each(D{}, plan.n, rules::add{}, gradient, std::as_const(residual).data());
         launch(runs_.size(), grid::low_rank_threads, 0,
                grid::copy_run{runs_.data(), gradient, dense, true, 1.0f, 1.0f});
     }

@@ -23,15 +23,6 @@
 
 namespace cairn {
 
-namespace rules {
-
-struct add_multiple {
-    float scale;
-    CAIRN_HD void operator()(float& to, const float& from) const { to += scale * from; }
-};
-
-}  // namespace rules
-
 /// Room for messages on D, each at a multiple of 16 bytes.
 template <Device D>
 class device_mail {
@@ -154,7 +145,7 @@ public:
         for (int j = 0; j < ranks_; ++j) worker(j).release(chunk(j).count, gradient.data() + chunk(j).begin);
         D::set_bytes(mean_.data(), 0, mean_.bytes());
         server_.release(mean_.size(), mean_.data());
-        for_each(D{}, mean_.size(), rules::add_multiple{static_cast<float>(ranks_)},
+        for_each(D{}, mean_.size(), rules::add_scaled<float>{static_cast<float>(ranks_)},
                  gradient.data() + chunk(rank_).begin, std::as_const(mean_).data());
     }
 

@@ -17,7 +17,7 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/parallel/device_method.hpp>
+#include <cairn/parallel/device_sparse_method.hpp>
 #include <cairn/parallel/governed.hpp>
 #include <cairn/train/configuration.hpp>
 
@@ -120,6 +120,19 @@ device_method_maker<D> method_on_device(const compression& how, int ranks, int r
     if (how.kind == "sign")
         return [=](const bucket_layout&, index n) {
             return first(std::make_unique<device_two_phase_method<world, sign, D>>(sign{}, n, ranks, rank));
+        };
+    if (how.kind == "topk" || how.kind == "sampled_topk" || how.kind == "dgc")
+        return [=, kind = how.kind](const bucket_layout&, index n) {
+            typename device_topk_method<world, D>::config k{
+                .name = kind, .ratio = c.ratio, .feedback = c.error_feedback};
+            if (kind == "dgc") k.momentum = c.momentum;
+            return first(std::make_unique<device_topk_method<world, D>>(k, n, ranks));
+        };
+    if (how.kind == "randomk")
+        return [=](const bucket_layout&, index n) {
+            const bool unbiased = !c.error_feedback;
+            return first(std::make_unique<device_randomk_method<world, D>>(
+                randomk({.ratio = c.ratio, .unbiased = unbiased}), unbiased, n, c.error_feedback));
         };
     if (how.kind.starts_with("powersgd"))
         return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index n) {

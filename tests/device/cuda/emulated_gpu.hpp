@@ -68,6 +68,7 @@ public:
             all_.wait();
             return other;
         }
+        void add(std::uint32_t* to, std::uint32_t n) { *to += n; }
         template <class T>
         T* shared() {
             return reinterpret_cast<T*>(all_.shared_.data());

@@ -8,8 +8,10 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
 #include <cairn/core/launched.hpp>
-#include <cairn/parallel/device_method.hpp>
+#include <cairn/parallel/device_sparse_method.hpp>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -180,6 +182,123 @@ void two_phases() {
         }
 }
 
+/// topk sends what the host sends, in other bytes.
+template <class D>
+void sparse() {
+    for (const int ranks : {1, 3})
+        for (const index n : {index{0}, index{1}, index{9001}})
+            for (const double ratio : {0.02, 1.0})
+                for (const bool feedback : {false, true}) {
+                    CAPTURE(ranks, n, ratio, feedback);
+                    check_same(on_device<D>(ranks, n, 2,
+                                            [&](int) -> device_method<D> {
+                                                return std::make_unique<device_topk_method<mail<D>, D>>(
+                                                    typename device_topk_method<mail<D>, D>::config{
+                                                        .ratio = ratio, .feedback = feedback},
+                                                    n, ranks);
+                                            }),
+                               on_host(ranks, n, 2, [&](int) -> host_method {
+                                   using C = threads_communicator;
+                                   const topk k({.ratio = ratio});
+                                   if (feedback)
+                                       return std::make_unique<message_method<C, error_feedback<topk>>>(
+                                           error_feedback<topk>(k), n);
+                                   return std::make_unique<message_method<C, topk>>(k, n);
+                               }));
+                    const randomk k({.ratio = ratio, .unbiased = !feedback});
+                    check_same(on_device<D>(ranks, n, 2,
+                                            [&](int) -> device_method<D> {
+                                                return std::make_unique<device_randomk_method<mail<D>, D>>(k, !feedback,
+                                                                                                           n, feedback);
+                                            }),
+                               on_host(ranks, n, 2, [&](int) -> host_method {
+                                   using C = threads_communicator;
+                                   if (feedback)
+                                       return std::make_unique<message_method<C, error_feedback<randomk>>>(
+                                           error_feedback<randomk>(k), n);
+                                   return std::make_unique<message_method<C, randomk>>(k, n);
+                               }));
+                }
+}
+
+/// The k largest by sorting, of values with many that are equal; positions rise; and zeros in their places.
+template <class D>
+void largest() {
+    for (const index n : {index{1}, index{5000}, index{12'300}})
+        for (const int levels : {1, 3, 1000})
+            for (const index k : {index{1}, n / 7 + 1, n}) {
+                CAPTURE(n, levels, k);
+                auto x = tensor<float>::zeros({n});
+                const random_stream random{5, 1, 1};
+                for (index i = 0; i < n; ++i)
+                    x[i] = static_cast<float>(
+                               random.below(static_cast<std::uint64_t>(levels), static_cast<std::uint64_t>(i))) *
+                           (i % 3 ? 0.37f : -0.37f);
+                std::vector<index> order(static_cast<std::size_t>(n));
+                for (index i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+                std::ranges::stable_sort(order, [&](index a, index b) { return std::abs(x[a]) > std::abs(x[b]); });
+                order.resize(static_cast<std::size_t>(k));
+                std::ranges::sort(order);
+                auto d_x = tensor<float, D>::copy_of(x), also = tensor<float, D>::copy_of(x);
+                largest_values<D> search(n);
+                tensor<std::byte, D> out({search.bytes(k)});
+                search.take(d_x.data(), k, out.data(), also.data());
+                const auto got = out.on_host();
+                bool same = true;
+                for (index i = 0; i < k; ++i) {
+                    const index wanted = order[static_cast<std::size_t>(i)];
+                    std::uint32_t position;
+                    float value;
+                    std::memcpy(&position, got.data() + 4 * i, 4);
+                    std::memcpy(&value, got.data() + 4 * (k + i), 4);
+                    same = same && position == wanted && value == x[wanted];
+                }
+                CHECK(same);
+                for (const index i : order) x[i] = 0;
+                kernel_laws::check_close(d_x, x, 0);
+                kernel_laws::check_close(also, x, 0);
+            }
+}
+
+/// Deep Gradient Compression by plain loops.
+template <class D>
+void deep_gradient_compression() {
+    constexpr index n = 1000, k = 50;
+    constexpr int ranks = 2, steps = 4;
+    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
+        return std::make_unique<device_topk_method<mail<D>, D>>(
+            typename device_topk_method<mail<D>, D>::config{.name = "dgc", .ratio = 0.05, .momentum = 0.9}, n, ranks);
+    });
+    std::vector<tensor<float>> u, v;
+    for (int r = 0; r < ranks; ++r) u.push_back(tensor<float>::zeros({n})), v.push_back(tensor<float>::zeros({n}));
+    auto sum = tensor<float>::zeros({n});
+    for (int step = 0; step < steps; ++step) {
+        std::ranges::fill(sum.span(), 0.0f);
+        for (int r = 0; r < ranks; ++r) {
+            auto &velocity = u[static_cast<std::size_t>(r)], &all = v[static_cast<std::size_t>(r)];
+            const auto g = gradient_of(r, n, step);
+            std::vector<std::pair<float, index>> order;
+            for (index i = 0; i < n; ++i) {
+                velocity[i] = 0.9f * velocity[i] + g[i];
+                all[i] += velocity[i];
+                order.emplace_back(-std::abs(all[i]), i);
+            }
+            std::ranges::sort(order);
+            for (index i = 0; i < k; ++i) {
+                const index p = order[static_cast<std::size_t>(i)].second;
+                sum[p] += all[p];
+                all[p] = velocity[p] = 0;
+            }
+        }
+    }
+    check_nearly_all_close(got.last, sum);
+    REQUIRE(got.state.size() == 4);
+    CHECK(got.state[0].first == "rank0/velocity");
+    CHECK(got.state[3].first == "rank1/accumulated");
+    check_nearly_all_close(got.state[0].second, u[0]);
+    check_nearly_all_close(got.state[3].second, v[1]);
+}
+
 /// Shapes around tiles and blocks, vectors and gaps among them.
 inline bucket_layout layout_of_shapes(index& n) {
     bucket_layout layout;
@@ -197,7 +316,7 @@ void same_low_rank(int rank, bool alternating, int ranks) {
     CAPTURE(rank, alternating, ranks);
     index n = 0;
     const bucket_layout layout = layout_of_shapes(n);
-    constexpr int steps = 3;
+    const int steps = alternating ? 3 : 2;
     const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
         return std::make_unique<device_powersgd_method<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
                                                                     alternating);
@@ -284,6 +403,9 @@ template <GridDevice D>
 const std::vector<kernel_laws::law>& all() {
     static const std::vector<kernel_laws::law> laws{{"messages", messages<D>},
                                                     {"two phases", two_phases<D>},
+                                                    {"sparse", sparse<D>},
+                                                    {"largest", largest<D>},
+                                                    {"dgc", deep_gradient_compression<D>},
                                                     {"low rank", low_rank<D>},
                                                     {"dense steps", dense_steps<D>},
                                                     {"release", released<D>}};

@@ -13,6 +13,7 @@
 //   thread() threads() block() blocks()      where this thread is
 //   sync()                                   waits for all threads of the block; all of them call it alike
 //   shuffle_xor(v, mask)                     v of thread() ^ mask within its 32 neighbours; all threads of the block call it alike
+//   add(to, n)                               *to += n, of whole numbers; whatever others add at the same time
 //   shared<T>()                              the memory of this block, grid_size::shared bytes
 // A device whose kernels are bodies is a GridDevice. cuda (runtime.hpp) is one; tests run the same bodies, thread by thread, on an
 // emulated one, whose memory the host cannot touch outside of launches and copies (tests/device/cuda/emulated_gpu.hpp).

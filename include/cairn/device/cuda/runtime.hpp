@@ -166,6 +166,7 @@ public:
     __device__ T shuffle_xor(T v, int mask) {
         return __shfl_xor_sync(0xffffffffu, v, mask);
     }
+    __device__ void add(std::uint32_t* to, std::uint32_t n) { atomicAdd(to, n); }
     template <class T>
     __device__ T* shared() {
         extern __shared__ __align__(16) unsigned char memory[];
