@@ -26,7 +26,7 @@ public:
 
     device_topk_method(config c, index n, int ranks)
         : config_(std::move(c)), n_(n), k_(detail::chosen_count(config_.ratio, n)), largest_(n) {
-        detail::check_sparse(config_.name.c_str(), {.ratio = config_.ratio});
+        detail::check_sparse(config_.name.c_str(), topk_config{.ratio = config_.ratio});
         mail_ = device_mail<D>(std::vector<index>(static_cast<std::size_t>(ranks), largest_.bytes(k_)));
         if (with_velocity()) velocity_ = tensor<float, D>::zeros({n}, category::communication);
         if (with_velocity() || config_.feedback) waiting_ = tensor<float, D>::zeros({n}, category::communication);
