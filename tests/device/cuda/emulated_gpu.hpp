@@ -6,6 +6,8 @@
 // A read that races with a write of another thread of the block may go unnoticed: threads run one after the other between two syncs, forwards
 // or, with `backwards`, from the last to the first.
 
+#include "device/cuda/stack_switch.hpp"
+
 #include <cairn/device/cuda/grid.hpp>
 
 #include <algorithm>
@@ -21,7 +23,6 @@
 #include <vector>
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -104,7 +105,7 @@ public:
 
 private:
     struct fiber {
-        ucontext_t context{};
+        stack_place place;
         std::unique_ptr<char[]> stack;
         bool done = false;
         void* fake_stack = nullptr;
@@ -119,7 +120,7 @@ private:
     void wait() {
         fiber& f = *current_;
         leave(&f.fake_stack);
-        swapcontext(&f.context, &scheduler_);
+        switch_stacks(&f.place, &scheduler_);
         arrive(f.fake_stack);
     }
 
@@ -131,7 +132,7 @@ private:
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_start_switch_fiber(&scheduler_fake_stack_, f.stack.get(), stack_bytes);
 #endif
-        swapcontext(&scheduler_, &f.context);
+        switch_stacks(&scheduler_, &f.place);
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_finish_switch_fiber(scheduler_fake_stack_, nullptr, nullptr);
 #endif
@@ -147,17 +148,18 @@ private:
             f.stack = std::move(spare.back());
             spare.pop_back();
         }
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.get();
-        f.context.uc_stack.ss_size = stack_bytes;
-        f.context.uc_link = &scheduler_;
-        const auto self = reinterpret_cast<std::uintptr_t>(this);
-        makecontext(&f.context, reinterpret_cast<void (*)()>(&block_runner::entry), 2,
-                    static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+        starting() = this;
+        prepare_stack(f.place, f.stack.get(), stack_bytes, &block_runner::entry);
     }
 
-    static void entry(unsigned high, unsigned low) {
-        auto& self = *reinterpret_cast<block_runner*>(std::uintptr_t{high} << 32 | low);
+    // Whose coroutine begins.
+    static block_runner*& starting() {
+        thread_local block_runner* runner = nullptr;
+        return runner;
+    }
+
+    static void entry() {
+        block_runner& self = *starting();
         self.arrive(nullptr);
         fiber& mine = *self.current_;
         try {
@@ -170,6 +172,7 @@ private:
         }
         mine.done = true;
         self.leave(nullptr);
+        switch_stacks(&mine.place, &self.scheduler_);  // for good
     }
 
     // Tells the address sanitizer which stack comes next.
@@ -188,12 +191,12 @@ private:
     bool backwards_;
     std::vector<char> shared_;
     std::vector<std::array<char, 16>> exchange_;
-    std::deque<fiber> fibers_;  // in the order of their threads; a deque, for contexts must not move
+    std::deque<fiber> fibers_;  // in the order of their threads; a deque: they must not move
     void (*start_)(block_runner&, int, const void*) = nullptr;
     const void* body_ = nullptr;
     index block_ = 0;
     int begun_ = 0;  // threads of the block
-    ucontext_t scheduler_{};
+    stack_place scheduler_;
     fiber* current_ = nullptr;
     std::exception_ptr failure_;
     const void* scheduler_stack_ = nullptr;
