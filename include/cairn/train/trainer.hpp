@@ -4,7 +4,7 @@
 // With several micro-batches a step, gradients of all are added first. With several ranks, each does its part of the batch, and dy is
 // weighted by that part (parallel/data.hpp): any number of ranks takes the step that one rank would take.
 // Where layers compute in float16, dy is scaled before it is rounded, and gradients are scaled back, in float, before ranks add them
-// (loss_scaler.hpp). The scale is in the device's memory, where a recorded step finds what it is now.
+// (loss_scaler.hpp, gradient_scale.hpp).
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
@@ -16,6 +16,7 @@
 #include <cairn/parallel/data.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/curvature.hpp>
+#include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/task.hpp>
 
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -54,32 +56,6 @@ struct step_result {
     bool skipped = false;  // a gradient was not finite, and the policy is to go on
     bool stop = false;     // some rank was asked to stop
 };
-
-namespace rules {
-
-/// to = *scale · from, rounded.
-template <class To>
-struct scale_and_round {
-    const float* scale;
-    CAIRN_HD void operator()(To& to, const float& from) const { to = static_cast<To>(*scale * from); }
-};
-
-/// g = g / *scale.
-struct unscale {
-    const float* scale;
-    CAIRN_HD void operator()(float& g) const { g /= *scale; }
-};
-
-/// The same, and one more in `broken` where g is not finite.
-struct unscale_and_look {
-    const float* scale;
-    CAIRN_HD void operator()(double& broken, double& /*unused*/, float& g) const {
-        g /= *scale;
-        broken += g - g == 0 ? 0.0 : 1.0;
-    }
-};
-
-}  // namespace rules
 
 namespace detail {
 
@@ -140,11 +116,9 @@ public:
                 " there are no sampled labels and no steps with a size of their own yet");
         require(scales || !scaler_, "trainer: a loss scale is for layers in float16");
         if constexpr (scales) {
-            if (scaler_) scale_here_ = tensor<float, D>({1}, category::workspace);
-            if (scaler_ && world_)
-                world_->reducer().before([scale = scale_here_.data()](int, std::span<float> g) {
-                    for_each(D{}, static_cast<index>(g.size()), rules::unscale{scale}, g.data());
-                });
+            if (!scaler_) return;
+            scale_.emplace();
+            if (world_) world_->reducer().before([divide = scale_->division()](int, std::span<float> g) { divide(g); });
         }
     }
 
@@ -378,30 +352,20 @@ private:
     // dy for layers in T.
     tensor<T, D> scaled(tensor<float, D>&& dy) {
         if constexpr (scales)
-            if (scaler_) {
-                tensor<T, D> copy(dy.shape());
-                for_each(D{}, dy.size(), rules::scale_and_round<T>{scale_here_.data()}, copy.data(), dy.data());
-                return copy;
-            }
+            if (scale_) return scale_->template times<T>(dy);
         return rounded<T>(std::move(dy));
     }
 
     void set_scale() {
-        if (!scaler_ || scaler_->scale() == scale_set_) return;
-        scale_set_ = scaler_->scale();
-        for_each(rules::assign<float>{static_cast<float>(scale_set_)}, scale_here_);
-        if (curvature_) curvature_->gradients_scaled_by(scale_set_);
+        if (!scale_ || scale_->now() == scaler_->scale()) return;
+        scale_->set(scaler_->scale());
+        if (curvature_) curvature_->gradients_scaled_by(scaler_->scale());
     }
 
-    // On a rank alone, gradients as they are without a scale, and how many are not finite. Where there are ranks, these do both.
+    // On a rank alone: gradients without the scale, and how many are not finite. Where there are ranks, these do both.
     number<D> look_at_gradients() {
         if constexpr (scales)
-            if (scaler_ && !world_) {
-                tensor<double, D> sums({2}, category::workspace);
-                sum_each_into(D{}, weights_.grads().size(), rules::unscale_and_look{scale_here_.data()}, sums.data(),
-                              weights_.grads().data());
-                return number<D>(sums.slice(0, {1}));
-            }
+            if (scale_ && !world_) return scale_->divide_and_count(weights_.grads());
         return 0;
     }
 
@@ -501,8 +465,7 @@ private:
     preconditioner<float, D>* curvature_;
     quadratic_step* quadratic_;
     loss_scaler* scaler_;
-    double scale_set_ = 0;                    // what scale_here_ holds
-    tensor<float, D> scale_here_;             // of layers in float16
+    std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
     detail::recording<D> recording_;
     tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded
