@@ -61,8 +61,9 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
     }
     cairn::require(settings.choice("train.products", {"exact", "tf32"}, "exact") == "exact",
                    "train.products = tf32 is for train.device = cuda; the CPU's products are exact");
-    cairn::require(settings.choice("train.precision", {"float32", "bf16"}, "float32") == "float32",
-                   "train.precision = bf16 is for train.device = cuda; the CPU computes in float32");
+    const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
+    cairn::require(precision == "float32", "train.precision = ", precision,
+                   " is for train.device = cuda; the CPU computes in float32");
     cairn::require(settings.choice("parallel.transport", {"auto", "nccl", "host"}, "auto") == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
     cairn::session<> session(std::move(settings), options, std::move(world));

@@ -1,8 +1,9 @@
 // Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50 [BATCH] [exact|tf32|bf16] [STEPS] [eigen|inverse]
-// bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. eigen or inverse: then the same with K-FAC of
-// that form at its default intervals, over as many steps as lie between two decompositions, after those in which they are more frequent.
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50 [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse]
+// bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16, under a dynamic loss scale.
+// eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between two decompositions, after
+// those in which they are more frequent.
 
 #include "timing.hpp"
 
@@ -23,10 +24,14 @@
 #include <cairn/nn/rounded.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
+#include <cairn/train/gradient_scale.hpp>
+#include <cairn/train/loss_scaler.hpp>
 
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace cairn {
 
@@ -50,17 +55,37 @@ void run(int depth, index batch, int steps, const char* products, const std::str
     double loss = 0;
     std::uint32_t number = 0;
     std::optional<kfac<float, cuda>> curvature;
+    constexpr bool scales = std::is_same_v<T, float16>;
+    loss_scaler scaler({});
+    gradient_scale<cuda> scale;
+    int skipped = 0;
     const auto step = [&] {
         pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
         auto [value, dy] = cross_entropy{}(rounded<float>(model.forward(rounded<T>(x), tape, p)), y);
         loss = value;
         weights.zero_grad();
-        model.backward(rounded<T>(std::move(dy)), tape, p);
+        if constexpr (scales) {
+            scale.set(scaler.scale());
+            if (curvature) curvature->gradients_scaled_by(scaler.scale());
+            model.backward(scale.template times<T>(dy), tape, p);
+            if (scale.divide_and_count(weights.grads()) > 0) {
+                if (curvature) curvature->skip_step();
+                require(scaler.skipped_step(), "no loss scale is small enough");
+                ++skipped;
+                return;
+            }
+            scaler.took_step();
+        } else {
+            model.backward(rounded<T>(std::move(dy)), tape, p);
+        }
         if (curvature) curvature->precondition(static_cast<double>(batch), 0.01);
         optimizer.step(0.01);
     };
     for (int i = 0; i < 3; ++i) step();
+    if constexpr (scales)
+        for (int before_it = -1; before_it != skipped;) before_it = skipped, step();  // until the scale fits
+    const int skipped_first = std::exchange(skipped, 0);
     const double seconds = gpu_benchmark::seconds_of(step, steps);
     check(cudaMemGetInfo(&after, &total), "asking for memory");
     std::printf(
@@ -70,6 +95,8 @@ void run(int depth, index batch, int steps, const char* products, const std::str
         depth, static_cast<long long>(batch), products, seconds,
         static_cast<double>(batch) / seconds, loss, static_cast<double>(before - after) / 1e6,
         static_cast<double>(cuda::memory().total().peak) / 1e6);
+    if constexpr (scales)
+        std::printf(",\"loss_scale\":%.0f,\"skipped_first\":%d,\"skipped_steps\":%d", scaler.scale(), skipped_first, skipped);
     if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
         const auto mean_seconds = [&] {
@@ -100,13 +127,13 @@ int main(int argc, char** argv) {
         require(network == "resnet18" || network == "resnet50", "network ", network, "; resnet18 or resnet50");
         const std::string form = argc > 5 ? argv[5] : "";
         require(form.empty() || form == "eigen" || form == "inverse", "K-FAC of form ", form, "; eigen or inverse");
-        require(products == "tf32" || products == "exact" || products == "bf16", "products ", products,
-                "; exact, tf32 or bf16");
+        require(products == "tf32" || products == "exact" || products == "bf16" || products == "fp16", "products ",
+                products, "; exact, tf32, bf16 or fp16");
         cuda::choose(0);
         gpu_float_products() = products == "tf32" ? float_products::tf32 : float_products::exact;
-        (products == "bf16" ? run<bfloat16> : run<float>)(network == "resnet18" ? 18 : 50,
-                                                          argc > 2 ? std::stoll(argv[2]) : 256,
-                                                          argc > 4 ? std::stoi(argv[4]) : 15, products.c_str(), form);
+        const auto measure = products == "bf16" ? run<bfloat16> : products == "fp16" ? run<float16> : run<float>;
+        measure(network == "resnet18" ? 18 : 50, argc > 2 ? std::stoll(argv[2]) : 256, argc > 4 ? std::stoi(argv[4]) : 15,
+                products.c_str(), form);
         return 0;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpu_step: %s\n", e.what());

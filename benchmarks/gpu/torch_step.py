@@ -1,8 +1,8 @@
 """PyTorch's training step of the same network: the peer of gpu_step.cu. Prints one line of JSON.
 
-    python3 benchmarks/gpu/torch_step.py resnet50 256 tf32|exact|amp [--compile] [--steps 15]
+    python3 benchmarks/gpu/torch_step.py resnet50 256 tf32|exact|amp|fp16 [--compile] [--steps 15]
 
-Channels last, SGD with momentum 0.9 and weight decay 1e-4, random images that lie on the GPU. Needs torch and torchvision.
+amp: autocast in bfloat16; fp16: in float16, with GradScaler. Channels last, SGD with momentum 0.9 and weight decay 1e-4, random images that lie on the GPU. Needs torch and torchvision.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("network", choices=["resnet18", "resnet50"])
 parser.add_argument("batch", type=int)
-parser.add_argument("products", choices=["exact", "tf32", "amp"])
+parser.add_argument("products", choices=["exact", "tf32", "amp", "fp16"])
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=15)
 options = parser.parse_args()
@@ -35,14 +35,17 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_de
 images = (torch.rand(options.batch, 3, 224, 224, device="cuda") - 0.5).contiguous(memory_format=torch.channels_last)
 labels = torch.arange(options.batch, device="cuda") % 1000
 network = torch.compile(model) if options.compile else model
+scaler = torch.amp.GradScaler("cuda", enabled=options.products == "fp16")
+short = torch.float16 if options.products == "fp16" else torch.bfloat16
 
 
 def step():
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cuda", torch.bfloat16, enabled=options.products == "amp"):
+    with torch.autocast("cuda", short, enabled=options.products in ("amp", "fp16")):
         loss = torch.nn.functional.cross_entropy(network(images), labels)
-    loss.backward()
-    optimizer.step()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
     return loss
 
 
@@ -59,4 +62,5 @@ for _ in range(options.steps):
 seconds = statistics.median(times)
 print(json.dumps({"network": options.network, "batch": options.batch, "products": options.products, "compiled": options.compile,
                   "torch": torch.__version__, "seconds_a_step": seconds, "images_per_s": options.batch / seconds,
-                  "loss": float(loss), "driver_megabytes": (free_before - torch.cuda.mem_get_info()[0]) / 1e6}))
+                  "loss": float(loss), "loss_scale": scaler.get_scale() if scaler.is_enabled() else None,
+                  "driver_megabytes": (free_before - torch.cuda.mem_get_info()[0]) / 1e6}))

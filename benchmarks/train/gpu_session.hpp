@@ -30,3 +30,5 @@ nlohmann::json run_in(cairn::configuration settings, cairn::session_options opti
 
 nlohmann::json run_in_bf16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
                            std::optional<cairn::any_communicator> transport, bool profile);
+nlohmann::json run_in_fp16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
+                           std::optional<cairn::any_communicator> transport, bool profile);

@@ -44,10 +44,10 @@ nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options
     cairn::gpu_float_products() = settings.choice("train.products", {"exact", "tf32"}, "exact") == "tf32"
                                       ? cairn::float_products::tf32
                                       : cairn::float_products::exact;
-    const bool bf16 = settings.choice("train.precision", {"float32", "bf16"}, "float32") == "bf16";
+    const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
     auto transport = transport_of(settings, world);
     if (settings.get("optimizer.kind", std::string()) == "kfac")  // each rank preconditions by itself
         cairn::agree(world, cairn::concat(p.name, p.major, p.minor), "the kind of GPU, on which K-FAC's last bits depend");
-    return (bf16 ? run_in_bf16 : run_in<float>)(std::move(settings), std::move(options), std::move(world),
-                                                std::move(transport), profile);
+    const auto run = precision == "bf16" ? run_in_bf16 : precision == "fp16" ? run_in_fp16 : run_in<float>;
+    return run(std::move(settings), std::move(options), std::move(world), std::move(transport), profile);
 }

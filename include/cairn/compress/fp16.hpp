@@ -5,10 +5,11 @@
 //   stochastic  up with the probability that keeps the mean, to 2^-17 of a unit below 2^-14 and exactly above
 // |x − x̂| ≤ max(2^-11 |x|, 2^-25) to nearest, twice that at random. NaN and Inf pass through; finite values beyond 65504
 // become ±65504, so that one large value does not make the sum over ranks infinite by itself.
-// Wire format, sums and traffic: cast.hpp. The bit tricks are those of F. Giesen's float-half conversions; tested against
-// every one of the 65,536 halves and the definition of rounding.
+// Wire format, sums and traffic: cast.hpp; bits: core/float16.hpp, which overflows to infinity instead. Tested against every one of the
+// 65,536 halves and the definition of rounding.
 
 #include <cairn/compress/cast.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/host_device.hpp>
 
 #include <bit>
@@ -23,11 +24,7 @@ struct fp16_format {
 
     CAIRN_HD static std::uint16_t nearest(float x) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
-        const std::uint32_t a = limited(wide & 0x7fffffffu);
-        const std::uint32_t normal = (a - rebias + 0xfffu + ((a >> 13) & 1u)) >> 13;
-        // Adding ½ leaves the multiple of 2^-24 in the lowest bits, rounded by the processor.
-        const std::uint32_t tiny = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) - 0x3f000000u;
-        return finish(wide, a, a < smallest_normal ? tiny : normal);
+        return half_bits::nearest(wide, limited(wide & 0x7fffffffu));
     }
     CAIRN_HD static std::uint16_t stochastic(float x, std::uint32_t r) {
         const auto wide = std::bit_cast<std::uint32_t>(x);
@@ -39,27 +36,13 @@ struct fp16_format {
         const auto tiny = static_cast<std::uint32_t>(static_cast<std::int32_t>(units + u));
         return finish(wide, a, (tiny & is_tiny) | (normal & ~is_tiny));
     }
-    CAIRN_HD static float widen(std::uint16_t h) {
-        const std::uint32_t shifted = (h & 0x7fffu) << 13;
-        const std::uint32_t exponent = shifted & 0x0f800000u;
-        const std::uint32_t normal = shifted + rebias;
-        const std::uint32_t infinite = normal + ((128u - 16u) << 23);
-        const float tiny = std::bit_cast<float>(normal + (1u << 23)) - 0x1p-14f;
-        const std::uint32_t magnitude = exponent == 0             ? std::bit_cast<std::uint32_t>(tiny)
-                                        : exponent == 0x0f800000u ? infinite
-                                                                  : normal;
-        return std::bit_cast<float>(magnitude | (static_cast<std::uint32_t>(h) & 0x8000u) << 16);
-    }
+    CAIRN_HD static float widen(std::uint16_t h) { return half_bits::widened(h); }
 
 private:
-    static constexpr std::uint32_t rebias = (127u - 15u) << 23;
-    static constexpr std::uint32_t smallest_normal = (127u - 14u) << 23;
+    static constexpr std::uint32_t rebias = half_bits::rebias, smallest_normal = half_bits::smallest_normal;
     static constexpr std::uint32_t largest = 0x477fe000u;  // 65504
 
-    /// All ones if a < b, both below 2^31: arithmetic, because a branch would keep loops from becoming vectors.
-    CAIRN_HD static std::uint32_t below(std::uint32_t a, std::uint32_t b) {
-        return static_cast<std::uint32_t>(static_cast<std::int32_t>(a - b) >> 31);
-    }
+    CAIRN_HD static std::uint32_t below(std::uint32_t a, std::uint32_t b) { return half_bits::below(a, b); }
     CAIRN_HD static std::uint32_t capped(std::uint32_t h) { return h < 0x7bffu ? h : 0x7bffu; }
     CAIRN_HD static std::uint32_t limited(std::uint32_t a) {
         const std::uint32_t too_large = below(largest, a) & below(a, 0x7f800000u);

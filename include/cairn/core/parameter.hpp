@@ -32,7 +32,7 @@ struct parameter {
 };
 
 /// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits to add small
-/// updates up (bfloat16).
+/// updates up (bfloat16, float16).
 template <class T>
 using weight_of = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
 

@@ -4,6 +4,7 @@
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/host_device.hpp>
 #include <cairn/device/conv_geometry.hpp>
 
@@ -77,6 +78,7 @@ struct curvature_listener {
     virtual bool wants_scale_shift() const { return true; }
     virtual void take(const layer_rows<float>&) { fail("curvature: nobody here takes rows of float"); }
     virtual void take(const layer_rows<bfloat16>&) { fail("curvature: nobody here takes rows of bfloat16"); }
+    virtual void take(const layer_rows<float16>&) { fail("curvature: nobody here takes rows of float16"); }
     virtual void take(const layer_rows<double>&) { fail("curvature: nobody here takes rows of double"); }
 };
 

@@ -1,15 +1,17 @@
 #pragma once
 // Lookup of trained vectors:  y[…] = table[x[…]],   x (…) holds whole numbers in [0, entries), y (…, width).
-// Ids travel as numbers of type T, which float holds exactly up to 2^24, bfloat16 up to 2^8. They have no gradient: backward_input returns
-// an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
+// Ids travel as numbers of type T, which float holds exactly up to 2^24, float16 up to 2^11, bfloat16 up to 2^8. They have no gradient:
+// backward_input returns an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/embedding.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/rounded.hpp>
 
 #include <cmath>
+#include <concepts>
 
 namespace cairn {
 
@@ -41,7 +43,10 @@ public:
 
     explicit embedding(config c) : config_(c) {
         require(c.entries > 0 && c.width > 0, "embedding ", c.entries, " x ", c.width, ": both sizes must be positive");
-        constexpr index most = index{1} << (sizeof(T) == 2 ? 8 : sizeof(T) == 4 ? 24 : 31);
+        constexpr index most = index{1} << (std::same_as<T, float16> ? 11
+                                            : sizeof(T) == 2         ? 8
+                                            : sizeof(T) == 4         ? 24
+                                                                     : 31);
         require(c.entries <= most, "embedding: ", c.entries, " entries; ids of this element type are exact up to ",
                 most);
         table_.shape = {c.entries, c.width};

@@ -1,5 +1,6 @@
 #pragma once
-// Layers that compute in fewer digits than their parameters have (layer_parameter): bfloat16 with float weights, gradients and statistics.
+// Layers that compute in fewer digits than their parameters have (layer_parameter): bfloat16 or float16 with float weights, gradients and
+// statistics.
 // A layer takes a rounded copy of a weight where it computes, and adds a rounded gradient to that of the weight.
 
 #include <cairn/core/for_each.hpp>

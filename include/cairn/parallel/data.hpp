@@ -78,6 +78,7 @@ public:
         bool sync_batch_norm = false;  // statistics of the batch of all ranks
         int zero_stage = 0;            // 2: reduce-scatter of gradients to `owners`
         non_finite_policy non_finite = non_finite_policy::stop;
+        std::string advice = "Lower the learning rate, warm up, or clip";  // to who has to stop
         std::vector<shard> owners = {};
         std::uint64_t seed = 1;  // of compressors that draw random numbers
         /// Carries tensors of D where the host cannot read them: the same ranks as `world`.
@@ -154,6 +155,7 @@ public:
         const double compute_end = step_watch_.seconds();
         step_totals all{};
         if (agrees_first()) {
+            broken_ = reason;
             if constexpr (!on_host)
                 find_non_finite_on_device("gradient of ");
             else
@@ -171,8 +173,20 @@ public:
         }
         if (governed_) governed_->end_step(world_, step_watch_.seconds(), compute_end);
         if (!agrees_first()) all = added_up(mine, reason);
-        if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step);
+        if (all.skip > 0 && config_.non_finite == non_finite_policy::stop) throw_non_finite(step, config_.advice);
         return all;
+    }
+
+    /// Throws on every rank, naming parameter, rank and step: after a finish() that said skip, on all ranks alike.
+    [[noreturn]] void throw_non_finite(std::int64_t step, const std::string& advice) {
+        // Every rank gives its reason; all say the same.
+        const std::vector<std::string> reasons = all_gather_text(world_, broken_);
+        const auto is_own = [](const std::string& why) { return !why.empty() && !why.starts_with(of_sum); };
+        const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it
+        for (int r = 0; r < size(); ++r)
+            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; any_own ? is_own(why) : !why.empty())
+                fail("step ", step, ": rank ", r, " of ", size(), ": ", why, "; no rank took the step. ", advice);
+        fail("step ", step, ": a gradient is not finite. ", advice);
     }
 
     /// After a sharded optimizer's step: every rank gets the values that the others updated.
@@ -325,18 +339,6 @@ private:
         if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
         for (const auto& [name, p] : weights_.parameters())
             if (broken_.empty()) broken_ = first_non_finite(what + name, p->grad);
-    }
-
-    // Every rank gives its reason; all say the same.
-    [[noreturn]] void throw_non_finite(std::int64_t step) {
-        const std::vector<std::string> reasons = all_gather_text(world_, broken_);
-        const auto is_own = [](const std::string& why) { return !why.empty() && !why.starts_with(of_sum); };
-        const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it
-        for (int r = 0; r < size(); ++r)
-            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; any_own ? is_own(why) : !why.empty())
-                fail("step ", step, ": rank ", r, " of ", size(), ": ", why,
-                     "; no rank took the step. Lower the learning rate, warm up, or clip");
-        fail("step ", step, ": a gradient is not finite");
     }
 
     arena<T, D>& weights_;

@@ -47,6 +47,9 @@ public:
         begin();
     }
 
+    /// What is done to a bucket's gradients first, once backward has added all: launched by the thread that trains, in the order of its work.
+    void before(action change) { before_ = std::move(change); }
+
     /// A new step: no gradient is there yet.
     void begin() {
         next_ = 0;
@@ -88,15 +91,19 @@ public:
     void reset_time() { time_ = {}; }
 
 private:
+    std::span<T> gradients_of(std::size_t b) {
+        return grads_.span().subspan(static_cast<std::size_t>(buckets_[b].begin),
+                                     static_cast<std::size_t>(buckets_[b].size()));
+    }
+
     void launch(std::size_t b) {
         ready_[b] = now();
+        if (before_) before_(static_cast<int>(b), gradients_of(b));
         auto job = [this, b, backward = launched<D>()] {
             backward.wait();
             const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
             const stopwatch watch;
-            const bucket& what = buckets_[b];
-            reduce_(static_cast<int>(b),
-                    grads_.span().subspan(static_cast<std::size_t>(what.begin), static_cast<std::size_t>(what.size())));
+            reduce_(static_cast<int>(b), gradients_of(b));
             reduced_.emplace();
             time_.busy += watch.seconds();
             if (!thread_) time_.exposed += watch.seconds();
@@ -109,7 +116,7 @@ private:
 
     tensor<T, D> grads_;
     std::vector<bucket> buckets_;
-    action reduce_;
+    action reduce_, before_;
     std::vector<std::string> names_;
     std::vector<int> uses_;       // of each parameter in one backward
     std::vector<int> seen_;       // in this step

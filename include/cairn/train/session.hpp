@@ -101,6 +101,10 @@ public:
         require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,
                 "; 1 to ", most_steps / train_->batches_per_epoch(), " are possible");
         total_steps_ = epochs_ * train_->batches_per_epoch();
+        if constexpr (std::same_as<T, float16>)
+            scaler_.emplace(read_loss_scale(settings_));
+        else
+            pass_over_loss_scale(settings_);
         make_ranks(std::move(tensors_over));
         any_optimizer<float, D> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
@@ -119,10 +123,11 @@ public:
                            .micro_batches = micro_batches(),
                            .sharded = zero_stage_ > 0,
                            .may_skip = data_may_skip(),
+                           .stop_at_loss = !skips(),
                            .graph = settings_.choice("train.graph", {"off", "on"}, "off") == "on",
                            .model_every = quadratic_ ? settings_.get<index>("kfac.model_examples", 1) : 1,
                            .sampled_every = sampled_labels_every(settings_)},
-            ranks_.get(), curvature_.get(), quadratic_.get());
+            ranks_.get(), curvature_.get(), quadratic_.get(), scaler_ ? &*scaler_ : nullptr);
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1, "train.log_every = ", log_every_, "; at least 1 is needed");
         if (options_.max_steps >= 0)
@@ -160,6 +165,7 @@ public:
                  {"lr", rate_(step - 1)},
                  {"samples_per_s", median(window)},
                  {"seconds", whole.seconds()}});
+            if (scaler_) last_["loss_scale"] = scaler_->scale();
             if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
             log(last_);
             loss_sum_ = 0;
@@ -191,9 +197,11 @@ public:
             }
             empty_batches = 0;
             if (done.skipped) {
-                line.print(concat("step ", trainer_->steps() + 1, ": a gradient is not finite; skipped on all ranks"));
+                line.print(concat("step ", trainer_->steps() + 1, ": a gradient is not finite; skipped on all ranks",
+                                  scales_itself() ? concat(", the loss scale is now ", scaler_->scale()) : ""));
                 ++skipped_steps_;
-                require(skipped_steps_ < most_skipped_steps, skipped_steps_, " steps were skipped; training diverges");
+                require(scales_itself() || skipped_steps_ < most_skipped_steps, skipped_steps_,
+                        " steps were skipped; training diverges");
                 continue;
             }
             const double seconds = step_watch.seconds();
@@ -235,6 +243,7 @@ public:
             const stopwatch watch;
             const step_result done = trainer_->step(*b, interrupt_guard::requested());
             stopped_ = done.stop;
+            skipped_steps_ += done.skipped;
             rates.push_back(static_cast<double>(done.samples) / watch.seconds());
             line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         }
@@ -285,6 +294,8 @@ public:
         }
         return {{"workload", name_},
                 {"ranks", comm_.size()},
+                {"skipped_steps", skipped_steps_},
+                {"loss_scale", scaler_ ? nlohmann::json(scaler_->scale()) : nlohmann::json()},
                 {"communication", communication},
                 {"samples_per_s", rate},
                 {"peak_bytes", resident},
@@ -334,6 +345,10 @@ private:
         return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
     }
 
+    // Whether the policy is to skip steps whose loss or gradients are not finite.
+    bool skips() { return settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip"; }
+    bool scales_itself() const { return scaler_ && scaler_->dynamic(); }
+
     // A preconditioner, if the settings ask for one.
     void make_curvature() {
         if constexpr (on_host) {
@@ -352,9 +367,10 @@ private:
         c.bucket_bytes = settings_.get<index>("parallel.bucket_mib", 25) << 20;
         c.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
-        c.non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip"
-                           ? non_finite_policy::skip
-                           : non_finite_policy::stop;
+        // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by itself.
+        const bool may_skip = skips() || (scales_itself() && comm_.size() > 1);
+        c.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
+        if (scaler_ && !scales_itself()) c.advice += ", or take a smaller train.loss_scale, or dynamic";
         c.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
         c.tensors_over = std::move(tensors_over);
@@ -448,9 +464,13 @@ private:
         return sums[1] > 0 ? sums[0] / sums[1] : 0;
     }
 
-    // Everything that a resumed run needs.
-    state_view state() {
+    // Everything that a resumed run needs; a dynamic loss scale, if asked for.
+    state_view state(bool scale) {
         state_view s;
+        if (scale) {
+            s.add("loss_scale/scale", saved_scale_.scale);
+            s.add("loss_scale/good_steps", saved_scale_.good_steps);
+        }
         staged_.clear();
         for (const auto& [name, p] : weights_->parameters()) s.add("model/" + name, staged_.host_of(p->value));
         for (const auto& [name, t] : model_.buffers()) s.add("buffers/" + name, staged_.host_of(*t));
@@ -513,7 +533,8 @@ private:
     }
 
     void write_state() {
-        save_state(run_->file("state.cairn"), state());
+        if (scaler_) saved_scale_ = scaler_->saved();
+        save_state(run_->file("state.cairn"), state(scales_itself()));
         choices::global().save(run_->file("choices.tsv").string(), perf::fingerprint());
     }
 
@@ -552,6 +573,12 @@ private:
         saved_epoch_ = numbers[1];
         saved_batch_ = numbers[2];
         recorded_ = numbers[3] != 0;
+        if (scales_itself()) {
+            loss_scaler::state now = scaler_->saved();
+            broadcast(ranks_->world(), std::span<double>(&now.scale, 1), 0);
+            broadcast(ranks_->world(), std::span<std::int64_t>(&now.good_steps, 1), 0);
+            scaler_->restore(now);
+        }
         start_ranks();
         for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
             broadcast(ranks_->tensors_over(), t.span(), 0);
@@ -579,8 +606,13 @@ private:
             require(has("state.cairn"), "run directory ", run_->path().string(),
                     " has no state.cairn: the run ended before its first state was saved; start it again with another "
                     "--out, or remove this folder");
-            load_state(run_->file("state.cairn"), state());
+            // A run may go on in another precision than that in which it was saved.
+            const bool has_scale = std::ranges::any_of(list_state(run_->file("state.cairn")), [](const auto& entry) {
+                return entry.name == "loss_scale/scale";
+            });
+            load_state(run_->file("state.cairn"), state(has_scale));
             staged_.put_back();
+            if (has_scale && scaler_) scaler_->restore(saved_scale_);
             std::ifstream in(run_->file("record.json"));
             const nlohmann::json record = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json{};
             if (record.is_object() && record.contains("result") && record["result"].is_object())
@@ -745,10 +777,12 @@ private:
             {"seconds", seconds},
             {"samples_per_s", median(rates)},
             {"peak_bytes", resident},
+            {"skipped_steps", skipped_steps_},
             {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
             {"skipped_samples", train_->stats().skipped}};
         if (const auto loss = recent_loss()) result["train_loss"] = *loss;
         if (score_.count) result["test_loss"] = score_.loss();
+        if (scaler_) result["loss_scale"] = scaler_->scale();
         if (!on_host) result["recorded_steps"] = trainer_->recorded_steps();
         for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
 
@@ -787,6 +821,8 @@ private:
     std::unique_ptr<preconditioner<float, D>> curvature_;    // null unless the optimizer has one
     std::vector<named_tensor<float, D>> curvature_tensors_;  // while a state is saved or loaded
     std::unique_ptr<quadratic_step> quadratic_;              // null unless kfac.step asks for it
+    std::optional<loss_scaler> scaler_;                      // of layers in float16
+    loss_scaler::state saved_scale_;                         // while a state is saved or loaded
     std::unique_ptr<trainer<D, T>> trainer_;
     std::optional<whole_state<float, D>> whole_;   // while the state is saved or loaded
     std::optional<residuals_of_ranks> residuals_;  // likewise

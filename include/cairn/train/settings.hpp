@@ -91,6 +91,12 @@ public:
     /// Whether the file or the command line sets `path`.
     bool has(const std::string& path) const { return settings_.contains(path); }
 
+    /// Whether it is set, to a string.
+    bool is_text(const std::string& path) const {
+        const auto given = settings_.find(path);
+        return given != settings_.end() && std::holds_alternative<std::string>(given->second.value);
+    }
+
     /// The setting at `path`, or `fallback`. Throws on another type, with the place in the file.
     template <class T>
     T get(const std::string& path, T fallback) {

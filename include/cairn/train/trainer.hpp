@@ -3,9 +3,12 @@
 //   y = forward(x);  {loss, dy} = loss(y, target);  gradients = 0;  backward(dy);  parameters ← optimizer(gradients, lr(step))
 // With several micro-batches a step, gradients of all are added first. With several ranks, each does its part of the batch, and dy is
 // weighted by that part (parallel/data.hpp): any number of ranks takes the step that one rank would take.
+// Where layers compute in float16, dy is scaled before it is rounded, and gradients are scaled back, in float, before ranks add them
+// (loss_scaler.hpp, gradient_scale.hpp).
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/replay.hpp>
 #include <cairn/nn/rounded.hpp>
 #include <cairn/nn/sequential.hpp>
@@ -13,12 +16,15 @@
 #include <cairn/parallel/data.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/curvature.hpp>
+#include <cairn/train/gradient_scale.hpp>
+#include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/task.hpp>
 
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -33,11 +39,12 @@ using ranks = data_parallel<any_communicator, float, D>;
 
 struct trainer_config {
     std::uint64_t seed = 1;
-    index micro_batches = 1;  // a step
-    bool sharded = false;     // the optimizer updates this rank's part of the parameters alone
-    bool may_skip = false;    // corrupt samples are left out of batches
-    bool graph = false;       // forward and backward are recorded and launched as a whole, on devices that can
-    index model_every = 1;    // F of the quadratic step is that of one sample in so many
+    index micro_batches = 1;   // a step
+    bool sharded = false;      // the optimizer updates this rank's part of the parameters alone
+    bool may_skip = false;     // corrupt samples are left out of batches
+    bool stop_at_loss = true;  // one that is not finite is an error, though ranks skip steps whose gradients are not
+    bool graph = false;        // forward and backward are recorded and launched as a whole, on devices that can
+    index model_every = 1;     // F of the quadratic step is that of one sample in so many
     index sampled_every =
         0;  // curvature from labels that the model draws for one sample in so many; 0: from the data's
 };
@@ -79,10 +86,11 @@ class trainer {
     static_assert(std::same_as<weight_of<T>, float>);
 
 public:
-    /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are.
+    /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, which is for layers in float16;
+    /// where it is dynamic, the policy of several ranks must be to skip.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
             task goal, trainer_config config, ranks<D>* world = nullptr, preconditioner<float, D>* curvature = nullptr,
-            quadratic_step* quadratic = nullptr)
+            quadratic_step* quadratic = nullptr, loss_scaler* scaler = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -91,7 +99,8 @@ public:
           config_(config),
           world_(world),
           curvature_(curvature),
-          quadratic_(quadratic) {
+          quadratic_(quadratic),
+          scaler_(scaler) {
         require(!quadratic_ || config_.micro_batches == 1,
                 "kfac.step = quadratic runs forward several times on a whole batch: one micro-batch a step, here there "
                 "are ",
@@ -105,6 +114,12 @@ public:
                 world_ && world_->size() == 1 ? ", train.non_finite = skip" : "");
         require(on_host || (!quadratic_ && config_.sampled_every == 0), "trainer: on ", D::name,
                 " there are no sampled labels and no steps with a size of their own yet");
+        require(scales || !scaler_, "trainer: a loss scale is for layers in float16");
+        if constexpr (scales) {
+            if (!scaler_) return;
+            scale_.emplace();
+            if (world_) world_->reducer().before([divide = scale_->division()](int, std::span<float> g) { divide(g); });
+        }
     }
 
     /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
@@ -118,6 +133,7 @@ public:
         const double whole = whole_batch(b);
         const index pieces = std::min(config_.micro_batches, b.count);
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
+        if constexpr (scales) set_scale();
         if constexpr (on_host)
             if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
         weights_.zero_grad();
@@ -129,6 +145,7 @@ public:
             launched.push_back(
                 run(slice(staged, s), pass_of(m, m + 1 == pieces), static_cast<double>(s.count) / whole));
         }
+        const number<D> broken = look_at_gradients();
         if (meanwhile) meanwhile();
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         std::string reason;
@@ -148,10 +165,13 @@ public:
                       all.stop > 0};
         } else {
             result.loss = mine.loss / mine.samples;
+            result.skipped = static_cast<double>(broken) > 0;
         }
         const bool nothing = result.samples == 0;  // all samples of all ranks were left out
         if (curvature_ && (result.skipped || nothing)) curvature_->skip_step();
         if (nothing) return result;
+        if constexpr (scales)
+            if (scaler_) adapt_scale(result);
         if (!result.skipped && quadratic_) {
             if constexpr (on_host) take_quadratic_step(b, result, whole);
             ++optimizer_.steps();
@@ -218,6 +238,7 @@ public:
 
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr bool scales = std::same_as<T, float16>;
     static constexpr std::size_t most_places = 8;  // of batches: two sets of buffers, whole and short batches
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
@@ -324,8 +345,47 @@ private:
         }();
         if (weight != 1) for_each(rules::times<float>{static_cast<float>(weight)}, dy);
         const trace_scope scope("", "backward", "phase");
-        model_.backward(rounded<T>(std::move(dy)), tape_, p);
+        model_.backward(scaled(std::move(dy)), tape_, p);
         return {std::move(loss), std::move(correct)};
+    }
+
+    // dy for layers in T.
+    tensor<T, D> scaled(tensor<float, D>&& dy) {
+        if constexpr (scales)
+            if (scale_) return scale_->template times<T>(dy);
+        return rounded<T>(std::move(dy));
+    }
+
+    void set_scale() {
+        if (!scale_ || scale_->now() == scaler_->scale()) return;
+        scale_->set(scaler_->scale());
+        if (curvature_) curvature_->gradients_scaled_by(scaler_->scale());
+    }
+
+    // On a rank alone: gradients without the scale, and how many are not finite. Where there are ranks, these do both.
+    number<D> look_at_gradients() {
+        if constexpr (scales)
+            if (scale_ && !world_) return scale_->divide_and_count(weights_.grads());
+        return 0;
+    }
+
+    // After every step that had samples. Throws, on all ranks alike, where no smaller scale helps.
+    void adapt_scale(const step_result& result) {
+        if (!result.skipped) return scaler_->took_step();
+        if (world_ && config_.stop_at_loss && !std::isfinite(result.loss))
+            world_->throw_non_finite(steps() + 1, "Lower the learning rate, warm up, or clip");
+        if (scaler_->skipped_step() || (world_ && !scaler_->dynamic()))
+            return;  // fixed: skipping is what was asked for
+        const std::string advice = scaler_->dynamic()
+                                       ? concat("The loss scale is ", scaler_->scale(),
+                                                ", the least: lower the learning rate, warm up, clip, or take "
+                                                "train.precision = bf16, which has float's range")
+                                       : concat("train.loss_scale is ", scaler_->scale(), ": take less, or dynamic");
+        if (world_) world_->throw_non_finite(steps() + 1, advice);
+        for (const auto& [name, p] : weights_.parameters())
+            if (const std::string found = first_non_finite("gradient of " + name, p->grad); !found.empty())
+                fail("step ", steps() + 1, ": ", found, "; nothing was updated. ", advice);
+        fail("step ", steps() + 1, ": a gradient is not finite. ", advice);
     }
 
     // Samples of all ranks in this step. Where ranks left corrupt samples out, they must tell each other.
@@ -372,7 +432,8 @@ private:
     [[noreturn]] void throw_non_finite(const staged_batch<D>& staged, pass p, double loss) {
         const batch& b = staged.host;
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
-        const std::string advice = "; lower the learning rate, warm up, or clip gradients";
+        const std::string advice = concat("; lower the learning rate, warm up, or clip gradients",
+                                          scales ? ", or take train.precision = bf16, which has float's range" : "");
         if (!b.targets.empty() && first_non_finite(b.targets))
             fail(where, "a target of the batch is not finite (sample data, not training)");
         if (first_non_finite(b.x))
@@ -401,6 +462,8 @@ private:
     ranks<D>* world_;
     preconditioner<float, D>* curvature_;
     quadratic_step* quadratic_;
+    loss_scaler* scaler_;
+    std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
     detail::recording<D> recording_;
     tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded

@@ -3,10 +3,14 @@
 
 #include "device/cuda/emulated_gpu.hpp"
 
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/device/cpu/conv.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
+
+#include <concepts>
 
 namespace cairn {
 
@@ -18,9 +22,13 @@ tensor<float> widened(const T* x, index n) {
     for (index i = 0; i < n; ++i) wide[i] = float{x[i]};
     return wide;
 }
-inline void narrow(const tensor<float>& from, bfloat16* to) {
-    for (index i = 0; i < from.size(); ++i) to[i] = bfloat16(from[i]);
+template <class T>
+void narrow(const tensor<float>& from, T* to) {
+    for (index i = 0; i < from.size(); ++i) to[i] = T(from[i]);
 }
+
+template <class T>
+concept Half = std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
 }  // namespace detail
 
@@ -42,8 +50,9 @@ void add_symmetric_product(emulated_gpu, index count, index width, T weight, con
     });
 }
 
-inline void add_symmetric_product(emulated_gpu, index count, index width, float weight, const bfloat16* rows,
-                                  index stride, float* c, index ldc) {
+template <detail::Half T>
+void add_symmetric_product(emulated_gpu, index count, index width, float weight, const T* rows, index stride, float* c,
+                           index ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide = detail::widened(rows, (count - 1) * stride + width);
@@ -87,9 +96,10 @@ void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, cons
     });
 }
 
-// The same of bfloat16: computed in float, and rounded once.
-inline void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const bfloat16* a,
-                 index lda, const bfloat16* b, index ldb, float beta, bfloat16* c, index ldc) {
+// The same of bfloat16 and float16: computed in float, and rounded once.
+template <detail::Half T>
+void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
+          const T* b, index ldb, float beta, T* c, index ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
@@ -99,8 +109,8 @@ inline void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, ind
         detail::narrow(wide_c, c);
     });
 }
-inline void conv_forward(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* w,
-                         const bfloat16* bias, bfloat16* y) {
+template <detail::Half T>
+void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements()),
@@ -110,8 +120,8 @@ inline void conv_forward(emulated_gpu, const conv_geometry& g, const bfloat16* x
         detail::narrow(wide_y, y);
     });
 }
-inline void conv_backward_input(emulated_gpu, const conv_geometry& g, const bfloat16* dy, const bfloat16* w,
-                                bfloat16* dx) {
+template <detail::Half T>
+void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
@@ -120,8 +130,8 @@ inline void conv_backward_input(emulated_gpu, const conv_geometry& g, const bflo
         detail::narrow(wide_dx, dx);
     });
 }
-inline void conv_backward_weight(emulated_gpu, const conv_geometry& g, const bfloat16* x, const bfloat16* dy, float* dw,
-                                 float* db) {
+template <detail::Half T>
+void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, float* dw, float* db) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_dy = detail::widened(dy, g.y_elements());

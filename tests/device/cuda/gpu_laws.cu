@@ -31,9 +31,11 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
     SECTION("products, float") library_laws::products<float>();
     SECTION("products, double") library_laws::products<double>();
     SECTION("products, bfloat16") library_laws::rounded_products<bfloat16>(0.02);
+    SECTION("products, float16") library_laws::rounded_products<float16>(0.02 / 8);
     SECTION("products, TF32") library_laws::in_tf32([] { library_laws::rounded_products<float>(2e-3); });
     SECTION("convolutions, float") library_laws::convolutions<float>(2e-5);
     SECTION("convolutions, bfloat16") library_laws::convolutions<bfloat16>(0.02);
+    SECTION("convolutions, float16") library_laws::convolutions<float16>(0.02 / 8);
     SECTION("convolutions, TF32") library_laws::in_tf32([] { library_laws::convolutions<float>(2e-3); });
     SECTION("decompositions, float") library_laws::decompositions<float>();
     SECTION("decompositions, double") library_laws::decompositions<double>();

@@ -4,6 +4,8 @@
 
 #include "catch.hpp"
 
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/device/cpu/dropout.hpp>
@@ -22,6 +24,7 @@
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -491,17 +494,17 @@ void misaligned() {
     check_close(d_pooled, pooled, 1e-6);
 }
 
-/// bfloat16: the float kernel's results on the same, rounded numbers, rounded.
-template <class D>
+/// T of fewer digits: the float kernel's results on the same, rounded numbers, rounded.
+template <class D, class T>
 void halves() {
     constexpr index rows = 40, channels = 16;
     const shape s{rows, channels};
     const auto rounded = [](const tensor<float>& t) {
-        tensor<bfloat16> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = bfloat16(t[i]);
+        tensor<T> r(t.shape());
+        for (index i = 0; i < t.size(); ++i) r[i] = T(t[i]);
         return r;
     };
-    const auto widened = [](const tensor<bfloat16>& t) {
+    const auto widened = [](const tensor<T>& t) {
         tensor<float> r(t.shape());
         for (index i = 0; i < t.size(); ++i) r[i] = static_cast<float>(t[i]);
         return r;
@@ -513,7 +516,7 @@ void halves() {
     const auto gamma = on_device<D>(drawn<float>({channels}, 33)), beta = on_device<D>(drawn<float>({channels}, 34));
     tensor<float, D> mean({channels}), var({channels}), mean16({channels}), var16({channels}), y(s),
         sums({2, channels}), sums16({2, channels});
-    tensor<bfloat16, D> y16(s);
+    tensor<T, D> y16(s);
     batch_statistics(D{}, rows, channels, d_x.data(), mean.data(), var.data());
     batch_statistics(D{}, rows, channels, d_x16.data(), mean16.data(), var16.data());
     check_close(mean16, on_host(mean), 0);
@@ -521,7 +524,7 @@ void halves() {
     tensor<std::uint8_t, D> bits({simd::mask_bytes<float>(x.size())}), bits16({simd::mask_bytes<float>(x.size())});
     batch_norm_apply(D{}, rows, channels, d_x.data(), static_cast<const float*>(nullptr), mean.data(), var.data(),
                      gamma.data(), beta.data(), activation::relu, 0.0f, y.data(), bits.data());
-    batch_norm_apply(D{}, rows, channels, d_x16.data(), static_cast<const bfloat16*>(nullptr), mean.data(), var.data(),
+    batch_norm_apply(D{}, rows, channels, d_x16.data(), static_cast<const T*>(nullptr), mean.data(), var.data(),
                      gamma.data(), beta.data(), activation::relu, 0.0f, y16.data(), bits16.data());
     check_close(widened(on_host(y16)), widened(rounded(on_host(y))), 0);
     batch_norm_sums(D{}, rows, channels, d_dy.data(), bits.data(), activation::relu, 0.0f, d_x.data(), mean.data(),
@@ -535,6 +538,68 @@ void halves() {
     softmax_forward(D{}, rows, channels, d_x.data(), y.data());
     softmax_forward(D{}, rows, channels, d_x16.data(), y16.data());
     check_close(widened(on_host(y16)), widened(rounded(on_host(y))), 0);
+}
+
+/// float16 on the device is that of the host: every half to float, and floats around every boundary to halves.
+template <class D>
+void half_conversions() {
+    constexpr index count = 0x10000;
+    tensor<float16> all({count});
+    for (index i = 0; i < count; ++i) all[i].bits = static_cast<std::uint16_t>(i);
+    const auto d_all = on_device<D>(all);
+    tensor<float, D> d_wide({count});
+    for_each(D{}, count, rules::convert<float, float16>{}, d_wide.data(), d_all.data());
+    const tensor<float> wide = on_host(d_wide);
+    tensor<float> near({3 * count});
+    for (index i = 0; i < count; ++i) {
+        const float exact = all[i];
+        if (std::isnan(exact) ? !std::isnan(wide[i])
+                              : std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(exact))
+            FAIL("half " << i << " is " << wide[i]);
+        all[i].bits = static_cast<std::uint16_t>(i + 1);
+        const float middle = exact + (static_cast<float>(all[i]) - exact) / 2;
+        near[3 * i] = middle, near[3 * i + 1] = std::nextafter(middle, 0.0f),
+                 near[3 * i + 2] = std::nextafter(middle, std::copysign(1e9f, middle));
+    }
+    const auto d_near = on_device<D>(near);
+    tensor<float16, D> d_rounded({3 * count});
+    for_each(D{}, 3 * count, rules::convert<float16, float>{}, d_rounded.data(), d_near.data());
+    const tensor<float16> rounded = on_host(d_rounded);
+    for (index i = 0; i < 3 * count; ++i) {
+        const float16 expected(near[i]);
+        if (std::isnan(near[i]) ? !std::isnan(static_cast<float>(rounded[i])) : rounded[i].bits != expected.bits)
+            FAIL(near[i] << " became " << static_cast<float>(rounded[i]));
+    }
+    SUCCEED();
+}
+
+/// Doubles x, and sums it and its square as they were.
+struct double_and_sum {
+    CAIRN_HD void operator()(double& sum, double& squares, float& x) const {
+        sum += x, squares += static_cast<double>(x) * x;
+        x *= 2;
+    }
+};
+
+template <class D>
+void sums_of_changes() {
+    for (const index n : {1, 31, 257, 70001}) {
+        CAPTURE(n);
+        const auto x = drawn<float>({n}, 39);
+        auto d_x = on_device<D>(x);
+        tensor<double, D> d_sums({2});
+        sum_each_into(D{}, n, double_and_sum{}, d_sums.data(), d_x.data());
+        double sum = 0, squares = 0;
+        tensor<float> doubled({n});
+        for (index i = 0; i < n; ++i) {
+            sum += static_cast<double>(x[i]), squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+            doubled[i] = 2 * x[i];
+        }
+        const auto sums = on_host(d_sums);
+        CHECK(std::abs(sums[0] - sum) <= 1e-9 * (1 + std::abs(sum)));
+        CHECK(std::abs(sums[1] - squares) <= 1e-9 * (1 + squares));
+        check_close(d_x, doubled, 0);
+    }
 }
 
 struct law {
@@ -562,7 +627,10 @@ const std::vector<law>& all() {
                                        {"layer norm, double", layer_norms<D, double>},
                                        {"embedding, float", embeddings<D, float>},
                                        {"addresses that fit no packet", misaligned<D>},
-                                       {"bfloat16", halves<D>}};
+                                       {"bfloat16", halves<D, bfloat16>},
+                                       {"float16", halves<D, float16>},
+                                       {"float16, conversions", half_conversions<D>},
+                                       {"sums of a pass that changes", sums_of_changes<D>}};
     return laws;
 }
 

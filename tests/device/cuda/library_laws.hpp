@@ -124,7 +124,7 @@ void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
 }
 
-/// Products of bfloat16, and of float in TF32, against the host's in float.
+/// Products of bfloat16 and float16, and of float in TF32, against the host's in float.
 template <class T>
 void rounded_products(double rounding) {
     constexpr index m = 96, n = 80, k = 256;

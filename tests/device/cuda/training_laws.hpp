@@ -105,20 +105,28 @@ void same_training(const O& optimizer, double lr) {
     }
 }
 
-/// Layers in bfloat16, the rest in float: near the host's training, and the device's own again to the bit.
-template <class D>
-void bfloat16_trains() {
+/// Layers in C, of fewer digits, the rest in float: near the host's training, and the device's own again to the bit.
+template <class D, class C>
+void rounded_trains(double of_losses, double of_state) {
     const sgd optimizer{{.momentum = 0.9, .weight_decay = 1e-3}};
-    const history<float> host = train<cpu, float>(optimizer, 0.05), device = train<D, float, bfloat16>(optimizer, 0.05),
-                         again = train<D, float, bfloat16>(optimizer, 0.05);
-    // Eight binary digits: 0.4 % a rounding, some twenty of them one after the other.
-    for (std::size_t s = 0; s < host.losses.size(); ++s) CHECK(std::abs(host.losses[s] - device.losses[s]) < 0.1);
+    const history<float> host = train<cpu, float>(optimizer, 0.05), device = train<D, float, C>(optimizer, 0.05),
+                         again = train<D, float, C>(optimizer, 0.05);
+    for (std::size_t s = 0; s < host.losses.size(); ++s) CHECK(std::abs(host.losses[s] - device.losses[s]) < of_losses);
     CHECK(again.losses == device.losses);
     REQUIRE(host.state.size() == device.state.size());
     for (std::size_t i = 0; i < host.state.size(); ++i) {
-        check_close(device.state[i], host.state[i], 0.15);
+        check_close(device.state[i], host.state[i], of_state);
         check_close(again.state[i], device.state[i], 0);
     }
+}
+// Eight and eleven binary digits: 0.4 % and 0.05 % a rounding, some twenty of them one after the other.
+template <class D>
+void bfloat16_trains() {
+    rounded_trains<D, bfloat16>(0.1, 0.15);
+}
+template <class D>
+void float16_trains() {
+    rounded_trains<D, float16>(0.1 / 8, 0.15 / 8);
 }
 
 template <class D, class T>
@@ -254,9 +262,11 @@ void kfac_directions() {
     with([](kfac_config& c) { c.sample.examples = 2; });
     detail::most_copied = most;
     with([](kfac_config& c) { c.max_size = 20, c.form = kfac_form::inverse, c.skip = {"point"}; });
-    if constexpr (std::is_same_v<T, float>) {  // rows of bfloat16: near the host's
-        const auto host = kfac_trains<cpu, float>(often), device = kfac_trains<D, float, bfloat16>(often);
+    if constexpr (std::is_same_v<T, float>) {  // rows of fewer digits: near the host's
+        const auto host = kfac_trains<cpu, float>(often), device = kfac_trains<D, float, bfloat16>(often),
+                   halves = kfac_trains<D, float, float16>(often);
         for (std::size_t i = 0; i < host.size(); ++i) check_close(device[i], host[i], 0.15);
+        for (std::size_t i = 0; i < host.size(); ++i) check_close(halves[i], host[i], 0.15 / 8);
     }
 }
 
@@ -265,6 +275,7 @@ template <GridDevice D, class T>
 const std::vector<kernel_laws::law>& all() {
     static const std::vector<kernel_laws::law> laws{{"sgd", sgd_trains<D, T>},
                                                     {"layers in bfloat16", bfloat16_trains<D>},
+                                                    {"layers in float16", float16_trains<D>},
                                                     {"clipped adamw", clipped_adam_trains<D, T>},
                                                     {"lars, clipped by value", lars_trains<D, T>},
                                                     {"lamb", lamb_trains<D, T>},

@@ -36,9 +36,9 @@ public:
     void run(conv_phase phase, const conv_geometry& g, const void* x, const void* w, const void* y) {
         require(common_alignment(x, w, y) >= 16, "convolution: cuDNN wants addresses that are multiples of 16 bytes");
         const bool tensor_cores = sizeof(T) == 2 || (sizeof(T) == 4 && gpu_float_products() == float_products::tf32);
-        const std::string key =
-            concat("conv_gpu/", names[static_cast<std::size_t>(phase)], ' ', cuda::properties().name, " cudnn ",
-                   cudnnGetVersion(), " bytes ", sizeof(T), tensor_cores ? " tensor cores " : " ", g.to_string());
+        const std::string key = concat("conv_gpu/", names[static_cast<std::size_t>(phase)], ' ',
+                                       cuda::properties().name, " cudnn ", cudnnGetVersion(), is_half ? " half" : "",
+                                       " bytes ", sizeof(T), tensor_cores ? " tensor cores " : " ", g.to_string());
         auto found = chosen_.find(key);
         if (found == chosen_.end()) found = chosen_.emplace(key, choose(key, phase, g, tensor_cores, x, w, y)).first;
         execute(found->second, x, w, y);
@@ -49,6 +49,7 @@ private:
     static constexpr std::array<const char*, 8> plan_names{"plan0", "plan1", "plan2", "plan3",
                                                            "plan4", "plan5", "plan6", "plan7"};
     static constexpr index most_workspace = index{1} << 30;
+    static constexpr bool is_half = std::is_same_v<T, float16>;  // as long as bfloat16
 
     static void execute(const cudnn::plan& p, const void* x, const void* w, const void* y) {
         gpu_workspace scratch(static_cast<std::size_t>(p.workspace));
@@ -61,7 +62,8 @@ private:
             cudnn::plans_for(cudnn::convolution_graph<T>(phase, g), tensor_cores, plan_names.size(), most_workspace);
         require(!plans.empty(), "convolution: cuDNN ", cudnnGetVersion(), " has no plan for ",
                 names[static_cast<std::size_t>(phase)], ' ', g.to_string(), " in ",
-                sizeof(T) == 2   ? "bfloat16"
+                is_half          ? "float16"
+                : sizeof(T) == 2 ? "bfloat16"
                 : sizeof(T) == 4 ? "float"
                                  : "double");
         // Every plan overwrites the same result with nearly the same numbers; the chosen one runs last.

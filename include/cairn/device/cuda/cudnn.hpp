@@ -3,6 +3,7 @@
 // graph has engine configurations, a configuration makes a plan, a plan runs on pointers. The one place that includes cuDNN.
 
 #include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
@@ -81,6 +82,8 @@ constexpr cudnnDataType_t data_type() {
         return CUDNN_DATA_DOUBLE;
     else if constexpr (std::is_same_v<T, float>)
         return CUDNN_DATA_FLOAT;
+    else if constexpr (std::is_same_v<T, float16>)
+        return CUDNN_DATA_HALF;
     else {
         static_assert(std::is_same_v<T, bfloat16>);
         return CUDNN_DATA_BFLOAT16;

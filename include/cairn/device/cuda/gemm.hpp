@@ -1,8 +1,10 @@
 #pragma once
-// Matrix products on the GPU through cuBLASLt: float (exact, or TF32 where asked), double, and bfloat16 with float accumulation. Row-major
+// Matrix products on the GPU through cuBLASLt: float (exact, or TF32 where asked), double, bfloat16 and float16 with float accumulation. Row-major
 // operands are the transposes of cuBLAS's column-major ones: C = A B is Cᵀ = Bᵀ Aᵀ, so a and b change places. The algorithm of each shape is
 // cuBLASLt's first suggestion, kept. The one place that includes cuBLAS.
 
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/work.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/runtime.hpp>
@@ -38,8 +40,12 @@ constexpr cudaDataType_t cuda_type() {
         return CUDA_R_64F;
     else if constexpr (std::is_same_v<T, float>)
         return CUDA_R_32F;
-    else
+    else if constexpr (std::is_same_v<T, float16>)
+        return CUDA_R_16F;
+    else {
+        static_assert(std::is_same_v<T, bfloat16>);
         return CUDA_R_16BF;
+    }
 }
 
 /// The largest power of two, up to what every block of the pool is a multiple of, that all addresses are multiples of. Not more: the same
@@ -118,6 +124,12 @@ private:
               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
             check(cublasLtMatmulPreferenceSetAttribute(preference, which, &s.alignment, sizeof s.alignment),
                   "asking for an algorithm");
+        if (s.type == CUDA_R_16F) {  // parts of a sum are added in float, or not at all: halves would overflow
+            const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+            check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                       sizeof schemes),
+                  "asking for an algorithm");
+        }
         cublasLtMatmulHeuristicResult_t found{};
         int count = 0;
         check(cublasLtMatmulAlgoGetHeuristic(handle_, p.operation, p.b, p.a, p.c, p.c, preference, 1, &found, &count),
@@ -153,8 +165,8 @@ private:
 }  // namespace detail
 
 /// `batch` products of equal size: c (m × n) = alpha op(a) op(b) + beta c, all row-major; operand i starts stride · i elements after the first.
-/// T is float, double or bfloat16; alpha and beta are of the type of the sums, float for bfloat16. R is T or that type. With beta 0, c is not
-/// read.
+/// T is float, double, bfloat16 or float16; alpha and beta are of the type of the sums, float for the short ones. R is T or that type. With
+/// beta 0, c is not read.
 template <class T, class S, class R>
 void gemm_batched(cuda, bool trans_a, bool trans_b, index m, index n, index k, S alpha, const T* a, index lda,
                   index stride_a, const T* b, index ldb, index stride_b, S beta, R* c, index ldc, index stride_c,
@@ -192,7 +204,7 @@ void gemm(cuda d, bool trans_a, bool trans_b, index m, index n, index k, S alpha
 }
 
 /// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers.
-/// Sums of rows of bfloat16 are float, in which their products are exact.
+/// Sums of rows of bfloat16 and float16 are float, in which their products are exact.
 template <class T>
 void add_symmetric_product(cuda d, index count, index width, grid::sum_type<T> weight, const T* rows, index stride,
                            grid::sum_type<T>* c, index ldc) {

@@ -184,15 +184,23 @@ struct sum_each_blocks {
 
 }  // namespace grid
 
-/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums.
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums, out[0] and out[1] in device
+/// memory.
 template <GridDevice D, class F, class... Elements>
-sum_pair sum_each(D, index n, F f, Elements*... arrays) {
+void sum_each_into(D, index n, F f, double* out, Elements*... arrays) {
     const index blocks = grid::reduce_blocks_for(n);
-    tensor<double, D> partial({2, blocks}, category::workspace), result({2}, category::workspace);
+    tensor<double, D> partial({2, blocks}, category::workspace);
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}});
     D::launch({.blocks = 2, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_partials{blocks, partial.data(), result.data()});
+              grid::sum_partials{blocks, partial.data(), out});
+}
+
+/// The same, waited for.
+template <GridDevice D, class F, class... Elements>
+sum_pair sum_each(D d, index n, F f, Elements*... arrays) {
+    tensor<double, D> result({2}, category::workspace);
+    sum_each_into(d, n, f, result.data(), arrays...);
     sum_pair sums;
     D::copy_to_host(&sums, result.data(), sizeof sums);
     return sums;

@@ -97,6 +97,7 @@ public:
         last_ = true;
         for (block& b : blocks_) b.seen = 0;
     }
+    void gradients_scaled_by(double scale) override { gradient_scale_ = scale; }
     curvature_listener* discover() override {
         taking_ = discovering_ = true;
         for (block& b : blocks_) b.uses = 0;
@@ -107,12 +108,8 @@ public:
     bool wants_scale_shift() const override { return config_.scale_shift; }
     using curvature_listener::take;
     void take(const layer_rows<T>& rows) override { take_rows(rows); }
-    void take(const layer_rows<bfloat16>& rows) override {  // of layers that compute in it, where devices do
-        if constexpr (on_host || !std::same_as<T, float>)
-            curvature_listener::take(rows);
-        else
-            take_rows(rows);
-    }
+    void take(const layer_rows<bfloat16>& rows) override { take_rounded(rows); }
+    void take(const layer_rows<float16>& rows) override { take_rounded(rows); }
 
     void precondition(double examples, double lr) override {
         if (!started_ && !blocks_.empty()) start();
@@ -178,6 +175,15 @@ private:
         require(c.spatial == kfac_spatial::full || c.sharing == weight_sharing::expand,
                 "kfac: kernel points that are uncorrelated have no rows to join; weight sharing must be expand");
         require(c.max_size >= 1, "kfac: max_size ", c.max_size);
+    }
+
+    // Of layers that compute in S, where devices do.
+    template <class S>
+    void take_rounded(const layer_rows<S>& rows) {
+        if constexpr (on_host || !std::same_as<T, float>)
+            curvature_listener::take(rows);
+        else
+            take_rows(rows);
     }
 
     template <class S>
@@ -301,7 +307,8 @@ private:
             b.each_factor([&](kfac_factor<T, D>& f, char side) {
                 if (!roles_->averages(i, side)) return f.statistics.clear_batch();
                 const bool of_gradients = side == 'g' || b.diagonal;
-                const double scale = (of_gradients && !theirs ? examples * examples : 1) / rows * spatial;
+                const double of_one = (theirs ? 1 : examples) / gradient_scale_;
+                const double scale = (of_gradients ? of_one * of_one : 1) / rows * spatial;
                 if (!f.statistics.update(scale, config_.factor_decay, theirs)) ++rejected_;
             });
             b.rows = 0;
@@ -628,6 +635,7 @@ private:
     std::int64_t begun_ = -1;    // step at which decompositions were begun that are not in use yet
     double sampling_error_ = 0;
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
+    double gradient_scale_ = 1;  // of the rows of this step
     std::vector<task> tasks_;
     std::optional<single_blas_thread> blas_;  // until they are installed: a resumed run computes likewise
     std::future<void> background_;            // works on tasks_

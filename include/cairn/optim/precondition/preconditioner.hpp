@@ -26,6 +26,9 @@ public:
     virtual curvature_listener* begin_step() { return nullptr; }
     /// Before backward of the last micro-batch of the step.
     virtual void last_micro_batch() {}
+    /// The rows of gradients that layers announce in the steps from now on are `scale` times too large, a power of two (train/loss_scaler.hpp):
+    /// who uses them divides. The gradients of the arena are what they are.
+    virtual void gradients_scaled_by(double /*scale*/) {}
     /// For one pass over anything, before the first step or to restore a state: layers make themselves known, their rows are not used.
     virtual curvature_listener* discover() { return nullptr; }
     /// Preconditions all gradients of the arena. `examples`: over which the loss was the mean; lr: of the step to come, 0 if it is not
