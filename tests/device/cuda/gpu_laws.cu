@@ -2,6 +2,7 @@
 
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
+#include "device/cuda/attention_laws.hpp"
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/library_laws.hpp"
@@ -17,6 +18,10 @@ namespace cairn {
 
 TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
     for (const auto& law : kernel_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
+    for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
