@@ -8,6 +8,7 @@
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
 #include "device/cuda/training_laws.hpp"
+#include "device/cuda/transformer_laws.hpp"
 
 #include <cairn/comm/nccl.hpp>
 #include <cairn/comm/self.hpp>
@@ -48,11 +49,14 @@ TEST_CASE("GPU: networks train as on the host", "[gpu]") {
     for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
 }
 
+TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
+    SECTION("float") transformer_laws::trains<cuda, float>();
+    SECTION("bfloat16") transformer_laws::trains<cuda, float, bfloat16>();
+}
+
 static_assert(CopiesBeside<cuda> && Records<cuda>);
 
-TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") {
-    test::staging_laws::batches_are_the_hosts<cuda>();
-}
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
 
 TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();
