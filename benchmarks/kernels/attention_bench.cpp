@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cairn/core/clock.hpp>
+#include <cairn/core/random.hpp>
 #include <cairn/device/cpu/attention.hpp>
 #include <cairn/perf/machine.hpp>
 

@@ -56,7 +56,9 @@ TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
 
 static_assert(CopiesBeside<cuda> && Records<cuda>);
 
-TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") {
+    test::staging_laws::batches_are_the_hosts<cuda>();
+}
 
 TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();
