@@ -8,6 +8,7 @@
 #include <cairn/compress/on_device.hpp>
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/cuda/dropout.hpp>
@@ -194,6 +195,27 @@ void others(const std::string& type) {
     });
 }
 
+/// Beside torch_attention.py, of the same shapes.
+template <class T>
+void attentions(const std::string& type, double rate) {
+    for (const bool causal : {false, true})
+        for (const index length : {256, 1024, 4096}) {
+            const attention_geometry g{
+                .batch = 65536 / length, .length = length, .heads = 12, .head_dim = 64, .causal = causal};
+            const index n = g.batch * g.length * g.width();
+            const auto q = some<T>(n), k = some<T>(n), v = some<T>(n), dy = some<T>(n);
+            tensor<T, cuda> y({n}), dq({n}), dk({n}), dv({n});
+            tensor<float, cuda> lse({g.batch * g.heads * g.length});
+            const std::string name = concat(causal ? "causal " : "", "attention of ", length);
+            report(name + " forward, " + type, rate,
+                   [&] { attention_forward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data()); });
+            report(name + " backward, " + type, rate, [&] {
+                attention_backward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data(), dy.data(), dq.data(),
+                                   dk.data(), dv.data());
+            });
+        }
+}
+
 template <class T>
 void convolutions(const std::string& type, double rate) {
     const auto run = [&](const std::string& name, conv_geometry g) {
@@ -232,6 +254,8 @@ int main() {
         others<float>("float");
         others<bfloat16>("bf16");
         convolutions<bfloat16>("bf16", measured.product16);
+        attentions<float>("float", measured.product32);
+        attentions<bfloat16>("bf16", measured.product16);
         gpu_float_products() = float_products::tf32;
         convolutions<float>("tf32", measured.product_tf32);
         return 0;

@@ -12,6 +12,7 @@
 #include <cairn/core/tensor.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/nn/attention.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/conv.hpp>
@@ -28,6 +29,7 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/metrics.hpp>
 #include <cairn/nn/pool.hpp>
+#include <cairn/nn/positions.hpp>
 #include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/skip.hpp>
@@ -40,6 +42,7 @@
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
+#include <cairn/models/transformer.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>

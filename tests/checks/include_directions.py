@@ -53,6 +53,7 @@ DOORS = [
     ("NCCL", r"nccl\.h", "comm/nccl.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
+    ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/gemm.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),

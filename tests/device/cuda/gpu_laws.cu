@@ -2,11 +2,13 @@
 
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
+#include "device/cuda/attention_laws.hpp"
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
 #include "device/cuda/training_laws.hpp"
+#include "device/cuda/transformer_laws.hpp"
 
 #include <cairn/comm/nccl.hpp>
 #include <cairn/comm/self.hpp>
@@ -17,6 +19,10 @@ namespace cairn {
 
 TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
     for (const auto& law : kernel_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
+    for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
@@ -43,6 +49,11 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
     for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
+    SECTION("float") transformer_laws::trains<cuda, float>();
+    SECTION("bfloat16") transformer_laws::trains<cuda, float, bfloat16>();
 }
 
 static_assert(CopiesBeside<cuda> && Records<cuda>);

@@ -31,7 +31,7 @@ namespace cairn {
 struct grid_size {
     index blocks = 1;
     int threads = 256;  // a block, a multiple of 32
-    index shared = 0;   // bytes of memory that the threads of a block share
+    index shared = 0;   // bytes of memory that the threads of a block share, 99 KiB at most
 };
 
 /// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its results.

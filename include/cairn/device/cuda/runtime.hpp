@@ -169,7 +169,7 @@ public:
     __device__ void add(std::uint32_t* to, std::uint32_t n) { atomicAdd(to, n); }
     template <class T>
     __device__ T* shared() {
-        extern __shared__ __align__(16) unsigned char memory[];
+        extern __shared__ __align__(32) unsigned char memory[];  // as wmma wants its tiles
         return reinterpret_cast<T*>(memory);
     }
 };
@@ -360,10 +360,11 @@ struct cuda {
                 " blocks; 1 to 2^31 - 1 are possible");
         const auto blocks = static_cast<unsigned>(g.blocks), threads = static_cast<unsigned>(g.threads);
         const auto shared = static_cast<std::size_t>(g.shared);
-        if (g.threads <= 256)
-            detail::run_body<256><<<blocks, threads, shared, stream()>>>(body);
-        else
-            detail::run_body<1024><<<blocks, threads, shared, stream()>>>(body);
+        const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
+        if (g.shared > 48 << 10)  // more than that is given to who asks
+            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(g.shared)),
+                  "asking for ", g.shared, " bytes of shared memory");
+        kernel<<<blocks, threads, shared, stream()>>>(body);
         check(cudaGetLastError(), "launching ", g.blocks, " blocks of ", g.threads, " threads");
     }
 #endif

@@ -1,0 +1,61 @@
+#pragma once
+// The shape of scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), shared by every device.
+//
+//   s[n, h, i, j] = scale · Σ_c q[n, i, h, c] k[n, j, h, c]        for the keys j that row i attends to
+//   y[n, i, h, c] = Σ_j softmax_j(s[n, h, i, :]) v[n, j, h, c]
+//
+// q, k and v are (batch, length, heads, head_dim), positions `stride` elements apart, so that they may be three parts of one projection; y is
+// dense. Row i attends to the keys j < lengths[n], under a causal mask to those with j ≤ i. Rows beyond lengths[n] attend to nothing: y is 0.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace cairn {
+
+/// See the top of the file.
+struct attention_geometry {
+    index batch = 1, length = 1, heads = 1, head_dim = 1;
+    bool causal = false;
+    double scale = 0;  ///< 0: 1 / √head_dim
+    index stride = 0;  ///< elements from one position of q, k and v to the next; 0: heads · head_dim
+    const std::int32_t* lengths = nullptr;  ///< (batch), on the device, each in [0, length]; null: all positions count
+
+    [[nodiscard]] index width() const { return heads * head_dim; }
+    [[nodiscard]] index position() const { return stride ? stride : width(); }
+    [[nodiscard]] double factor() const { return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim)); }
+    [[nodiscard]] double rows() const {
+        return static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(heads);
+    }
+
+    /// Pairs of a row and a key it attends to when all positions count.
+    [[nodiscard]] double pairs() const {
+        const double n = static_cast<double>(length);
+        return static_cast<double>(batch * heads) * (causal ? n * (n + 1) / 2 : n * n);
+    }
+    // A pair costs 4 head_dim operations in the two products of forward and 5 in the softmax; 10 head_dim in backward, one product made again.
+    [[nodiscard]] double forward_flops() const { return (4.0 * static_cast<double>(head_dim) + 5) * pairs(); }
+    [[nodiscard]] double backward_flops() const {
+        return (10.0 * static_cast<double>(head_dim) + 5) * pairs() + 2.0 * static_cast<double>(head_dim) * rows();
+    }
+    // q, k, v, y and a logarithm a row; in backward q, k, v, y, dy, dq, dk, dv and the logarithms.
+    [[nodiscard]] double forward_bytes(double of_value, double of_sum) const {
+        return rows() * (4 * static_cast<double>(head_dim) * of_value + of_sum);
+    }
+    [[nodiscard]] double backward_bytes(double of_value, double of_sum) const {
+        return rows() * (8 * static_cast<double>(head_dim) * of_value + of_sum);
+    }
+
+    /// Throws on sizes that make no attention.
+    void check() const {
+        require(batch >= 0 && length >= 0 && heads > 0 && head_dim > 0, "attention: batch ", batch, ", length ", length,
+                ", ", heads, " heads of ", head_dim, "; heads and their size must be positive");
+        require(stride == 0 || stride >= width(), "attention: positions ", stride, " elements apart, but one has ",
+                heads, " x ", head_dim);
+        require(std::isfinite(scale), "attention: scale ", scale);
+    }
+};
+
+}  // namespace cairn

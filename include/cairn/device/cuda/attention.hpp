@@ -1,0 +1,417 @@
+#pragma once
+// Fused attention on a grid device: same names, arguments, formulas and results as device/cpu/attention.hpp. A block has a tile of rows of one
+// head, its sums in shared memory, and goes over tiles of keys; in backward other blocks have a tile of keys and go over tiles of rows. S and dP
+// are made twice there, so that there are no atomics and one order of summation. All seven products run on the tensor cores in bfloat16
+// (tile_product.hpp); weights and dS are rounded to it for them, sums, maxima and logarithms are float. What limits it: sums travel between
+// shared memory and registers for every tile, and loads wait for no pipeline.
+// A length that is not in [0, length] cannot throw here: it is taken as 0 or as length.
+
+#include <cairn/core/work.hpp>
+#include <cairn/device/attention_geometry.hpp>
+#include <cairn/device/cuda/tile_product.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace cairn {
+
+namespace grid {
+
+inline constexpr int attention_threads = 128;
+inline constexpr index attention_shared = 99 << 10;  // what a block can have on every GPU since 8.0
+
+/// Sizes of the tiles of one kernel.
+template <class T>
+struct attention_tiles {
+    using S = sum_type<T>;
+
+    index rows = 32, keys = 32, head_dim = 0;
+
+    CAIRN_HD index depth() const { return (head_dim + 15) / 16 * 16; }
+    CAIRN_HD index wide() const { return tile_stride<T>(head_dim); }      // q, k, v, dy
+    CAIRN_HD index wide_sum() const { return tile_stride<S>(head_dim); }  // sums over them
+    CAIRN_HD index score() const { return tile_stride<S>(keys); }         // S, dP
+    CAIRN_HD index weight() const { return tile_stride<T>(keys); }        // P, dS
+    CAIRN_HD static index whole(index bytes) { return (bytes + 31) / 32 * 32; }
+    CAIRN_HD index inputs(index n) const { return whole(n * wide() * index{sizeof(T)}); }
+    CAIRN_HD index sums(index n) const { return whole(n * wide_sum() * index{sizeof(S)}); }
+    CAIRN_HD index scores() const { return whole(rows * score() * index{sizeof(S)}); }
+    CAIRN_HD index weights() const { return whole(rows * weight() * index{sizeof(T)}); }
+    CAIRN_HD index each_row() const { return whole(2 * rows * index{sizeof(S)}); }
+
+    index forward_bytes() const { return inputs(rows) + inputs(keys) + sums(rows) + scores() + weights() + each_row(); }
+    /// `of_keys`: whether the sums are those of a tile of keys, or of a tile of rows.
+    index backward_bytes(bool of_keys) const {
+        return 2 * (inputs(rows) + inputs(keys) + scores() + weights()) + (of_keys ? 2 * sums(keys) : sums(rows)) +
+               each_row();
+    }
+
+    /// The largest tiles that fit. Throws where none do.
+    template <class Bytes>
+    static attention_tiles that_fit(index head_dim, Bytes&& bytes) {
+        for (const index rows : {index{32}, index{16}})
+            for (const index keys : {index{32}, index{16}}) {
+                const attention_tiles t{rows, keys, head_dim};
+                if (bytes(t) <= attention_shared) return t;
+            }
+        fail("attention: heads of ", head_dim, " numbers of ", sizeof(T), " bytes do not fit the ", attention_shared,
+             " bytes that a block of a GPU shares; take more heads of fewer numbers each");
+    }
+};
+
+/// Hands out the memory that a block shares.
+struct shared_cursor {
+    unsigned char* at;
+    template <class U>
+    CAIRN_HD U* take(index bytes) {
+        U* const here = reinterpret_cast<U*>(at);
+        at += bytes;
+        return here;
+    }
+};
+
+/// What the kernels have in common: one head, its tiles, and how they come and go.
+template <class T>
+struct attention_head {
+    using S = sum_type<T>;
+
+    attention_geometry g;
+    attention_tiles<T> t;
+    bool packets;  // rows of q, k, v and dy can be read 16 bytes at a time
+
+    CAIRN_HD index known(index n) const {
+        if (!g.lengths) return g.length;
+        const index valid = g.lengths[n];
+        return valid < 0 ? 0 : valid > g.length ? g.length : valid;
+    }
+    CAIRN_HD index step() const { return g.stride ? g.stride : g.heads * g.head_dim; }
+    CAIRN_HD index at(index n, index i, index h) const { return (n * g.length + i) * step() + h * g.head_dim; }
+    CAIRN_HD index dense(index n, index i, index h) const { return ((n * g.length + i) * g.heads + h) * g.head_dim; }
+
+    /// Rows of which `count` are there, `stride` apart, to a tile of `rows`; zeros elsewhere.
+    template <class Block>
+    CAIRN_HD void load(Block& b, const T* from, index stride, index count, index rows, T* to) const {
+        constexpr int lanes = 16 / static_cast<int>(sizeof(T));
+        const index depth = t.depth(), wide = t.wide();
+        if (packets) {
+            using piece = packet<T, lanes>;
+            const index across = depth / lanes;
+            for (index e = b.thread(); e < rows * across; e += b.threads()) {
+                const index r = e / across, c = e % across * lanes;
+                piece p{};
+                if (r < count && c < g.head_dim) p = *reinterpret_cast<const piece*>(from + r * stride + c);
+                *reinterpret_cast<piece*>(to + r * wide + c) = p;
+            }
+            return;
+        }
+        for (index e = b.thread(); e < rows * depth; e += b.threads()) {
+            const index r = e / depth, c = e % depth;
+            to[r * wide + c] = r < count && c < g.head_dim ? from[r * stride + c] : T{};
+        }
+    }
+
+    /// The first `count` rows of sums times `factor`, zeros in those up to `rows`.
+    template <class Block>
+    CAIRN_HD void store(Block& b, const S* sums, S factor, index count, index rows, T* to, index stride) const {
+        for (index e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
+            const index r = e / g.head_dim, c = e % g.head_dim;
+            to[r * stride + c] = static_cast<T>(r < count ? sums[r * t.wide_sum() + c] * factor : S{});
+        }
+    }
+
+    template <class Block>
+    CAIRN_HD void clear(Block& b, index n, S* sums) const {
+        for (index e = b.thread(); e < n * t.wide_sum(); e += b.threads()) sums[e] = S{};
+    }
+
+    CAIRN_HD bool attends(index i, index j, index known) const {
+        return i < known && j < known && (!g.causal || j <= i);
+    }
+
+    /// P and dS of a tile from S and dP, for rows from i and keys from j.
+    template <class Block>
+    CAIRN_HD void differentiate(Block& b, index i, index j, index known, S scale, const S* scores, const S* dp,
+                                const S* each, T* p, T* ds) const {
+        for (index e = b.thread(); e < t.rows * t.keys; e += b.threads()) {
+            const index r = e / t.keys, c = e % t.keys;
+            S weight = 0, slope = 0;
+            if (attends(i + r, j + c, known)) {
+                weight = std::exp(scale * scores[r * t.score() + c] - each[r]);
+                slope = weight * (dp[r * t.score() + c] - each[t.rows + r]);
+            }
+            p[r * t.weight() + c] = static_cast<T>(weight);
+            ds[r * t.weight() + c] = static_cast<T>(slope);
+        }
+    }
+};
+
+template <class Block, class T>
+CAIRN_HD T warp_sum(Block& b, T v) {
+    for (int mask = warp_threads / 2; mask > 0; mask /= 2) v += b.shuffle_xor(v, mask);
+    return v;
+}
+
+template <class T>
+struct attention_forward_body {
+    using S = sum_type<T>;
+
+    attention_head<T> head;
+    S scale;
+    const T *q, *k, *v;
+    T* y;
+    S* lse;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const attention_geometry& g = head.g;
+        const attention_tiles<T>& t = head.t;
+        const index tiles = (g.length + t.rows - 1) / t.rows, of = b.block() / tiles, n = of / g.heads,
+                    h = of % g.heads;
+        const index first = (tiles - 1 - b.block() % tiles) * t.rows;  // long ones first, under a causal mask
+        const index known = head.known(n), here = g.length - first < t.rows ? g.length - first : t.rows;
+        const index left = known - first, rows = left < 0 ? 0 : left < here ? left : here;
+        shared_cursor memory{b.template shared<unsigned char>()};
+        T* const of_q = memory.template take<T>(t.inputs(t.rows));
+        T* const of_k = memory.template take<T>(t.inputs(t.keys));  // and v
+        S* const sums = memory.template take<S>(t.sums(t.rows));
+        S* const scores = memory.template take<S>(t.scores());
+        T* const weights = memory.template take<T>(t.weights());
+        S* const most = memory.template take<S>(t.each_row());
+        S* const total = most + t.rows;
+        head.load(b, q + head.at(n, first, h), head.step(), rows, t.rows, of_q);
+        head.clear(b, t.rows, sums);
+        for (index r = b.thread(); r < t.rows; r += b.threads()) {
+            most[r] = -std::numeric_limits<S>::infinity();
+            total[r] = 0;
+        }
+        const index end = rows == 0 ? 0 : g.causal ? first + rows : known;
+        for (index j = 0; j < end; j += t.keys) {
+            const index count = end - j < t.keys ? end - j : t.keys;
+            head.load(b, k + head.at(n, j, h), head.step(), count, t.keys, of_k);
+            b.sync();
+            tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_q, t.wide(), of_k, t.wide(), false, scores,
+                                      t.score());
+            b.sync();
+            head.load(b, v + head.at(n, j, h), head.step(), count, t.keys, of_k);
+            weigh(b, first, j, known, scores, weights, most, total, sums);
+            b.sync();
+            tile_product<false, false>(b, t.rows, t.depth(), t.keys, weights, t.weight(), of_k, t.wide(), true, sums,
+                                       t.wide_sum());
+            b.sync();
+        }
+        b.sync();
+        for (index e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
+            const index r = e / g.head_dim, c = e % g.head_dim;
+            sums[r * t.wide_sum() + c] /= total[r];
+        }
+        if (lse)
+            for (index r = b.thread(); r < here; r += b.threads())
+                lse[of * g.length + first + r] =
+                    r < rows ? most[r] + std::log(total[r]) : -std::numeric_limits<S>::infinity();
+        b.sync();
+        head.store(b, sums, S(1), rows, here, y + head.dense(n, first, h), g.heads * g.head_dim);
+    }
+
+    // The step of the online softmax, a row by a warp. Every warp has as many rows.
+    template <class Block>
+    CAIRN_HD void weigh(Block& b, index first, index j, index known, S* scores, T* weights, S* most, S* total,
+                        S* sums) const {
+        const attention_tiles<T>& t = head.t;
+        const index warps = b.threads() / warp_threads, lane = b.thread() % warp_threads;
+        const S nothing = -std::numeric_limits<S>::infinity();
+        for (index r = b.thread() / warp_threads; r < t.rows; r += warps) {
+            const S* const row = scores + r * t.score();
+            const S before = most[r];
+            S now = before;
+            for (index c = lane; c < t.keys; c += warp_threads) {
+                const S s = scale * row[c];
+                if (head.attends(first + r, j + c, known) && s > now) now = s;  // a NaN loses
+            }
+            for (int mask = warp_threads / 2; mask > 0; mask /= 2) {
+                const S other = b.shuffle_xor(now, mask);
+                now = other > now ? other : now;
+            }
+            const S shift = now == nothing ? S{} : now, shrink = std::exp(before - shift);
+            S sum = 0;
+            for (index c = lane; c < t.keys; c += warp_threads) {
+                const S p = head.attends(first + r, j + c, known) ? std::exp(scale * row[c] - shift) : S{};
+                weights[r * t.weight() + c] = static_cast<T>(p);
+                sum += p;
+            }
+            sum = warp_sum(b, sum);  // all lanes have read `before`
+            if (lane == 0) {
+                most[r] = now;
+                total[r] = total[r] * shrink + sum;
+            }
+            for (index c = lane; c < t.depth(); c += warp_threads) sums[r * t.wide_sum() + c] *= shrink;
+        }
+    }
+};
+
+/// out (batch, heads, length) = Σ_c y dy, a row by a thread's warp.
+template <class T>
+struct attention_products_body {
+    using S = sum_type<T>;
+
+    index length, heads, head_dim;
+    const T *y, *dy;
+    S* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index of = b.block() / length, i = b.block() % length, n = of / heads, h = of % heads;
+        const index from = ((n * length + i) * heads + h) * head_dim;
+        S dot = 0;
+        for (index c = b.thread(); c < head_dim; c += b.threads())
+            dot += static_cast<S>(y[from + c]) * static_cast<S>(dy[from + c]);
+        dot = warp_sum(b, dot);
+        if (b.thread() == 0) out[b.block()] = dot;
+    }
+};
+
+/// Backward. OfKeys: dK and dV of a tile of keys; else dQ of a tile of rows.
+template <class T, bool OfKeys>
+struct attention_backward_body {
+    using S = sum_type<T>;
+
+    attention_head<T> head;
+    S scale;
+    const T *q, *k, *v, *dy;
+    const S *lse, *products;
+    T *dq, *dk, *dv;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const attention_geometry& g = head.g;
+        const attention_tiles<T>& t = head.t;
+        const index own = OfKeys ? t.keys : t.rows, other = OfKeys ? t.rows : t.keys;
+        const index tiles = (g.length + own - 1) / own, of = b.block() / tiles, n = of / g.heads, h = of % g.heads;
+        const index tile = b.block() % tiles, first = (OfKeys ? tile : tiles - 1 - tile) * own;
+        const index known = head.known(n), here = g.length - first < own ? g.length - first : own;
+        const index left = known - first, count = left < 0 ? 0 : left < here ? left : here;
+        shared_cursor memory{b.template shared<unsigned char>()};
+        T* const of_q = memory.template take<T>(t.inputs(t.rows));
+        T* const of_dy = memory.template take<T>(t.inputs(t.rows));
+        T* const of_k = memory.template take<T>(t.inputs(t.keys));
+        T* const of_v = memory.template take<T>(t.inputs(t.keys));
+        S* const scores = memory.template take<S>(t.scores());
+        S* const dp = memory.template take<S>(t.scores());
+        T* const p = memory.template take<T>(t.weights());
+        T* const ds = memory.template take<T>(t.weights());
+        S* const each = memory.template take<S>(t.each_row());
+        S* const sums = memory.template take<S>(t.sums(own));
+        S* const more = OfKeys ? memory.template take<S>(t.sums(own)) : nullptr;
+        load_side<OfKeys>(b, n, h, first, count, of_q, of_dy, of_k, of_v, each);
+        head.clear(b, own, sums);
+        if (OfKeys) head.clear(b, own, more);
+        index begin = 0, end = count == 0 ? 0 : known;
+        if (OfKeys && g.causal) begin = first / other * other;
+        if (!OfKeys && g.causal && count > 0) end = first + count;
+        for (index at = begin; at < end; at += other) {
+            const index there = end - at < other ? end - at : other;
+            load_side<!OfKeys>(b, n, h, at, there, of_q, of_dy, of_k, of_v, each);
+            b.sync();
+            tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_q, t.wide(), of_k, t.wide(), false, scores,
+                                      t.score());
+            tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_dy, t.wide(), of_v, t.wide(), false, dp,
+                                      t.score());
+            b.sync();
+            head.differentiate(b, OfKeys ? at : first, OfKeys ? first : at, known, scale, scores, dp, each, p, ds);
+            b.sync();
+            if constexpr (OfKeys) {
+                tile_product<true, false>(b, t.keys, t.depth(), t.rows, ds, t.weight(), of_q, t.wide(), true, sums,
+                                          t.wide_sum());
+                tile_product<true, false>(b, t.keys, t.depth(), t.rows, p, t.weight(), of_dy, t.wide(), true, more,
+                                          t.wide_sum());
+            } else {
+                tile_product<false, false>(b, t.rows, t.depth(), t.keys, ds, t.weight(), of_k, t.wide(), true, sums,
+                                           t.wide_sum());
+            }
+            b.sync();
+        }
+        b.sync();
+        head.store(b, sums, scale, count, here, (OfKeys ? dk : dq) + head.at(n, first, h), head.step());
+        if (OfKeys) head.store(b, more, S(1), count, here, dv + head.at(n, first, h), head.step());
+    }
+
+    // Keys and values, or rows of q and dy with what each has.
+    template <bool Keys, class Block>
+    CAIRN_HD void load_side(Block& b, index n, index h, index first, index count, T* of_q, T* of_dy, T* of_k, T* of_v,
+                            S* each) const {
+        const attention_geometry& g = head.g;
+        const attention_tiles<T>& t = head.t;
+        if constexpr (Keys) {
+            head.load(b, k + head.at(n, first, h), head.step(), count, t.keys, of_k);
+            head.load(b, v + head.at(n, first, h), head.step(), count, t.keys, of_v);
+        } else {
+            head.load(b, q + head.at(n, first, h), head.step(), count, t.rows, of_q);
+            head.load(b, dy + head.dense(n, first, h), g.heads * g.head_dim, count, t.rows, of_dy);
+            const index from = (n * g.heads + h) * g.length + first;
+            for (index r = b.thread(); r < t.rows; r += b.threads()) {
+                each[r] = r < count ? lse[from + r] : S{};
+                each[t.rows + r] = r < count ? products[from + r] : S{};
+            }
+        }
+    }
+};
+
+/// Whether rows of heads can be moved 16 bytes at a time.
+template <class T, class... Arrays>
+bool head_packets(const attention_geometry& g, const Arrays*... arrays) {
+    constexpr index lanes = 16 / static_cast<index>(sizeof(T));
+    return g.head_dim % lanes == 0 && g.position() % lanes == 0 &&
+           ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
+}
+
+inline index attention_blocks(const attention_geometry& g, index own) {
+    return g.batch * g.heads * ((g.length + own - 1) / own);
+}
+
+}  // namespace grid
+
+/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
+/// attends to nothing. Throws on sizes that do not fit, naming them.
+template <class T, GridDevice D>
+void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
+                       std::type_identity_t<grid::sum_type<T>>* lse) {
+    using S = grid::sum_type<T>;
+    g.check();
+    work::count(g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S)));
+    if (g.batch * g.length == 0) return;
+    const auto t =
+        grid::attention_tiles<T>::that_fit(g.head_dim, [](const auto& tiles) { return tiles.forward_bytes(); });
+    D::launch(
+        {.blocks = grid::attention_blocks(g, t.rows), .threads = grid::attention_threads, .shared = t.forward_bytes()},
+        grid::attention_forward_body<T>{
+            {g, t, grid::head_packets<T>(g, q, k, v)}, static_cast<S>(g.factor()), q, k, v, y, lse});
+}
+
+/// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
+template <class T, GridDevice D>
+void attention_backward(D, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
+                        const std::type_identity_t<grid::sum_type<T>>* lse, const T* dy, T* dq, T* dk, T* dv) {
+    using S = grid::sum_type<T>;
+    g.check();
+    work::count(g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S)));
+    if (g.batch * g.length == 0) return;
+    const index rows = g.batch * g.heads * g.length;
+    tensor<S, D> products({rows}, category::workspace);
+    D::launch({.blocks = rows, .threads = warp_threads},
+              grid::attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
+    const bool packets = grid::head_packets<T>(g, q, k, v, dy);
+    const auto run = [&]<bool OfKeys>(std::bool_constant<OfKeys>) {
+        const auto t = grid::attention_tiles<T>::that_fit(
+            g.head_dim, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
+        D::launch({.blocks = grid::attention_blocks(g, OfKeys ? t.keys : t.rows),
+                   .threads = grid::attention_threads,
+                   .shared = t.backward_bytes(OfKeys)},
+                  grid::attention_backward_body<T, OfKeys>{
+                      {g, t, packets}, static_cast<S>(g.factor()), q, k, v, dy, lse, products.data(), dq, dk, dv});
+    };
+    run(std::true_type{});
+    run(std::false_type{});
+}
+
+}  // namespace cairn

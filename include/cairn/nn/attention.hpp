@@ -1,0 +1,133 @@
+#pragma once
+// Multi-head self-attention (Vaswani et al. 2017, sections 3.2.2 and 4):  y = W_o concat_h softmax(Q_h K_hᵀ / √d) V_h + b_o,
+// Q, K, V = three parts of one projection W_qkv x + b. It is a chain of three layers, so that curvature, recomputation and the memory model see
+// two linear layers like any other. Kernels and formulas: device/cpu/attention.hpp.
+// Tape of attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length × length matrix.
+
+#include <cairn/core/compiled.hpp>
+#include <cairn/device/cpu/attention.hpp>
+#include <cairn/nn/linear.hpp>
+#include <cairn/nn/sequential.hpp>
+
+namespace cairn {
+
+/// (batch, length, 3 · heads · head_dim), queries, keys and values side by side, → (batch, length, heads · head_dim).
+template <class T = float, Device D = cpu>
+class attention {
+public:
+    using value_type = T;
+    using device = D;
+
+    struct config {
+        index heads = 1, head_dim = 0;
+        bool causal = false;  // a position attends to itself and those before it
+        double scale = 0;     // of scores; 0: 1 / √head_dim
+    };
+
+    explicit attention(config c) : config_(c) { geometry_of({0, 0, 3 * c.heads * c.head_dim}).check(); }
+
+    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        const shape out = out_shape(x.shape());
+        const attention_geometry g = geometry_of(x.shape());
+        tensor<T, D> y(out);
+        tensor<S, D> logs;  // (batch, heads, length)
+        if (p.training()) logs = tensor<S, D>({g.batch, g.heads, g.length});
+        const T* const q = x.data();
+        attention_forward(D{}, g, q, q + g.width(), q + 2 * g.width(), y.data(), logs.data());
+        if (p.training()) {
+            saved.put(input_slot, std::move(x));
+            saved.put(output_slot, y.share());
+            saved.put(logs_slot, std::move(logs));
+        }
+        return y;
+    }
+
+    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const tensor<T, D> x = saved.take(input_slot), y = saved.take(output_slot);
+        const tensor<S, D> logs = saved.template take<S>(logs_slot);
+        require_shape(dy, y.shape(), "attention: dy");
+        if (!p.input_gradient) return {};
+        const attention_geometry g = geometry_of(x.shape());
+        tensor<T, D> dx(x.shape());
+        const T* const q = x.data();
+        T* const dq = dx.data();
+        attention_backward(D{}, g, q, q + g.width(), q + 2 * g.width(), y.data(), logs.data(), dy.data(), dq,
+                           dq + g.width(), dq + 2 * g.width());
+        return dx;
+    }
+
+    void backward_weight(slots<T, D>&, const pass&) {}
+    layer_parameters<T, D> params() { return {}; }
+
+    shape out_shape(const shape& in) const {
+        const index width = config_.heads * config_.head_dim;
+        require(in.rank() == 3 && in.back() == 3 * width, describe(), " takes (batch, length, ", 3 * width, "), got ",
+                in);
+        return in.with(-1, width);
+    }
+
+    layer_cost cost(const shape& in) const {
+        const attention_geometry g = geometry_of(in);
+        layer_cost c;
+        c.forward = {g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S))};
+        c.backward_input = {g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S))};
+        c.saved_bytes = block_bytes<S>({g.batch, g.heads, g.length});
+        c.saves_input = c.saves_output = true;
+        return c;
+    }
+
+    std::string describe() const {
+        return concat("attention of ", config_.heads, " heads of ", config_.head_dim, config_.causal ? ", causal" : "");
+    }
+
+private:
+    using S = weight_of<T>;
+
+    enum slot { input_slot, output_slot, logs_slot };
+
+    attention_geometry geometry_of(const shape& in) const {
+        return {.batch = in[0],
+                .length = in[1],
+                .heads = config_.heads,
+                .head_dim = config_.head_dim,
+                .causal = config_.causal,
+                .scale = config_.scale,
+                .stride = 3 * config_.heads * config_.head_dim};
+    }
+
+    config config_;
+};
+
+/// Of multi_head_attention().
+struct multi_head_attention_config {
+    index width = 0, heads = 1;  // heads divide width
+    bool causal = false;
+    bool bias = true;
+    double out_gain = 1;  // of the variance of W_o; deep residual networks take less
+};
+
+/// (batch, length, width) → the same: layers "qkv", "attention" and "out". Weights start uniform as Glorot and Bengio's, each of Q, K and V as
+/// a map from width to width; biases at 0. Throws where heads do not divide the width.
+template <class T = float, Device D = cpu>
+sequential<T, D> multi_head_attention(const multi_head_attention_config& c) {
+    require(c.width > 0 && c.heads > 0 && c.width % c.heads == 0, "multi_head_attention: ", c.heads,
+            " heads for width ", c.width, "; the width must be a multiple of the heads");
+    sequential<T, D> layers;
+    // The mean fan of the joint map, width to 3 width, is twice that of one of its three parts.
+    layers.add("qkv", linear<T, D>({.in = c.width,
+                                    .out = 3 * c.width,
+                                    .bias = c.bias,
+                                    .init = init::xavier_uniform.scaled(2),
+                                    .bias_init = init::zeros}));
+    layers.add("attention", attention<T, D>({.heads = c.heads, .head_dim = c.width / c.heads, .causal = c.causal}));
+    layers.add("out", linear<T, D>({.in = c.width,
+                                    .out = c.width,
+                                    .bias = c.bias,
+                                    .init = init::xavier_uniform.scaled(c.out_gain),
+                                    .bias_init = init::zeros}));
+    return layers;
+}
+
+CAIRN_COMPILED_CLASS(attention)
+
+}  // namespace cairn
