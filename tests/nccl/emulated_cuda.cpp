@@ -1,5 +1,7 @@
 #include "emulated_cuda.hpp"
 
+#include <cairn/core/parallel.hpp>
+
 #include <cuda.h>
 
 #include <algorithm>
@@ -107,7 +109,10 @@ struct machine {
 machine& the_machine() {
     static machine* m = [] {
         auto* made = new machine;  // for ever: its thread may look at it to the end
-        std::thread([made] { made->run(); }).detach();
+        std::thread([made] {
+            cairn::set_threads(1);
+            made->run();
+        }).detach();
         return made;
     }();
     return *m;
@@ -166,7 +171,6 @@ std::mutex& lock() { return the_machine().mutex; }
 void changed() {
     the_machine().news = true;
     the_machine().work_came.notify_all();
-    the_machine().work_went.notify_all();
 }
 unsigned drawn(unsigned n) { return the_machine().drawn(n); }
 void seed(unsigned value) {

@@ -220,6 +220,7 @@ void enter_collective(member& m, const part_pointer& what) {
 /// One more asking: whether the part is done.
 bool advance(member& m, part& what, std::size_t number) {
     if (what.done) return true;
+    if (m.state != ncclSuccess && m.state != ncclInProgress) return false;
     world& w = *m.all;
     if (!what.at_head) {
         what.at_head = true;

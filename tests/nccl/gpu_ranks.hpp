@@ -43,9 +43,9 @@ tensor<T, cuda> sent_to_gpu(std::span<const T> host) {
     return there;
 }
 
-/// NCCL for buffers of the host: what is sent goes to the GPU first, what has come is fetched from there. `Native`: collectives take those of the
+/// C, whose buffers are on GPUs, for buffers of the host: what is sent goes to the GPU first, what has come is fetched from there. `Native`: collectives take those of the
 /// library, as they do for buffers on a GPU.
-template <bool Native>
+template <bool Native, Communicator C = nccl_communicator>
 class through_gpus {
 public:
     class request {
@@ -76,14 +76,14 @@ public:
         }
         tensor<std::uint8_t, cuda> there_;
         std::byte* host_ = nullptr;
-        nccl_communicator::request inner_;  // last: goes before its memory
+        typename C::request inner_;  // last: goes before its memory
     };
 
-    explicit through_gpus(nccl_communicator c) : inner_(std::move(c)) {}
+    explicit through_gpus(C c) : inner_(std::move(c)) {}
 
     int rank() const { return inner_.rank(); }
     int size() const { return inner_.size(); }
-    std::string name() const { return "nccl"; }
+    std::string name() const { return inner_.name(); }
     static constexpr bool buffers_on_gpu() { return Native; }
 
     [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
@@ -103,19 +103,32 @@ public:
     [[nodiscard]] auto enter(const collective_call& call) { return inner_.enter(call); }
 
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
+        c.native_all_reduce(data, r);
+    }
+    {
         there_and_back(data, [&](std::span<T> there) { inner_.native_all_reduce(there, r); });
     }
     template <class T>
-    void native_broadcast(std::span<T> data, int root) {
+    void native_broadcast(std::span<T> data, int root) requires requires(C& c) {
+        c.native_broadcast(data, root);
+    }
+    {
         there_and_back(data, [&](std::span<T> there) { inner_.native_broadcast(there, root); });
     }
     template <class T>
-    void native_all_gather_parts(std::span<T> data, const std::vector<shard>& parts) {
+    void native_all_gather_parts(std::span<T> data, const std::vector<shard>& parts) requires requires(C& c) {
+        c.native_all_gather_parts(data, parts);
+    }
+    {
         there_and_back(data, [&](std::span<T> there) { inner_.native_all_gather_parts(there, parts); });
     }
     template <class T>
-    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
+    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts,
+                                     reduction r = reduction::sum) requires requires(C& c) {
+        c.native_reduce_scatter_parts(data, parts, r);
+    }
+    {
         there_and_back(data, [&](std::span<T> there) { inner_.native_reduce_scatter_parts(there, parts, r); });
     }
 
@@ -127,7 +140,7 @@ private:
         cuda::copy_to_host(data.data(), there.data(), there.bytes());
     }
 
-    nccl_communicator inner_;
+    C inner_;
 };
 
 }  // namespace cairn::test

@@ -6,6 +6,7 @@
 #include "nccl/gpu_ranks.hpp"
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/direct.hpp>
 #include <cairn/comm/counting.hpp>
 
 namespace cairn {
@@ -34,6 +35,31 @@ TEST_CASE("communicator laws: nccl, but for tags, which it has not", "[nccl]") {
         }
     CHECK(emulated::failure().empty());
     CHECK(emulated::open_communicators() == 0);
+}
+
+TEST_CASE("communicator laws: memory of GPUs handed to a communicator that takes it", "[nccl]") {
+    using direct = direct_communicator<cuda, threads_communicator>;
+    for (const int ranks : numbers_of_ranks)
+        run_ranks(ranks, {.kernel_threads = 1}, [](threads_communicator& world) {
+            cuda::choose(world.rank());
+            direct gpus(world.split(0, world.rank()));
+            require(buffers_on_gpu(gpus) && !has_native_all_reduce<float>(gpus), "where are the buffers?");
+            test::through_gpus<false, direct> host(gpus);
+            laws::all(host);
+            any_communicator any(host.split(0, host.rank()));
+            laws::all_gather_law<any_communicator, float>(any, 840);
+            laws::broadcast_law<any_communicator, float>(any, 840);
+        });
+    // What the library below has itself.
+    run_gpu_ranks(3, [](nccl_communicator& c, threads_communicator&) {
+        direct_communicator<cuda, nccl_communicator> gpus(c);
+        require(has_native_all_reduce<float>(gpus) && has_native_broadcast(gpus), "what NCCL has");
+        auto data = tensor<float, cuda>::filled({10}, static_cast<float>(c.rank()));
+        all_reduce(gpus, data.span());
+        require(data.on_host()[9] == 3, "the sum");
+        broadcast(gpus, data.span().subspan(0, 5), 1);
+    });
+    CHECK(emulated::failure().empty());
 }
 
 namespace {

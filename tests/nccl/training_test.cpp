@@ -158,9 +158,9 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
 }  // namespace
 
 TEST_CASE("training over NCCL: several buckets beside backward, in every stage of sharding", "[nccl]") {
-    for (const int ranks : {2, 3, 5})
+    for (const int ranks : {2, 3})
         for (const int zero : {0, 1, 2})
-            for (const unsigned seed : {1u, 2u, 3u}) {
+            for (const unsigned seed : {1u, 2u}) {
                 CAPTURE(ranks, zero, seed);
                 emulated::seed(seed);
                 const auto host = small_buckets<cpu>(ranks, zero), device = small_buckets<streamed_gpu>(ranks, zero);
