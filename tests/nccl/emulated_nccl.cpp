@@ -572,7 +572,9 @@ ncclResult_t ncclGroupEnd() {
     for (const auto& c : calls)
         if (std::ranges::find(where, std::pair(c.m, c.stream)) == where.end()) where.emplace_back(c.m, c.stream);
     ncclResult_t result = ncclSuccess;
-    for (const auto& [m, stream] : where) {
+    for (const auto& one_place : where) {
+        const std::shared_ptr<member> m = one_place.first;
+        const cudaStream_t stream = one_place.second;
         std::vector<part_pointer> parts;
         for (const auto& c : calls)
             if (c.m == m && c.stream == stream) parts.push_back(c.what);

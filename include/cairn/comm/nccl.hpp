@@ -62,9 +62,12 @@ inline ncclRedOp_t nccl_op(reduction r) {
     return r == reduction::sum ? ncclSum : r == reduction::max ? ncclMax : ncclMin;
 }
 
-// In this order: asking whether a class is a communicator asks for its constructors, this one included.
+// Not Communicator<C>: that asks for C's constructors, and those of a communicator that holds this one ask for this one's.
 template <class C, class Self>
-concept OtherCommunicator = !std::same_as<C, Self> && Communicator<C>;
+concept OtherCommunicator = !std::same_as<C, Self> && requires(C & c, std::span<std::byte> room) {
+    { c.rank() } -> std::same_as<int>;
+    c.irecv(room, 0, 0).wait();
+};
 
 /// Transfers, or one collective, that are launched together.
 struct nccl_batch {
