@@ -6,6 +6,7 @@
 // the bytes take, and what adds them, is the library's affair.
 
 #include <cairn/comm/collectives/native.hpp>
+#include <cairn/core/tensor.hpp>
 
 #include <span>
 #include <string>
