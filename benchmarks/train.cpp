@@ -45,10 +45,25 @@ void warn_of_disturbed_choices(const std::filesystem::path& cache) {
             << cache.string() << " when the machine is quiet, and they are measured again\n";
 }
 
+// Throws where MPI cannot be handed memory of GPUs: parallel.transport = mpi.
+void require_mpi_between_gpus() {
+#if CAIRN_HAS_MPI
+    const std::string why = cairn::why_mpi_takes_no_gpu_memory();
+#else
+    const std::string why = "this program was built without MPI";
+#endif
+    cairn::require(
+        why.empty(), "parallel.transport = mpi hands memory of GPUs to MPI, but ", why,
+        "; run with an MPI that was built with CUDA (Open MPI: ompi_info --parsable | grep cuda_support), or take "
+        "parallel.transport = nccl or host");
+}
+
 // Where the network is: train.device.
 nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
                            cairn::any_communicator world, int local_rank, bool profile) {
+    const std::string transport = settings.choice("parallel.transport", {"auto", "nccl", "mpi", "host"}, "auto");
     if (settings.choice("train.device", {"cpu", "cuda"}, "cpu") == "cuda") {
+        if (transport == "mpi" && world.size() > 1) require_mpi_between_gpus();
 #if CAIRN_HAS_CUDA
         return run_on_cuda(std::move(settings), options, std::move(world), local_rank, profile);
 #else
@@ -64,7 +79,7 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
     const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
     cairn::require(precision == "float32", "train.precision = ", precision,
                    " is for train.device = cuda; the CPU computes in float32");
-    cairn::require(settings.choice("parallel.transport", {"auto", "nccl", "host"}, "auto") == "auto",
+    cairn::require(transport == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
     cairn::session<> session(std::move(settings), options, std::move(world));
     return options.generated ? session.throughput(options.max_steps, profile) : session.train();

@@ -3,6 +3,7 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/nccl.hpp>
 #include <cairn/comm/agree.hpp>
+#include <cairn/comm/collectives/direct.hpp>
 #include <cairn/comm/collectives/staged.hpp>
 
 #include <set>
@@ -10,19 +11,22 @@
 namespace {
 
 // parallel.transport: what carries gradients between GPUs. NCCL, where each rank has a GPU of its own; else the host's network, by way of
-// the host's memory. Collective.
+// the host's memory, or, where it can, from GPU to GPU (train.cpp has asked the MPI). Collective.
 std::optional<cairn::any_communicator> transport_of(cairn::configuration& settings, cairn::any_communicator& world) {
-    const std::string by = settings.choice("parallel.transport", {"auto", "nccl", "host"}, "auto");
+    const std::string by = settings.choice("parallel.transport", {"auto", "nccl", "mpi", "host"}, "auto");
     if (world.size() == 1) return {};
     const std::vector<std::string> gpus = cairn::all_gather_text(world, cairn::cuda::identity());
     const auto different = std::set<std::string>(gpus.begin(), gpus.end()).size();
     const bool shared = different < gpus.size();
     cairn::require(by != "nccl" || !shared, "parallel.transport = nccl: ", gpus.size(), " ranks have ", different,
                    " GPUs, but NCCL needs one for each; start fewer ranks, or take host");
-    const bool staged = by == "host" || shared;
+    const bool direct = by == "mpi", staged = by == "host" || (shared && !direct);
     if (world.rank() == 0)
         std::fprintf(stderr, "%zu ranks on %zu GPUs; gradients travel by %s\n", gpus.size(), different,
-                     staged ? "the host's memory" : "NCCL");
+                     direct   ? "MPI, from GPU to GPU"
+                     : staged ? "the host's memory"
+                              : "NCCL");
+    if (direct) return cairn::direct_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
     if (staged) return cairn::staged_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
     try {
         return cairn::nccl_communicator(world);

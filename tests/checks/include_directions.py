@@ -49,7 +49,7 @@ DEVICES = ["cpu", "cuda", "phantom"]
 # Foreign headers, by pattern: where under include/cairn they may be included. Where no file is named, any one file of the
 # folder may, but only one: a foreign library has one door.
 DOORS = [
-    ("MPI", r"mpi\.h", "comm/mpi.hpp"),
+    ("MPI", r"mpi(-ext)?\.h", "comm/mpi.hpp"),
     ("NCCL", r"nccl\.h", "comm/nccl.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),

@@ -125,7 +125,11 @@ void all_laws(mpi_communicator& world) {
     };
     wrong_size();
     agree(c, "the same", "settings");
-    ++cases;
+    // Whatever this MPI can: it is named, and says one thing or the other.
+    const std::string why = why_mpi_takes_no_gpu_memory();
+    require(!mpi_library().empty() && (why.empty() || why.starts_with(mpi_library() + ' ')), "MPI and GPUs: '", why,
+            "'");
+    cases += 2;
     if (world.rank() == 0) std::printf("%d ranks: %d laws hold\n", world.size(), cases);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -79,12 +80,27 @@ public:
     void native_broadcast(std::span<T> data, int root) {
         self_->native_broadcast(std::as_writable_bytes(data), root);
     }
+    /// Whether native_all_gather_parts works.
+    bool has_native_all_gather() const { return self_->has_native_all_gather(); }
+    template <class T>
+    void native_all_gather_parts(std::span<T> data, std::vector<shard> parts) {
+        constexpr auto size = static_cast<index>(sizeof(T));
+        for (shard& part : parts) part = {part.begin * size, part.count * size};
+        self_->native_all_gather_parts(std::as_writable_bytes(data), parts);
+    }
+    /// Whether native_reduce_scatter_parts works.
+    bool has_native_reduce_scatter() const { return self_->has_native_reduce_scatter(); }
+    template <class T>
+    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
+        self_->native_reduce_scatter_parts(data, parts, r);
+    }
 
 private:
     template <class T>
     struct native_interface {
         virtual ~native_interface() = default;
         virtual void native_all_reduce(std::span<T>, reduction) = 0;
+        virtual void native_reduce_scatter_parts(std::span<T>, const std::vector<shard>&, reduction) = 0;
     };
     struct interface : native_interface<float>,
                        native_interface<double>,
@@ -94,6 +110,10 @@ private:
         using native_interface<double>::native_all_reduce;
         using native_interface<bfloat16>::native_all_reduce;
         using native_interface<std::int32_t>::native_all_reduce;
+        using native_interface<float>::native_reduce_scatter_parts;
+        using native_interface<double>::native_reduce_scatter_parts;
+        using native_interface<bfloat16>::native_reduce_scatter_parts;
+        using native_interface<std::int32_t>::native_reduce_scatter_parts;
         virtual int rank() const = 0;
         virtual int size() const = 0;
         virtual std::string name() const = 0;
@@ -107,6 +127,9 @@ private:
         virtual bool has_native() const = 0;
         virtual bool has_native_broadcast() const = 0;
         virtual void native_broadcast(std::span<std::byte>, int) = 0;
+        virtual bool has_native_all_gather() const = 0;
+        virtual void native_all_gather_parts(std::span<std::byte>, const std::vector<shard>&) = 0;
+        virtual bool has_native_reduce_scatter() const = 0;
     };
 
     template <class C>
@@ -155,6 +178,36 @@ private:
                 inner.native_broadcast(data, root);
             else
                 fail(inner.name(), ": has no broadcast of its own");
+        }
+        bool has_native_all_gather() const override {
+            return requires(C & c, std::span<std::byte> data, const std::vector<shard>& parts) {
+                c.native_all_gather_parts(data, parts);
+            };
+        }
+        void native_all_gather_parts(std::span<std::byte> data, const std::vector<shard>& parts) override {
+            if constexpr (requires { inner.native_all_gather_parts(data, parts); })
+                inner.native_all_gather_parts(data, parts);
+            else
+                fail(inner.name(), ": has no all-gather of its own");
+        }
+        bool has_native_reduce_scatter() const override {
+            return requires(C & c, std::span<float> data, const std::vector<shard>& parts) {
+                c.native_reduce_scatter_parts(data, parts, reduction::sum);
+            };
+        }
+        using parts_of = const std::vector<shard>&;
+        void native_reduce_scatter_parts(std::span<float> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void native_reduce_scatter_parts(std::span<double> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void native_reduce_scatter_parts(std::span<bfloat16> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void native_reduce_scatter_parts(std::span<std::int32_t> d, parts_of p, reduction r) override {
+            scatter(d, p, r);
+        }
+        template <class T>
+        void scatter(std::span<T> data, parts_of parts, reduction r) {
+            if constexpr (requires { inner.native_reduce_scatter_parts(data, parts, r); })
+                inner.native_reduce_scatter_parts(data, parts, r);
+            else
+                fail(inner.name(), ": has no reduce-scatter of its own");
         }
         void native_all_reduce(std::span<float> d, reduction r) override { native(d, r); }
         void native_all_reduce(std::span<double> d, reduction r) override { native(d, r); }

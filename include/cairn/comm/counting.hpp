@@ -6,8 +6,10 @@
 //   rounds     how long the longest chain of dependent messages is that ends at this rank: a message that is sent is one longer than
 //              what this rank had waited for before; receiving continues the sender's chain (Lamport's clock, carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
+// What a library does by itself (native collectives) nobody sees: counted is what a ring sends for the same, which is what the library must at
+// least; and no peak.
 
-#include <cairn/comm/communicator.hpp>
+#include <cairn/comm/reduction.hpp>
 
 #include <algorithm>
 #include <array>
@@ -155,6 +157,45 @@ public:
         };
         return scope(*this, call);
     }
+    // The library's own collectives, where it has them.
+    bool buffers_on_gpu() const { return cairn::buffers_on_gpu(inner_); }
+    template <class T>
+    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
+        c.native_all_reduce(data, r);
+    }
+    {
+        const auto parts = shards_of(static_cast<index>(data.size()), size());
+        goes_round(parts, rank() + 1, sizeof(T));  // reduce-scatter
+        goes_round(parts, rank() + 2, sizeof(T));  // all-gather
+        inner_.native_all_reduce(data, r);
+    }
+    template <class T>
+    void native_broadcast(std::span<T> data, int root) requires requires(C& c) {
+        c.native_broadcast(data, root);
+    }
+    {
+        const auto bytes = static_cast<std::int64_t>(data.size_bytes());
+        count_native((rank() + 1) % size() != root, bytes, rank() != root, bytes, (rank() - root + size()) % size());
+        inner_.native_broadcast(data, root);
+    }
+    template <class T>
+    void native_all_gather_parts(std::span<T> data, const std::vector<shard>& parts) requires requires(C& c) {
+        c.native_all_gather_parts(data, parts);
+    }
+    {
+        goes_round(parts, rank() + 1, sizeof(T));
+        inner_.native_all_gather_parts(data, parts);
+    }
+    template <class T>
+    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts,
+                                     reduction r = reduction::sum) requires requires(C& c) {
+        c.native_reduce_scatter_parts(data, parts, r);
+    }
+    {
+        goes_round(parts, rank(), sizeof(T));
+        inner_.native_reduce_scatter_parts(data, parts, r);
+    }
+
     /// combine() is about to go over this many bytes.
     void compute(index bytes) { state_->counts.reduced_bytes += bytes; }
 
@@ -178,6 +219,26 @@ public:
     }
 
 private:
+    void count_native(std::int64_t sends, std::int64_t bytes_of_each, std::int64_t receives,
+                      std::int64_t bytes_of_each_received, std::int64_t rounds) {
+        communication_counts& c = state_->counts;
+        c.messages += sends, c.bytes += sends * bytes_of_each;
+        c.received_messages += receives, c.received_bytes += receives * bytes_of_each_received;
+        c.rounds += rounds;
+    }
+    // This rank passes all parts on to the right but one, and gets all from the left but the one before.
+    void goes_round(const std::vector<shard>& parts, int all_but, std::size_t size_of_one) {
+        const auto count_of = [&](int r) {
+            return parts[static_cast<std::size_t>((r + size()) % size())].count *
+                   static_cast<std::int64_t>(size_of_one);
+        };
+        std::int64_t all = 0;
+        for (int r = 0; r < size(); ++r) all += count_of(r);
+        count_native(size() - 1, 0, size() - 1, 0, size() - 1);
+        state_->counts.bytes += all - count_of(all_but);
+        state_->counts.received_bytes += all - count_of(all_but - 1);
+    }
+
     request started(std::size_t bytes, bool receives) {
         request r;
         r.state_ = state_;

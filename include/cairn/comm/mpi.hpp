@@ -15,6 +15,9 @@
 #define OMPI_SKIP_MPICXX 1  // the C++ bindings that MPI-3 took out
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>  // whether it takes memory of GPUs
+#endif
 
 #include <algorithm>
 #include <array>
@@ -143,6 +146,25 @@ MPI_Op mpi_op(reduction r) {
 }
 
 }  // namespace detail
+
+/// The MPI library as it names itself: name and version.
+inline std::string mpi_library() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string all(text, static_cast<std::size_t>(length));
+    return all.substr(0, all.find_first_of(",\n"));
+}
+
+/// Why this MPI cannot be handed memory of CUDA devices, naming it; empty: it says that it can (MPIX_Query_cuda_support).
+inline std::string why_mpi_takes_no_gpu_memory() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000300)
+    if (MPIX_Query_cuda_support() == 1) return "";
+    return mpi_library() + " says that it has no CUDA support";
+#else
+    return mpi_library() + " does not say whether it has CUDA support";
+#endif
+}
 
 /// Whether mpirun, mpiexec or srun with PMI started this process. (A program that nobody started so need not pay for MPI.)
 inline bool started_by_mpi() {

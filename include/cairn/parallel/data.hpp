@@ -5,7 +5,8 @@
 //   each step:  weights.zero_grad();  backward(scaled dy, ranks.pass_of(p));  totals = ranks.finish(mine, step);  optimizer.step(lr);
 //               ranks.share_values(owners)         only with a sharded optimizer
 // Tensors on a device D travel by config::tensors_over, all else by `world`. What adds on the host (compressors that have no
-// config::method_on_device, reduce-scatter) gets a device's gradients there and back, bucket by bucket, beside backward.
+// config::method_on_device, a reduce-scatter that `tensors_over` has not itself) gets a device's gradients there and back, bucket by
+// bucket, beside backward.
 // The loss of a rank is weighted by its share of the batch (dy · samples here / samples of all), so gradients are summed, not averaged,
 // and uneven batches come out right.
 
@@ -237,7 +238,11 @@ private:
     // What a compressor has sent it does not send again: where a step may be skipped, nobody sends before all know that nobody will.
     bool agrees_first() const { return config_.non_finite == non_finite_policy::skip && compresses(); }
     // What adds on the host gets a device's gradients there.
-    bool by_host() const { return !on_host && (config_.zero_stage == 2 || (compresses() && !on_device())); }
+    bool by_host() const {
+        const C& over = config_.tensors_over ? *config_.tensors_over : gradients_;
+        return !on_host &&
+               ((compresses() && !on_device()) || (config_.zero_stage == 2 && !has_native_reduce_scatter<T>(over)));
+    }
 
     step_totals added_up(const step_totals& mine, const std::string& reason) {
         if (broken_.empty()) broken_ = reason;
@@ -253,6 +258,8 @@ private:
             by_way_of_host<D>(g, [&](std::span<T> here) { reduce_on_host(which, here); });
         } else if (on_device()) {
             if constexpr (std::same_as<T, float>) reduce_on_device(which, g);
+        } else if (config_.zero_stage == 2) {
+            reduce_scatter(tensors_over(), g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
         } else {
             all_reduce(tensors_over(), g);
         }
@@ -334,7 +341,8 @@ private:
         return found != 0;
     }
 
-    // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite either.
+    // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite either. After a reduce-scatter each
+    // rank has the sums of its part, and all parts together are looked at.
     void find_non_finite_on_device(const char* what) {
         if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
         for (const auto& [name, p] : weights_.parameters())

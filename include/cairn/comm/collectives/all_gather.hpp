@@ -2,8 +2,10 @@
 // All-gather on a ring: every rank has one part of an array, and gets the parts of all. In each of p-1 steps a rank passes on to the right
 // what it got from the left in the step before.
 //   step s    send part (r - s), receive part (r - s - 1)
-// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible.
+// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. Where buffers are on GPUs, the library's own is taken, if there
+// is one.
 
+#include <cairn/comm/collectives/native.hpp>
 #include <cairn/comm/reduction.hpp>
 
 #include <span>
@@ -31,6 +33,8 @@ void all_gather(C& c, std::span<T> data, const std::vector<shard>& parts, std::s
         enter(c, {"all-gather", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "all-gather: ", parts.size(), " parts for ", p, " ranks");
+    if constexpr (requires { c.native_all_gather_parts(data, parts); })
+        if (p > 1 && buffers_on_gpu(c) && has_native_all_gather(c)) return c.native_all_gather_parts(data, parts);
     for (int s = 0; s + 1 < p; ++s)
         send_receive(c, detail::part_of_rank(data, parts, me - s), right, detail::part_of_rank(data, parts, me - s - 1),
                      left, all_gather_tag);

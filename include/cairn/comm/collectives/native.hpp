@@ -1,5 +1,5 @@
 #pragma once
-// The all-reduce of the library below, MPI_Allreduce for instance, and whether it has a broadcast. What it costs, and whether all runs give the same bits, is that
+// The all-reduce of the library below, MPI_Allreduce for instance, and which other collectives it has. What it costs, and whether all runs give the same bits, is that
 // library's affair; our time limits and named errors end at its door.
 
 #include <cairn/comm/reduction.hpp>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace cairn {
 
@@ -34,6 +35,30 @@ bool has_native_broadcast(const C& c) {
         return c.has_native_broadcast();
     else
         return requires(C & other, std::span<std::byte> data) { other.native_broadcast(data, 0); };
+}
+
+/// Whether c has an all-gather of its own for parts of any sizes.
+template <Communicator C>
+bool has_native_all_gather(const C& c) {
+    if constexpr (requires { c.has_native_all_gather(); })
+        return c.has_native_all_gather();
+    else
+        return requires(C & other, std::span<std::byte> data, const std::vector<shard>& parts) {
+            other.native_all_gather_parts(data, parts);
+        };
+}
+
+/// Whether c has a reduce-scatter of its own, for parts of any sizes and elements of type T.
+template <class T, Communicator C>
+bool has_native_reduce_scatter(const C& c) {
+    if constexpr (!NativeElement<T>)
+        return false;
+    else if constexpr (requires { c.has_native_reduce_scatter(); })
+        return c.has_native_reduce_scatter();
+    else
+        return requires(C & other, std::span<T> data, const std::vector<shard>& parts) {
+            other.native_reduce_scatter_parts(data, parts, reduction::sum);
+        };
 }
 
 /// data ← reduction over all ranks, in place. Throws where the communicator has none of its own.

@@ -3,6 +3,7 @@
 // round once, growing at each rank.
 //   step s = 1 … p-1    send part (r - s), add what comes from the left to part (r - s - 1)
 // Time (p-1) α + (p-1)/p nβ + (p-1)/p nγ for equal parts. comm/collectives/ring.hpp has it with what follows, for the all-reduce.
+// Where buffers are on GPUs, the library's own is taken; without one, there is no adding.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/exchange.hpp>
@@ -16,7 +17,7 @@ namespace cairn {
 
 inline constexpr int reduce_scatter_tag = user_tags + 5;
 
-/// Part `rank` of `data` becomes the reduction; the other parts hold partial results afterwards. Parts may have any sizes, equal on
+/// Part `rank` of `data` becomes the reduction; the other parts hold anything afterwards, partial results for instance. Parts may have any sizes, equal on
 /// all ranks. Throws if there is not one for each rank.
 template <Communicator C, class T>
 void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum,
@@ -25,6 +26,9 @@ void reduce_scatter(C& c, std::span<T> data, const std::vector<shard>& parts, re
         enter(c, {"reduce-scatter", type_name<T>(), static_cast<index>(data.size()), -1, subject});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
+    if constexpr (NativeElement<T> && requires { c.native_reduce_scatter_parts(data, parts, r); })
+        if (p > 1 && buffers_on_gpu(c) && has_native_reduce_scatter<T>(c))
+            return c.native_reduce_scatter_parts(data, parts, r);
     index largest = 0;
     for (const shard& part : parts) largest = std::max(largest, part.count);
     segment_room<T> room(largest);
