@@ -53,7 +53,7 @@ DOORS = [
     ("NCCL", r"nccl\.h", "comm/nccl.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
-    ("cuBLAS", r"cublas.*", "device/cuda/gemm.hpp"),
+    ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
     ("oneDNN", r"(oneapi/dnnl/.*|dnnl.*)", "device/cpu/onednn.hpp"),
