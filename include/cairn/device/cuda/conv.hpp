@@ -54,7 +54,7 @@ private:
         std::uint64_t epoch;  // of the registry: it may have another answer since
     };
     static constexpr std::array<const char*, 3> names{"forward", "backward_input", "backward_weight"};
-    static constexpr std::array<const char*, 4> fused_names{"fused0", "fused1", "fused2", "fused3"};
+    static constexpr std::array<const char*, 2> fused_names{"fused0", "fused1"};
     static constexpr std::array<const char*, 8> plan_names{"plan0", "plan1", "plan2", "plan3",
                                                            "plan4", "plan5", "plan6", "plan7"};
     static constexpr index most_workspace = index{1} << 30;
