@@ -54,7 +54,7 @@ DOORS = [
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
     ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
-    ("cuBLAS", r"cublas.*", "device/cuda/gemm.hpp"),
+    ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
     ("oneDNN", r"(oneapi/dnnl/.*|dnnl.*)", "device/cpu/onednn.hpp"),

@@ -6,6 +6,7 @@
 // x is (n, in..., c_in), y is (n, out..., c_out), w is (c_out, kernel..., c_in / groups), all row-major, channels last.
 // As in every deep-learning library this is a correlation: the kernel is not flipped.
 
+#include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <array>
@@ -67,5 +68,21 @@ struct conv_geometry {
                sizes(dilation) + " g" + std::to_string(groups);
     }
 };
+
+/// Throws unless the geometry is one of a convolution: positive sizes, groups that divide the channels, and the output size
+/// that follows from the rest.
+inline void check(const conv_geometry& g) {
+    const auto bad = [&](const auto&... why) { fail("convolution ", g.to_string(), ": ", why...); };
+    if (g.n < 0 || g.c_in < 1 || g.c_out < 1) bad("images and channels must be positive");
+    if (g.groups < 1 || g.c_in % g.groups != 0 || g.c_out % g.groups != 0)
+        bad("groups must divide the input and the output channels");
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        if (g.in[axis] < 1 || g.kernel[axis] < 1 || g.stride[axis] < 1 || g.dilation[axis] < 1 || g.pad[axis] < 0)
+            bad("axis ", axis, ": sizes, kernel, stride and dilation must be at least 1, padding at least 0");
+        if (g.out[axis] < 1 || g.out[axis] != g.output_size(axis))
+            bad("axis ", axis, ": the output size is ", g.out[axis], ", the rest gives ", g.output_size(axis),
+                g.output_size(axis) < 1 ? "; the kernel is larger than the padded input" : "");
+    }
+}
 
 }  // namespace cairn

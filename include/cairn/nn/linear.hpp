@@ -1,13 +1,11 @@
 #pragma once
 // Affine map of the last axis:  y = x Wᵀ + b,   x (…, in), W (out, in), b (out), y (…, out)
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
-// Each is one GEMM. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
+// Each is one GEMM, with the bias and, where the device has that, its gradient in it: gemm_bias and linear_gradients of the device. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/work.hpp>
-#include <cairn/device/cpu/gemm.hpp>
-#include <cairn/device/cpu/reduce.hpp>
-#include <cairn/device/cpu/rows.hpp>
+#include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/rounded.hpp>
@@ -42,9 +40,10 @@ public:
             fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, out)
         const index rows = y.size() / config_.out;
-        gemm(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in,
-             rounded<T>(weight_.value).data(), config_.in, S{0}, y.data(), config_.out);
-        if (config_.bias) add_to_rows(D{}, rows, config_.out, rounded<T>(bias_.value).data(), y.data());
+        const tensor<T, D> weight = rounded<T>(weight_.value),
+                           bias = config_.bias ? rounded<T>(bias_.value) : tensor<T, D>{};
+        gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
+                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr);
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -89,7 +88,7 @@ public:
         c.backward_input = {product, size * (y + w + x)};
         c.backward_weight = {product, size * (y + x + 2 * w)};
         if (config_.bias) {
-            c.forward += {y, size * (2 * y + b)};
+            c.forward += {y, size * b};
             c.backward_weight += {y, size * y};
         }
         c.parameters = index(w + b);
@@ -122,11 +121,8 @@ private:
                                             .x = x.data(),
                                             .dy = dy.data()});
         if (!p.weight_gradient) return;
-        add_to_gradient<T>(weight_.grad, [&](T* to, S keep) {
-            gemm(D{}, true, false, config_.out, config_.in, rows, S{1}, dy.data(), config_.out, x.data(), config_.in,
-                 keep, to, config_.in);
-        });
-        if (config_.bias) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
+        linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
+                         config_.bias ? bias_.grad.data() : nullptr);
     }
 
     config config_;

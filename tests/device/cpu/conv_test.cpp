@@ -2,9 +2,9 @@
 #include "oracle/conv.hpp"
 #include "catch.hpp"
 #include "device/cpu/kernel_numbers.hpp"
-#include "messages.hpp"
+#include "device/random_geometry.hpp"
+#include "device/refusals.hpp"
 
-#include <cairn/core/random.hpp>
 #include <cairn/device/cpu/conv.hpp>
 
 #include <cmath>
@@ -14,8 +14,6 @@
 #include <vector>
 
 #include <unistd.h>
-
-using cairn::test::contains, cairn::test::message_of;
 
 namespace {
 
@@ -81,28 +79,6 @@ std::vector<candidate> each(std::initializer_list<const char*> algorithms, doubl
     return all;
 }
 
-// A small random shape; every third one grouped, every fifth depthwise, dimensions 1 to 3.
-conv_geometry random_geometry(std::uint32_t seed) {
-    const cairn::random_stream r{99, seed, 0};
-    std::uint64_t at = 0;
-    const auto draw = [&](cairn::index low, cairn::index high) {
-        return low + static_cast<cairn::index>(r.below(static_cast<std::uint64_t>(high - low + 1), at++));
-    };
-    conv_geometry g;
-    g.n = draw(1, 3);
-    g.groups = seed % 5 == 0 ? draw(2, 5) : seed % 3 == 0 ? draw(2, 3) : 1;
-    g.c_in = g.groups * (seed % 5 == 0 ? 1 : draw(1, 9));
-    g.c_out = g.groups * (seed % 5 == 0 ? draw(1, 2) : draw(1, 20));
-    for (std::size_t axis = static_cast<std::size_t>(draw(0, 2)); axis < 3; ++axis) {
-        g.kernel[axis] = draw(1, 4);
-        g.stride[axis] = draw(1, 5);  // now and then larger than the kernel
-        g.dilation[axis] = draw(1, 2);
-        g.pad[axis] = draw(0, 2);
-        g.in[axis] = (g.kernel[axis] - 1) * g.dilation[axis] + draw(1, 9);
-    }
-    return g.with_output();
-}
-
 conv_geometry geometry2d(cairn::index n, cairn::index size, cairn::index c_in, cairn::index c_out, cairn::index kernel,
                          cairn::index stride, cairn::index pad) {
     conv_geometry g;
@@ -115,7 +91,7 @@ conv_geometry geometry2d(cairn::index n, cairn::index size, cairn::index c_in, c
 
 TEST_CASE("convolution: each algorithm equals plain loops on random shapes", "[conv]") {
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
-        const conv_geometry g = random_geometry(seed);
+        const conv_geometry g = kernel_tests::random_geometry(seed);
         compare<float>(g, each({"plain", "im2col", "direct", "tiled"}, 2e-5));
         compare<double>(g, each({"plain", "im2col", "direct", "tiled"}, 1e-13));
     }
@@ -265,16 +241,5 @@ TEST_CASE("convolution: an empty batch is no work", "[conv]") {
 }
 
 TEST_CASE("convolution: impossible geometries are refused before any compute", "[conv]") {
-    const auto refused = [](auto change) {
-        conv_geometry g = geometry2d(2, 8, 4, 6, 3, 1, 1);
-        change(g);
-        return message_of([&] { cairn::conv_forward<float>(cairn::cpu{}, g, nullptr, nullptr, nullptr, nullptr); });
-    };
-    CHECK(contains(refused([](auto& g) { g.out[2] = 9; }), "axis 2: the output size is 9, the rest gives 8"));
-    CHECK(contains(refused([](auto& g) { g.groups = 4; }), "groups must divide"));
-    CHECK(contains(refused([](auto& g) { g.c_in = 0; }), "channels must be positive"));
-    CHECK(contains(refused([](auto& g) { g.stride[1] = 0; }), "axis 1"));
-    CHECK(contains(refused([](auto& g) { g.pad[1] = -1; }), "padding at least 0"));
-    CHECK(contains(refused([](auto& g) { g.kernel[1] = 11, g.out[1] = 0; }), "larger than the padded input"));
-    CHECK(contains(refused([](auto& g) { g.n = -1; }), "n-1 in1x8x8x4"));
+    cairn::refusals::impossible_geometries<cairn::cpu>();
 }

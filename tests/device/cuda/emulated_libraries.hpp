@@ -6,7 +6,7 @@
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
 #include <cairn/device/cpu/conv.hpp>
-#include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
 
@@ -38,6 +38,23 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    });
+}
+
+template <class T>
+void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
+               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, bias, act);
+    });
+}
+
+template <class T>
+void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy, const T* x, T* dw, T* db) {
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        linear_gradients(cpu{}, rows, out, in, dy, x, dw, db);
     });
 }
 
@@ -107,6 +124,28 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, f
         tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
         gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, wide_c.data(), ldc);
         detail::narrow(wide_c, c);
+    });
+}
+template <detail::Half T>
+void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
+               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
+                            wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n),
+                            wide_bias = bias ? detail::widened(bias, n) : tensor<float>{};
+        tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
+        gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, wide_c.data(), ldc,
+                  bias ? wide_bias.data() : nullptr, act);
+        detail::narrow(wide_c, c);
+    });
+}
+template <detail::Half T>
+void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy, const T* x, float* dw, float* db) {
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_dy = detail::widened(dy, rows * out), wide_x = detail::widened(x, rows * in);
+        linear_gradients(cpu{}, rows, out, in, wide_dy.data(), wide_x.data(), dw, db);
     });
 }
 template <detail::Half T>

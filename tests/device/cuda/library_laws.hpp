@@ -2,13 +2,23 @@
 // What products, convolutions and decompositions of the GPU's libraries obey: the host's results.
 
 #include "device/cuda/kernel_laws.hpp"
+#include "device/cuda/matrix_laws.hpp"
+#include "device/random_geometry.hpp"
+#include "device/refusals.hpp"
 
 #include <cairn/device/cpu/conv.hpp>
-#include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include <unistd.h>
 
 namespace cairn::library_laws {
 
@@ -17,34 +27,205 @@ using kernel_laws::drawn;
 using kernel_laws::on_device;
 using kernel_laws::on_host;
 
+/// c on the device, of operands that begin `off` elements after a block.
+template <class T>
+void product(index m, index n, index k, bool trans_a, bool trans_b, T beta, index gap, index off) {
+    CAPTURE(m, n, k, trans_a, trans_b, beta, gap, off);
+    const index lda = (trans_a ? m : k) + gap, ldb = (trans_b ? k : n) + 2 * gap, ldc = n + gap;
+    const auto a = drawn<T>({(trans_a ? k : m) * lda + off}, 101), b = drawn<T>({(trans_b ? n : k) * ldb + off}, 102);
+    auto start = drawn<T>({m * ldc + off}, 103);
+    auto expected = start.clone();
+    gemm(cpu{}, trans_a, trans_b, m, n, k, T(0.7), a.data() + off, lda, b.data() + off, ldb, beta,
+         expected.data() + off, ldc);
+    if (beta == T(0))  // must not be read
+        for (index r = 0; r < m; ++r) std::fill_n(start.data() + off + r * ldc, n, std::numeric_limits<T>::quiet_NaN());
+    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
+    const auto run = [&] {
+        auto d_c = on_device<cuda>(start);
+        gemm(cuda{}, trans_a, trans_b, m, n, k, T(0.7), d_a.data() + off, lda, d_b.data() + off, ldb, beta,
+             d_c.data() + off, ldc);
+        return on_host(d_c);
+    };
+    const auto once = run();
+    check_close(once, expected, kernel_laws::rounding<T> * std::sqrt(static_cast<double>(std::max<index>(k, 1))));
+    check_close(run(), once, 0);
+}
+
 template <class T>
 void products() {
-    for (const auto& [m, n, k] : {std::array<index, 3>{1, 1, 1}, {3, 5, 7}, {64, 64, 64}, {100, 33, 129}, {8, 300, 2}})
+    for (const auto& [m, n, k] : {std::array<index, 3>{1, 1, 1},
+                                  {1, 37, 5},
+                                  {37, 1, 5},
+                                  {3, 5, 7},
+                                  {15, 33, 17},
+                                  {64, 64, 64},
+                                  {100, 33, 129},
+                                  {8, 300, 2},
+                                  {130, 270, 520},
+                                  {57, 10, 600}})
         for (const bool trans_a : {false, true})
             for (const bool trans_b : {false, true})
-                for (const T beta : {T(0), T(1), T(-0.5)}) {
-                    CAPTURE(m, n, k, trans_a, trans_b, beta);
-                    const index lda = (trans_a ? m : k) + 4, ldb = (trans_b ? k : n) + 8, ldc = n + 4;
-                    const auto a = drawn<T>({(trans_a ? k : m) * lda}, 101),
-                               b = drawn<T>({(trans_b ? n : k) * ldb}, 102), start = drawn<T>({m * ldc}, 103);
-                    auto c = start.clone();
-                    gemm(cpu{}, trans_a, trans_b, m, n, k, T(0.7), a.data(), lda, b.data(), ldb, beta, c.data(), ldc);
-                    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
-                    auto d_c = on_device<cuda>(start);
-                    gemm(cuda{}, trans_a, trans_b, m, n, k, T(0.7), d_a.data(), lda, d_b.data(), ldb, beta, d_c.data(),
-                         ldc);
-                    check_close(d_c, c, kernel_laws::rounding<T> * std::sqrt(static_cast<double>(k)));
+                for (const T beta : {T(0), T(1), T(-0.5)})
+                    for (const auto& [gap, off] : {std::pair<index, index>{0, 0}, {4, 0}, {3, 1}})
+                        product<T>(m, n, k, trans_a, trans_b, beta, gap, off);
+    product<T>(200, 150, 3000, false, true, T(0), 0, 0);
+}
+
+/// Nothing to multiply, and nothing to write.
+template <class T>
+void empty_products() {
+    const auto start = drawn<T>({2 * 40}, 115);
+    const auto run = [&](index m, index n, index k, T beta, index ldc, index step, index batch, T first) {
+        CAPTURE(m, n, k, beta, ldc, step, batch);
+        auto c = start.clone();
+        c[0] = first;
+        auto expected = c.clone();
+        for (index i = 0; i < batch; ++i)
+            gemm(cpu{}, false, false, m, n, k, T(1), c.data(), k, c.data(), n, beta, expected.data() + i * step, ldc);
+        auto d_c = on_device<cuda>(c);
+        const T* const none = nullptr;
+        gemm_batched(cuda{}, false, false, m, n, k, T(1), none, k, index{0}, none, n, index{0}, beta, d_c.data(), ldc,
+                     step, batch);
+        check_close(d_c, expected, 0);
+    };
+    for (const T beta : {T(0), T(1), T(2)})
+        for (const auto& [ldc, step, batch] : {std::array<index, 3>{5, 0, 1}, {7, 0, 1}, {7, 37, 2}}) {
+            run(4, 5, 0, beta, ldc, step, batch, T(1));
+            run(0, 5, 0, beta, ldc, step, batch, T(1));
+            run(4, 0, 0, beta, ldc, step, batch, T(1));
+            run(0, 5, 3, beta, ldc, step, batch, T(1));
+        }
+    run(4, 5, 0, T(0), 7, 0, 1, std::numeric_limits<T>::quiet_NaN());
+    run(4, 5, 3, T(0), 7, 0, 0, T(1));
+}
+
+/// Strides as small as the matrices and larger, and of numbers that no alignment survives.
+template <class T>
+void batched_products() {
+    for (const index batch : {1, 3, 20})
+        for (const index more : {0, 5}) {
+            CAPTURE(batch, more);
+            constexpr index m = 9, n = 11, k = 13;
+            const index sa = m * k + more, sb = n * k + more, sc = m * n + more;
+            const auto a = drawn<T>({batch * sa}, 104), b = drawn<T>({batch * sb}, 105),
+                       start = drawn<T>({batch * sc}, 116);
+            auto c = start.clone();
+            gemm_batched(cpu{}, false, true, m, n, k, T(2), a.data(), k, sa, b.data(), k, sb, T(1), c.data(), n, sc,
+                         batch);
+            const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
+            auto d_c = on_device<cuda>(start);
+            gemm_batched(cuda{}, false, true, m, n, k, T(2), d_a.data(), k, sa, d_b.data(), k, sb, T(1), d_c.data(), n,
+                         sc, batch);
+            check_close(d_c, c, 10 * kernel_laws::rounding<T>);
+        }
+}
+
+template <class T>
+tensor<T> narrowed(const tensor<double>& t) {
+    tensor<T> r(t.shape());
+    for (index i = 0; i < t.size(); ++i) r[i] = T(static_cast<grid::sum_type<T>>(t[i]));
+    return r;
+}
+template <class T>
+tensor<double> in_double(const tensor<T>& t) {
+    tensor<double> r(t.shape());
+    for (index i = 0; i < t.size(); ++i) r[i] = static_cast<double>(static_cast<grid::sum_type<T>>(t[i]));
+    return r;
+}
+
+/// A product with its bias and activation, against the host's in double; the same bits twice. `rounding`: of one result.
+template <class T>
+void products_with_bias(double rounding) {
+    using S = grid::sum_type<T>;
+    for (const auto& [m, n, k] :
+         {std::array<index, 3>{1, 1, 1}, {3, 5, 7}, {64, 128, 64}, {100, 33, 129}, {128, 256, 512}, {5, 6, 0}})
+        for (const activation act : {activation::none, activation::relu, activation::gelu, activation::gelu_tanh})
+            for (const bool with_bias : {false, true})
+                for (const index gap : {0, 3}) {
+                    CAPTURE(m, n, k, name_of(act), with_bias, gap);
+                    const auto a = narrowed<T>(drawn<double>({m, k}, 117)), b = narrowed<T>(drawn<double>({n, k}, 118)),
+                               bias = narrowed<T>(drawn<double>({n + 1}, 119)),
+                               start = narrowed<T>(drawn<double>({m, n + gap}, 121));
+                    const auto wide_a = in_double(a), wide_b = in_double(b), wide_bias = in_double(bias);
+                    auto expected = in_double(start);
+                    gemm_bias(cpu{}, false, true, m, n, k, 0.7, wide_a.data(), k, wide_b.data(), k, expected.data(),
+                              n + gap, with_bias ? wide_bias.data() + (gap > 0) : nullptr, act);
+                    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b), d_bias = on_device<cuda>(bias);
+                    const auto run = [&] {
+                        auto d_c = on_device<cuda>(start);
+                        gemm_bias(cuda{}, false, true, m, n, k, S(0.7), d_a.data(), k, d_b.data(), k, d_c.data(),
+                                  n + gap, with_bias ? d_bias.data() + (gap > 0) : nullptr, act);
+                        return in_double(on_host(d_c));
+                    };
+                    const auto once = run();
+                    check_close(once, expected, rounding * std::sqrt(static_cast<double>(k + 1)));
+                    check_close(run(), once, 0);
                 }
-    constexpr index n = 12, batch = 5;
-    const auto a = drawn<T>({batch * n * n}, 104), b = drawn<T>({batch * n * n}, 105);
-    tensor<T> c({batch * n * n});
-    gemm_batched(cpu{}, false, true, n, n, n, T(1), a.data(), n, n * n, b.data(), n, n * n, T(0), c.data(), n, n * n,
-                 batch);
-    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
-    tensor<T, cuda> d_c(c.shape());
-    gemm_batched(cuda{}, false, true, n, n, n, T(1), d_a.data(), n, n * n, d_b.data(), n, n * n, T(0), d_c.data(), n,
-                 n * n, batch);
-    check_close(d_c, c, 10 * kernel_laws::rounding<T>);
+    // Where a network's sizes are met, the bias is part of the product, and not a pass.
+    const auto a = on_device<cuda>(narrowed<T>(drawn<double>({64, 64}, 122)));
+    tensor<T, cuda> c({64, 64});
+    CHECK(detail::run_fused(gemm_size{false, true, 64, 64, 64, 64, 64, 64}, S(1), a.data(), a.data(), c.data(),
+                            a.data(), activation::none));
+}
+
+/// Both gradients of a linear layer, added to what is there, against the host's in double; the same bits twice.
+template <class T>
+void gradients_of_linear(double rounding) {
+    using W = grid::sum_type<T>;
+    for (const auto& [rows, out, in] :
+         {std::array<index, 3>{1, 1, 1}, {7, 5, 3}, {256, 64, 128}, {1000, 10, 33}, {0, 4, 2}})
+        for (const bool with_bias : {false, true}) {
+            CAPTURE(rows, out, in, with_bias);
+            const auto dy = narrowed<T>(drawn<double>({rows, out}, 123)),
+                       x = narrowed<T>(drawn<double>({rows, in}, 124));
+            const auto dw = narrowed<W>(drawn<double>({out, in}, 125)), db = narrowed<W>(drawn<double>({out}, 126));
+            auto expected_dw = in_double(dw), expected_db = in_double(db);
+            linear_gradients(cpu{}, rows, out, in, in_double(dy).data(), in_double(x).data(), expected_dw.data(),
+                             with_bias ? expected_db.data() : nullptr);
+            const auto d_dy = on_device<cuda>(dy), d_x = on_device<cuda>(x);
+            const auto run = [&] {
+                auto d_dw = on_device<cuda>(dw), d_db = on_device<cuda>(db);
+                linear_gradients(cuda{}, rows, out, in, d_dy.data(), d_x.data(), d_dw.data(),
+                                 with_bias ? d_db.data() : nullptr);
+                return std::pair{in_double(on_host(d_dw)), in_double(on_host(d_db))};
+            };
+            const auto once = run(), again = run();
+            const double tolerance = rounding * std::sqrt(static_cast<double>(rows + 1));
+            check_close(once.first, expected_dw, tolerance);
+            check_close(once.second, expected_db, tolerance);
+            check_close(again.first, once.first, 0);
+            check_close(again.second, once.second, 0);
+        }
+}
+
+/// Sums of rows' outer products: against plain loops in double, symmetric to the bit, what lies in the gaps of c untouched.
+template <class T>
+void symmetric_products() {
+    using W = grid::sum_type<T>;
+    for (const auto& [count, width, gap, c_gap] :
+         {std::array<index, 4>{1, 1, 0, 0}, {5, 3, 0, 0}, {33, 65, 4, 0}, {200, 130, 1, 3}, {64, 64, 64, 64}}) {
+        CAPTURE(count, width, gap, c_gap);
+        const index stride = width + gap, ldc = width + c_gap;
+        const auto rows = narrowed<T>(drawn<double>({count * stride}, 127));
+        auto c = narrowed<W>(drawn<double>({width * ldc}, 128));
+        for (index i = 0; i < width; ++i)
+            for (index j = 0; j < i; ++j) c[i * ldc + j] = c[j * ldc + i];
+        const auto wide = in_double(rows);
+        auto expected = in_double(c);
+        for (index i = 0; i < width; ++i)
+            for (index j = 0; j < width; ++j)
+                for (index r = 0; r < count; ++r)
+                    expected[i * ldc + j] += 0.25 * wide[r * stride + i] * wide[r * stride + j];
+        const auto d_rows = on_device<cuda>(rows);
+        auto d_c = on_device<cuda>(c);
+        add_symmetric_product(cuda{}, count, width, W(0.25), d_rows.data(), stride, d_c.data(), ldc);
+        const auto got = on_host(d_c);
+        check_close(in_double(got), expected, (sizeof(W) == 8 ? 1e-12 : 2e-5) * std::sqrt(static_cast<double>(count)));
+        for (index i = 0; i < width; ++i) {
+            for (index j = 0; j < i; ++j) REQUIRE(got[i * ldc + j] == got[j * ldc + i]);
+            for (index j = width; j < ldc; ++j) REQUIRE(got[i * ldc + j] == c[i * ldc + j]);
+        }
+    }
 }
 
 inline std::vector<conv_geometry> conv_geometries() {
@@ -75,46 +256,57 @@ inline std::vector<conv_geometry> conv_geometries() {
     return all;
 }
 
-/// All three phases against the host, and again to the bit. `rounding`: of one product.
+/// All three phases against the host, with a bias and without; again, and in other blocks, to the bit. `rounding`: of one product.
 template <class T>
 void convolution(const conv_geometry& g, double rounding) {
-    const auto narrowed = [](const tensor<float>& t) {
-        tensor<T> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = T(t[i]);
+    using H = std::conditional_t<std::is_same_v<T, double>, double, float>;  // the host's
+    const auto from_float = [](shape s, std::uint32_t stream) {
+        const auto f = drawn<float>(s, stream);
+        tensor<T> r(s);
+        for (index i = 0; i < f.size(); ++i) r[i] = T(f[i]);
         return r;
     };
     const auto widened = [](const tensor<T>& t) {
-        tensor<float> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = static_cast<float>(t[i]);
+        tensor<H> r(t.shape());
+        for (index i = 0; i < t.size(); ++i) r[i] = static_cast<H>(t[i]);
         return r;
     };
-    const auto x = narrowed(drawn<float>({g.x_elements()}, 106)), w = narrowed(drawn<float>({g.w_elements()}, 107)),
-               bias = narrowed(drawn<float>({g.c_out}, 108)), dy = narrowed(drawn<float>({g.y_elements()}, 109)),
-               dw0 = narrowed(drawn<float>({g.w_elements()}, 110)), db0 = narrowed(drawn<float>({g.c_out}, 111));
+    const auto x = from_float({g.x_elements()}, 106), w = from_float({g.w_elements()}, 107),
+               bias = from_float({g.c_out}, 108), dy = from_float({g.y_elements()}, 109),
+               dw0 = from_float({g.w_elements()}, 110), db0 = from_float({g.c_out}, 111);
     const auto hx = widened(x), hw = widened(w), hbias = widened(bias), hdy = widened(dy);
-    tensor<float> y({g.y_elements()}), dx({g.x_elements()});
-    auto dw = widened(dw0), db = widened(db0);
+    const H* const no_bias = nullptr;
+    H* const no_db = nullptr;
+    tensor<H> y({g.y_elements()}), plain_y({g.y_elements()}), dx({g.x_elements()});
+    auto dw = widened(dw0), db = widened(db0), plain_dw = widened(dw0);
     conv_forward(cpu{}, g, hx.data(), hw.data(), hbias.data(), y.data());
+    conv_forward(cpu{}, g, hx.data(), hw.data(), no_bias, plain_y.data());
     conv_backward_input(cpu{}, g, hdy.data(), hw.data(), dx.data());
     conv_backward_weight(cpu{}, g, hx.data(), hdy.data(), dw.data(), db.data());
-    const auto d_x = on_device<cuda>(x), d_w = on_device<cuda>(w), d_bias = on_device<cuda>(bias),
-               d_dy = on_device<cuda>(dy);
+    conv_backward_weight(cpu{}, g, hx.data(), hdy.data(), plain_dw.data(), no_db);
     const auto all = [&] {
-        tensor<T, cuda> d_y(y.shape()), d_dx(dx.shape());
-        auto d_dw = on_device<cuda>(dw0), d_db = on_device<cuda>(db0);
+        const auto d_x = on_device<cuda>(x), d_w = on_device<cuda>(w), d_bias = on_device<cuda>(bias),
+                   d_dy = on_device<cuda>(dy);
+        tensor<T, cuda> d_y(y.shape()), d_plain_y(y.shape()), d_dx(dx.shape());
+        auto d_dw = on_device<cuda>(dw0), d_db = on_device<cuda>(db0), d_plain_dw = on_device<cuda>(dw0);
         conv_forward(cuda{}, g, d_x.data(), d_w.data(), d_bias.data(), d_y.data());
+        conv_forward(cuda{}, g, d_x.data(), d_w.data(), static_cast<const T*>(nullptr), d_plain_y.data());
         conv_backward_input(cuda{}, g, d_dy.data(), d_w.data(), d_dx.data());
         conv_backward_weight(cuda{}, g, d_x.data(), d_dy.data(), d_dw.data(), d_db.data());
-        return std::array{widened(on_host(d_y)), widened(on_host(d_dx)), widened(on_host(d_dw)),
-                          widened(on_host(d_db))};
+        conv_backward_weight(cuda{}, g, d_x.data(), d_dy.data(), d_plain_dw.data(), static_cast<T*>(nullptr));
+        return std::array{widened(on_host(d_y)),  widened(on_host(d_plain_y)), widened(on_host(d_dx)),
+                          widened(on_host(d_dw)), widened(on_host(d_db)),      widened(on_host(d_plain_dw))};
     };
     const auto once = all(), again = all();
-    const std::array<const tensor<float>*, 4> expected{&y, &dx, &dw, &db};
+    const tensor<T, cuda> between({17});  // so that all operands lie elsewhere
+    const auto elsewhere = all();
+    const std::array<const tensor<H>*, 6> expected{&y, &plain_y, &dx, &dw, &db, &plain_dw};
     const double terms = static_cast<double>(g.n * g.out_points() + g.kernel_points() * (g.c_in + g.c_out));
-    for (std::size_t k = 0; k < 4; ++k) {
+    for (std::size_t k = 0; k < 6; ++k) {
         CAPTURE(k);
         check_close(once[k], *expected[k], rounding * std::sqrt(terms));
         check_close(again[k], once[k], 0);
+        check_close(elsewhere[k], once[k], 0);
     }
 }
 
@@ -122,6 +314,126 @@ void convolution(const conv_geometry& g, double rounding) {
 template <class T>
 void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
+}
+
+/// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise, strides larger than the
+/// kernel, odd numbers of channels.
+template <class T>
+void random_convolutions(double rounding) {
+    struct back {
+        choice_policy before = choices::global().policy();
+        ~back() { choices::global().set_policy(before); }
+    } const afterwards;
+    choices::global().set_policy(choice_policy::first);
+    for (std::uint32_t seed = 0; seed < 60; ++seed) {
+        const conv_geometry g = kernel_tests::random_geometry(seed);
+        DYNAMIC_SECTION(seed << ' ' << g.to_string()) convolution<T>(g, rounding);
+    }
+}
+
+/// No images are no work; an address that is not a multiple of 16 bytes is refused.
+inline void convolution_edges() {
+    conv_geometry g = conv_geometries()[0];
+    const auto x = on_device<cuda>(drawn<float>({g.x_elements() + 1}, 129)),
+               w = on_device<cuda>(drawn<float>({g.w_elements()}, 130));
+    tensor<float, cuda> y({g.y_elements()});
+    const float* const no_bias = nullptr;
+    CHECK_THROWS_WITH(conv_forward(cuda{}, g, x.data() + 1, w.data(), no_bias, y.data()),
+                      Catch::Contains("multiples of 16 bytes") && Catch::Contains(g.to_string()));
+    // A bias there is added by a pass of its own.
+    const auto bias = on_device<cuda>(drawn<float>({g.c_out + 1}, 131));
+    tensor<float> expected({g.y_elements()});
+    const auto hx = on_host(x), hw = on_host(w), hbias = on_host(bias);
+    conv_forward(cpu{}, g, hx.data(), hw.data(), hbias.data() + 1, expected.data());
+    conv_forward(cuda{}, g, x.data(), w.data(), bias.data() + 1, y.data());
+    check_close(y, expected, 1e-3);
+    g.n = 0;
+    const auto before = on_host(w);
+    auto dw = on_device<cuda>(before);
+    float* const none = nullptr;
+    conv_forward(cuda{}, g, no_bias, w.data(), no_bias, none);
+    conv_backward_input(cuda{}, g, no_bias, w.data(), none);
+    conv_backward_weight(cuda{}, g, no_bias, no_bias, dw.data(), none);
+    check_close(dw, before, 0);
+}
+
+/// A measured choice is entered, saved and replayed; what is forced, or set by hand, is obeyed; policy `first` measures nothing; work is
+/// counted; no workspace stays behind.
+inline void convolution_choices() {
+    auto& registry = choices::global();
+    struct back {
+        choices& all = choices::global();
+        choice_policy before = all.policy();
+        ~back() {
+            all.set_policy(before);
+            all.force("conv_gpu", "");
+            all.clear();
+        }
+    } const afterwards;
+    const conv_geometry g = conv_geometries()[1];
+    const auto x = on_device<cuda>(drawn<float>({g.x_elements()}, 132)),
+               w = on_device<cuda>(drawn<float>({g.w_elements()}, 133)),
+               bias = on_device<cuda>(drawn<float>({g.c_out}, 134));
+    const auto run = [&] {
+        tensor<float, cuda> y({g.y_elements()});
+        conv_forward(cuda{}, g, x.data(), w.data(), bias.data(), y.data());
+        return on_host(y);
+    };
+    registry.set_policy(choice_policy::measure);
+    registry.clear();
+    const auto first = run();
+    auto made = registry.entries();
+    REQUIRE(made.size() == 1);
+    const std::string key = made.begin()->first;
+    CHECK(key.starts_with("conv_gpu/forward "));
+    CHECK(key.ends_with(g.to_string()));
+    CHECK(made.at(key).seconds.size() >= 1);
+    const std::string path = concat("/tmp/cairn_gpu_choices_", ::getpid());
+    registry.save(path, "here");
+    registry.clear();
+    CHECK(registry.load(path, "here") == 1);
+    std::remove(path.c_str());
+    check_close(run(), first, 0);
+    CHECK(registry.entries().at(key).choice == made.at(key).choice);
+    for (const auto& [name, seconds] : made.at(key).seconds) {  // each candidate that worked
+        CAPTURE(name);
+        registry.set(key, {name, {}});
+        const auto by_hand = run();
+        check_close(by_hand, first, 1e-4);
+        registry.set(key, made.at(key));
+        registry.force("conv_gpu", name);
+        check_close(run(), by_hand, 0);
+        registry.force("conv_gpu", "");
+    }
+    check_close(run(), first, 0);
+
+    registry.clear();
+    registry.set_policy(choice_policy::first);
+    const index live = cuda::memory().use_of(category::workspace).live;
+    const work::scope counting;
+    check_close(run(), first, 1e-4);
+    CHECK(registry.entries().at(key).seconds.empty());
+    CHECK(cuda::memory().use_of(category::workspace).live == live);
+    CHECK(static_cast<double>(work::total().flops) == g.flops() + static_cast<double>(g.y_elements()));
+    CHECK(static_cast<index>(work::total().bytes) == 4 * (g.x_elements() + g.w_elements() + g.y_elements()));
+}
+
+/// Products count 2 m n k operations and each operand once, whether or not the bias is fused.
+inline void counted_products() {
+    const auto v = on_device<cuda>(drawn<float>({64}, 135));
+    tensor<float, cuda> c({2, 3});
+    {
+        const work::scope counting;
+        gemm(cuda{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, 0.0f, c.data(), 3);
+        CHECK(work::total().flops == 48);
+        CHECK(work::total().bytes == 4 * (8 + 12 + 6));
+    }
+    {
+        const work::scope counting;
+        gemm_bias(cuda{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, c.data(), 3, v.data());
+        CHECK(work::total().flops == 48 + 6);
+        CHECK(work::total().bytes == 4 * (8 + 12 + 6 + 3));
+    }
 }
 
 /// Products of bfloat16 and float16, and of float in TF32, against the host's in float.
@@ -145,6 +457,20 @@ void rounded_products(double rounding) {
     }
 }
 
+/// Products of bfloat16 into float are not rounded: to float's rounding the host's, of the same numbers.
+inline void unrounded_products() {
+    constexpr index m = 96, n = 80, k = 256;
+    const auto a = narrowed<bfloat16>(drawn<double>({m, k}, 136)), b = narrowed<bfloat16>(drawn<double>({k, n}, 137));
+    const auto wide_a = in_double(a), wide_b = in_double(b);
+    auto expected = drawn<double>({m, n}, 138);
+    auto d_c = on_device<cuda>(narrowed<float>(expected));
+    expected = in_double(on_host(d_c));
+    gemm(cpu{}, false, false, m, n, k, 1.0, wide_a.data(), k, wide_b.data(), n, 1.0, expected.data(), n);
+    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
+    gemm(cuda{}, false, false, m, n, k, 1.0f, d_a.data(), k, d_b.data(), n, 1.0f, d_c.data(), n);
+    check_close(in_double(on_host(d_c)), expected, 2e-5 * 16);
+}
+
 /// Runs check() with float products in TF32.
 template <class Check>
 void in_tf32(Check&& check) {
@@ -157,29 +483,63 @@ void in_tf32(Check&& check) {
 
 template <class T>
 void decompositions() {
-    for (const index n : {1, 2, 17, 64}) {
+    for (const index n : {1, 2, 17, 40, 64, 65, 120, 130}) {
         CAPTURE(n);
+        const double bound = 1e2 * kernel_laws::rounding<T>;
         const auto rows = drawn<T>({2 * n, n}, 112);
-        tensor<T> a({n, n});
+        tensor<T> a({n, n}), one = tensor<T>::zeros({n, n});
         gemm(cpu{}, true, false, n, n, 2 * n, T(1) / T(n), rows.data(), n, rows.data(), n, T(0), a.data(), n);
-        for (index i = 0; i < n; ++i) a[i * n + i] += T(0.1);
+        mirror_upper(cpu{}, n, a.data(), n);
+        for (index i = 0; i < n; ++i) a[i * n + i] += T(0.1), one[i * n + i] = 1;
         const auto d_a = on_device<cuda>(a);
-        check_close(inverse_of_positive(cuda{}, d_a), inverse_of_positive(cpu{}, a), 1e3 * kernel_laws::rounding<T>);
+        const auto inverse = on_host(inverse_of_positive(cuda{}, d_a));
+        check_close(inverse, inverse_of_positive(cpu{}, a), 10 * bound);
+        for (index r = 0; r < n; ++r)
+            for (index c = 0; c < r; ++c) REQUIRE(inverse[r * n + c] == inverse[c * n + r]);
+        tensor<T> product({n, n});
+        gemm(cpu{}, false, false, n, n, n, T(1), a.data(), n, inverse.data(), n, T(0), product.data(), n);
+        check_close(product, one, 10 * bound);
         const auto e = eigh(cuda{}, d_a);
-        check_close(e.values, eigh(cpu{}, a).values, 1e2 * kernel_laws::rounding<T>);
-        const auto v = on_host(e.vectors), w = on_host(e.values);  // V diag(w) Vᵀ = A
-        tensor<T> scaled = v.clone(), again({n, n});
+        const auto v = on_host(e.vectors), w = on_host(e.values);
+        CHECK(std::is_sorted(w.data(), w.data() + n));
+        check_close(w, eigh(cpu{}, a).values, bound);
+        tensor<T> scaled = v.clone();  // V diag(w) Vᵀ = A
         for (index i = 0; i < n * n; ++i) scaled[i] *= w[i % n];
-        gemm(cpu{}, false, true, n, n, n, T(1), scaled.data(), n, v.data(), n, T(0), again.data(), n);
-        check_close(again, a, 1e2 * kernel_laws::rounding<T>);
-        auto upper = on_device<cuda>(a);
-        mirror_upper(cuda{}, n, upper.data(), n);
-        check_close(upper, a, 1e-5);
+        gemm(cpu{}, false, true, n, n, n, T(1), scaled.data(), n, v.data(), n, T(0), product.data(), n);
+        check_close(product, a, bound);
+        gemm(cpu{}, true, false, n, n, n, T(1), v.data(), n, v.data(), n, T(0), product.data(), n);
+        check_close(product, one, bound);
+        check_close(d_a, a, 0);  // arguments are not changed
+    }
+    tensor<T> by_hand({2, 2});
+    by_hand[0] = by_hand[3] = 2, by_hand[1] = by_hand[2] = 1;
+    const auto e = eigh(cuda{}, on_device<cuda>(by_hand));
+    const auto v = on_host(e.vectors), w = on_host(e.values);
+    CHECK(static_cast<double>(w[0]) == Approx(1));
+    CHECK(static_cast<double>(w[1]) == Approx(3));
+    CHECK(static_cast<double>(v[1] * v[3]) == Approx(0.5));   // (1, 1) / √2
+    CHECK(static_cast<double>(v[0] * v[2]) == Approx(-0.5));  // (1, -1) / √2
+    const auto inverse = on_host(inverse_of_positive(cuda{}, on_device<cuda>(by_hand)));
+    CHECK(static_cast<double>(inverse[0]) == Approx(2.0 / 3));
+    CHECK(static_cast<double>(inverse[1]) == Approx(-1.0 / 3));
+}
+
+/// What cannot be decomposed is refused in the host's words.
+template <class T>
+void decomposition_errors() {
+    using Catch::Contains;
+    const auto eigen = [](const tensor<T, cuda>& m) { eigh(cuda{}, m); };
+    const auto inverse = [](const tensor<T, cuda>& m) { inverse_of_positive(cuda{}, m); };
+    matrix_laws::broken_elements<cuda, T>(eigen, "eigh");
+    matrix_laws::broken_elements<cuda, T>(inverse, "inverse");
+    for (const shape& s : {shape{2, 3}, shape{4}, shape{0, 0}}) {
+        const auto m = on_device<cuda>(tensor<T>::zeros(s));
+        CHECK_THROWS_WITH(eigen(m), Contains("eigh: a square matrix is needed, got shape " + concat(s)));
+        CHECK_THROWS_WITH(inverse(m), Contains("inverse: a square matrix is needed, got shape " + concat(s)));
     }
     auto negative = tensor<T>::zeros({2, 2});
     negative[0] = negative[3] = T(-1);
-    const auto d_negative = on_device<cuda>(negative);
-    CHECK_THROWS_WITH(inverse_of_positive(cuda{}, d_negative), Catch::Contains("not positive definite"));
+    CHECK_THROWS_WITH(inverse(on_device<cuda>(negative)), Contains("(2, 2) is not positive definite"));
 }
 
 }  // namespace cairn::library_laws

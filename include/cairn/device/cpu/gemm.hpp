@@ -10,6 +10,7 @@
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
 #include <cairn/device/cpu/onednn.hpp>
+#include <cairn/device/gemm_size.hpp>
 
 #include <bit>
 #include <cstdlib>
@@ -36,13 +37,6 @@ extern "C" char* openblas_get_config(void) __attribute__((weak));
 #endif
 
 namespace cairn {
-
-/// Sizes of one matrix product.
-struct gemm_size {
-    bool trans_a = false, trans_b = false;
-    index m = 0, n = 0, k = 0;
-    index lda = 0, ldb = 0, ldc = 0;
-};
 
 namespace gemm_detail {
 
@@ -167,15 +161,6 @@ void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b,
         builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
 }
 
-inline void check(const gemm_size& s) {
-    const auto shown = [&] { return concat("gemm of ", s.m, " x ", s.n, " x ", s.k); };
-    if (s.m < 0 || s.n < 0 || s.k < 0) fail(shown(), ": negative size");
-    const index a = s.trans_a ? s.m : s.k, b = s.trans_b ? s.k : s.n;
-    if (s.lda < a) fail(shown(), ": lda is ", s.lda, ", a row of a has ", a);
-    if (s.ldb < b) fail(shown(), ": ldb is ", s.ldb, ", a row of b has ", b);
-    if (s.ldc < s.n) fail(shown(), ": ldc is ", s.ldc, ", a row of c has ", s.n);
-}
-
 }  // namespace gemm_detail
 
 /// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With beta 0,
@@ -184,7 +169,7 @@ template <class T>
 void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b,
           index ldb, T beta, T* c, index ldc) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-    gemm_detail::check(s);
+    check(s);
     gemm_detail::product(true, s, alpha, a, b, beta, c);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
     work::count(2 * mn * static_cast<double>(k),
@@ -198,8 +183,7 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T 
                   index stride_a, const T* b, index ldb, index stride_b, T beta, T* c, index ldc, index stride_c,
                   index batch) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-    gemm_detail::check(s);
-    require(batch >= 0, "gemm_batched: batch of ", batch);
+    check(s, batch);
     const bool across = batch >= 8;
     const auto one = [&](index i) {
         gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);

@@ -16,6 +16,7 @@
 #include <cairn/device/choices.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
+#include <cairn/device/matrix_checks.hpp>
 
 #include <xtensor-blas/xlinalg.hpp>
 
@@ -33,16 +34,13 @@ namespace detail {
 template <class T>
 xt::xtensor<T, 2> matrix_of(const tensor<T>& a, const char* what) {
     require(a.rank() == 2, what, ": a matrix (rows, columns) is needed, got shape ", a.shape());
-    for (index i = 0; i < a.size(); ++i)
-        require(std::isfinite(a[i]), what, ": element (", i / a.extent(1), ", ", i % a.extent(1), ") of ", a.shape(),
-                " is ", a[i]);
+    require_finite(a, what);
     return xt_view(a);
 }
 
 template <class T>
 xt::xtensor<T, 2> square_matrix_of(const tensor<T>& a, const char* what) {
-    require(a.rank() == 2 && a.extent(0) == a.extent(1) && a.size() > 0, what,
-            ": a square matrix is needed, got shape ", a.shape());
+    order_of(a, what);
     return matrix_of(a, what);
 }
 
@@ -143,11 +141,10 @@ tensor<T> cholesky(cpu, const tensor<T>& a) {
 /// positive definite.
 template <class T>
 tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
-    require(a.rank() == 2 && a.extent(0) == a.extent(1) && a.size() > 0,
-            "inverse: a square matrix is needed, got shape ", a.shape());
+    const auto n = static_cast<xt::blas_index_t>(detail::order_of(a, "inverse"));
+    detail::require_finite(a, "inverse");
     match_blas_threads();
     tensor<T> inverse = a.clone(category::workspace);
-    const auto n = static_cast<xt::blas_index_t>(a.extent(0));
     xt::blas_index_t info = cxxlapack::potrf<xt::blas_index_t>('L', n, inverse.data(), n);
     if (info == 0) info = cxxlapack::potri<xt::blas_index_t>('L', n, inverse.data(), n);
     require(info == 0, "inverse: the matrix ", a.shape(), " is not positive definite (LAPACK says ", info,

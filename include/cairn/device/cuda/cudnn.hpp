@@ -1,6 +1,7 @@
 #pragma once
 // Convolutions as cuDNN's graph interface has them: descriptors that are made, given attributes, and finalised; an operation makes a graph, a
-// graph has engine configurations, a configuration makes a plan, a plan runs on pointers. The one place that includes cuDNN.
+// graph has engine configurations, a configuration makes a plan, a plan runs on pointers. Forward may have its bias in the graph: its sums then
+// do not leave the chip before the bias is added. The one place that includes cuDNN.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -9,6 +10,7 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -29,6 +31,8 @@ void check(cudnnStatus_t status, const What&... what) {
 /// Of the calling thread, on its stream.
 inline cudnnHandle_t handle() {
     thread_local cudnnHandle_t mine = [] {
+        require(cudnnGetVersion() >= 90000, "cuDNN: version ", cudnnGetVersion(),
+                " is installed, 9.0 (90000) is needed");
         cudnnHandle_t h = nullptr;
         check(cudnnCreate(&h), "starting");
         check(cudnnSetStream(h, cuda::stream()), "choosing a stream");
@@ -90,8 +94,8 @@ constexpr cudnnDataType_t data_type() {
     }
 }
 
-/// Numbers of the three tensors of a convolution in its graph.
-enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y' };
+/// Numbers of the tensors of a convolution in its graph: its three, the bias, and the sums before the bias, which no memory holds.
+enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y', id_bias = 'b', id_sums = 's' };
 
 /// Sizes of a channels-last tensor in cuDNN's order (N, C, spatial…), and how far apart neighbours lie.
 struct layout {
@@ -114,17 +118,19 @@ template <class T>
 descriptor tensor_descriptor(tensor_id id, const layout& l) {
     descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const std::int64_t name = id, alignment = 16;
+    const bool nowhere = id == id_sums;
     d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, data_type<T>())
         .set(CUDNN_ATTR_TENSOR_DIMENSIONS, l.sizes)
         .set(CUDNN_ATTR_TENSOR_STRIDES, l.steps)
         .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, name)
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+    if (nowhere) d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, nowhere);
     return d.finalise("describing a tensor");
 }
 
-/// A graph of one convolution in one phase.
+/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias.
 template <class T>
-descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
+descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false) {
     const bool flat = g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 && g.pad[0] == 0;
     const std::size_t axis = flat ? 1 : 0;
     const auto spatial = [axis](const std::array<index, 3>& v) {
@@ -133,6 +139,8 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
     const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
                      w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
                      y = tensor_descriptor<T>(id_y, layout(g.n, g.c_out, g.out, axis));
+    using number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const descriptor result = bias ? tensor_descriptor<number>(id_sums, layout(g.n, g.c_out, g.out, axis)) : y;
     descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     const std::int64_t axes = static_cast<std::int64_t>(3 - axis);
@@ -144,7 +152,6 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
         .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, spatial(g.pad))
         .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, axes)
         .finalise("describing a convolution");
-    using number = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const auto number_type = std::is_same_v<T, double> ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
     const number one = 1, zero = 0;
     const auto operation = [&](cudnnBackendDescriptorType_t type, auto alpha, auto beta, auto of, auto xs, auto ws,
@@ -155,7 +162,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
             .set(of, convolution)
             .set(xs, x)
             .set(ws, w)
-            .set(ys, y);
+            .set(ys, result);
         return o.finalise("describing an operation");
     };
     const descriptor o =
@@ -177,11 +184,28 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g) {
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
     descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     const cudnnHandle_t h = handle();
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h);
+    if (!bias) {
+        graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
+        return graph.finalise("making a graph");
+    }
+    const descriptor b = tensor_descriptor<T>(id_bias, layout(1, g.c_out, {1, 1, 1}, axis));
+    descriptor addition(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), then(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    const cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
+    addition.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, add)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, sums)
+        .finalise("describing an addition");
+    then.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, addition)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, result)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+        .finalise("describing the bias");
+    const std::array<cudnnBackendDescriptor_t, 2> operations{o.get(), then.get()};
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations.data(), operations.size());
     return graph.finalise("making a graph");
 }
 
-/// Whether an engine is what training wants: the same bits every time, and float in float unless TF32 is asked for.
+/// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.
 inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = engine.get();
@@ -193,11 +217,13 @@ inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
     if (cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()) != CUDNN_STATUS_SUCCESS)
         return false;
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT); ++i) {
         const auto note = notes[static_cast<std::size_t>(i)];
         if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
         if (note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) return false;  // through fp16, which overflows
-        if (!tensor_cores && note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) return false;
+        if (!tensor_cores &&
+            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION))
+            return false;
     }
     return true;
 }
@@ -206,14 +232,16 @@ inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
 struct plan {
     descriptor execution;
     index workspace = 0;
+    bool with_bias = false;
 
-    /// x, w, y as in the graph: of backward they hold dx, dw, dy.
-    void run(const void* x, const void* w, const void* y, void* scratch) const {
-        const std::array<const void*, 3> pointers{x, w, y};
-        const std::array<std::int64_t, 3> ids{id_x, id_w, id_y};
+    /// x, w, y as in the graph: of backward they hold dx, dw, dy. The bias is read where the graph has one.
+    void run(const void* x, const void* w, const void* y, const void* bias, void* scratch) const {
+        const std::array<const void*, 4> pointers{x, w, y, bias};
+        const std::array<std::int64_t, 4> ids{id_x, id_w, id_y, id_bias};
+        const std::size_t count = with_bias ? 4 : 3;
         descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-        pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), 3)
-            .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), 3)
+        pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), count)
+            .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), count)
             .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch)
             .finalise("naming the tensors of a plan");
         check(cudnnBackendExecute(handle(), execution.get(), pack.get()), "running a convolution");
@@ -221,7 +249,8 @@ struct plan {
 };
 
 /// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out.
-inline std::vector<plan> plans_for(const descriptor& graph, bool tensor_cores, std::size_t most, index most_workspace) {
+inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool tensor_cores, std::size_t most,
+                                   index most_workspace) {
     std::vector<plan> plans;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
         descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -242,7 +271,7 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool tensor_cores, s
              i < std::min<std::int64_t>(count, static_cast<std::int64_t>(raw.size())) && plans.size() < most; ++i) {
             const descriptor& configuration = configurations[static_cast<std::size_t>(i)];
             if (!acceptable(configuration, tensor_cores)) continue;
-            plan p{descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0};
+            plan p{descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0, with_bias};
             const cudnnHandle_t h = handle();
             p.execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, h)
                 .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);

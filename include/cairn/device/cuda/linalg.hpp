@@ -1,10 +1,10 @@
 #pragma once
 // Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp, but tensors stay on the
-// GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each call waits once, for cuSOLVER's word on whether
-// it succeeded. The one place that includes cuSOLVER.
+// GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each call waits, for whether all
+// elements are finite and for cuSOLVER's word on whether it succeeded, and so cannot be recorded (core/replay.hpp). The one place that includes cuSOLVER.
 
-#include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/cuda/matrices.hpp>
 
 #include <cusolverDn.h>
 
@@ -46,49 +46,7 @@ private:
     tensor<int, cuda> on_gpu_;
 };
 
-template <class T>
-index order_of(const tensor<T, cuda>& a, const char* what) {
-    require(a.rank() == 2 && a.extent(0) == a.extent(1) && a.size() > 0, what,
-            ": a square matrix is needed, got shape ", a.shape());
-    return a.extent(0);
-}
-
-/// out = aᵀ, (n, n).
-template <class T>
-struct transpose_body {
-    index n;
-    const T* a;
-    T* out;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) out[i] = a[i % n * n + i / n];
-    }
-};
-
-/// The other triangle of a symmetric matrix: element (r, c) with r > c becomes (c, r), or the other way round.
-template <class T>
-struct mirror_body {
-    index n, ld;
-    T* m;
-    bool from_upper;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
-            const index r = i / n, c = i % n;
-            if (from_upper ? r > c : r < c) m[r * ld + c] = m[c * ld + r];
-        }
-    }
-};
-
 }  // namespace detail
-
-/// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
-template <class T>
-void mirror_upper(cuda, index n, T* m, index ld) {
-    if (n > 0) cuda::launch({.blocks = grid::blocks_for<cuda>(n * n, 256)}, detail::mirror_body<T>{n, ld, m, true});
-}
 
 /// Eigenvalues in ascending order (n) and eigenvectors as columns (n, n), on the GPU.
 template <class T>
@@ -100,8 +58,7 @@ struct gpu_eigen_decomposition {
 template <class T>
 gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     const index n = detail::order_of(a, "eigh");
-    const index broken = count_nonfinite(cuda{}, a.size(), a.data());
-    require(broken == 0, "eigh: ", broken, " elements of a matrix (", n, ", ", n, ") are not finite");
+    grid::require_finite(cuda{}, a, "eigh");
     tensor<T, cuda> vectors = a.clone(category::workspace), values({n}, category::workspace);
     const cudaDataType_t type = detail::cuda_type<T>();
     std::size_t on_gpu = 0, on_host = 0;
@@ -124,15 +81,16 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     const int failed = info.read();
     require(failed == 0, "eigh: no convergence for a matrix (", n, ", ", n, "), cuSOLVER says ", failed);
     tensor<T, cuda> columns({n, n}, category::workspace);  // cuSOLVER's columns lie one behind the other
-    cuda::launch({.blocks = grid::blocks_for<cuda>(n * n, 256)},
-                 detail::transpose_body<T>{n, vectors.data(), columns.data()});
+    grid::transpose(cuda{}, n, vectors.data(), columns.data());
     return {std::move(values), std::move(columns)};
 }
 
-/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square or not positive definite.
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not finite or not
+/// positive definite.
 template <class T>
 tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
     const index n = detail::order_of(a, "inverse");
+    grid::require_finite(cuda{}, a, "inverse");
     tensor<T, cuda> inverse = a.clone(category::workspace);
     const auto order = static_cast<int>(n);
     int size = 0, more = 0;

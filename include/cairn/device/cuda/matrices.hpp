@@ -1,0 +1,123 @@
+#pragma once
+// What matrices need on a grid device before and after a library's products and decompositions: one pass over their elements each.
+
+#include <cairn/device/activation_kind.hpp>
+#include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/matrix_checks.hpp>
+
+namespace cairn {
+
+namespace grid {
+
+/// out = aᵀ, (n, n).
+template <class T>
+struct transpose_body {
+    index n;
+    const T* a;
+    T* out;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
+            const index r = quotient(i, n), c = i - r * n;
+            out[i] = a[c * n + r];
+        }
+    }
+};
+
+/// m[r, c] = m[c, r] below the diagonal of m (n, n), rows of ld numbers.
+template <class T>
+struct mirror_body {
+    index n, ld;
+    T* m;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
+            const index r = quotient(i, n), c = i - r * n;
+            if (r > c) m[r * ld + c] = m[c * ld + r];
+        }
+    }
+};
+
+/// c = beta c of `batch` matrices (m, n), rows of ldc numbers, `step` numbers apart; with beta 0, c is not read.
+template <class R, class S>
+struct scale_matrices_body {
+    index m, n, ldc, step, batch;
+    S beta;
+    R* c;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index all = batch * m * n, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index row = quotient(i, n), which = quotient(row, m);
+            R& v = c[which * step + (row - which * m) * ldc + i - row * n];
+            v = beta == S{} ? R{} : static_cast<R>(beta * static_cast<S>(v));
+        }
+    }
+};
+
+/// c (rows, columns) = act(c + bias), rows of ldc numbers, a bias (columns) or null.
+template <class T>
+struct finish_rows_body {
+    index rows, columns, ldc;
+    const T* bias;
+    activation act;
+    T* c;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        using S = sum_type<T>;
+        const index all = rows * columns, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index row = quotient(i, columns), column = i - row * columns;
+            T& v = c[row * ldc + column];
+            const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{});
+            v = static_cast<T>(act == activation::relu ? (sum <= S{} ? S{} : sum) : activation_value(act, sum));
+        }
+    }
+};
+
+/// y += x.
+template <class T, class W>
+struct add_rule {
+    CAIRN_HD void operator()(W& y, T x) const {
+        y = static_cast<W>(static_cast<sum_type<T>>(y) + static_cast<sum_type<T>>(x));
+    }
+};
+
+/// out = aᵀ, (n, n); not in place.
+template <class T, GridDevice D>
+void transpose(D, index n, const T* a, T* out) {
+    if (n > 0) D::launch({.blocks = blocks_for<D>(n * n, 256)}, transpose_body<T>{n, a, out});
+}
+
+template <class R, class S, GridDevice D>
+void scale_matrices(D, index m, index n, S beta, R* c, index ldc, index step, index batch) {
+    if (batch * m * n > 0)
+        D::launch({.blocks = blocks_for<D>(batch * m * n, 256)},
+                  scale_matrices_body<R, S>{m, n, ldc, step, batch, beta, c});
+}
+
+template <class T, GridDevice D>
+void finish_rows(D, index rows, index columns, const T* bias, activation act, T* c, index ldc) {
+    if (rows * columns > 0 && (bias || act != activation::none))
+        D::launch({.blocks = blocks_for<D>(rows * columns, 256)},
+                  finish_rows_body<T>{rows, columns, ldc, bias, act, c});
+}
+
+/// Throws what detail::require_finite() throws of the same matrix on the host. Waits for the device; copies only what is broken.
+template <class T, GridDevice D>
+void require_finite(D d, const tensor<T, D>& a, const char* what) {
+    if (count_nonfinite(d, a.size(), a.data()) > 0) detail::require_finite(a.on_host(), what);
+}
+
+}  // namespace grid
+
+/// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
+template <class T, GridDevice D>
+void mirror_upper(D, index n, T* m, index ld) {
+    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n * n, 256)}, grid::mirror_body<T>{n, ld, m});
+}
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// Passes over matrices on the emulated GPU, threads forwards and backwards; and what decompositions refuse, through its host stand-ins.
+
+#include "device/cuda/emulated_gpu.hpp"
+#include "device/cuda/emulated_libraries.hpp"
+#include "device/cuda/matrix_laws.hpp"
+
+namespace cairn {
+
+TEST_CASE("GPU passes over matrices, emulated: results are those of plain loops", "[cuda]") {
+    for (const auto& law : matrix_laws::all<emulated_gpu>()) SECTION(law.name)
+    for (const bool backwards : {false, true}) {
+        CAPTURE(backwards);
+        emulated_gpu::backwards = backwards;
+        law.check();
+        emulated_gpu::backwards = false;
+    }
+}
+
+TEMPLATE_TEST_CASE("decompositions refuse what is not finite in the same words", "[cuda][linalg]", float, double) {
+    using T = TestType;
+    const auto refuse = [](auto call) { return [=](const tensor<T, emulated_gpu>& m) { call(m.on_host()); }; };
+    matrix_laws::broken_elements<emulated_gpu, T>(refuse([](const tensor<T>& m) { eigh(cpu{}, m); }), "eigh");
+    matrix_laws::broken_elements<emulated_gpu, T>(refuse([](const tensor<T>& m) { inverse_of_positive(cpu{}, m); }),
+                                                  "inverse");
+    CHECK_THROWS_WITH(inverse_of_positive(cpu{}, tensor<T>::zeros({2, 3})), Catch::Contains("(2, 3)"));
+    CHECK_THROWS_WITH(inverse_of_positive(cpu{}, tensor<T>({0, 0})), Catch::Contains("square"));
+}
+
+TEST_CASE("GPU kernels: quotients and remainders on both sides of 2^32", "[cuda]") {
+    constexpr index top = index{1} << 32;
+    for (const index a : {index{0}, index{1}, top - 1, top, top + 1, 3 * top + 17, index{1} << 61})
+        for (const index b : {index{1}, index{3}, index{1} << 31, top - 1, top, top + 5}) {
+            CAPTURE(a, b);
+            CHECK(grid::quotient(a, b) == a / b);
+            CHECK(grid::remainder(a, b) == a % b);
+        }
+}
+
+}  // namespace cairn
