@@ -165,7 +165,7 @@ struct norm_gradient_op {
 
 inline bool has_sign(activation act) {
     require(act == activation::none || act == activation::relu || act == activation::leaky_relu,
-            "batch norm: activation ", name_of(act), " cannot be fused");
+            "batch norm: ", name_of(act), " cannot be fused; use none, relu or leaky_relu and a layer of its own");
     return act != activation::none;
 }
 
