@@ -148,6 +148,27 @@ void batch_norm_passes_nan_on() {
     }
 }
 
+/// What relu cuts off takes no part in the gradients, whatever comes back.
+template <class D>
+void batch_norm_of_a_cut_nan() {
+    for (const index channels : {5, 8}) {
+        const shape s{40, channels};
+        const tensor<float> x = drawn<float>(s, 30), zero = tensor<float>::zeros(s),
+                            one = tensor<float>::filled({channels}, 1), none = tensor<float>::zeros({channels});
+        tensor<float> dy = drawn<float>(s, 31);
+        const batch_norm_run<D, float> plain(x, zero, one, none, activation::relu, 0, dy);
+        const tensor<float> y = plain.y.on_host();
+        index cut = 0;
+        while (y[cut] > 0) ++cut;
+        CHECK(!std::signbit(y[cut]));
+        dy[cut] = std::numeric_limits<float>::quiet_NaN();
+        const batch_norm_run<D, float> k(x, zero, one, none, activation::relu, 0, dy);
+        CHECK(same_bits(k.dx.on_host(), plain.dx.on_host()));
+        CHECK(same_bits(k.dskip.on_host(), plain.dskip.on_host()));
+        CHECK(same_bits(k.dgamma, plain.dgamma));
+    }
+}
+
 template <class D, class T>
 void batch_norm_over_its_operands() {
     constexpr index rows = 333;
@@ -271,6 +292,7 @@ const std::vector<law>& all() {
         {"statistics far from zero, float", statistics_far_from_zero<D, float>},
         {"statistics far from zero, double", statistics_far_from_zero<D, double>},
         {"batch norm of a NaN", batch_norm_passes_nan_on<D, float>},
+        {"batch norm of a NaN that relu cuts off", batch_norm_of_a_cut_nan<D>},
         {"batch norm over its operands", batch_norm_over_its_operands<D, float>},
         {"layer norm in parts, float", layer_norm_in_parts<D, float>},
         {"layer norm in parts, double", layer_norm_in_parts<D, double>},

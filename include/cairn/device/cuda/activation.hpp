@@ -102,7 +102,7 @@ struct sign_pass {
             for (int j = 0; j < packet_lanes; ++j) {
                 const S s = static_cast<S>(v[j]);
                 if constexpr (Forward) kept |= (!(s <= 0) ? 1u : 0u) << j;
-                v[j] = kept >> j & 1u ? v[j] : static_cast<T>(slope * s);
+                v[j] = kept >> j & 1u ? v[j] : static_cast<T>(leaked(slope, s));
             }
             store_packet(to + at, whole, count, v);
             if constexpr (Forward)

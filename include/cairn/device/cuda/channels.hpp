@@ -11,6 +11,12 @@ namespace cairn::grid {
 
 inline constexpr int packet_lanes = 8;
 
+/// slope v, and 0 for the slope 0 of relu, whatever v: as the host's masks, which know no 0 · ∞ and no -0.
+template <class S>
+CAIRN_HD inline S leaked(S slope, S v) {
+    return slope == 0 ? S{} : slope * v;
+}
+
 /// Whether all addresses, null included, may be read in packets of eight.
 template <class... T>
 bool packets_fit(const T*... arrays) {
