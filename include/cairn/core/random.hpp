@@ -5,6 +5,8 @@
 //   counter = (index low, index high, step, stream)   key = (seed low, seed high)
 // Tested against the known-answer vectors of the authors' Random123.
 
+#include <cairn/core/host_device.hpp>
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -60,7 +62,7 @@ struct random_stream {
     }
 
     /// Standard normal number `i`, by Box–Muller on the pair that it belongs to; finite, |x| < 6.7.
-    double normal(std::uint64_t i) const {
+    CAIRN_HD double normal(std::uint64_t i) const {
         const auto b = bits4(i / 4);
         const std::size_t pair = i % 4 / 2 * 2;
         const double radius = std::sqrt(-2.0 * std::log((b[pair] + 1.0) * 0x1p-32));

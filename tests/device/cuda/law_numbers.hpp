@@ -50,7 +50,7 @@ std::vector<double> doubles(const tensor<T>& t) {
 /// Relative rounding error of T times a factor.
 template <class T>
 constexpr double eps(double factor) {
-    return factor * (sizeof(T) == 8 ? 0x1p-53 : sizeof(T) == 4 ? 0x1p-24 : 0x1p-9);
+    return factor * (sizeof(T) == 8 ? 0x1p-53 : sizeof(T) == 4 ? 0x1p-24 : 0x1p-8);
 }
 
 /// |a - b| ≤ tolerance · max(1, |b|) for all elements; NaN equals NaN.
