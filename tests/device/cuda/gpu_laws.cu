@@ -2,6 +2,7 @@
 
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
+#include "device/cuda/bfloat16_laws.hpp"
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/layer_laws.hpp"
@@ -11,6 +12,7 @@
 #include "device/cuda/pointwise_laws.hpp"
 #include "device/cuda/pool_laws.hpp"
 #include "device/cuda/refusal_laws.hpp"
+#include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
@@ -44,6 +46,10 @@ TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
 }
 TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check(pointwise_laws::all<cuda>()); }
 TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check(refusal_laws::all<cuda>()); }
+TEST_CASE("GPU: kernels give the same bits again", "[gpu]") { repeat_laws::same_bits_again<cuda>(); }
+TEST_CASE("GPU: kernels in bfloat16 give the results of float, rounded once", "[gpu]") {
+    check(bfloat16_laws::all<cuda>());
+}
 TEST_CASE("GPU: losses give the values and gradients of plain loops", "[gpu]") { check(loss_laws::all<cuda>()); }
 TEST_CASE("GPU: the laws of layers hold", "[gpu]") { check(device_layer_laws::all<cuda, false>()); }
 

@@ -23,15 +23,30 @@ public:
     template <class T, Device D>
     tensor<T, D> of(const std::vector<double>& values) const {
         if (values.empty()) return {};
+        if constexpr (std::same_as<D, cpu>)
+            return on_host<T>(values);
+        else
+            return on_device<T, D>(values);
+    }
+
+private:
+    template <class T>
+    static tensor<T> on_host(const std::vector<double>& values) {
+        tensor<T> host({static_cast<index>(values.size())}, category::workspace);
+        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
+        return host;
+    }
+
+    template <class T, Device D>
+    tensor<T, D> on_device(const std::vector<double>& values) const {
         const std::scoped_lock lock(mutex_);
         if (values != values_) kept_.clear();
         for (const entry& e : kept_)
             if (e.type == &type_of<T, D> && e.pool == &D::memory())
                 return static_cast<const tensor<T, D>*>(e.held.get())->share();
-        tensor<T> host({static_cast<index>(values.size())}, category::workspace);
-        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
+        const tensor<T> host = on_host<T>(values);
         auto held = std::make_shared<tensor<T, D>>(host.shape(), category::data,
-                                                   D::memory());  // not of a recorded step's block
+                                                   D::memory());  // not in a recorded step's block
         D::copy_to_device(held->data(), host.data(), host.bytes());
         tensor<T, D> result = held->share();
         values_ = values;
@@ -39,9 +54,8 @@ public:
         return result;
     }
 
-private:
     template <class T, class D>
-    static inline const char type_of = 0;  // its address says which T and D
+    static inline char type_of = 0;  // its address says which T and D
 
     struct entry {
         const void *type, *pool;
