@@ -3,11 +3,21 @@
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
 #include "device/cuda/attention_laws.hpp"
+#include "device/cuda/bfloat16_laws.hpp"
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/huge_laws.hpp"
+#include "device/cuda/layer_laws.hpp"
 #include "device/cuda/library_laws.hpp"
+#include "device/cuda/loss_laws.hpp"
+#include "device/cuda/norm_laws.hpp"
+#include "device/cuda/pointwise_laws.hpp"
+#include "device/cuda/pool_laws.hpp"
+#include "device/cuda/refusal_laws.hpp"
+#include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
+#include "device/cuda/softmax_laws.hpp"
+#include "device/cuda/sum_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 #include "device/cuda/transformer_laws.hpp"
 
@@ -25,6 +35,30 @@ TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
 TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
     for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
 }
+
+namespace {
+
+void check(const std::vector<kernel_laws::law>& laws) {
+    for (const auto& law : laws) SECTION(law.name) law.check();
+}
+
+}  // namespace
+
+TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check(norm_laws::all<cuda>()); }
+TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check(pool_laws::all<cuda>()); }
+TEST_CASE("GPU: softmax gives the results of plain loops", "[gpu]") { check(softmax_laws::all<cuda>()); }
+TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
+    check(sum_laws::all<cuda>());
+    check(sum_laws::of_long_arrays<cuda>());
+}
+TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check(pointwise_laws::all<cuda>()); }
+TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check(refusal_laws::all<cuda>()); }
+TEST_CASE("GPU: kernels give the same bits again", "[gpu]") { repeat_laws::same_bits_again<cuda>(); }
+TEST_CASE("GPU: kernels in bfloat16 give the results of float, rounded once", "[gpu]") {
+    check(bfloat16_laws::all<cuda>());
+}
+TEST_CASE("GPU: losses give the values and gradients of plain loops", "[gpu]") { check(loss_laws::all<cuda>()); }
+TEST_CASE("GPU: the laws of layers hold", "[gpu]") { check(device_layer_laws::all<cuda, false>()); }
 
 TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
     for (const auto& law : curvature_laws::all<cuda>()) SECTION(law.name) law.check();
@@ -93,9 +127,7 @@ TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
 
 static_assert(CopiesBeside<cuda> && Records<cuda>);
 
-TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") {
-    test::staging_laws::batches_are_the_hosts<cuda>();
-}
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
 
 TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();

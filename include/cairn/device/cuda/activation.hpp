@@ -102,7 +102,7 @@ struct sign_pass {
             for (int j = 0; j < packet_lanes; ++j) {
                 const S s = static_cast<S>(v[j]);
                 if constexpr (Forward) kept |= (!(s <= 0) ? 1u : 0u) << j;
-                v[j] = kept >> j & 1u ? v[j] : static_cast<T>(slope * s);
+                v[j] = kept >> j & 1u ? v[j] : static_cast<T>(leaked(slope, s));
             }
             store_packet(to + at, whole, count, v);
             if constexpr (Forward)
@@ -116,6 +116,12 @@ void sign_pass_over(D, index n, sum_type<T> slope, const T* from, T* to, std::ui
     if (n > 0)
         D::launch({.blocks = blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256), .threads = 256},
                   sign_pass<T, Forward>{n, packets_fit(from, to), slope, from, to, bits});
+}
+
+/// Refuses what activation_value and activation_slope would take for the identity.
+inline void require_smooth(activation act) {
+    require(act != activation::none && act != activation::relu && act != activation::leaky_relu,
+            "activation: ", name_of(act), " is not a smooth function");
 }
 
 }  // namespace grid
@@ -135,16 +141,18 @@ void sign_activation_backward(D d, index n, grid::sum_type<T> slope, const T* dy
     grid::sign_pass_over<false>(d, n, slope, dy, dx, const_cast<std::uint8_t*>(bits));
 }
 
-/// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh.
+/// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh. Throws for another.
 template <class T, GridDevice D>
 void activation_forward(D d, activation act, index n, const T* x, T* y) {
+    grid::require_smooth(act);
     work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     for_each(d, n, grid::activation_forward_rule<T>{act}, x, y);
 }
 
-/// dx = dy act'; `saved` is y of sigmoid and tanh, x of the others.
+/// dx = dy act'; `saved` is y of sigmoid and tanh, x of the others. Throws for one that is not smooth.
 template <class T, GridDevice D>
 void activation_backward(D d, activation act, index n, const T* saved, const T* dy, T* dx) {
+    grid::require_smooth(act);
     work::count(2.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
     for_each(d, n, grid::activation_backward_rule<T>{act}, saved, dy, dx);
 }

@@ -53,7 +53,7 @@ struct moments_finish {
 /// dy where bit `lane` of `bits` is set; slope dy elsewhere (0 for relu).
 template <class S>
 CAIRN_HD inline S masked(S dy, unsigned bits, int lane, S slope) {
-    return bits >> lane & 1u ? dy : slope * dy;
+    return bits >> lane & 1u ? dy : leaked(slope, dy);
 }
 
 template <class T, class S>
@@ -85,7 +85,7 @@ struct norm_apply_op {
             if (sign) {
                 const bool on = !(v <= 0);
                 kept |= (on ? 1u : 0u) << j;
-                v = on ? v : slope * v;
+                v = on ? v : leaked(slope, v);
             }
             out[j] = static_cast<T>(v);
         }
@@ -165,7 +165,7 @@ struct norm_gradient_op {
 
 inline bool has_sign(activation act) {
     require(act == activation::none || act == activation::relu || act == activation::leaky_relu,
-            "batch norm: activation ", name_of(act), " cannot be fused");
+            "batch norm: ", name_of(act), " cannot be fused; use none, relu or leaky_relu and a layer of its own");
     return act != activation::none;
 }
 

@@ -11,6 +11,12 @@ namespace cairn::grid {
 
 inline constexpr int packet_lanes = 8;
 
+/// slope v, and 0 for the slope 0 of relu, whatever v: as the host's masks, which know no 0 · ∞ and no -0.
+template <class S>
+CAIRN_HD inline S leaked(S slope, S v) {
+    return slope == 0 ? S{} : slope * v;
+}
+
 /// Whether all addresses, null included, may be read in packets of eight.
 template <class... T>
 bool packets_fit(const T*... arrays) {
@@ -158,4 +164,34 @@ void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish fin
         run(std::integral_constant<int, 1>{});
 }
 
+/// to[r, c] = from[r, c] for `width` columns of rows that begin from_stride and to_stride elements apart.
+template <class T>
+struct copy_columns_body {
+    index rows, width, from_stride, to_stride;
+    const T* from;
+    T* to;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index n = rows * width, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index row = quotient(i, width), column = i - row * width;
+            to[row * to_stride + column] = from[row * from_stride + column];
+        }
+    }
+};
+
 }  // namespace cairn::grid
+
+namespace cairn {
+
+/// Copies `width` neighbouring columns of `rows` rows, which begin from_stride and to_stride elements apart: how channels are joined and cut
+/// (nn/channels.hpp). Not counted as work.
+template <class T, GridDevice D>
+void copy_columns(D, index rows, index width, const T* from, index from_stride, T* to, index to_stride) {
+    if (rows * width > 0)
+        D::launch({.blocks = grid::blocks_for<D>(rows * width, 256, 4), .threads = 256},
+                  grid::copy_columns_body<T>{rows, width, from_stride, to_stride, from, to});
+}
+
+}  // namespace cairn

@@ -69,6 +69,25 @@ struct each {
     }
 };
 
+/// f(w, a[i], b[i], …), w the weight of row i / columns times that of column i mod columns.
+template <class F, class W, class... E>
+struct each_weighted {
+    index n, columns;
+    const W *of_row, *of_column;  // null: 1
+    F f;
+    std::tuple<E*...> arrays;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index row = quotient(i, columns);
+            const W w = (of_row ? of_row[row] : W(1)) * (of_column ? of_column[i - row * columns] : W(1));
+            std::apply([&](E*... a) { f(w, a[i]...); }, arrays);
+        }
+    }
+};
+
 template <class... E>
 bool aligned_for_packets(int lanes, E*... arrays) {
     return ((reinterpret_cast<std::uintptr_t>(arrays) % (static_cast<std::size_t>(lanes) * sizeof(E)) == 0) && ...);
@@ -86,6 +105,15 @@ void for_each(D, index n, F f, Elements*... arrays) {
                    f,
                    {const_cast<std::remove_const_t<Elements>*>(arrays)...},
                    grid::aligned_for_packets(body::lanes, arrays...)});
+}
+
+/// Calls f(w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i / columns] of_column[i mod columns]; null: 1.
+template <GridDevice D, class W, class F, class... Elements>
+void for_each_weighted(D, index rows, index columns, const W* of_row, const W* of_column, F f, Elements*... arrays) {
+    const index n = rows * columns;
+    if (n > 0)
+        D::launch({.blocks = grid::blocks_for<D>(n, 256, 2), .threads = 256},
+                  grid::each_weighted<F, W, Elements...>{n, columns, of_row, of_column, f, {arrays...}});
 }
 
 }  // namespace cairn

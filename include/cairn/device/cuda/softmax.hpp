@@ -101,6 +101,7 @@ struct cross_entropy_body {
     T* dlogits;
     S scale;
     const S* class_weights;
+    const double* divisor;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
@@ -126,12 +127,25 @@ struct cross_entropy_body {
             loss[b.block()] =
                 known ? -hit * at_label - share * spread + total * std::log(sum) : std::numeric_limits<S>::quiet_NaN();
         if (!dlogits) return;
-        const S factor = scale * total / sum;
+        const S part = divisor ? static_cast<S>(*divisor > 0 ? static_cast<double>(scale) / *divisor
+                                                             : std::numeric_limits<double>::quiet_NaN())
+                               : scale;
+        const S factor = part * total / sum;
         for (index k = b.thread(); k < columns; k += b.threads()) {
-            const S p = std::exp(static_cast<S>(x[k]) - most) * factor - scale * share * weight(k) -
-                        (k == label ? scale * hit : S{});
+            const S p = std::exp(static_cast<S>(x[k]) - most) * factor - part * share * weight(k) -
+                        (k == label ? part * hit : S{});
             dlogits[from + k] = static_cast<T>(known ? p : S{});
         }
+    }
+};
+
+/// The weight of a label's class; nothing for a label out of range.
+template <class S>
+struct term_label_weight {
+    index classes;
+    const S* class_weights;
+    CAIRN_HD double operator()(std::int32_t label) const {
+        return label >= 0 && label < classes ? static_cast<double>(class_weights[label]) : 0.0;
     }
 };
 
@@ -167,16 +181,26 @@ void log_sum_exp(D d, index rows, index classes, const T* x, S* out) {
     grid::for_rows<S>(d, rows, classes, grid::log_sum_exp_body<T, S>{classes, x, out});
 }
 
-/// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host.
+/// Σ_i class_weights[label_i] into *out (device memory), labels in [0, classes): what a weighted mean is divided by.
+template <class S, GridDevice D>
+void label_weights_into(D d, index rows, index classes, const std::int32_t* labels, const S* class_weights,
+                        double* out) {
+    work::count(static_cast<double>(rows), static_cast<double>(rows) * (sizeof(std::int32_t) + sizeof(S)));
+    grid::sum_into(d, out, rows, grid::term_label_weight<S>{classes, class_weights}, labels);
+}
+
+/// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host. `divisor`: device memory with what `scale`
+/// is divided by, the gradient is NaN unless it is above 0; or null.
 template <class T, class S, GridDevice D>
 void softmax_cross_entropy(D d, index rows, index classes, const T* logits, const std::int32_t* labels, S smoothing,
-                           S* loss_per_row, T* dlogits, S scale, const S* class_weights = nullptr) {
+                           S* loss_per_row, T* dlogits, S scale, const S* class_weights = nullptr,
+                           const double* divisor = nullptr) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
     work::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
     grid::for_rows<S>(d, rows, classes,
                       grid::cross_entropy_body<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
-                                                     class_weights});
+                                                     class_weights, divisor});
 }
 
 }  // namespace cairn

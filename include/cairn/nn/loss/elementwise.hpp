@@ -7,6 +7,7 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/work.hpp>
 #include <cairn/nn/loss/loss.hpp>
+#include <cairn/nn/loss/weights_on_device.hpp>
 
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace cairn {
 struct element_weights {
     std::vector<double> outputs;  // one for each output (last axes of the prediction)
     std::vector<double> samples;  // one for each sample (first axis)
+    weights_on_device kept_outputs = {}, kept_samples = {};
 };
 
 namespace detail {
@@ -78,7 +80,7 @@ struct scored_element {
     Rule rule;
     T mean;
     CAIRN_HD void operator()(T x, T t, T& gradient, T& loss) const { loss = rule(x, t, mean, gradient); }
-    CAIRN_HD void operator()(T x, T t, T w, T& gradient, T& loss) const { loss = w * rule(x, t, w * mean, gradient); }
+    CAIRN_HD void operator()(T w, T x, T t, T& gradient, T& loss) const { loss = w * rule(x, t, w * mean, gradient); }
 };
 
 /// The same on another device: losses of elements in a workspace, then their sum in double. The rule has a name there.
@@ -93,15 +95,11 @@ loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tenso
     if (weights.outputs.empty() && weights.samples.empty()) {
         for_each(D{}, x.size(), score, x.data(), target.data(), gradient.data(), losses.data());
     } else {
-        tensor<T> each(x.shape(), category::workspace);
-        const index columns = x.size() / x.extent(0);
-        for (index i = 0; i < x.size(); ++i) {
-            const auto row = static_cast<std::size_t>(i / columns), column = static_cast<std::size_t>(i % columns);
-            each[i] = static_cast<T>((weights.samples.empty() ? 1 : weights.samples[row]) *
-                                     (weights.outputs.empty() ? 1 : weights.outputs[column]));
-        }
-        const auto w = tensor<T, D>::copy_of(each, category::workspace);
-        for_each(D{}, x.size(), score, x.data(), target.data(), w.data(), gradient.data(), losses.data());
+        const index rows = x.extent(0), columns = x.size() / rows;
+        const tensor<T, D> of_row = weights.kept_samples.template of<T, D>(weights.samples),
+                           of_column = weights.kept_outputs.template of<T, D>(weights.outputs);
+        for_each_weighted(D{}, rows, columns, of_row.data(), of_column.data(), score, x.data(), target.data(),
+                          gradient.data(), losses.data());
     }
     tensor<double, D> all({1}, category::workspace);
     sum_into(D{}, x.size(), losses.data(), all.data());

@@ -1,0 +1,70 @@
+#pragma once
+// The weights of a loss in the memory of a device: uploaded when they are first asked for, and again after they were changed. A step in
+// between uploads nothing and waits for nothing, so it can be recorded (core/replay.hpp).
+
+#include <cairn/core/tensor.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What a loss keeps beside its weights. A copy of the loss uploads its own; both go on a thread that may free memory of the device.
+class weights_on_device {
+public:
+    weights_on_device() = default;
+    weights_on_device(const weights_on_device&) {}
+    weights_on_device& operator=(const weights_on_device&) { return *this; }
+
+    /// `values` as T in memory of D; empty where there are none.
+    template <class T, Device D>
+    tensor<T, D> of(const std::vector<double>& values) const {
+        if (values.empty()) return {};
+        if constexpr (std::same_as<D, cpu>)
+            return on_host<T>(values);
+        else
+            return on_device<T, D>(values);
+    }
+
+private:
+    template <class T>
+    static tensor<T> on_host(const std::vector<double>& values) {
+        tensor<T> host({static_cast<index>(values.size())}, category::workspace);
+        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
+        return host;
+    }
+
+    template <class T, Device D>
+    tensor<T, D> on_device(const std::vector<double>& values) const {
+        const std::scoped_lock lock(mutex_);
+        if (values != values_) kept_.clear();
+        for (const entry& e : kept_)
+            if (e.type == &type_of<T, D> && e.pool == &D::memory())
+                return static_cast<const tensor<T, D>*>(e.held.get())->share();
+        const tensor<T> host = on_host<T>(values);
+        auto held = std::make_shared<tensor<T, D>>(host.shape(), category::data,
+                                                   D::memory());  // not in a recorded step's block
+        D::copy_to_device(held->data(), host.data(), host.bytes());
+        tensor<T, D> result = held->share();
+        values_ = values;
+        kept_.push_back({&type_of<T, D>, &D::memory(), std::move(held)});
+        return result;
+    }
+
+    template <class T, class D>
+    static inline char type_of = 0;  // its address says which T and D
+
+    struct entry {
+        const void *type, *pool;
+        std::shared_ptr<void> held;
+    };
+
+    mutable std::mutex mutex_;
+    mutable std::vector<double> values_;
+    mutable std::vector<entry> kept_;  // one a GPU and type
+};
+
+}  // namespace cairn

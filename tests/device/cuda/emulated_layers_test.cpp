@@ -1,0 +1,15 @@
+// Layers on the emulated GPU.
+
+#include "device/cuda/emulated_libraries.hpp"
+#include "device/cuda/layer_laws.hpp"
+
+#include <cairn/device/choices.hpp>
+
+namespace cairn {
+
+TEST_CASE("GPU layers, emulated: the laws of layers hold", "[cuda]") {
+    choices::global().set_policy(choice_policy::first);  // the host's convolutions are not measured
+    for (const auto& law : device_layer_laws::all<emulated_gpu, true>()) SECTION(law.name) law.check();
+}
+
+}  // namespace cairn

@@ -1,0 +1,175 @@
+#pragma once
+// What reductions of every grid device obey, beside kernel_laws.hpp: nothing to sum, as many blocks as there are at most, squares beyond float, the
+// forms that leave their result on the device, sums down many columns. Compared with long double.
+
+#include "device/cuda/law_numbers.hpp"
+
+namespace cairn::sum_laws {
+
+using namespace kernel_laws;
+
+template <class D, class Into>
+double left_by(Into into) {
+    const auto result = on_device<D>(tensor<double>::filled({1}, -7));
+    tensor<double, D> out = result.share();
+    into(out.data());
+    return on_host(out)[0];
+}
+
+struct sum_and_halve {
+    CAIRN_HD void operator()(double& first, double& second, float& x, const double& y) const {
+        first += static_cast<double>(x);
+        second += static_cast<double>(x) * y;
+        x *= 0.5f;
+    }
+};
+
+/// All sums of n numbers, where y has every third element of x.
+template <class D, class T>
+void check_sums(index n) {
+    CAPTURE(n);
+    const tensor<T> x = spread<T>({n});
+    tensor<T> y = x.clone();
+    long double s = 0, squares = 0, product = 0, scale = 0;
+    double equal = 0, most = 0;
+    for (index i = 0; i < n; ++i) {
+        if (i % 3) y[i] = -y[i] - T(2);
+        const long double v = x[i], w = y[i];
+        s += v, squares += v * v, product += v * w, scale += std::abs(v) * (1 + std::abs(w));
+        equal += i % 3 ? 0 : 1;
+        most = std::max(most, static_cast<double>(std::abs(v)));
+    }
+    const auto d_x = on_device<D>(x), d_y = on_device<D>(y);
+    const double bound = 1e-14 * static_cast<double>(scale);  // sums run in double, whatever T is
+    const auto near = [&](double got, long double expected) {
+        CHECK(std::abs(got - static_cast<double>(expected)) <= bound);
+    };
+    near(sum(D{}, n, d_x.data()), s);
+    near(sum_of_squares(D{}, n, d_x.data()), squares);
+    near(dot(D{}, n, d_x.data(), d_y.data()), product);
+    near(left_by<D>([&](double* out) { sum_into(D{}, n, d_x.data(), out); }), s);
+    near(left_by<D>([&](double* out) { sum_of_squares_into(D{}, n, d_x.data(), out); }), squares);
+    CHECK(left_by<D>([&](double* out) { count_equal_into(D{}, n, d_x.data(), d_y.data(), out); }) == equal);
+    CHECK(static_cast<double>(max_abs(D{}, n, d_x.data())) == most);
+    CHECK(count_nonfinite(D{}, n, d_x.data()) == 0);
+}
+
+template <class D, class T>
+void sums() {
+    for (const index n : {0, 1, 33, 2049}) check_sums<D, T>(n);
+    const auto large = on_device<D>(tensor<float>::filled({100}, 1e30f));
+    CHECK(sum_of_squares(D{}, 100, large.data()) == Approx(1e62));  // float squares would be infinite
+    CHECK(left_by<D>([&](double* out) { sum_of_squares_into(D{}, 100, large.data(), out); }) == Approx(1e62));
+}
+
+/// 293 blocks, whose results 256 threads add; and all 1024 blocks, whose threads come round again.
+template <class D>
+void long_sums() {
+    for (const index n : {600001, 2200001}) {
+        const tensor<float> x = spread<float>({n});
+        REQUIRE(grid::reduce_blocks_for(n) > grid::reduce_threads);
+        long double expected = 0;
+        for (const float v : x.span()) expected += v;
+        const auto d_x = on_device<D>(x);
+        CHECK(std::abs(sum(D{}, n, d_x.data()) - static_cast<double>(expected)) <= 1e-14 * static_cast<double>(n));
+    }
+    CHECK(grid::reduce_blocks_for(2200001) == grid::reduce_blocks);
+}
+
+/// Two sums in one pass that changes its elements.
+template <class D>
+void sums_of_each() {
+    for (const index n : {0, 1, 1000, 5001}) {
+        CAPTURE(n);
+        const tensor<float> x = spread<float>({n});
+        const tensor<double> y = drawn<double>({n}, 2);
+        auto d_x = on_device<D>(x);
+        const auto d_y = on_device<D>(y);
+        const sum_pair got = sum_each(D{}, n, sum_and_halve{}, d_x.data(), d_y.data());
+        long double first = 0, second = 0;
+        std::vector<double> halves;
+        for (index i = 0; i < n; ++i) {
+            first += static_cast<long double>(x[i]), second += static_cast<long double>(x[i]) * y[i];
+            halves.push_back(static_cast<double>(x[i]) / 2);
+        }
+        CHECK(std::abs(got.first - static_cast<double>(first)) <= 1e-14 * static_cast<double>(n));
+        CHECK(std::abs(got.second - static_cast<double>(second)) <= 1e-13 * static_cast<double>(n));
+        check_near(d_x, halves, 0);
+    }
+}
+
+/// Largest and broken numbers at every place of a block.
+template <class D>
+void places() {
+    for (const index n : {1, 40, 2100})
+        for (const index at : {index{0}, n / 2, n - 1}) {
+            CAPTURE(n, at);
+            tensor<double> x = spread<double>({n});
+            const auto with = [&](double v) {
+                x[at] = v;
+                return on_device<D>(x);
+            };
+            CHECK(max_abs(D{}, n, with(-3).data()) == 3);
+            CHECK(max_abs(D{}, n, with(-infinity).data()) == infinity);
+            CHECK(count_nonfinite(D{}, n, with(-infinity).data()) == 1);
+            CHECK(std::isnan(max_abs(D{}, n, with(-not_a_number).data())));
+            CHECK(count_nonfinite(D{}, n, with(not_a_number).data()) == 1);
+        }
+}
+
+template <class D, class T>
+void sums_down_columns() {
+    for (const auto& [rows, columns] : std::vector<std::pair<index, index>>{
+             {0, 1}, {0, 24}, {1, 3}, {2, 255}, {9, 16}, {100, 64}, {5000, 1}, {100, 1001}, {40, 4096}}) {
+        if (sizeof(T) == 8 && rows * columns > 50000) continue;
+        CAPTURE(rows, columns);
+        const tensor<T> x = spread<T>({rows, columns});
+        std::vector<long double> expected(static_cast<std::size_t>(columns), 0.0L), twice(expected);
+        for (index i = 0; i < x.size(); ++i) expected[static_cast<std::size_t>(i % columns)] += x[i];
+        for (std::size_t c = 0; c < expected.size(); ++c) twice[c] = 2 * expected[c];
+        const auto d_x = on_device<D>(x);
+        auto out = on_device<D>(tensor<T>::filled({columns}, T(77)));
+        const double bound = eps<T>(40) * (1 + std::sqrt(static_cast<double>(rows)));
+        column_sums(D{}, rows, columns, d_x.data(), out.data(), false);
+        check_near(out, expected, bound);
+        column_sums(D{}, rows, columns, d_x.data(), out.data(), true);
+        check_near(out, twice, bound);
+    }
+}
+
+/// 5,000 rows of 1,001 and of 4,096 columns: for a processor with thousands of threads.
+template <class D>
+void sums_down_many_long_columns() {
+    constexpr index rows = 5000;
+    for (const index columns : {1001, 4096}) {
+        const tensor<float> x = spread<float>({rows, columns});
+        std::vector<long double> expected(static_cast<std::size_t>(columns), 0.0L);
+        for (index r = 0; r < rows; ++r)
+            for (index c = 0; c < columns; ++c) expected[static_cast<std::size_t>(c)] += x[r * columns + c];
+        const auto d_x = on_device<D>(x);
+        tensor<float, D> out({columns});
+        column_sums(D{}, rows, columns, d_x.data(), out.data(), false);
+        check_near(out, expected, eps<float>(40) * (1 + std::sqrt(static_cast<double>(rows))));
+    }
+}
+
+template <GridDevice D>
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"sums, float", sums<D, float>},
+                                       {"sums, double", sums<D, double>},
+                                       {"sums and changes in one pass", sums_of_each<D>},
+                                       {"largest and broken numbers anywhere", places<D>},
+                                       {"sums down columns, float", sums_down_columns<D, float>},
+                                       {"sums down columns, double", sums_down_columns<D, double>}};
+    return laws;
+}
+
+/// Of as much as takes an emulated device seconds.
+template <GridDevice D>
+const std::vector<law>& of_long_arrays() {
+    static const std::vector<law> laws{{"long sums", long_sums<D>},
+                                       {"sums down many long columns", sums_down_many_long_columns<D>}};
+    return laws;
+}
+
+}  // namespace cairn::sum_laws
