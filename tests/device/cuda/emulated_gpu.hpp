@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <csetjmp>
+
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -31,6 +33,12 @@
 #include <sanitizer/common_interface_defs.h>
 #define CAIRN_FIBERS_ANNOTATED 1
 #endif
+#endif
+
+// swapcontext() asks the kernel for the signal mask every time; a jump does not, but sanitizers and fortified libraries know no jumps between stacks.
+#if !defined(CAIRN_FIBERS_ANNOTATED) && !defined(__SANITIZE_THREAD__) && \
+    !(defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0)
+#define CAIRN_FIBERS_JUMP 1
 #endif
 
 namespace cairn {
@@ -105,8 +113,9 @@ private:
     struct fiber {
         ucontext_t context{};
         std::unique_ptr<char[]> stack;
-        bool done = false;
+        bool begun = false, done = false;
         void* fake_stack = nullptr;
+        std::jmp_buf at;
     };
 
     // Of coroutines that came to their end, for the next ones of the calling thread.
@@ -118,9 +127,24 @@ private:
     void wait() {
         fiber& f = *current_;
         leave(&f.fake_stack);
-        swapcontext(&f.context, &scheduler_);
+        go_back(f);
         arrive(f.fake_stack);
     }
+
+    // Where the scheduler goes on, and where the coroutine does when it is resumed.
+#if CAIRN_FIBERS_JUMP
+    void go_back(fiber& f) {
+        if (_setjmp(f.at) == 0) std::longjmp(scheduler_at_, 1);
+    }
+    void go_to(fiber& f) {
+        if (_setjmp(scheduler_at_) != 0) return;
+        if (std::exchange(f.begun, true)) std::longjmp(f.at, 1);
+        setcontext(&f.context);
+    }
+#else
+    void go_back(fiber& f) { swapcontext(&f.context, &scheduler_); }
+    void go_to(fiber& f) { swapcontext(&scheduler_, &f.context); }
+#endif
 
     // Whether a thread of this coroutine waits afterwards.
     bool resume(fiber& f) {
@@ -130,7 +154,7 @@ private:
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_start_switch_fiber(&scheduler_fake_stack_, f.stack.get(), stack_bytes);
 #endif
-        swapcontext(&scheduler_, &f.context);
+        go_to(f);
 #if CAIRN_FIBERS_ANNOTATED
         __sanitizer_finish_switch_fiber(scheduler_fake_stack_, nullptr, nullptr);
 #endif
@@ -169,6 +193,7 @@ private:
         }
         mine.done = true;
         self.leave(nullptr);
+        self.go_back(mine);
     }
 
     // Tells the address sanitizer which stack comes next.
@@ -193,6 +218,7 @@ private:
     index block_ = 0;
     int begun_ = 0;  // threads of the block
     ucontext_t scheduler_{};
+    std::jmp_buf scheduler_at_;
     fiber* current_ = nullptr;
     std::exception_ptr failure_;
     const void* scheduler_stack_ = nullptr;
