@@ -55,9 +55,7 @@ template <class T, class Change>
 struct in_place {
     Change change;
     CAIRN_HD void operator()(T& g) const { g = change(g); }
-    CAIRN_HD auto at_hand() const {
-        return in_place<T, decltype(cairn::at_hand(change))>{cairn::at_hand(change)};
-    }
+    CAIRN_HD auto at_hand() const { return in_place<T, decltype(cairn::at_hand(change))>{cairn::at_hand(change)}; }
 };
 
 }  // namespace rules

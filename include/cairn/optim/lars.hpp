@@ -36,9 +36,7 @@ struct lars_rule_there {
     T lr, momentum;
     double decay;
     const double* ratio;
-    CAIRN_HD lars_rule<T> at_hand() const {
-        return {{lr, momentum, T(*ratio * decay), T(0), false}, T(*ratio)};
-    }
+    CAIRN_HD lars_rule<T> at_hand() const { return {{lr, momentum, T(*ratio * decay), T(0), false}, T(*ratio)}; }
     CAIRN_HD void operator()(T& theta, T g, T& v) const { at_hand()(theta, g, v); }
 };
 
@@ -66,7 +64,9 @@ struct lars {
     struct trust_ratio {
         config c;
         double lr;
-        CAIRN_HD double operator()(double theta2, double g2) const { return of_norms(std::sqrt(theta2), std::sqrt(g2)); }
+        CAIRN_HD double operator()(double theta2, double g2) const {
+            return of_norms(std::sqrt(theta2), std::sqrt(g2));
+        }
         CAIRN_HD double of_norms(double theta, double g) const {
             if (theta == 0 || g == 0) return 1;
             const double r = c.trust * theta / (g + c.weight_decay * theta + c.eps);

@@ -407,9 +407,7 @@ struct emulated_gpu {
     static int multiprocessors() { return 1; }
 
 private:
-    static void refuse_recording() {
-        require(!recording(), "emulated GPU: somebody waits for what is being recorded");
-    }
+    static void refuse_recording() { require(!recording(), "emulated GPU: somebody waits for what is being recorded"); }
     static std::vector<std::function<void()>>*& recording() {
         thread_local std::vector<std::function<void()>>* where = nullptr;
         return where;

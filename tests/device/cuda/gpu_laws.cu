@@ -4,8 +4,12 @@
 #include "data/staging_laws.hpp"
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
+#include "device/cuda/kfac_laws.hpp"
 #include "device/cuda/library_laws.hpp"
+#include "device/cuda/optimizer_laws.hpp"
+#include "device/cuda/reduction_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
+#include "device/cuda/trainer_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
 #include <cairn/comm/nccl.hpp>
@@ -41,13 +45,28 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
     for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+    for (const auto& law : training_laws::in_double<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be resumed", "[gpu]") {
+    for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
+    for (const auto& law : trainer_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: optimizers are plain loops, can be resumed and clipped", "[gpu]") {
+    for (const auto& law : optimizer_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: compressed sums over ranks and their states are the host's", "[gpu]") {
+    for (const auto& law : reduction_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 static_assert(CopiesBeside<cuda> && Records<cuda>);
 
-TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") {
-    test::staging_laws::batches_are_the_hosts<cuda>();
-}
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
 
 TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();
