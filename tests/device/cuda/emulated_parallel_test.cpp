@@ -57,6 +57,13 @@ problem resnet_problem() {
     return p;
 }
 
+/// Of world::config, what a problem chooses.
+struct set_up {
+    index bucket_bytes = index{25} << 20;
+    bool overlap = true, sync_batch_norm = false;
+    int zero_stage = 0;
+};
+
 /// Parameters and each rank's state of the optimizer, between two runs.
 struct saved_run {
     tensor<double> values;
@@ -66,8 +73,8 @@ struct saved_run {
 
 /// Steps from where `run` is to `last`, on `ranks` ranks whose results must agree bit for bit; `run` is then there.
 template <class O>
-outcome train(const problem& p, const network& make, const O& rule, int ranks, const world::config& config,
-              saved_run& run, int last, bool layer_wise = false) {
+outcome train(const problem& p, const network& make, const O& rule, int ranks, const set_up& how, saved_run& run,
+              int last, bool layer_wise = false) {
     outcome result;
     saved_run after{{}, std::vector<std::vector<tensor<double>>>(static_cast<std::size_t>(ranks)), last};
     std::mutex one_at_a_time;
@@ -75,11 +82,15 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
         auto net = make();
         arena<double, gpu> weights(net.params(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
         if (run.steps) gpu::copy_to_device(weights.values().data(), run.values.data(), run.values.bytes());
-        world::config mine = config;
+        world::config mine{.bucket_bytes = how.bucket_bytes,
+                           .overlap = how.overlap,
+                           .sync_batch_norm = how.sync_batch_norm,
+                           .zero_stage = how.zero_stage};
         mine.tensors_over = staged_communicator<gpu, threads_communicator>(c.split(0, c.rank()));
-        if (mine.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
+        if (how.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
         any_communicator everybody(c.split(0, c.rank()));
-        world all(everybody, weights, mine);
+        const shard own = how.zero_stage ? mine.owners[static_cast<std::size_t>(c.rank())] : shard{};
+        world all(everybody, weights, std::move(mine));
         all.start(net.buffers());
         tape<double, gpu> saved;
         outcome out;
@@ -97,26 +108,26 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                 all.begin(step);
                 double loss = 0;
                 if (s.count) {
-                    const pass how = all.pass_of({.input_gradient = false}, true);
+                    const pass final = all.pass_of({.input_gradient = false}, true);
                     const auto x = tensor<double, gpu>::copy_of(distributed::inputs(p, batch.begin + s.begin, s.count));
                     const auto y =
                         tensor<std::int32_t, gpu>::copy_of(distributed::labels(batch.begin + s.begin, s.count));
-                    auto [value, dy] = cross_entropy{}(net.forward(x.share(), saved, how), y);
+                    auto [value, dy] = cross_entropy{}(net.forward(x.share(), saved, final), y);
                     for_each(rules::times<double>{static_cast<double>(s.count) / static_cast<double>(batch.count)}, dy);
-                    net.backward(std::move(dy), saved, how);
+                    net.backward(std::move(dy), saved, final);
                     loss = value;
                 }
                 const step_totals t = all.finish(
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
                 o.step(0.05);
-                if (mine.zero_stage) all.share_values();
+                if (how.zero_stage) all.share_values();
             }
             for (const auto& [name, t] : o.flat_state())
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());
         };
-        if (mine.zero_stage) {
-            optimizer_over o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
+        if (how.zero_stage) {
+            optimizer_over o(sharded<O>{rule, own,
                                         [&](double x) {
                                             all_reduce(all.world(), std::span<double>(&x, 1));
                                             return x;
@@ -139,10 +150,10 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
 }
 
 template <class O>
-outcome train(const problem& p, const network& make, const O& rule, int ranks, const world::config& config,
+outcome train(const problem& p, const network& make, const O& rule, int ranks, const set_up& how,
               bool layer_wise = false) {
     saved_run nothing;
-    return train(p, make, rule, ranks, config, nothing, p.steps, layer_wise);
+    return train(p, make, rule, ranks, how, nothing, p.steps, layer_wise);
 }
 
 }  // namespace
@@ -188,7 +199,7 @@ TEST_CASE("GPU ranks, emulated: sharded optimizers take the same steps, and go o
         const outcome alone = distributed::train_alone(p, rule);
         for (const int stage : {1, 2}) {
             CAPTURE(rule.name, stage);
-            const world::config zero{.bucket_bytes = 500, .zero_stage = stage};
+            const set_up zero{.bucket_bytes = 500, .zero_stage = stage};
             const outcome whole = train(p, rows<gpu>, rule, 3, zero, layer_wise);
             CHECK(difference(whole, alone) < rounding);
             saved_run run;
