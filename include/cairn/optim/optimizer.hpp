@@ -33,8 +33,8 @@ struct update_step {
     double lr = 0;             // learning rate of this update
     double gradient_norm = 0;  // ‖all gradients of the model‖₂
     bool decay = true;         // weight decay and trust ratios apply to this parameter
-    const double* norm_there =
-        nullptr;  // not null: gradient_norm, in the device's memory; the host does not know it yet
+    // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
+    const double* norm_there = nullptr;
 };
 
 /// An optimizer that finds the norm of the gradients at norm_there, or does without; and changes things by change_each() alone.
