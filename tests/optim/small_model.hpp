@@ -1,6 +1,6 @@
 #pragma once
 // Parameters without a network: shapes that leave gaps in the arena, one beyond the grain of a launch, decay flags that
-// alternate, and gradients that depend on the step alone.
+// alternate, and gradients that depend on the step alone. On another device: the same numbers, drawn on the host.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/optim/optimizer.hpp>
@@ -14,15 +14,16 @@
 #include <string>
 #include <vector>
 
-template <class T>
+template <class T, cairn::Device D = cairn::cpu>
 struct small_model {
-    std::vector<std::unique_ptr<cairn::parameter<T>>> owned;
-    std::unique_ptr<cairn::arena<T>> memory;
+    std::vector<std::unique_ptr<cairn::parameter<T, D>>> owned;
+    std::unique_ptr<cairn::arena<T, D>> memory;
     cairn::tensor<T> sine, cosine;
+    static constexpr cairn::index rows = std::same_as<D, cairn::cpu> ? 140 : 24;  // emulated devices take their time
 
     small_model() {
         const auto add = [&](cairn::shape s, bool decay) {
-            owned.push_back(std::make_unique<cairn::parameter<T>>());
+            owned.push_back(std::make_unique<cairn::parameter<T, D>>());
             owned.back()->shape = s;
             owned.back()->decay = decay;
             owned.back()->init = {cairn::initializer::distribution::normal, 0.5, 0.1};
@@ -30,14 +31,14 @@ struct small_model {
         add({3, 3, 5, 7}, true);
         add({7}, false);
         add({1}, false);
-        add({140, 131}, true);
+        add({rows, 131}, true);
         add({2, 3}, true);
         add({0}, true);
         add({131}, false);
         add({33}, true);
-        cairn::parameter_list<T> list;
+        cairn::parameter_list<T, D> list;
         for (std::size_t i = 0; i < owned.size(); ++i) list.push_back({cairn::concat("p", i), owned[i].get()});
-        memory = std::make_unique<cairn::arena<T>>(list, 7);
+        memory = std::make_unique<cairn::arena<T, D>>(list, 7);
         for (cairn::tensor<T>* wave : {&sine, &cosine}) {
             *wave = cairn::tensor<T>({memory->grads().size()});
             cairn::fill(wave->span(), {cairn::initializer::distribution::normal, 1.0, 0.0},
@@ -49,26 +50,42 @@ struct small_model {
     void set_gradients(int step) {
         const T a = static_cast<T>(std::sin(step)), b = static_cast<T>(std::cos(step));
         cairn::index next = 0;
-        for (auto& p : owned)
-            for (T& g : p->grad.span()) {
+        for (auto& p : owned) {
+            cairn::tensor<T> of_p(p->shape);
+            for (T& g : of_p.span()) {
                 g = a * sine[next] + b * cosine[next] + static_cast<T>(0.05);
                 ++next;
             }
+            set(p->grad, of_p);
+        }
+    }
+
+    /// Writes `values` into a tensor of this model.
+    static void set(cairn::tensor<T, D>& to, const cairn::tensor<T>& values) {
+        if constexpr (std::same_as<D, cairn::cpu>)
+            std::copy_n(values.data(), values.size(), to.data());
+        else
+            D::copy_to_device(to.data(), values.data(), values.bytes());
     }
 
     std::vector<oracle::trained> oracle_start() const {
         std::vector<oracle::trained> all;
-        for (const auto& p : owned) all.push_back({{p->value.span().begin(), p->value.span().end()}, p->decay});
+        for (const auto& p : owned) all.push_back({numbers(p->value), p->decay});
         return all;
     }
     std::vector<oracle::gradient> oracle_gradients() const {
         std::vector<oracle::gradient> all;
-        for (const auto& p : owned) all.emplace_back(p->grad.span().begin(), p->grad.span().end());
+        for (const auto& p : owned) all.push_back(numbers(p->grad));
         return all;
+    }
+    static std::vector<double> numbers(const cairn::tensor<T, D>& t) {
+        const cairn::tensor<T> here = t.on_host();
+        return {here.data(), here.data() + here.size()};
     }
 
     /// Sum over everything between the parameters.
-    double gaps(const cairn::tensor<T>& flat) const {
+    double gaps(const cairn::tensor<T, D>& whole) const {
+        const cairn::tensor<T> flat = whole.on_host();
         double all = 0, used = 0;
         for (T value : flat.span()) all += std::abs(static_cast<double>(value));
         for (const auto& p : owned) {
@@ -85,15 +102,15 @@ bool same_bits(const cairn::tensor<T>& a, const cairn::tensor<T>& b) {
 }
 
 /// Largest difference between parameters and oracle, in units of the largest value of the parameter.
-template <class T>
-double distance(const small_model<T>& model, const std::vector<oracle::trained>& expected) {
+template <class T, class D>
+double distance(const small_model<T, D>& model, const std::vector<oracle::trained>& expected) {
     double worst = 0;
     for (std::size_t k = 0; k < expected.size(); ++k) {
+        const auto values = model.numbers(model.owned[k]->value);
         double largest = 1e-30;
         for (double value : expected[k].theta) largest = std::max(largest, std::abs(value));
         for (std::size_t i = 0; i < expected[k].theta.size(); ++i) {
-            const double difference = std::abs(
-                static_cast<double>(model.owned[k]->value[static_cast<cairn::index>(i)]) - expected[k].theta[i]);
+            const double difference = std::abs(values[i] - expected[k].theta[i]);
             if (!(difference / largest <= worst)) worst = difference / largest;  // also when it is NaN
         }
     }
@@ -101,12 +118,12 @@ double distance(const small_model<T>& model, const std::vector<oracle::trained>&
 }
 
 /// Distance after `steps` updates with a rate that changes; `reference` updates all parameters of the oracle.
-template <class T, class O>
+template <class T, class D = cairn::cpu, class O>
 double distance_after(
     O o, int steps, double lr,
     const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
     const cairn::test::threads_for_now one(1);
-    small_model<T> model;
+    small_model<T, D> model;
     cairn::optimizer_over opt(o, *model.memory);
     auto expected = model.oracle_start();
     for (int t = 1; t <= steps; ++t) {

@@ -71,6 +71,15 @@ struct sum {
 
 }  // namespace rules
 
+/// f itself, or what its member at_hand() gives: f with the numbers that it needs from the device's memory. Called on the device.
+template <class F>
+CAIRN_HD auto at_hand(const F& f) {
+    if constexpr (requires { f.at_hand(); })
+        return f.at_hand();
+    else
+        return f;
+}
+
 /// Two sums taken in one pass.
 struct sum_pair {
     double first = 0, second = 0;

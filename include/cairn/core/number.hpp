@@ -33,6 +33,39 @@ private:
     double factor_;
 };
 
+/// A device that copies to the host beside what it is given next.
+///   D::begin_copy_to_host(to, from, bytes)    to: of host_memory(); behind what was launched before. The host has it after finish() of that.
+template <class D>
+concept CopiesOut = Device<D> && requires(void* to) {
+    D::host_memory();
+    D::begin_copy_to_host(to, to, index{1}).finish();
+};
+
+/// A number of D's memory that goes to the host while D goes on.
+template <CopiesOut D>
+class number_to_host {
+public:
+    /// Memory for it, on both sides.
+    number_to_host(category use)
+        : there_(tensor<double, D>::zeros({1}, use)), here_({1}, category::workspace, D::host_memory()) {}
+
+    /// What kernels write it to, and read it from.
+    double* there() { return there_.data(); }
+
+    /// Sends what was launched before this leaves there; what is called between is done beside it. Waits, and returns the number.
+    template <class Meanwhile>
+    double sent(Meanwhile&& between) {
+        const auto copy = D::begin_copy_to_host(here_.data(), there_.data(), there_.bytes());
+        between();
+        copy.finish();
+        return here_[0];
+    }
+
+private:
+    tensor<double, D> there_;
+    tensor<double, cpu> here_;
+};
+
 /// What a computation on D gives back as a number: on the host the number itself.
 template <Device D>
 using number = std::conditional_t<std::same_as<D, cpu>, double, number_on<D>>;

@@ -39,6 +39,7 @@ struct adam_rule {
 /// Adam with L2 weight decay.
 struct adam {
     static constexpr const char* name = "adam";
+    static constexpr bool launches_ahead = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-8;        // ε, outside the root
@@ -75,6 +76,7 @@ struct adam {
 /// Adam with decoupled weight decay.
 struct adamw {
     static constexpr const char* name = "adamw";
+    static constexpr bool launches_ahead = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-8;

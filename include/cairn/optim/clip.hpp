@@ -17,10 +17,13 @@ namespace cairn {
 
 namespace rules {
 
-/// g · scale.
+/// g · scale; with `norm`, a number of the device's memory, the scale that brings it down to `most`.
 template <class T>
 struct scaled {
     T scale;
+    const double* norm = nullptr;
+    double most = 0;
+    CAIRN_HD scaled at_hand() const { return norm ? scaled{*norm > most ? T(most / *norm) : T(1)} : scaled{scale}; }
     CAIRN_HD T operator()(T g) const { return g * scale; }
 };
 
@@ -40,6 +43,11 @@ struct on_changed {
     requires std::invocable<const Rule&, T&, T, S&...> CAIRN_HD void operator()(T& theta, T g, S&... s) const {
         rule(theta, change(g), s...);
     }
+    CAIRN_HD auto at_hand() const {
+        using change_now = decltype(cairn::at_hand(change));
+        using rule_now = decltype(cairn::at_hand(rule));
+        return on_changed<T, change_now, rule_now>{cairn::at_hand(change), cairn::at_hand(rule)};
+    }
 };
 
 /// g = change(g).
@@ -47,6 +55,7 @@ template <class T, class Change>
 struct in_place {
     Change change;
     CAIRN_HD void operator()(T& g) const { g = change(g); }
+    CAIRN_HD auto at_hand() const { return in_place<T, decltype(cairn::at_hand(change))>{cairn::at_hand(change)}; }
 };
 
 }  // namespace rules
@@ -54,9 +63,11 @@ struct in_place {
 /// Limits the norm of all gradients together.
 struct by_norm {
     double max_norm = 1;
+    static constexpr bool launches_ahead = true;
 
     template <class T>
     auto change(const update_step& at) const {
+        if (at.norm_there) return rules::scaled<T>{T(1), at.norm_there, max_norm};
         const double scale = at.gradient_norm > max_norm ? max_norm / at.gradient_norm : 1;
         return rules::scaled<T>{static_cast<T>(scale)};
     }
@@ -66,6 +77,7 @@ struct by_norm {
 /// Limits each value.
 struct by_value {
     double limit = 1;
+    static constexpr bool launches_ahead = true;
 
     template <class T>
     auto change(const update_step&) const {
@@ -81,6 +93,7 @@ struct clipped {
     Limit limit;
 
     inline static const std::string name = concat("clipped ", O::name);
+    static constexpr bool launches_ahead = LaunchesAhead<O> && LaunchesAhead<Limit>;
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;
@@ -99,7 +112,7 @@ struct clipped {
         requires(!ElementwiseOptimizer<O, T>)
     void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
         const auto change = limit.template change<T>(at);
-        for_each(rules::in_place<T, std::remove_const_t<decltype(change)>>{change}, grad);
+        change_each(at, rules::in_place<T, std::remove_const_t<decltype(change)>>{change}, grad);
         inner.update(theta, grad, s, at);
     }
 

@@ -52,9 +52,28 @@ struct lamb_apply {
     CAIRN_HD void operator()(T& value, T m, T v) const { value -= rate * rule.direction(value, m, v); }
 };
 
+/// The same with a trust ratio that the device has computed.
+template <class T>
+struct lamb_apply_there {
+    lamb_rule<T> rule;
+    double lr;
+    const double* ratio;
+    CAIRN_HD lamb_apply<T> at_hand() const { return {rule, T(lr * *ratio)}; }
+    CAIRN_HD void operator()(T& value, T m, T v) const { at_hand()(value, m, v); }
+};
+
+/// Trust ratio r, from the squares of the norms of a parameter and of its direction.
+struct lamb_ratio {
+    bool wanted;
+    CAIRN_HD double operator()(double theta2, double u2) const {
+        return wanted && theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
+    }
+};
+
 /// Adam with layer-wise trust ratios.
 struct lamb {
     static constexpr const char* name = "lamb";
+    static constexpr bool launches_ahead = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-6;
@@ -68,10 +87,18 @@ struct lamb {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
         const lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
                                 unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
-        const auto [theta2, u2] =
-            sum_each(D{}, theta.size(), lamb_gather<T>{rule}, theta.data(), grad.data(), s.m.data(), s.v.data());
-        const double r = at.decay && theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
-        for_each(lamb_apply<T>{rule, T(at.lr * r)}, theta, s.m, s.v);
+        const lamb_gather<T> gather{rule};
+        const lamb_ratio ratio{at.decay};
+        if constexpr (std::same_as<D, cpu>) {
+            const auto [theta2, u2] =
+                sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
+            for_each(lamb_apply<T>{rule, T(at.lr * ratio(theta2, u2))}, theta, s.m, s.v);
+        } else {
+            tensor<double, D> r({1}, category::workspace);
+            sum_each_into(D{}, at.norm_there, theta.size(), gather, ratio, r.data(), theta.data(), grad.data(),
+                          s.m.data(), s.v.data());
+            change_each(at, lamb_apply_there<T>{rule, at.lr, r.data()}, theta, s.m, s.v);
+        }
     }
 
     void check() const { adam{{c.beta1, c.beta2, c.eps, c.weight_decay}}.check(); }

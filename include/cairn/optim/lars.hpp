@@ -18,7 +18,7 @@
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/sgd.hpp>
 
-#include <algorithm>
+#include <cmath>
 
 namespace cairn {
 
@@ -30,9 +30,29 @@ struct lars_rule {
     CAIRN_HD void operator()(T& theta, T g, T& v) const { inner(theta, ratio * g, v); }
 };
 
+/// The same with a trust ratio that the device has computed.
+template <class T>
+struct lars_rule_there {
+    T lr, momentum;
+    double decay;
+    const double* ratio;
+    CAIRN_HD lars_rule<T> at_hand() const { return {{lr, momentum, T(*ratio * decay), T(0), false}, T(*ratio)}; }
+    CAIRN_HD void operator()(T& theta, T g, T& v) const { at_hand()(theta, g, v); }
+};
+
+/// ‖θ‖² and ‖g‖² are summed.
+template <class T>
+struct lars_squares {
+    CAIRN_HD void operator()(double& theta2, double& g2, T theta, T g) const {
+        theta2 += static_cast<double>(theta) * static_cast<double>(theta);
+        g2 += static_cast<double>(g) * static_cast<double>(g);
+    }
+};
+
 /// SGD with momentum and layer-wise trust ratios.
 struct lars {
     static constexpr const char* name = "lars";
+    static constexpr bool launches_ahead = true;
     struct config {
         double momentum = 0.9;       // μ
         double weight_decay = 5e-4;  // λ
@@ -40,23 +60,44 @@ struct lars {
         double eps = 1e-8;           // ε
         bool clip = false;           // LARC
     } c;
+    /// Trust ratio of a parameter, from the squares of its norm and its gradient's.
+    struct trust_ratio {
+        config c;
+        double lr;
+        CAIRN_HD double operator()(double theta2, double g2) const {
+            return of_norms(std::sqrt(theta2), std::sqrt(g2));
+        }
+        CAIRN_HD double of_norms(double theta, double g) const {
+            if (theta == 0 || g == 0) return 1;
+            const double r = c.trust * theta / (g + c.weight_decay * theta + c.eps);
+            return c.clip && r / lr > 1 ? 1 : c.clip ? r / lr : r;
+        }
+    };
+
     template <class T, Device D>
     using state = sgd::state<T, D>;
 
     template <class T, Device D>
     void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
-        const double decay = at.decay ? c.weight_decay : 0;
-        const double r = at.decay ? ratio(norm(theta), norm(grad), at.lr) : 1;
-        const sgd_rule<T> rule{T(at.lr), T(c.momentum), T(r * decay), T(0), false};
-        for_each(lars_rule<T>{rule, T(r)}, theta, grad, s.velocity);
+        const auto with = [&](double r) {
+            const T l2 = T(r * (at.decay ? c.weight_decay : 0));
+            return lars_rule<T>{{T(at.lr), T(c.momentum), l2, T(0), false}, T(r)};
+        };
+        if (!at.decay) {
+            change_each(at, with(1), theta, grad, s.velocity);
+        } else if constexpr (std::same_as<D, cpu>) {
+            change_each(at, with(ratio(norm(theta), norm(grad), at.lr)), theta, grad, s.velocity);
+        } else {
+            tensor<double, D> r({1}, category::workspace);
+            sum_each_into(D{}, at.norm_there, theta.size(), lars_squares<T>{}, trust_ratio{c, at.lr}, r.data(),
+                          theta.data(), grad.data());
+            const lars_rule_there<T> rule{T(at.lr), T(c.momentum), c.weight_decay, r.data()};
+            change_each(at, rule, theta, grad, s.velocity);
+        }
     }
 
     /// Trust ratio of a parameter with norm `theta` and gradient norm `g`.
-    double ratio(double theta, double g, double lr) const {
-        if (theta == 0 || g == 0) return 1;
-        const double r = c.trust * theta / (g + c.weight_decay * theta + c.eps);
-        return c.clip ? std::min(r / lr, 1.0) : r;
-    }
+    double ratio(double theta, double g, double lr) const { return trust_ratio{c, lr}.of_norms(theta, g); }
 
     void check() const {
         sgd{{.momentum = c.momentum, .weight_decay = c.weight_decay}}.check();

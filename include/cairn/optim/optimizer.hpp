@@ -8,10 +8,13 @@
 //   rule<T>(at) → f      elementwise: f(theta, g, state…) changes one scalar. Adjacent parameters share a launch.
 //   update(theta, grad, state, at)   layer-wise: sees one parameter at a time and may take norms of it.
 // Memory traffic of step(): the gradient once for its norm, then theta, gradient and each state tensor once (update).
+// On a device, rules that say so (LaunchesAhead) are launched before the host knows the norm of the gradients: kernels read it where it was
+// computed and change nothing if it is not finite; the host waits for that one number when all of the step is launched.
 // The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/finite.hpp>
+#include <cairn/core/number.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/norm.hpp>
 
@@ -30,7 +33,26 @@ struct update_step {
     double lr = 0;             // learning rate of this update
     double gradient_norm = 0;  // ‖all gradients of the model‖₂
     bool decay = true;         // weight decay and trust ratios apply to this parameter
+    // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
+    const double* norm_there = nullptr;
 };
+
+/// An optimizer that finds the norm of the gradients at norm_there, or does without; and changes things by change_each() alone.
+///   static constexpr bool launches_ahead = true;
+template <class O>
+concept LaunchesAhead = O::launches_ahead;
+
+/// for_each on tensors, as a part of this update: on a device nothing is changed if its norm of the gradients is not finite.
+template <class F, class T, class D, class... Others>
+void change_each(const update_step& at, F f, tensor<T, D>& first, Others&... others) {
+    if constexpr (std::same_as<D, cpu>) {
+        for_each(f, first, others...);
+    } else {
+        require(((others.size() == first.size()) && ...), "change_each: tensors of different size, the first has ",
+                first.shape());
+        for_each_if_finite(D{}, at.norm_there, first.size(), f, first.data(), others.data()...);
+    }
+}
 
 template <class O, class T>
 concept ElementwiseOptimizer = requires(const O& o, const update_step& at) {
@@ -89,7 +111,7 @@ template <class T, Device D, Optimizer<T, D> O>
 void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s,
             const update_step& at) {
     if constexpr (ElementwiseOptimizer<O, T>)
-        std::apply([&](auto&... field) { for_each(o.template rule<T>(at), theta, grad, field...); }, fields(s));
+        std::apply([&](auto&... field) { change_each(at, o.template rule<T>(at), theta, grad, field...); }, fields(s));
     else
         o.update(theta, grad, s, at);
 }
@@ -100,6 +122,20 @@ struct named_tensor {
     std::string name;
     tensor<T, D> t;
 };
+
+namespace detail {
+/// What optimizer_over has for the norm of its gradients.
+template <Device D, bool Ahead>
+struct norm_of_step {
+    struct type {  // it is a number of the host
+        explicit type(category) {}
+    };
+};
+template <Device D>
+struct norm_of_step<D, true> {
+    using type = number_to_host<D>;
+};
+}  // namespace detail
 
 /// Optimizer O over all parameters of an arena. It shares the arena's memory, so the arena object may move or go.
 template <class O, class T, Device D = cpu>
@@ -149,13 +185,18 @@ public:
         const trace_scope scope(o_.name, "step", "optimizer");
         require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
                 "; it must be finite and >= 0");
-        update_step at{.number = steps_ + 1, .lr = lr, .gradient_norm = norm(grads_)};
-        if constexpr (PartialOptimizer<O>)
-            at.gradient_norm = std::sqrt(o_.over_all(at.gradient_norm * at.gradient_norm));
-        if (!std::isfinite(at.gradient_norm)) throw_non_finite();
-        for (launch& l : launches_) {
-            at.decay = l.decay;
-            update(o_, l.theta, l.grad, l.s, at);
+        update_step at{.number = steps_ + 1, .lr = lr};
+        if constexpr (ahead) {
+            norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
+            at.norm_there = norm_.there();
+            at.gradient_norm = norm_.sent([&] { update_all(at); });
+            if (!std::isfinite(at.gradient_norm)) throw_non_finite();
+        } else {
+            at.gradient_norm = norm(grads_);
+            if constexpr (PartialOptimizer<O>)
+                at.gradient_norm = std::sqrt(o_.over_all(at.gradient_norm * at.gradient_norm));
+            if (!std::isfinite(at.gradient_norm)) throw_non_finite();
+            update_all(at);
         }
         ++steps_;
         return at.gradient_norm;
@@ -198,6 +239,10 @@ public:
     std::size_t launches() const { return launches_.size(); }
 
 private:
+    // Of several ranks, the norm of the others' gradients comes by way of the host.
+    static constexpr bool ahead = CopiesOut<D> && LaunchesAhead<O> && !PartialOptimizer<O>;
+    using norm_to_host = typename detail::norm_of_step<D, ahead>::type;
+
     struct slice {
         std::string name;
         cairn::shape shape;
@@ -209,6 +254,13 @@ private:
         state s;
         bool decay;
     };
+
+    void update_all(update_step at) {
+        for (launch& l : launches_) {
+            at.decay = l.decay;
+            update(o_, l.theta, l.grad, l.s, at);
+        }
+    }
 
     state slice_of_state(index begin, const shape& extent) {
         return std::apply([&](auto&... field) { return state{field.slice(begin - owned_.begin, extent)...}; },
@@ -231,6 +283,7 @@ private:
     state state_;
     shard owned_;
     tensor<T, D> grads_;  // of owned_
+    norm_to_host norm_{category::optimizer};
     std::vector<slice> slices_;
     std::vector<launch> launches_;
     std::int64_t steps_ = 0;

@@ -37,6 +37,7 @@ struct sgd_rule {
 /// SGD with momentum and L2 weight decay.
 struct sgd {
     static constexpr const char* name = "sgd";
+    static constexpr bool launches_ahead = true;
     struct config {
         double momentum = 0.9;    // μ
         double weight_decay = 0;  // λ
@@ -63,6 +64,7 @@ struct sgd {
 /// SGD with momentum and decoupled weight decay.
 struct sgdw {
     static constexpr const char* name = "sgdw";
+    static constexpr bool launches_ahead = true;
     using config = sgd::config;
     config c;
     template <class T, Device D>

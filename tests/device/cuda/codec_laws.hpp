@@ -1,6 +1,7 @@
 #pragma once
 // What compressors' messages obey that a grid device makes and reads (compress/on_device.hpp): they are the host's.
 
+#include "compress/compressor_laws.hpp"
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/compress/feedback.hpp>
@@ -422,6 +423,47 @@ void steps() {
                       Catch::Contains("multiple of 4 bytes"));
 }
 
+/// A compressor whose messages D makes, and the host reads: what the laws of compressors ask of.
+template <class C, class D>
+struct encoded_there {
+    C inner;
+
+    std::string name() const { return inner.name(); }
+    compression_contract contract(index n) const { return inner.contract(n); }
+    index max_bytes(index n) const { return inner.max_bytes(n); }
+    void encode(std::span<const float> values, message& out, const encode_step& at) const {
+        const auto n = static_cast<index>(values.size()), size = inner.max_bytes(n);
+        tensor<float> here({n});
+        std::copy(values.begin(), values.end(), here.data());
+        const auto d_values = on_device<D>(here);
+        tensor<std::uint8_t, D> d_message({size});
+        encode_on(D{}, inner, n, d_values.data(), reinterpret_cast<std::byte*>(d_message.data()), at);
+        D::copy_to_host(out.prepare(size).data(), d_message.data(), size);
+    }
+    void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at) const {
+        inner.decode(bytes, into, at);
+    }
+    void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at, float scale) const {
+        inner.decode_add(bytes, into, at, scale);
+    }
+};
+
+/// The laws of every compressor: lengths, contraction, error bound; messages that are cut short, too long or damaged.
+template <class D>
+void contracts() {
+    const auto check = [](const auto& c) {
+        CAPTURE(c.name());
+        const auto make = [&] { return encoded_there<std::decay_t<decltype(c)>, D>{c}; };
+        laws::check_values(make);
+        laws::check_damage(make);
+    };
+    check(bf16{});
+    check(bf16_stochastic{});
+    check(natural{});
+    check(sign{});
+    check(qsgd({7}));
+}
+
 template <GridDevice D>
 const std::vector<kernel_laws::law>& all() {
     static const std::vector<kernel_laws::law> laws{{"casts", casts<D>},
@@ -433,7 +475,8 @@ const std::vector<kernel_laws::law>& all() {
                                                     {"error feedback", feedback<D>},
                                                     {"not finite", not_finite<D>},
                                                     {"long buckets", long_buckets<D>},
-                                                    {"steps", steps<D>}};
+                                                    {"steps", steps<D>},
+                                                    {"contracts", contracts<D>}};
     return laws;
 }
 

@@ -34,6 +34,8 @@
 #endif
 #endif
 
+// swapcontext() asks the kernel for the signal mask every time; a jump does not, but sanitizers and fortified libraries know no jumps between stacks.
+
 namespace cairn {
 
 namespace emulation {
@@ -245,6 +247,8 @@ struct emulated_gpu {
     static constexpr index most_shared = 99 << 10;  // what every GPU since 8.0 has for a block
     static inline bool backwards = false;
     static inline std::atomic<index> launches = 0;
+    static inline std::atomic<index> waits = 0;  // for all that was launched
+    static inline std::atomic<index> launches_at_last_finish = 0;
 
     static emulation::closed_memory& memory() {
         static auto* pool = new emulation::closed_memory;
@@ -353,6 +357,21 @@ struct emulated_gpu {
     }
     static void copy_to_device(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
     static void copy_to_host(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
+    /// A copy to the host that is there when somebody has waited for it, and no earlier.
+    struct leaving {
+        void* to;
+        std::vector<char> bytes;
+        void finish() const {
+            std::memcpy(to, bytes.data(), bytes.size());
+            launches_at_last_finish = launches.load();
+        }
+    };
+    static leaving begin_copy_to_host(void* to, const void* from, index bytes) {
+        refuse_recording();
+        leaving l{to, std::vector<char>(static_cast<std::size_t>(bytes))};
+        copy(l.bytes.data(), from, bytes);
+        return l;
+    }
     static void copy_within(void* to, const void* from, index bytes) {
         run([=] { copy(to, from, bytes); });
     }
@@ -362,10 +381,14 @@ struct emulated_gpu {
             std::memset(to, value, static_cast<std::size_t>(bytes));
         });
     }
-    static void wait() { require(!recording(), "emulated GPU: somebody waits for what is being recorded"); }
+    static void wait() {
+        refuse_recording();
+        ++waits;
+    }
     static int multiprocessors() { return 1; }
 
 private:
+    static void refuse_recording() { require(!recording(), "emulated GPU: somebody waits for what is being recorded"); }
     static std::vector<std::function<void()>>*& recording() {
         thread_local std::vector<std::function<void()>>* where = nullptr;
         return where;

@@ -7,17 +7,21 @@
 #include "device/cuda/codec_laws.hpp"
 #include "device/cuda/curvature_laws.hpp"
 #include "device/cuda/huge_laws.hpp"
+#include "device/cuda/kfac_laws.hpp"
 #include "device/cuda/layer_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/loss_laws.hpp"
 #include "device/cuda/norm_laws.hpp"
+#include "device/cuda/optimizer_laws.hpp"
 #include "device/cuda/pointwise_laws.hpp"
 #include "device/cuda/pool_laws.hpp"
+#include "device/cuda/reduction_laws.hpp"
 #include "device/cuda/refusal_laws.hpp"
 #include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
+#include "device/cuda/trainer_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 #include "device/cuda/transformer_laws.hpp"
 
@@ -118,6 +122,23 @@ TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") {
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
     for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+    for (const auto& law : training_laws::in_double<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be resumed", "[gpu]") {
+    for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
+    for (const auto& law : trainer_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: optimizers are plain loops, can be resumed and clipped", "[gpu]") {
+    for (const auto& law : optimizer_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: compressed sums over ranks and their states are the host's", "[gpu]") {
+    for (const auto& law : reduction_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {

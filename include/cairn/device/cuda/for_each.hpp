@@ -1,6 +1,7 @@
 #pragma once
 // Fused elementwise passes on a grid device, as core/for_each.hpp has them on the host: one launch, each array moves once, in pieces of 16
 // bytes. Written back are only arrays that the functor takes by reference to non-const. Functors are named, their operator() CAIRN_HD.
+// A functor that needs numbers of the device's memory has them fetched once a thread (at_hand).
 
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/work.hpp>
@@ -31,6 +32,9 @@ struct changes {
     static constexpr bool value = of(std::index_sequence_for<E...>{});
 };
 
+/// Whether a number, which the device has computed, is finite; null: nobody minds.
+CAIRN_HD inline bool finite_or_none(const double* number) { return !number || *number - *number == 0; }
+
 template <class F, class... E>
 struct each {
     static constexpr std::size_t widest = std::max({sizeof(E)...});
@@ -40,14 +44,15 @@ struct each {
     F f;
     std::tuple<E*...> arrays;
     bool aligned;
+    const double* only_if_finite = nullptr;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        run(b, std::index_sequence_for<E...>{});
+        if (finite_or_none(only_if_finite)) run(b, at_hand(f), std::index_sequence_for<E...>{});
     }
 
-    template <class Block, std::size_t... I>
-    CAIRN_HD void run(Block& b, std::index_sequence<I...>) const {
+    template <class Block, class Ready, std::size_t... I>
+    CAIRN_HD void run(Block& b, const Ready& ready, std::index_sequence<I...>) const {
         const index first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
         index done = 0;
         if (aligned) {
@@ -55,12 +60,12 @@ struct each {
             for (index p = first; p < packets; p += stride) {
                 std::tuple<packet<E, lanes>...> here{
                     reinterpret_cast<const packet<E, lanes>*>(std::get<I>(arrays))[p]...};
-                for (int j = 0; j < lanes; ++j) f(std::get<I>(here).v[j]...);
-                (store<changes<I, F, E...>::value>(std::get<I>(arrays), p, std::get<I>(here)), ...);
+                for (int j = 0; j < lanes; ++j) ready(std::get<I>(here).v[j]...);
+                (store<changes<I, Ready, E...>::value>(std::get<I>(arrays), p, std::get<I>(here)), ...);
             }
             done = packets * lanes;
         }
-        for (index i = done + first; i < n; i += stride) f(std::get<I>(arrays)[i]...);
+        for (index i = done + first; i < n; i += stride) ready(std::get<I>(arrays)[i]...);
     }
 
     template <bool Changed, class T>
@@ -95,16 +100,23 @@ bool aligned_for_packets(int lanes, E*... arrays) {
 
 }  // namespace grid
 
-/// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise.
+/// As for_each, but nothing is done where `number`, which the device has computed, is not finite. Null: always.
 template <GridDevice D, class F, class... Elements>
-void for_each(D, index n, F f, Elements*... arrays) {
+void for_each_if_finite(D, const double* number, index n, F f, Elements*... arrays) {
     if (n <= 0) return;
     using body = grid::each<F, std::remove_const_t<Elements>...>;
     D::launch({.blocks = grid::blocks_for<D>(n, 256, body::lanes * 2), .threads = 256},
               body{n,
                    f,
                    {const_cast<std::remove_const_t<Elements>*>(arrays)...},
-                   grid::aligned_for_packets(body::lanes, arrays...)});
+                   grid::aligned_for_packets(body::lanes, arrays...),
+                   number});
+}
+
+/// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise.
+template <GridDevice D, class F, class... Elements>
+void for_each(D d, index n, F f, Elements*... arrays) {
+    for_each_if_finite(d, nullptr, n, f, arrays...);
 }
 
 /// Calls f(w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i / columns] of_column[i mod columns]; null: 1.

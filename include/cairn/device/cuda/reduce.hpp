@@ -143,6 +143,49 @@ double sum_of_squares(D d, index n, const T* x) {
     return grid::waited_for(d, [&](double* out) { sum_of_squares_into(d, n, x, out); });
 }
 
+namespace grid {
+
+/// *out = finish(Σ of row 0 of partial (Rows, n), Σ of row 1, …).
+template <int Rows, class Finish>
+struct finish_partials {
+    index n;
+    const double* partial;
+    Finish finish;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sums[2] = {};
+        for (int row = 0; row < Rows; ++row) {
+            for (index i = b.thread(); i < n; i += b.threads()) sums[row] += partial[row * n + i];
+            sums[row] = block_sum(b, sums[row], b.template shared<double>());
+        }
+        if (b.thread() != 0) return;
+        if constexpr (Rows == 1)
+            *out = finish(sums[0]);
+        else
+            *out = finish(sums[0], sums[1]);
+    }
+};
+
+struct square_root {
+    CAIRN_HD double operator()(double x) const { return std::sqrt(x); }
+};
+
+}  // namespace grid
+
+/// ‖x‖₂ into *out (device memory).
+template <class T, GridDevice D>
+void norm_into(D, index n, const T* x, double* out) {
+    work::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const index blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({blocks}, category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_blocks<grid::term_square, T>{n, {}, partial.data(), {x}});
+    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::finish_partials<1, grid::square_root>{blocks, partial.data(), {}, out});
+}
+
 /// Σ x y.
 template <class T, GridDevice D>
 double dot(D d, index n, const T* x, const T* y) {
@@ -160,19 +203,20 @@ index count_nonfinite(D d, index n, const T* x) {
 
 namespace grid {
 
-/// partial (2, blocks) = Σ of what f adds to its first two arguments; f may change the elements.
+/// partial (2, blocks) = Σ of what f adds to its first two arguments; f may change the elements. Where `only_if_finite` is not, f is not called.
 template <class F, class... E>
 struct sum_each_blocks {
     index n;
     F f;
     double* partial;
     std::tuple<E*...> arrays;
+    const double* only_if_finite;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
+        const index stride = b.blocks() * b.threads(), end = finite_or_none(only_if_finite) ? n : 0;
         double first = 0, second = 0;
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+        for (index i = b.block() * b.threads() + b.thread(); i < end; i += stride)
             std::apply([&](E*... x) { f(first, second, x[i]...); }, arrays);
         first = block_sum(b, first, b.template shared<double>());
         second = block_sum(b, second, b.template shared<double>());
@@ -191,7 +235,7 @@ void sum_each_into(D, index n, F f, double* out, Elements*... arrays) {
     const index blocks = grid::reduce_blocks_for(n);
     tensor<double, D> partial({2, blocks}, category::workspace);
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}});
+              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, nullptr});
     D::launch({.blocks = 2, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::sum_partials{blocks, partial.data(), out});
 }
@@ -204,6 +248,18 @@ sum_pair sum_each(D d, index n, F f, Elements*... arrays) {
     sum_pair sums;
     D::copy_to_host(&sums, result.data(), sizeof sums);
     return sums;
+}
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. finish(first, second) goes into
+/// *out (device memory). Where `number`, which the device has computed, is not finite, f is not called; null: always.
+template <GridDevice D, class F, class Finish, class... Elements>
+void sum_each_into(D, const double* number, index n, F f, Finish finish, double* out, Elements*... arrays) {
+    const index blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({2, blocks}, category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, number});
+    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::finish_partials<2, Finish>{blocks, partial.data(), finish, out});
 }
 
 namespace grid {

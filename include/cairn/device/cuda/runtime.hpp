@@ -344,6 +344,11 @@ struct cuda {
     static void copy_to_host(void* to, const void* from, index bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToHost), wait();
     }
+    /// Into host_memory(), behind what was launched before; the host has it after finish() of what is returned.
+    static mark begin_copy_to_host(void* to, const void* from, index bytes) {
+        copy(to, from, bytes, cudaMemcpyDeviceToHost);
+        return mark{};
+    }
     static void copy_within(void* to, const void* from, index bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToDevice);
     }

@@ -1,0 +1,252 @@
+#pragma once
+// K-FAC on a grid device: an explicit solve of each block, batches that are not finite, saved states, and what is refused. The twins of
+// tests/optim/kfac_test.cpp. Included after the device's products, convolutions and decompositions.
+
+#include "device/cuda/kernel_laws.hpp"
+#include "optim/kfac_oracle.hpp"
+
+#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/nn/activation.hpp>
+#include <cairn/nn/conv.hpp>
+#include <cairn/nn/linear.hpp>
+#include <cairn/optim/precondition/kfac.hpp>
+
+#include <cstring>
+#include <vector>
+
+namespace cairn::kfac_laws {
+
+using namespace kfac_oracle;
+
+/// Of a solve whose condition is about 1e4.
+template <class T>
+constexpr double rounding = std::is_same_v<T, double> ? 1e-9 : 2e-3;
+
+template <class D, class T>
+void linear_layers() {
+    for (const bool bias : {true, false})
+        for (const index positions : {1, 3})
+            for (const index examples : {1, 2, 9}) {
+                CAPTURE(bias, positions, examples);
+                const index in = 4, out = 3;
+                const shape s = positions == 1 ? shape{examples, in} : shape{examples, positions, in};
+                const tensor<double> x = random_tensor(s, 1), dy = random_tensor(s.with(-1, out), 2);
+                std::vector<double> gradient;
+                const auto got = preconditioned<T, D>(linear<T, D>({.in = in, .out = out, .bias = bias}), x, dy,
+                                                      exact(0.03), gradient);
+                const auto rows = rows_of_linear(x, dy, in, out, bias);
+                CHECK(distance(got, solve_block(rows, double(examples), double(positions), 0.03, gradient)) <
+                      rounding<T>);
+            }
+}
+
+template <class D, class T>
+void convolutions() {
+    struct problem {
+        typename conv<T, D>::config c;
+        shape in;
+    };
+    const std::vector<problem> all{
+        {{.in = 2, .out = 3, .kernel = 3, .pad = 1, .dims = 1}, {3, 7, 2}},
+        {{.in = 2, .out = 3, .kernel = {2, 3}, .stride = {2, 1}, .pad = {0, 1}}, {2, 5, 4, 2}},
+        {{.in = 2, .out = 2, .kernel = 2, .dilation = 2}, {2, 5, 5, 2}},
+        {{.in = 4, .out = 6, .kernel = 2, .groups = 2}, {3, 4, 4, 4}},
+        {{.in = 3, .out = 4, .kernel = 1, .bias = false}, {2, 3, 3, 3}},
+        {{.in = 2, .out = 2, .kernel = 2, .stride = 2, .pad = 1, .dims = 3}, {2, 3, 4, 3, 2}},
+        {{.in = 1, .out = 2, .kernel = 2, .stride = 3, .bias = false}, {1, 6, 6, 1}},  // stride > kernel, batch of one
+    };
+    for (const problem& p : all) {
+        conv<T, D> layer(p.c);
+        const conv_geometry g = layer.geometry(p.in);
+        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);
+        std::vector<double> gradient;
+        const auto got = preconditioned<T, D>(conv<T, D>(p.c), x, dy, exact(0.05), gradient);
+        const index row = g.c_in / g.groups * g.kernel_points() + (p.c.bias ? 1 : 0), size = row * (g.c_out / g.groups);
+        for (index q = 0; q < g.groups; ++q) {
+            CAPTURE(layer.describe(), q);
+            const auto part = [&](const std::vector<double>& v) {
+                return std::vector<double>(v.begin() + q * size, v.begin() + (q + 1) * size);
+            };
+            const auto rows = rows_of_conv(x, dy, g, p.c.bias, q);
+            CHECK(distance(part(got), solve_block(rows, double(g.n), double(g.out_points()), 0.05, part(gradient))) <
+                  rounding<T>);
+        }
+    }
+}
+
+/// All layers are scaled by one number.
+template <class D, class T>
+void kl_clip() {
+    const tensor<double> x = random_tensor({6, 4}, 1), dy = random_tensor({6, 3}, 2);
+    std::vector<double> gradient, ignored;
+    const auto layer = [] { return linear<T, D>({.in = 4, .out = 3}); };
+    const auto whole = preconditioned<T, D>(layer(), x, dy, exact(0.01), gradient);
+    kfac_config c = exact(0.01);
+    c.kl_clip = 1e-4;
+    const auto clipped = preconditioned<T, D>(layer(), x, dy, c, ignored);
+    double product = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) product += whole[i] * gradient[i];
+    const double scale = std::sqrt(1e-4 / (0.1 * 0.1 * product));
+    REQUIRE(scale < 1);
+    std::vector<double> expected;
+    for (const double v : whole) expected.push_back(scale * v);
+    CHECK(distance(clipped, expected) < (std::is_same_v<T, double> ? 1e-10 : 1e-5));
+}
+
+template <class D, class T>
+void zeros_and_refusals() {
+    const tensor<double> zero = tensor<double>::zeros({4, 3}), none = tensor<double>::zeros({4, 2}),
+                         dy = random_tensor({4, 2}, 2);
+    std::vector<double> gradient;
+    const auto with = [&](const kfac_config& c, const tensor<double>& arriving) {
+        return preconditioned<T, D>(linear<T, D>({.in = 3, .out = 2}), zero, arriving, c, gradient);
+    };
+    for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse}) {
+        kfac_config c = exact(1e-3);
+        c.form = form;
+        for (const double v : with(c, dy)) CHECK(std::isfinite(v));
+        for (const double v : with(c, none)) CHECK(v == 0);
+    }
+    kfac_config c = exact(1);
+    c.skip = {"layer"};
+    CHECK(with(c, dy) == gradient);
+    CHECK_THROWS_WITH(with(exact(0), dy), Catch::Contains("damping 0"));
+    for (const bool late : {true, false}) {
+        kfac_config of_host = exact(1);
+        of_host.lag = late ? 1 : 0;
+        of_host.scale_shift = !late;
+        CHECK_THROWS_WITH(with(of_host, dy), Catch::Contains("lag and scale_shift are for the host") &&
+                                                 Catch::Contains(D::name) && Catch::Contains("take lag = 0"));
+    }
+}
+
+/// Two linear layers, and steps that depend on their number alone.
+template <class D, class T>
+struct small_curved {
+    sequential<T, D> net;
+    std::unique_ptr<arena<T, D>> weights;
+    std::unique_ptr<kfac<T, D>> curvature;
+
+    explicit small_curved(const kfac_config& c) {
+        net.add("first", linear<T, D>({.in = 5, .out = 4}));
+        net.add("tanh", activation_layer<T, D>(activation::tanh));
+        net.add("second", linear<T, D>({.in = 4, .out = 3, .bias = false}));
+        weights = std::make_unique<arena<T, D>>(net.params(), 5);
+        weights->zero_grad();
+        curvature = std::make_unique<kfac<T, D>>(*weights, c);
+    }
+
+    void pass_over(std::uint32_t step, curvature_listener* to, bool spoilt = false, bool gradients = true) {
+        tensor<double> x = random_tensor({6, 5}, 100 + step);
+        if (spoilt) x[7] = std::numeric_limits<double>::quiet_NaN();
+        pass p{.weight_gradient = gradients};
+        p.curvature = to;
+        tape<T, D> saved;
+        net.forward(as<T, D>(x), saved, p);
+        net.backward(as<T, D>(random_tensor({6, 3}, 200 + step)), saved, p);
+    }
+
+    /// What the step makes of gradients that are all one.
+    tensor<T> step_on_ones(std::uint32_t number, bool spoilt = false) {
+        pass_over(number, curvature->begin_step(), spoilt);
+        for (const auto& [name, p] : weights->parameters()) {
+            const auto ones = tensor<T, D>::filled(p->shape, T{1});
+            D::copy_within(p->grad.data(), ones.data(), ones.bytes());
+        }
+        curvature->precondition(6, 0.1);
+        return weights->grads().on_host();
+    }
+
+    /// Sums of this step's rows.
+    std::vector<T> sums() {
+        std::vector<T> all;
+        for (auto& b : curvature->blocks())
+            b.each_factor([&](kfac_factor<T, D>& f, char) {
+                const tensor<T> s = f.statistics.batch().on_host();
+                all.insert(all.end(), s.data(), s.data() + s.size());
+            });
+        return all;
+    }
+};
+
+inline kfac_config every_step() { return {.damping = 0.05, .factor_every = 1, .decompose_every = 2}; }
+
+/// Sums that are not finite are counted and left out of the averages.
+template <class D, class T>
+void spoilt_batches() {
+    small_curved<D, T> device(every_step());
+    for (std::uint32_t s = 0; s < 2; ++s) device.step_on_ones(s);
+    const auto averages = [&] {
+        std::vector<tensor<T>> all;
+        for (auto& b : device.curvature->blocks())
+            b.each_factor([&](kfac_factor<T, D>& f, char) { all.push_back(f.statistics.average().on_host()); });
+        return all;
+    };
+    const auto before = averages();
+    const tensor<T> spoilt = device.step_on_ones(2, true);
+    const auto after = averages();
+    // The inputs of both layers, and what arrives at the first one through tanh; not what arrives at the second.
+    CHECK(device.curvature->rejected() == 3);
+    REQUIRE(after.size() == 4);  // A and G of the second layer, then of the first one
+    for (const std::size_t i : {0, 2, 3}) kernel_laws::check_close(after[i], before[i], 0);
+    CHECK(std::memcmp(after[1].data(), before[1].data(), static_cast<std::size_t>(after[1].bytes())) != 0);
+    for (index i = 0; i < spoilt.size(); ++i) CHECK(std::isfinite(spoilt[i]));
+    device.step_on_ones(3);
+    CHECK(device.curvature->rejected() == 3);
+}
+
+/// A fresh one with the tensors and counters of another goes on with the same bits.
+template <class D, class T>
+void resumed() {
+    for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse}) {
+        kfac_config c = every_step();
+        c.form = form;
+        small_curved<D, T> first(c), second(c);
+        for (std::uint32_t s = 0; s < 3; ++s) first.step_on_ones(s);
+        second.pass_over(0, second.curvature->discover());
+        const auto from = first.curvature->tensors(), to = second.curvature->tensors();
+        REQUIRE(from.size() == to.size());
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            REQUIRE(from[i].name == to[i].name);
+            D::copy_within(const_cast<T*>(to[i].t.data()), from[i].t.data(), from[i].t.bytes());
+        }
+        const auto counted = first.curvature->counters(), counters = second.curvature->counters();
+        REQUIRE(counted.size() == counters.size());
+        for (std::size_t i = 0; i < counted.size(); ++i) *counters[i].second = *counted[i].second;
+        second.curvature->release();
+        for (std::uint32_t s = 3; s < 6; ++s)
+            kernel_laws::check_close(second.step_on_ones(s), first.step_on_ones(s), 0);
+    }
+}
+
+/// A pass for statistics alone leaves gradients as they are.
+template <class D, class T>
+void statistics_only() {
+    std::vector<std::vector<T>> sums;
+    for (const bool gradients : {true, false}) {
+        small_curved<D, T> one(every_step());
+        one.pass_over(0, one.curvature->begin_step(), false, gradients);
+        sums.push_back(one.sums());
+        const tensor<T> g = one.weights->grads().on_host();
+        CHECK(std::any_of(g.data(), g.data() + g.size(), [](T v) { return v != 0; }) == gradients);
+    }
+    CHECK(sums[0] == sums[1]);
+    CHECK(sums[0].size() == 36 + 16 + 16 + 9);
+}
+
+/// T: what the device has convolutions for.
+template <GridDevice D, class T>
+const std::vector<kernel_laws::law>& all() {
+    static const std::vector<kernel_laws::law> laws{{"linear layers, float", linear_layers<D, float>},
+                                                    {"linear layers, double", linear_layers<D, double>},
+                                                    {"convolutions", convolutions<D, T>},
+                                                    {"KL clip, float", kl_clip<D, float>},
+                                                    {"KL clip, double", kl_clip<D, double>},
+                                                    {"zeros and refusals", zeros_and_refusals<D, double>},
+                                                    {"batches that are not finite", spoilt_batches<D, float>},
+                                                    {"resumed", resumed<D, float>},
+                                                    {"statistics only", statistics_only<D, double>}};
+    return laws;
+}
+
+}  // namespace cairn::kfac_laws
