@@ -179,6 +179,7 @@ def main():
                               ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
                               ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
                               ("train.device=gpu", "did you mean"), ("train.products=tf32", "train.device = cuda"),
+                              ("train.precision=fp16", "train.precision = fp16 is for train.device = cuda"), ("train.loss_scale=8", "is for train.precision = fp16"),
                               ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
             code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")
             check(code != 0 and part in text, f"--set {setting} is refused", text)
