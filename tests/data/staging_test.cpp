@@ -38,6 +38,44 @@ TEST_CASE("staging: copies begin when they are prepared, and are waited for by w
     CHECK(from.next()->there.x.data() == place);  // two sets of buffers, in turn
 }
 
+TEST_CASE("staging: inputs made of pixels on the device have the host's bits", "[staging]") {
+    for (const bool backwards : {false, true}) {
+        emulated_gpu::backwards = backwards;
+        staging_laws::inputs_are_what_the_table_says<emulated_gpu, float>();
+        staging_laws::inputs_are_what_the_table_says<emulated_gpu, bfloat16>();
+    }
+    emulated_gpu::backwards = false;
+    staging_laws::pixels_give_the_hosts_bits<emulated_gpu>();
+    staging_laws::pixels_go_on_elsewhere<emulated_gpu>();
+}
+
+TEST_CASE("staging: pixels travel as bytes, and one launch makes inputs of them", "[staging]") {
+    const memory_images data(staging_laws::any_images(12, 8, 8, 3), staging_laws::any_recipe(3, 1, true));
+    for (const bool as_pixels : {true, false}) {
+        staging<emulated_gpu, memory_images> from(data, {.batch = 6, .workers = 0}, as_pixels);
+        index bytes = emulated_gpu::uploads::bytes_begun;
+        from.next();
+        CHECK(emulated_gpu::uploads::bytes_begun - bytes == 6 * ((as_pixels ? 8 * 8 * 3 + 12 : 8 * 8 * 3 * 4) + 4));
+        const index live = emulated_gpu::memory().total().live, launches = emulated_gpu::launches;
+        from.prepare();
+        from.next();
+        CHECK(emulated_gpu::launches == launches + (as_pixels ? 1 : 0));
+        from.next();  // the end of the epoch
+        for (int more = 0; more < 2; ++more) from.next();
+        if (as_pixels) CHECK(from.batch_shape() == shape{6, 8, 8, 3});
+        CHECK(emulated_gpu::memory().total().live >= live);
+    }
+}
+
+TEST_CASE("staging: images that are too large are refused by the kernel", "[staging]") {
+    CHECK_THROWS_WITH(inputs_of_pixels(emulated_gpu{}, emulated_gpu{}, {1, 1 << 16, 1 << 14, 3}, nullptr, nullptr,
+                                       static_cast<const float*>(nullptr), static_cast<float*>(nullptr)),
+                      Contains("(1, 65536, 16384, 3)") && Contains("3221225472 values each"));
+    CHECK_THROWS_WITH(inputs_of_pixels(emulated_gpu{}, emulated_gpu{}, {4, 28, 28}, nullptr, nullptr,
+                                       static_cast<const float*>(nullptr), static_cast<float*>(nullptr)),
+                      Contains("(4, 28, 28)") && Contains("(N, H, W, C) is expected"));
+}
+
 TEST_CASE("staging: goes on elsewhere, and tells of a broken sample when its batch is asked for", "[staging]") {
     const loader_config in_order{.batch = 5, .workers = 1, .shuffle = false};
     staging<emulated_gpu, counting_dataset> from(counting_dataset{.n = 20, .throwing = {7}}, in_order);
