@@ -5,6 +5,7 @@
 //   a folder above that called train, test, val or validation is the part that it belongs to
 //   classes are numbered in alphabetical order, over all parts
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
+// Resampling, mirroring and jitter are the host's also where a GPU normalises (image_folder_config::rounded, course/decisions/0013).
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
 
 #include <cairn/core/parallel.hpp>
@@ -192,8 +193,7 @@ struct image_folder_config {
     index resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
-    bool rounded =
-        false;  // resampled values are rounded to 8 bits, as those of decoded images are: batches can travel as pixels
+    bool rounded = false;   // resampled values become 8 bits again: batches can travel to a GPU as pixels
     index cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
 };
 
