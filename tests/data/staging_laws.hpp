@@ -102,13 +102,38 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+/// Images that move, every third of which is left out of its batch.
+struct images_with_gaps {
+    memory_images all;
+
+    index size() const { return all.size(); }
+    shape sample_shape() const { return all.sample_shape(); }
+    target_info targets() const { return all.targets(); }
+    std::string sample_name(index i) const { return all.sample_name(i); }
+    bool read(index i, augment_key key, sample_slot slot) const { return all.read(i, key, slot) && i % 3 != 0; }
+    std::vector<float> pixel_table() const { return all.pixel_table(); }
+    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+        return all.read_pixels(i, key, slot) && i % 3 != 0;
+    }
+};
+static_assert(PixelBatches<images_with_gaps>);
+
+/// The gaps of samples that are left out are closed with the moves of those that follow.
+template <class D>
+void pixels_of_what_is_left() {
+    const images_with_gaps data{memory_images(any_images(14, 6, 7, 3), any_recipe(3, 2, true))};
+    const loader_config config{.batch = 5, .workers = 0, .seed = 2};
+    CHECK(batches_of<D>(data, config, true) == batches_of<cpu>(data, config, true));
+}
+
 /// Inputs made on the device of pixels are the host's to the bit: grey images, with alpha, of odd sizes, of many channels; any recipe; batches
 /// of one and short ones.
 template <class D>
 void pixels_give_the_hosts_bits() {
     for (const shape& s :
          std::vector<shape>{{28, 28, 1}, {7, 9, 1}, {5, 3, 3}, {8, 8, 3}, {6, 5, 4}, {3, 4, 17}, {1, 1, 1}})
-        for (const auto& [pad, flip] : std::vector<std::pair<index, bool>>{{0, false}, {0, true}, {1, false}, {3, true}})
+        for (const auto& [pad, flip] :
+             std::vector<std::pair<index, bool>>{{0, false}, {0, true}, {1, false}, {3, true}})
             for (const index batch : {1, 5}) {
                 if (pad > std::max(s[0], s[1])) continue;
                 CAPTURE(s[0], s[1], s[2], pad, flip, batch);
@@ -131,7 +156,9 @@ template <class D, class T>
 void inputs_are_what_the_table_says() {
     const random_stream random{3, 1, 4};
     std::uint64_t drawn = 0;
-    const auto below = [&](index n) { return static_cast<index>(random.below(static_cast<std::uint64_t>(n), drawn++)); };
+    const auto below = [&](index n) {
+        return static_cast<index>(random.below(static_cast<std::uint64_t>(n), drawn++));
+    };
     for (const shape& s : std::vector<shape>{{3, 6, 8, 3}, {4, 5, 7, 1}, {2, 3, 5, 4}, {1, 2, 2, 33}, {5, 1, 1, 1}})
         for (const index shift : {0, 1}) {
             CAPTURE(s[0], s[1], s[2], s[3], shift);

@@ -50,6 +50,7 @@ TEST_CASE("staging: inputs made of pixels on the device have the host's bits", "
     }
     emulated_gpu::backwards = false;
     staging_laws::pixels_give_the_hosts_bits<emulated_gpu>();
+    staging_laws::pixels_of_what_is_left<emulated_gpu>();
     staging_laws::pixels_go_on_elsewhere<emulated_gpu>();
 }
 
@@ -57,16 +58,17 @@ TEST_CASE("staging: pixels travel as bytes, and one launch makes inputs of them"
     const memory_images data(staging_laws::any_images(12, 8, 8, 3), staging_laws::any_recipe(3, 1, true));
     for (const bool as_pixels : {true, false}) {
         staging<emulated_gpu, memory_images> from(data, {.batch = 6, .workers = 0}, as_pixels);
-        index bytes = emulated_gpu::uploads::bytes_begun;
-        from.next();
+        const index bytes = emulated_gpu::uploads::bytes_begun;
+        const float* const first = from.next()->there.x.data();
         CHECK(emulated_gpu::uploads::bytes_begun - bytes == 6 * ((as_pixels ? 8 * 8 * 3 + 12 : 8 * 8 * 3 * 4) + 4));
-        from.next();
-        from.next();  // the end of the epoch; both sets of buffers are there
+        const float* const second = from.next()->there.x.data();
+        CHECK(first != second);
+        CHECK_FALSE(from.next());  // the end of the epoch; both sets of buffers are there
         std::vector<memory_request> requests;
         emulated_gpu::memory().note(&requests);
         const index launches = emulated_gpu::launches;
-        from.next();
-        from.next();
+        CHECK(from.next()->there.x.data() == first);
+        CHECK(from.next()->there.x.data() == second);
         emulated_gpu::memory().note(nullptr);
         CHECK(emulated_gpu::launches == launches + (as_pixels ? 2 : 0));
         CHECK(requests.empty());

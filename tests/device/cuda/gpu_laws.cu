@@ -51,6 +51,7 @@ TEST_CASE("GPU: inputs made of pixels have the host's bits", "[gpu]") {
     test::staging_laws::inputs_are_what_the_table_says<cuda, float>();
     test::staging_laws::inputs_are_what_the_table_says<cuda, bfloat16>();
     test::staging_laws::pixels_give_the_hosts_bits<cuda>();
+    test::staging_laws::pixels_of_what_is_left<cuda>();
     test::staging_laws::pixels_go_on_elsewhere<cuda>();
 }
 
