@@ -6,6 +6,7 @@
 //      alternate; the ratio of images/s is given for each pair, by wall time and by processor time (which other
 //      programs disturb less).
 //   2. MNIST and CIFAR-10 (padded, cropped, flipped): batches/s of small images.
+//   3. Bytes a sample that a GPU is sent, as floats and as pixels with a move (data/staging.hpp).
 //   loader_bench [--data DIR] [--threads T] [--size S] [--pairs N]
 
 #include <cairn/data/cifar.hpp>
@@ -56,11 +57,25 @@ timing decode_only(const image_collection& images, int threads) {
     });
 }
 
+// Labels are sent in both cases.
+template <Dataset D>
+void print_bytes(const std::string& name, const D& data) {
+    const cairn::index values = data.sample_shape().size();
+    const auto label = static_cast<cairn::index>(sizeof(std::int32_t));
+    fmt::print("{}: {} bytes a sample to a GPU as floats", name, 4 * values + label);
+    if (!pixel_table_of(data).empty())
+        fmt::print(", {} as pixels", values + static_cast<cairn::index>(sizeof(pixel_move)) + label);
+    fmt::print("\n");
+}
+
 void photographs(const std::filesystem::path& archive, int threads, cairn::index size, int pairs) {
     const auto images = std::make_shared<image_collection>(archive);
     std::vector<cairn::index> all(static_cast<std::size_t>(images->size()));
     std::iota(all.begin(), all.end(), cairn::index{0});
     const image_folder data(images, all, {.size = size, .resize = size});
+    print_bytes(fmt::format("photographs at {}²", size), data);
+    print_bytes(fmt::format("photographs at {}², rounded", size),
+                image_folder(images, all, {.size = size, .resize = size, .rounded = true}));
     const auto one_epoch = [&] {
         return timed([&] {
             loader l(data, {.batch = std::min<cairn::index>(64, images->size()), .workers = threads, .epochs = 1});
@@ -94,6 +109,7 @@ void photographs(const std::filesystem::path& archive, int threads, cairn::index
 }
 
 void small_images(const std::string& name, const memory_images& data, cairn::index batch) {
+    print_bytes(name, data);
     for (int workers : {0, 1}) {
         std::vector<double> rates, processor_rates;
         loader l(data, {.batch = batch, .workers = workers});

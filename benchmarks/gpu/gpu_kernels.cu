@@ -15,6 +15,7 @@
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/optim/adam.hpp>
@@ -216,6 +217,34 @@ void attentions(const std::string& type, double rate) {
         }
 }
 
+/// Batches of 8-bit images made into inputs: as resampling leaves photographs, and small ones padded, cropped and turned.
+template <class T>
+void inputs(const std::string& type) {
+    const auto run = [&](const std::string& name, const shape& images, bool moved) {
+        tensor<std::uint8_t> host({images.size()});
+        tensor<pixel_move> host_moves({images[0]});
+        const random_stream random{1, 2, 3};
+        for (index i = 0; i < host.size(); ++i)
+            host[i] = static_cast<std::uint8_t>(random.bits(static_cast<std::uint64_t>(i)));
+        for (index i = 0; i < images[0]; ++i) {
+            const auto at = static_cast<std::uint64_t>(i) * 2;
+            host_moves[i] = {};
+            if (moved)
+                host_moves[i] = {static_cast<std::int32_t>(random.below(9, at)) - 4,
+                                 static_cast<std::int32_t>(random.below(9, at + 1)) - 4,
+                                 static_cast<std::int32_t>(i % 2)};
+        }
+        const auto pixels = tensor<std::uint8_t, cuda>::copy_of(host);
+        const auto moves = tensor<pixel_move, cuda>::copy_of(host_moves);
+        const auto table = some<T>(images[3] * pixel_values);
+        tensor<T, cuda> x(images);
+        report(name + ", " + type, 0,
+               [&] { inputs_of_pixels(cuda{}, cuda{}, images, pixels.data(), moves.data(), table.data(), x.data()); });
+    };
+    run("inputs of pixels 224x224x3", {1024, 224, 224, 3}, false);
+    run("inputs of pixels 32x32x3, moved", {1 << 16, 32, 32, 3}, true);
+}
+
 template <class T>
 void convolutions(const std::string& type, double rate) {
     const auto run = [&](const std::string& name, conv_geometry g) {
@@ -251,6 +280,8 @@ int main() {
         codecs();
         normalisation<float>("float");
         normalisation<bfloat16>("bf16");
+        inputs<float>("float");
+        inputs<bfloat16>("bf16");
         others<float>("float");
         others<bfloat16>("bf16");
         convolutions<bfloat16>("bf16", measured.product16);

@@ -14,6 +14,7 @@
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>

@@ -104,6 +104,41 @@ TEST_CASE("image folder: pixels against the definition", "[image_folder]") {
     }
 }
 
+TEST_CASE("image folder: values that are rounded are the nearest of 256", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    const auto c = std::make_shared<image_collection>(folder.path());
+    for (const float jitter : {0.0f, 0.4f}) {
+        image_folder_config config{.size = 24, .jitter = {jitter, jitter, 0, 0}, .resize = 28};
+        const image_folder exact(c, all_of(*c), config);
+        config.rounded = true;
+        const image_folder rounded(c, all_of(*c), config);
+        CHECK(exact.pixel_table().empty());
+        const std::vector<float> table = rounded.pixel_table();
+        for (index i = 0; i < 12; ++i) {
+            const augment_key key{5, 7};
+            const auto x = read_one(exact, i, key), y = read_one(rounded, i, key);
+            std::vector<std::uint8_t> pixels(x.size());
+            pixel_move move{1, 2, 1};
+            std::int32_t label = -1;
+            REQUIRE(rounded.read_pixels(i, key, {pixels.data(), &move, &label, nullptr}));
+            CHECK(label == i / 4);
+            CHECK(move == pixel_move{});
+            for (std::size_t k = 0; k < x.size(); ++k) {
+                const double value = (static_cast<double>(x[k]) * static_cast<double>(config.std[k % 3]) +
+                                      static_cast<double>(config.mean[k % 3])) *
+                                     255;
+                REQUIRE(std::abs(value - pixels[k]) < 0.501);
+                REQUIRE(y[k] == table[k % 3 * 256 + pixels[k]]);
+                REQUIRE(static_cast<double>(y[k]) ==
+                        Approx((pixels[k] / 255.0 - static_cast<double>(config.mean[k % 3])) /
+                               static_cast<double>(config.std[k % 3]))
+                            .margin(1e-5));
+            }
+        }
+    }
+}
+
 TEST_CASE("image folder: parts by folder, or by a split that keeps the share of every class", "[image_folder]") {
     const temporary_folder folder;
     files all = three_classes("train/");

@@ -2,6 +2,10 @@
 #include "data/staging_laws.hpp"
 #include "device/cuda/emulated_gpu.hpp"
 
+#include "data/writers.hpp"
+
+#include <cairn/data/image_folder.hpp>
+
 namespace cairn::test {
 namespace {
 
@@ -36,6 +40,71 @@ TEST_CASE("staging: copies begin when they are prepared, and are waited for by w
     CHECK(values_of(second->there.x) == values_of(second->host.x));
     second.reset();
     CHECK(from.next()->there.x.data() == place);  // two sets of buffers, in turn
+}
+
+TEST_CASE("staging: inputs made of pixels on the device have the host's bits", "[staging]") {
+    for (const bool backwards : {false, true}) {
+        emulated_gpu::backwards = backwards;
+        staging_laws::inputs_are_what_the_table_says<emulated_gpu, float>();
+        staging_laws::inputs_are_what_the_table_says<emulated_gpu, bfloat16>();
+    }
+    emulated_gpu::backwards = false;
+    staging_laws::pixels_give_the_hosts_bits<emulated_gpu>();
+    staging_laws::pixels_of_what_is_left<emulated_gpu>();
+    staging_laws::pixels_go_on_elsewhere<emulated_gpu>();
+}
+
+TEST_CASE("staging: pixels travel as bytes, and one launch makes inputs of them", "[staging]") {
+    const memory_images data(staging_laws::any_images(12, 8, 8, 3), staging_laws::any_recipe(3, 1, true));
+    for (const bool as_pixels : {true, false}) {
+        staging<emulated_gpu, memory_images> from(data, {.batch = 6, .workers = 0}, as_pixels);
+        const index bytes = emulated_gpu::uploads::bytes_begun;
+        const float* const first = from.next()->there.x.data();
+        CHECK(emulated_gpu::uploads::bytes_begun - bytes == 6 * ((as_pixels ? 8 * 8 * 3 + 12 : 8 * 8 * 3 * 4) + 4));
+        const float* const second = from.next()->there.x.data();
+        CHECK(first != second);
+        CHECK_FALSE(from.next());  // the end of the epoch; both sets of buffers are there
+        std::vector<memory_request> requests;
+        emulated_gpu::memory().note(&requests);
+        const index launches = emulated_gpu::launches;
+        CHECK(from.next()->there.x.data() == first);
+        CHECK(from.next()->there.x.data() == second);
+        emulated_gpu::memory().note(nullptr);
+        CHECK(emulated_gpu::launches == launches + (as_pixels ? 2 : 0));
+        CHECK(requests.empty());
+    }
+}
+
+TEST_CASE("staging: photographs that are rounded travel as pixels, without those that are left out", "[staging]") {
+    const temporary_folder folder;
+    for (unsigned i = 0; i < 7; ++i)
+        folder.write(concat("class", i % 2, '/', i, ".jpg"),
+                     i == 3 ? bytes(50, 9) : jpeg_file(picture(30 + i, 41, i, i == 5 ? 1 : 3)));
+    const auto images = std::make_shared<image_collection>(folder.path());
+    for (const float jitter : {0.0f, 0.3f})
+        for (const bool augmented : {false, true}) {
+            const image_folder data(images, {6, 5, 4, 3, 2, 1, 0},
+                                    {.size = 17,
+                                     .augmented = augmented,
+                                     .jitter = {jitter, jitter, jitter, 0},
+                                     .resize = 20,
+                                     .corrupt = corrupt_image::skip,
+                                     .rounded = true});
+            REQUIRE(data.pixel_table().size() == 3 * 256);
+            const loader_config config{.batch = 4, .workers = 2, .seed = 3};
+            const auto expected = staging_laws::batches_of<cpu>(data, config, true);
+            CHECK(staging_laws::batches_of<emulated_gpu>(data, config, true) == expected);
+            CHECK(staging_laws::batches_of<emulated_gpu>(data, config, true, false) == expected);
+        }
+}
+
+TEST_CASE("staging: images that are too large are refused by the kernel", "[staging]") {
+    CHECK_THROWS_WITH(inputs_of_pixels(emulated_gpu{}, emulated_gpu{}, {1, 1 << 16, 1 << 14, 3}, nullptr, nullptr,
+                                       static_cast<const float*>(nullptr), static_cast<float*>(nullptr)),
+                      Contains("(1, 65536, 16384, 3)") && Contains("3221225472 values each"));
+    CHECK_THROWS_WITH(inputs_of_pixels(emulated_gpu{}, emulated_gpu{}, {4, 28, 28}, nullptr, nullptr,
+                                       static_cast<const float*>(nullptr), static_cast<float*>(nullptr)),
+                      Contains("(4, 28, 28)") && Contains("(N, H, W, C) is expected"));
 }
 
 TEST_CASE("staging: goes on elsewhere, and tells of a broken sample when its batch is asked for", "[staging]") {

@@ -13,6 +13,7 @@
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
@@ -61,7 +62,9 @@ std::vector<tensor<float>> weights_of(session<D, T>& s) {
 inline std::vector<double> losses_of(const session_options& options) {
     std::vector<double> all;
     std::ifstream in((options.resume.empty() ? options.out : options.resume) / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+    for (std::string line; std::getline(in, line);)  // of steps; other lines are of tests
+        if (const auto entry = nlohmann::json::parse(line); entry.contains("loss"))
+            all.push_back(entry["loss"].get<double>());
     return all;
 }
 

@@ -1,5 +1,6 @@
 // A run with its network on another device (the emulated GPU) is the host's: losses, figures, saved states, resumed runs.
 
+#include "data/writers.hpp"
 #include "train/device_runs.hpp"
 
 namespace cairn {
@@ -29,6 +30,50 @@ TEST_CASE("session: on another device a resumed run has the bits of one that was
     run<emulated_gpu>(workloads[0], {.out = dir.path / "moved", .resume = {}, .max_steps = 2});
     const auto moved = run<cpu>(workloads[0], {.out = {}, .resume = dir.path / "moved", .max_steps = 4});
     CHECK(distance(moved, whole) < 1e-4);
+}
+
+TEST_CASE("session: batches that travel as pixels give the bits of those that travel as floats", "[train]") {
+    const folder dir;
+    const auto write = [&](const char* name, const test::bytes& bytes) {
+        std::ofstream(dir.path / name, std::ios::binary)
+            .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    };
+    for (const auto& [stem, n] : std::vector<std::pair<std::string, std::uint32_t>>{{"train", 12}, {"t10k", 4}}) {
+        test::bytes pixels = test::counting(n * 28 * 28, 37), labels;
+        for (std::uint32_t i = 0; i < n; ++i) labels.push_back(static_cast<std::uint8_t>(i % 10));
+        write((stem + "-images-idx3-ubyte").c_str(), test::idx_file({n, 28, 28}, pixels));
+        write((stem + "-labels-idx1-ubyte").c_str(), test::idx_file({n}, labels));
+    }
+    const std::string path = "data.path=" + dir.path.string();
+    const std::vector<std::string> kinds{
+        "[data]\nformat = 'mnist'\nshift = 3\n[model]\nkind = 'mlp'\nhidden = [6]\n[optimizer]\nlr = 1e-2\n",
+        "[data]\nformat = 'mnist'\nshift = 3\nnormalise = false\n[model]\nkind = 'autoencoder'\nhidden = [6, 4]\n"
+        "[loss]\nkind = 'reconstruction'\n[optimizer]\nlr = 1e-5\n[train]\ngraph = 'on'\n"};
+    for (std::size_t w = 0; w < kinds.size(); ++w) {  // pixels are the targets of reconstruction
+        CAPTURE(kinds[w]);
+        const auto go = [&]<class D>(D, const std::string& name, const char* setting, bool resume, int steps) {
+            std::vector<const char*> more{path.c_str(), setting, "train.micro_batches=1", "train.test_every=1",
+                                          "train.epochs=3"};
+            if constexpr (std::same_as<D, cpu>) more.push_back("train.graph=off");
+            session_options options = in_run(dir.path / concat(name, w), resume, steps);
+            session<D> s(settings_of(kinds[w], more), options);
+            const index bytes = emulated_gpu::uploads::bytes_begun;
+            const nlohmann::json record = s.train();
+            return std::tuple{run_figures{losses_of(options), weights_of(s)}, record,
+                              emulated_gpu::uploads::bytes_begun - bytes};
+        };
+        const auto [pixels, tested, sent] = go(emulated_gpu{}, "pixels", "train.pixels=true", false, 6);
+        const auto [floats, expected, sent_floats] = go(emulated_gpu{}, "floats", "train.pixels=false", false, 6);
+        CHECK(pixels.losses.size() == 6);
+        CHECK(distance(pixels, floats) == 0);
+        for (const char* figure : {"test_loss", w == 0 ? "test_accuracy" : "test_squared_error"})
+            CHECK(tested.at(figure) == expected.at(figure));
+        CHECK((tested.at("recorded_steps").get<int>() > 0) == (w == 1));
+        CHECK(sent * 3 < sent_floats);
+        go(emulated_gpu{}, "parts", "train.pixels=true", false, 3);
+        CHECK(distance(std::get<0>(go(emulated_gpu{}, "parts", "train.pixels=true", true, 6)), pixels) == 0);
+        CHECK(distance(std::get<0>(go(cpu{}, "host", "train.pixels=true", false, 6)), pixels) < 1e-3);
+    }
 }
 
 TEST_CASE("session: recorded steps have the bits of steps that are launched one by one", "[train]") {

@@ -5,6 +5,7 @@
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/pixels.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
 
@@ -88,6 +89,53 @@ concept Dataset = requires(const D& d, index i, augment_key key, sample_slot slo
     { d.read(i, key, slot) } -> std::same_as<bool>;
 };
 
+/// Where a sample goes whose input is made elsewhere, of its pixels (core/pixels.hpp).
+struct pixel_slot {
+    std::uint8_t* pixels = nullptr;  // sample_shape().size(), (H, W, C)
+    pixel_move* move = nullptr;      // 1
+    std::int32_t* label = nullptr;   // as in sample_slot
+    float* values = nullptr;
+};
+
+/// A data set whose inputs may be made of 8-bit pixels. `pixel_table()` has what each value of each channel becomes, (C, 256); it is empty
+/// where this data set's inputs are not made so, and read_pixels() is not called then. `read_pixels` returns and throws what read() does, and
+/// table, pixels and move give the bits of read(): random choices come from the same numbers.
+template <class D>
+concept PixelBatches = Dataset<D> && requires(const D& d, index i, augment_key key, pixel_slot slot) {
+    { d.pixel_table() } -> std::same_as<std::vector<float>>;
+    { d.read_pixels(i, key, slot) } -> std::same_as<bool>;
+};
+
+/// The data set's table; empty where its inputs are not made of pixels.
+template <Dataset D>
+std::vector<float> pixel_table_of(const D& d) {
+    if constexpr (PixelBatches<D>)
+        return d.pixel_table();
+    else
+        return {};
+}
+/// Throws where inputs are not made of pixels.
+template <Dataset D>
+bool read_pixels_of(const D& d, index i, augment_key key, pixel_slot slot) {
+    if constexpr (PixelBatches<D>)
+        return d.read_pixels(i, key, slot);
+    else
+        fail(d.sample_name(i), ": inputs of this data set are not made of pixels");
+}
+
+/// The table of images of `channels`, by what convert(pixels, x, channels) makes of one pixel.
+template <class Convert>
+std::vector<float> make_pixel_table(index channels, Convert&& convert) {
+    std::vector<float> table(static_cast<std::size_t>(channels * pixel_values)), x(static_cast<std::size_t>(channels));
+    std::vector<std::uint8_t> pixel(x.size());
+    for (std::size_t value = 0; value < static_cast<std::size_t>(pixel_values); ++value) {
+        pixel.assign(pixel.size(), static_cast<std::uint8_t>(value));
+        convert(pixel.data(), x.data(), channels);
+        for (std::size_t c = 0; c < x.size(); ++c) table[c * pixel_values + value] = x[c];
+    }
+    return table;
+}
+
 /// Any data set behind one type; copies share it.
 class any_dataset {
 public:
@@ -102,6 +150,8 @@ public:
     target_info targets() const { return held().targets(); }
     std::string sample_name(index i) const { return held().sample_name(i); }
     bool read(index i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
+    std::vector<float> pixel_table() const { return held().pixel_table(); }
+    bool read_pixels(index i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
 
     explicit operator bool() const { return held_ != nullptr; }
 
@@ -113,6 +163,8 @@ private:
         virtual target_info targets() const = 0;
         virtual std::string sample_name(index i) const = 0;
         virtual bool read(index i, augment_key key, sample_slot slot) const = 0;
+        virtual std::vector<float> pixel_table() const = 0;
+        virtual bool read_pixels(index i, augment_key key, pixel_slot slot) const = 0;
     };
     template <class D>
     struct model final : interface {
@@ -122,6 +174,10 @@ private:
         target_info targets() const override { return d.targets(); }
         std::string sample_name(index i) const override { return d.sample_name(i); }
         bool read(index i, augment_key key, sample_slot slot) const override { return d.read(i, key, slot); }
+        std::vector<float> pixel_table() const override { return pixel_table_of(d); }
+        bool read_pixels(index i, augment_key key, pixel_slot slot) const override {
+            return read_pixels_of(d, i, key, slot);
+        }
         D d;
     };
 
@@ -133,6 +189,6 @@ private:
     std::shared_ptr<const interface> held_;
 };
 
-static_assert(Dataset<any_dataset>);
+static_assert(PixelBatches<any_dataset>);
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 //   a folder above that called train, test, val or validation is the part that it belongs to
 //   classes are numbered in alphabetical order, over all parts
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
+// Resampling, mirroring and jitter are the host's also where a GPU normalises (image_folder_config::rounded, course/decisions/0013).
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
 
 #include <cairn/core/parallel.hpp>
@@ -192,6 +193,7 @@ struct image_folder_config {
     index resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
+    bool rounded = false;   // resampled values become 8 bits again: batches can travel to a GPU as pixels
     index cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
 };
 
@@ -239,6 +241,56 @@ public:
 
     bool read(index i, augment_key key, sample_slot slot) const {
         *slot.label = images_->label(at(i));
+        const index values = sample_shape().size();
+        if (config_.rounded) {
+            thread_local raw_vector<std::uint8_t> pixels;
+            pixels.resize(static_cast<std::size_t>(values));
+            if (!resample_to_pixels(i, key, pixels.data())) return false;
+            normalise(pixels.data(), slot.x, values);
+            return true;
+        }
+        if (!jittered()) return resample(i, key, scale_, shift_, slot.x);
+        if (!resample(i, key, one, zero, slot.x)) return false;
+        normalise(slot.x, slot.x, values);
+        return true;
+    }
+
+    std::vector<float> pixel_table() const {
+        if (!config_.rounded) return {};
+        return make_pixel_table(
+            3, [this](const std::uint8_t* pixel, float* x, index channels) { normalise(pixel, x, channels); });
+    }
+    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+        *slot.label = images_->label(at(i));
+        *slot.move = {};  // resampling mirrors
+        return resample_to_pixels(i, key, slot.pixels);
+    }
+
+private:
+    static constexpr std::array<float, 3> one{1, 1, 1}, zero{};
+
+    index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
+    bool jittered() const { return config_.augmented && config_.jitter.active(); }
+
+    template <class T>
+    void normalise(const T* values, float* x, index n) const {
+        for (index p = 0; p < n; p += 3)
+            for (index c = 0; c < 3; ++c)
+                x[p + c] = static_cast<float>(values[p + c]) * scale_[static_cast<std::size_t>(c)] +
+                           shift_[static_cast<std::size_t>(c)];
+    }
+
+    bool resample_to_pixels(index i, augment_key key, std::uint8_t* pixels) const {
+        thread_local raw_vector<float> values;
+        values.resize(static_cast<std::size_t>(sample_shape().size()));
+        if (!resample(i, key, one, zero, values.data())) return false;
+        round_to_pixels(values.data(), static_cast<index>(values.size()), pixels);
+        return true;
+    }
+
+    // The part of image i that this key chooses, scale · value + shift; jittered before anything else is done to values 0 … 255.
+    bool resample(index i, augment_key key, const std::array<float, 3>& scale, const std::array<float, 3>& shift,
+                  float* out) const {
         sample_random random(key, at(i));
         const auto box_of = [&](index height, index width) {
             return config_.augmented ? config_.crop(height, width, random)
@@ -263,24 +315,10 @@ public:
             }
         }
         const bool mirrored = config_.augmented && random.coin(config_.flip);
-        if (config_.augmented && config_.jitter.active()) {
-            constexpr std::array<float, 3> one{1, 1, 1}, zero{};
-            resize_to_float(*source, box, mirrored, config_.size, config_.size, one.data(), zero.data(), slot.x,
-                            scratch);
-            const index pixels = config_.size * config_.size;
-            config_.jitter(slot.x, pixels, random);
-            for (index p = 0; p < pixels; ++p)
-                for (index c = 0; c < 3; ++c)
-                    slot.x[3 * p + c] =
-                        slot.x[3 * p + c] * scale_[static_cast<std::size_t>(c)] + shift_[static_cast<std::size_t>(c)];
-        } else
-            resize_to_float(*source, box, mirrored, config_.size, config_.size, scale_.data(), shift_.data(), slot.x,
-                            scratch);
+        resize_to_float(*source, box, mirrored, config_.size, config_.size, scale.data(), shift.data(), out, scratch);
+        if (jittered()) config_.jitter(out, config_.size * config_.size, random);
         return true;
     }
-
-private:
-    index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
 
     // All or nothing: as soon as the limit is passed the cache is given up.
     void fill_cache() {
@@ -309,7 +347,7 @@ private:
     std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
 };
 
-static_assert(Dataset<image_folder>);
+static_assert(PixelBatches<image_folder>);
 
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
 /// first that differs, or that is corrupt.

@@ -35,7 +35,9 @@ struct cursor {
 
 /// One batch. Destroy it, or let it go before the next call of next(), so that its buffers are used again.
 struct batch {
-    tensor<float> x;                   // (N, sample shape…)
+    tensor<float> x;                   // (N, sample shape…); empty where there are pixels
+    tensor<std::uint8_t> pixels;       // (N, H, W, C), of loader_config::pixels
+    tensor<pixel_move> moves;          // (N), of pixels
     tensor<std::int32_t> labels;       // (N), of classes
     tensor<float> targets;             // (N, K), of values
     cursor at;                         // its own position
@@ -55,6 +57,8 @@ struct loader_config {
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
+    bool pixels =
+        false;  // batches of pixels, of which somebody else makes inputs, where the data set has them (PixelBatches)
 };
 
 /// What the loader did since its construction or reset_stats().
@@ -72,7 +76,12 @@ template <Dataset D>
 class loader {
 public:
     /// Throws on a batch larger than the data and on other impossible numbers.
-    loader(D data, loader_config config) : data_(std::move(data)), config_(config), info_(data_.targets()) {
+    loader(D data, loader_config config)
+        : data_(std::move(data)),
+          config_(config),
+          info_(data_.targets()),
+          table_(config.pixels ? pixel_table_of(data_) : std::vector<float>{}),
+          values_(data_.sample_shape().size()) {
         const index n = data_.size();
         require(config.batch >= 1, "loader: batch size ", config.batch, "; at least 1 is needed");
         require(config.world >= 1 && config.rank >= 0 && config.rank < config.world, "loader: rank ", config.rank,
@@ -135,6 +144,8 @@ public:
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
+    /// What becomes of pixels, (C, 256), where batches have pixels; otherwise empty.
+    const std::vector<float>& pixel_table() const { return table_; }
     /// Shape of a full batch of this rank, the largest where ranks differ.
     shape batch_shape() const { return shape_of(room_); }
 
@@ -153,15 +164,18 @@ public:
 private:
     struct buffers {
         tensor<float> x;
+        tensor<std::uint8_t> pixels;
+        tensor<pixel_move> moves;
         tensor<std::int32_t> labels;
         tensor<float> targets;
         bool taken = false;  // by a job; otherwise free as soon as no batch shares it
 
         bool free() const {
-            if (taken || !alone(x) || !alone(labels) || !alone(targets)) return false;
+            if (taken || !alone(x) || !alone(pixels) || !alone(moves) || !alone(labels) || !alone(targets))
+                return false;
             // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what
             // we write.
-            x.share(), labels.share(), targets.share();
+            x.share(), pixels.share(), moves.share(), labels.share(), targets.share();
             return true;
         }
         template <class T>
@@ -193,7 +207,12 @@ private:
     buffers fresh_buffers() const {
         buffers b;
         memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
-        b.x = tensor<float>(shape_of(room_), category::data, pool);
+        if (table_.empty()) {
+            b.x = tensor<float>(shape_of(room_), category::data, pool);
+        } else {
+            b.pixels = tensor<std::uint8_t>(shape_of(room_), category::data, pool);
+            b.moves = tensor<pixel_move>({room_}, category::data, pool);
+        }
         if (info_.kind == target_kind::classes)
             b.labels = tensor<std::int32_t>({room_}, category::data, pool);
         else
@@ -243,14 +262,17 @@ private:
     /// Reads samples [begin, end) of the job into its buffer b. Called without the lock; returns the sample that
     /// failed.
     std::pair<index, std::exception_ptr> read(job& j, buffers& b, index begin, index end) const {
-        const index width = b.x.size() / room_;
         for (index k = begin; k < end; ++k) {
             const index sample = j.samples[static_cast<std::size_t>(k)];
-            const sample_slot slot{b.x.data() + k * width, b.labels.empty() ? nullptr : b.labels.data() + k,
-                                   b.targets.empty() ? nullptr : b.targets.data() + k * info_.count()};
+            std::int32_t* const label = b.labels.empty() ? nullptr : b.labels.data() + k;
+            float* const targets = b.targets.empty() ? nullptr : b.targets.data() + k * info_.count();
             try {
                 const augment_key key{config_.seed, static_cast<std::uint32_t>(j.at.epoch)};
-                j.kept[static_cast<std::size_t>(k)] = data_.read(sample, key, slot);
+                j.kept[static_cast<std::size_t>(k)] =
+                    table_.empty()
+                        ? data_.read(sample, key, {b.x.data() + k * values_, label, targets})
+                        : read_pixels_of(data_, sample, key,
+                                         {b.pixels.data() + k * values_, b.moves.data() + k, label, targets});
             } catch (error& e) {
                 e.add_context(concat("loader: sample ", sample, " (", data_.sample_name(sample), ")"));
                 return {k, std::make_exception_ptr(e)};
@@ -279,7 +301,10 @@ private:
         batch out;
         out.at = j.at;
         out.global_count = j.global_count;
-        const index width = b.x.size() / room_, values = b.targets.empty() ? 0 : info_.count();
+        const index targets = b.targets.empty() ? 0 : info_.count();
+        const auto close = [](auto& t, index width, index from, index to) {
+            if (!t.empty()) std::copy_n(t.data() + from * width, width, t.data() + to * width);
+        };
         index& kept = out.count;
         for (std::size_t k = 0; k < j.samples.size(); ++k) {
             if (!j.kept[k]) {
@@ -288,13 +313,17 @@ private:
             }
             const auto from = static_cast<index>(k);
             if (from != kept) {
-                std::copy_n(b.x.data() + from * width, width, b.x.data() + kept * width);
-                if (!b.labels.empty()) b.labels[kept] = b.labels[from];
-                std::copy_n(b.targets.data() + from * values, values, b.targets.data() + kept * values);
+                close(b.x, values_, from, kept);
+                close(b.pixels, values_, from, kept);
+                close(b.moves, 1, from, kept);
+                close(b.labels, 1, from, kept);
+                close(b.targets, targets, from, kept);
             }
             ++kept;
         }
-        out.x = b.x.slice(0, shape_of(kept));
+        if (!b.x.empty()) out.x = b.x.slice(0, shape_of(kept));
+        if (!b.pixels.empty()) out.pixels = b.pixels.slice(0, shape_of(kept));
+        if (!b.moves.empty()) out.moves = b.moves.slice(0, {kept});
         if (!b.labels.empty()) out.labels = b.labels.slice(0, {kept});
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
         return out;
@@ -308,7 +337,7 @@ private:
         const trace_scope scope("loader", "make batch", "data");
         // A few hundred kilobytes are copied sooner than threads are woken.
         const auto n = static_cast<index>(j.samples.size());
-        parallel_for(n, ring_[j.buffer].x.size() < (1 << 18) ? n : piece(), [&](index first, index last) {
+        parallel_for(n, room_ * values_ < (1 << 18) ? n : piece(), [&](index first, index last) {
             auto [k, failure] = read(j, ring_[j.buffer], first, last);
             const std::scoped_lock lock(failures);
             note_failure(j, k, failure);
@@ -418,6 +447,8 @@ private:
     const D data_;
     const loader_config config_;
     const target_info info_;
+    const std::vector<float> table_;  // of pixels
+    const index values_;              // of a sample's input
     index batches_ = 0;
     index room_ = 0;  // samples in a buffer: the largest part of a batch that a rank gets
     cursor position_;

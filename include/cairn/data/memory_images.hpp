@@ -3,7 +3,7 @@
 // is one pass:
 //   x = (pixel/255 − mean) / std,  after padding, random crop and flip
 // Padding is 0 after normalisation, the mean colour, as in the usual CIFAR recipe (He et al. 2016, section 4.2).
-// Bytes moved: 1 read and 4 written an element.
+// Bytes moved: 1 read and 4 written an element. On its way to a GPU an image stays as it is stored, and the pass is made there (PixelBatches).
 
 #include <cairn/data/dataset.hpp>
 
@@ -69,32 +69,25 @@ public:
         const index row = d.width * d.channels;
         const std::uint8_t* image = d.pixels.data() + i * d.height * row;
         *slot.label = d.labels[static_cast<std::size_t>(i)];
-        index down = 0, right = 0;  // where the crop begins in the image
-        bool mirrored = false;
-        if (recipe_.pad || recipe_.flip) {
-            sample_random random(key, i);
-            if (recipe_.pad) {
-                down = random.below(2 * recipe_.pad + 1) - recipe_.pad;
-                right = random.below(2 * recipe_.pad + 1) - recipe_.pad;
-            }
-            mirrored = recipe_.flip && random.coin();
-        }
-        if (!down && !right && !mirrored) {
+        const pixel_move move = move_of(i, key);
+        if (!move.moves()) {
             for (index y = 0; y < d.height; ++y) convert(image + y * row, slot.x + y * row, 0, row);
             return true;
         }
         // Output columns [left, left + n) show image columns [from, from + n), in reverse if mirrored.
-        const index n = std::max<index>(d.width - std::abs(right), 0), from = std::max<index>(right, 0);
-        const index left = mirrored ? std::max<index>(right, 0) : std::max<index>(-right, 0);
-        std::vector<std::uint8_t> reversed(mirrored ? static_cast<std::size_t>(row) : 0);
+        const index right = move.right, n = std::max<index>(d.width - std::abs(right), 0),
+                    from = std::max<index>(right, 0);
+        const index left = move.mirrored ? std::max<index>(right, 0) : std::max<index>(-right, 0);
+        std::vector<std::uint8_t> reversed(move.mirrored ? static_cast<std::size_t>(row) : 0);
         for (index y = 0; y < d.height; ++y) {
             float* out = slot.x + y * row;
-            if (y + down < 0 || y + down >= d.height || n == 0) {
+            const index shown = move.row(static_cast<std::int32_t>(y));
+            if (shown < 0 || shown >= d.height || n == 0) {
                 std::fill_n(out, row, 0.0f);
                 continue;
             }
-            const std::uint8_t* in = image + (y + down) * row + from * d.channels;
-            if (mirrored) {
+            const std::uint8_t* in = image + shown * row + from * d.channels;
+            if (move.mirrored) {
                 for (index x = 0; x < n; ++x)
                     for (index c = 0; c < d.channels; ++c)
                         reversed[static_cast<std::size_t>((n - 1 - x) * d.channels + c)] = in[x * d.channels + c];
@@ -107,7 +100,32 @@ public:
         return true;
     }
 
+    std::vector<float> pixel_table() const {
+        return make_pixel_table(images_->channels,
+                                [this](const std::uint8_t* pixel, float* x, index n) { convert(pixel, x, 0, n); });
+    }
+    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+        const labelled_images& d = *images_;
+        const index bytes = d.height * d.width * d.channels;
+        std::copy_n(d.pixels.data() + i * bytes, bytes, slot.pixels);
+        *slot.label = d.labels[static_cast<std::size_t>(i)];
+        *slot.move = move_of(i, key);
+        return true;
+    }
+
 private:
+    pixel_move move_of(index i, augment_key key) const {
+        pixel_move move;
+        if (!recipe_.pad && !recipe_.flip) return move;
+        sample_random random(key, i);
+        if (recipe_.pad) {
+            move.down = static_cast<std::int32_t>(random.below(2 * recipe_.pad + 1) - recipe_.pad);
+            move.right = static_cast<std::int32_t>(random.below(2 * recipe_.pad + 1) - recipe_.pad);
+        }
+        move.mirrored = recipe_.flip && random.coin();
+        return move;
+    }
+
     void convert(const std::uint8_t* in, float* out, index first, index n) const {
         const float* scale = scale_.data() + first;
         const float* shift = shift_.data() + first;
@@ -120,6 +138,6 @@ private:
     std::vector<float> scale_, shift_;  // (W·C)
 };
 
-static_assert(Dataset<memory_images>);
+static_assert(PixelBatches<memory_images>);
 
 }  // namespace cairn

@@ -186,6 +186,12 @@ inline void resize_to_float(const image& in, pixel_box box, bool mirrored, index
     });
 }
 
+/// Values rounded to 8 bits, halves upwards.
+inline void round_to_pixels(const float* values, index n, std::uint8_t* pixels) {
+#pragma omp simd
+    for (index i = 0; i < n; ++i) pixels[i] = static_cast<std::uint8_t>(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
+}
+
 /// The whole of an image at another size, rounded to 8 bits.
 inline image resized(const image& in, index height, index width) {
     constexpr std::array<float, 3> one{1, 1, 1}, zero{};
@@ -195,8 +201,7 @@ inline image resized(const image& in, index height, index width) {
                     one.data(), zero.data(), values.data(), scratch);
     image out;
     out.resize(height, width, in.channels);
-    for (std::size_t i = 0; i < values.size(); ++i)
-        out.pixels[i] = static_cast<std::uint8_t>(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
+    round_to_pixels(values.data(), static_cast<index>(values.size()), out.pixels.data());
     return out;
 }
 

@@ -29,6 +29,10 @@ public:
     target_info targets() const { return base_.targets(); }
     std::string sample_name(index i) const { return base_.sample_name(at(i)); }
     bool read(index i, augment_key key, sample_slot slot) const { return base_.read(at(i), key, slot); }
+    std::vector<float> pixel_table() const { return pixel_table_of(base_); }
+    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+        return read_pixels_of(base_, at(i), key, slot);
+    }
     const std::vector<index>& chosen() const { return chosen_; }
 
 private:

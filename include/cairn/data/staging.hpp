@@ -2,7 +2,8 @@
 // Batches on their way from a loader to the device of the network.
 //   host    the loader's own buffers
 //   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of buffers: while the step on
-//           one is computed, the next batch arrives in the other
+//           one is computed, the next batch arrives in the other. Where the data set has pixels (PixelBatches), a byte a value is copied
+//           in place of four, and the same stream makes the inputs of them (device/cuda/pixels.hpp): the bits are those of the host
 // Which batches come, and position(), are the loader's in both.
 
 #include <cairn/data/loader.hpp>
@@ -47,7 +48,8 @@ struct staged_batch {
 /// A device that copies batches beside what it computes.
 ///   D::host_memory()          the pool whose blocks it copies from without the host
 ///   D::uploads                a stream of copies: after(mark) copy(to, from, bytes) done() → what wait() and finish() wait for, on the
-///                             device and on the host
+///                             device and on the host; and of launches
+///   inputs_of_pixels(D, D::uploads, …)    launches there (device/cuda/pixels.hpp, to be included by who makes a staging<D>)
 template <class D>
 concept CopiesBeside = Device<D> && requires(typename D::uploads& u, const typename D::mark& m, void* to) {
     D::host_memory();
@@ -63,13 +65,24 @@ namespace detail {
 template <CopiesBeside D>
 class arriving {
 public:
+    /// `table`: of the loader's pixels, or empty.
+    explicit arriving(const std::vector<float>& table) {
+        if (table.empty()) return;
+        tensor<float> host({static_cast<index>(table.size())}, category::data);
+        std::copy(table.begin(), table.end(), host.data());
+        table_ = tensor<float, D>::copy_of(host, category::data);
+    }
+
     /// Begins to copy b, as soon as what was launched before the last take() is done: it may read the batch before the last one.
     void begin(const batch& b) {
         set& s = sets_[next_];
         if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
         if (before_) uploads_.after(*before_);
         s.from = {b.x.share(), b.labels.share(), b.targets.share()};
-        s.there = {copied(b.x, s.x), copied(b.labels, s.labels), copied(b.targets, s.targets)};
+        s.pixels_from = b.pixels.share();
+        s.moves_from = b.moves.share();
+        s.there = {b.pixels.empty() ? copied(b.x, s.x) : made(b, s), copied(b.labels, s.labels),
+                   copied(b.targets, s.targets)};
         s.arrived.emplace(uploads_.done());
     }
 
@@ -88,22 +101,43 @@ private:
     struct set {
         tensor<float, D> x, targets;
         tensor<std::int32_t, D> labels;
+        tensor<std::uint8_t, D> pixels;
+        tensor<pixel_move, D> moves;
         samples<D> there;  // the part of these that the batch takes
         samples<cpu> from;
+        tensor<std::uint8_t> pixels_from;
+        tensor<pixel_move> moves_from;
         std::optional<moment> arrived;
     };
 
     template <class T>
     tensor<T, D> copied(const tensor<T>& from, tensor<T, D>& room) {
         if (from.size() == 0) return {};
-        if (room.size() < from.size()) {
-            room = tensor<T, D>(from.shape(), category::data);
-            uploads_.after(typename D::mark());  // what was launched may use what this memory was before
-        }
-        uploads_.copy(room.data(), from.data(), from.bytes());
-        return room.slice(0, from.shape());
+        tensor<T, D> to = part_of(room, from.shape());
+        uploads_.copy(to.data(), from.data(), from.bytes());
+        return to;
     }
 
+    // The inputs of b's pixels.
+    tensor<float, D> made(const batch& b, set& s) {
+        const tensor<std::uint8_t, D> pixels = copied(b.pixels, s.pixels);
+        const tensor<pixel_move, D> moves = copied(b.moves, s.moves);
+        tensor<float, D> x = part_of(s.x, pixels.shape());
+        inputs_of_pixels(D{}, uploads_, pixels.shape(), pixels.data(), moves.data(), std::as_const(table_).data(),
+                         x.data());
+        return x;
+    }
+
+    template <class T>
+    tensor<T, D> part_of(tensor<T, D>& room, const shape& wanted) {
+        if (room.size() < wanted.size()) {
+            room = tensor<T, D>(wanted, category::data);
+            uploads_.after(typename D::mark());  // what was launched may use what this memory was before
+        }
+        return room.slice(0, wanted);
+    }
+
+    tensor<float, D> table_;  // of pixels
     std::array<set, 2> sets_;
     std::size_t next_ = 0;                    // set, for the next take()
     std::optional<typename D::mark> before_;  // the last take()
@@ -112,7 +146,9 @@ private:
 
 template <Device D>
 struct arriving_on {
-    struct type {};  // nothing arrives on the host
+    struct type {  // nothing arrives on the host
+        explicit type(const std::vector<float>&) {}
+    };
 };
 template <CopiesBeside D>
 struct arriving_on<D> {
@@ -125,8 +161,9 @@ struct arriving_on<D> {
 template <Device D, Dataset Data>
 class staging {
 public:
-    /// As loader's.
-    staging(Data data, loader_config config) : from_(std::move(data), in_host_memory(config)) {}
+    /// As loader's. `as_pixels`: on a GPU batches travel as pixels where the data set has them; the inputs are the same.
+    staging(Data data, loader_config config, bool as_pixels = true)
+        : from_(std::move(data), in_host_memory(config, as_pixels)), arriving_(from_.pixel_table()) {}
 
     /// The next batch, as loader's next() gives it. Let the one before go first.
     std::optional<staged_batch<D>> next() {
@@ -183,7 +220,8 @@ public:
 private:
     static constexpr bool ahead = CopiesBeside<D>;
 
-    static loader_config in_host_memory(loader_config c) {
+    static loader_config in_host_memory(loader_config c, bool as_pixels) {
+        c.pixels = ahead && as_pixels;
         if constexpr (ahead)
             if (!c.memory) c.memory = &D::host_memory();
         return c;

@@ -117,6 +117,7 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     training.flip = settings.get("data.flip", true) ? 0.5f : 0.0f;
     const float jitter = settings.get("data.jitter", 0.0f);
     training.jitter = {jitter, jitter, jitter, 0};
+    training.rounded = settings.get("data.rounded", false);
     training.cache_bytes = settings.get<index>("data.cache_mib", 0) << 20;
     if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none")
         training.mean = {0, 0, 0}, training.std = {1, 1, 1};

@@ -84,7 +84,8 @@ public:
                                     .seed = seed_,
                                     .rank = comm_.rank(),
                                     .world = comm_.size()};
-        train_ = std::make_unique<staging<D, any_dataset>>(data_.train, loading);
+        const bool as_pixels = settings_.get("train.pixels", true);  // to a GPU; the bits are the same
+        train_ = std::make_unique<staging<D, any_dataset>>(data_.train, loading, as_pixels);
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         require(test_every_ >= 0, "train.test_every = ", test_every_,
                 "; epochs between tests, or 0 for no test at all");
@@ -95,7 +96,7 @@ public:
             require(testing.batch >= comm_.size(), "the test set of ", data_.test.size(), " samples is too small for ",
                     comm_.size(), " ranks");
             testing.workers = 0;
-            test_ = std::make_unique<staging<D, any_dataset>>(data_.test, testing);
+            test_ = std::make_unique<staging<D, any_dataset>>(data_.test, testing, as_pixels);
         }
         epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
         require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,

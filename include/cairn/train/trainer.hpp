@@ -189,9 +189,10 @@ public:
         score s;
         const pass p{.mode = mode::evaluate};
         while (auto next = data.next()) {
-            const staged_batch<D> b(std::move(*next));
+            staged_batch<D> b(std::move(*next));
             next.reset();
             if (b.host.count == 0) continue;
+            if (b.host.x.empty() && goal_.kind() == task_kind::reconstruction) b.host.x = b.there.x.on_host();
             tape<T, D> nothing;
             const tensor<float, D> y = rounded<float>(model_.forward(rounded<T>(b.there.x.share()), nothing, p));
             if constexpr (requires { data.prepare(); }) data.prepare();
@@ -404,7 +405,7 @@ private:
 
     static batch slice(const batch& b, shard s) {
         batch part;
-        part.x = rows(b.x, s);
+        if (!b.x.empty()) part.x = rows(b.x, s);  // there may be pixels instead, which are where the network is
         if (!b.labels.empty()) part.labels = rows(b.labels, s);
         if (!b.targets.empty()) part.targets = rows(b.targets, s);
         part.at = b.at;
@@ -436,7 +437,7 @@ private:
                                           scales ? ", or take train.precision = bf16, which has float's range" : "");
         if (!b.targets.empty() && first_non_finite(b.targets))
             fail(where, "a target of the batch is not finite (sample data, not training)");
-        if (first_non_finite(b.x))
+        if (first_non_finite(staged.there.x))
             fail(where, "the input batch holds a value that is not finite (sample data, not training)");
         for (const auto& [name, parameter] : weights_.parameters())
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);

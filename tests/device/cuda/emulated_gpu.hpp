@@ -289,6 +289,12 @@ struct emulated_gpu {
             require(ordered_, "emulated GPU: a copy beside launches that follows none of them");
             begun_.back()->push_back([=] { copy_to_device(to, from, bytes); });
             ++begun;
+            bytes_begun += bytes;
+        }
+        template <class Body>
+        void launch(const grid_size& g, const Body& body) {
+            require(ordered_, "emulated GPU: a launch beside launches that follows none of them");
+            begun_.back()->push_back([=] { emulated_gpu::launch(g, body); });
         }
         moment done() {
             const moment until_now{begun_};
@@ -297,7 +303,7 @@ struct emulated_gpu {
             ordered_ = false;
             return until_now;
         }
-        static inline std::atomic<index> begun = 0;
+        static inline std::atomic<index> begun = 0, bytes_begun = 0;
 
     private:
         std::vector<std::shared_ptr<copies>> begun_{std::make_shared<copies>()};

@@ -150,6 +150,14 @@ static_assert(CopiesBeside<cuda> && Records<cuda>);
 
 TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
 
+TEST_CASE("GPU: inputs made of pixels have the host's bits", "[gpu]") {
+    test::staging_laws::inputs_are_what_the_table_says<cuda, float>();
+    test::staging_laws::inputs_are_what_the_table_says<cuda, bfloat16>();
+    test::staging_laws::pixels_give_the_hosts_bits<cuda>();
+    test::staging_laws::pixels_of_what_is_left<cuda>();
+    test::staging_laws::pixels_go_on_elsewhere<cuda>();
+}
+
 TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();
     replay_laws::shared_memory<cuda>();

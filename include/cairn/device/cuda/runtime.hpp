@@ -295,7 +295,14 @@ struct cuda {
         void copy(void* to, const void* from, index bytes) {
             cuda::copy(to, from, bytes, cudaMemcpyHostToDevice, stream_.get());
         }
-        /// All copies until now.
+#if defined(__CUDACC__)
+        /// After the copies until now, and before later ones.
+        template <class Body>
+        void launch(const grid_size& g, const Body& body) {
+            launch_in(stream_.get(), g, body);
+        }
+#endif
+        /// All copies and launches until now.
         mark done() const { return mark(stream_.get()); }
 
     private:
@@ -360,6 +367,14 @@ struct cuda {
 #if defined(__CUDACC__)
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
+        launch_in(stream(), g, body);
+    }
+#endif
+
+private:
+#if defined(__CUDACC__)
+    template <class Body>
+    static void launch_in(cudaStream_t in, const grid_size& g, const Body& body) {
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
         require(g.blocks >= 1 && g.blocks < (index{1} << 31), "CUDA: a grid of ", g.blocks,
                 " blocks; 1 to 2^31 - 1 are possible");
@@ -369,12 +384,11 @@ struct cuda {
         if (g.shared > 48 << 10)  // more than that is given to who asks
             check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(g.shared)),
                   "asking for ", g.shared, " bytes of shared memory");
-        kernel<<<blocks, threads, shared, stream()>>>(body);
+        kernel<<<blocks, threads, shared, in>>>(body);
         check(cudaGetLastError(), "launching ", g.blocks, " blocks of ", g.threads, " threads");
     }
 #endif
 
-private:
     static void copy(void* to, const void* from, index bytes, cudaMemcpyKind how, cudaStream_t in = stream()) {
         if (bytes > 0)
             check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), how, in), "copying ", bytes, " bytes");
