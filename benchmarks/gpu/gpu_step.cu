@@ -1,6 +1,7 @@
 // Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50 [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse]
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse]
+// resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC.
 // bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16, under a dynamic loss scale.
 // eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between two decompositions, after
 // those in which they are more frequent.
@@ -19,8 +20,10 @@
 #include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
+#include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/rounded.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
@@ -28,6 +31,8 @@
 #include <cairn/train/loss_scaler.hpp>
 
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -37,20 +42,49 @@ namespace cairn {
 
 namespace {
 
+/// A network, and a batch with what it is to learn from it.
 template <class T>
-void run(int depth, index batch, int steps, const char* products, const std::string& form) {
-    std::size_t before = 0, after = 0, total = 0;
-    check(cudaMemGetInfo(&before, &total), "asking for memory");
-    auto model = resnet<T, cuda>(depth);
-    arena<float, cuda> weights(model.params(), 1);
-    optimizer_over<sgd, float, cuda> optimizer(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
-    tensor<float> images({batch, 224, 224, 3});
+struct problem {
+    sequential<T, cuda> model;
+    tensor<float, cuda> x;
+    std::function<std::pair<double, tensor<float, cuda>>(tensor<float, cuda>)> loss;
+};
+
+tensor<float, cuda> drawn(const shape& s) {
+    tensor<float> values(s);
     const random_stream random{1, 2, 3};
-    for (index i = 0; i < images.size(); ++i) images[i] = random.uniform(static_cast<std::uint64_t>(i)) - 0.5f;
+    for (index i = 0; i < values.size(); ++i) values[i] = random.uniform(static_cast<std::uint64_t>(i)) - 0.5f;
+    return tensor<float, cuda>::copy_of(values);
+}
+
+template <class T>
+problem<T> make_problem(const std::string& network, index batch) {
+    if (network == "cosmoflow") {
+        auto wanted = std::make_shared<tensor<float, cuda>>(drawn({batch, 3}));
+        return {cosmoflow<T, cuda>({.size = 128}), drawn({batch, 128, 128, 128, 4}), [wanted](tensor<float, cuda> y) {
+                    auto [value, dy] = mean_squared{}(std::move(y), *wanted);
+                    return std::pair<double, tensor<float, cuda>>(value, std::move(dy));
+                }};
+    }
     tensor<std::int32_t> labels({batch});
     for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
-    const auto x = tensor<float, cuda>::copy_of(images);
-    const auto y = tensor<std::int32_t, cuda>::copy_of(labels);
+    auto wanted = std::make_shared<tensor<std::int32_t, cuda>>(tensor<std::int32_t, cuda>::copy_of(labels));
+    return {resnet<T, cuda>(network == "resnet18" ? 18 : 50), drawn({batch, 224, 224, 3}),
+            [wanted](tensor<float, cuda> y) {
+                auto [value, dy] = cross_entropy{}(std::move(y), *wanted);
+                return std::pair<double, tensor<float, cuda>>(value, std::move(dy));
+            }};
+}
+
+template <class T>
+void run(const std::string& network, index batch, int steps, const char* products, const std::string& form) {
+    std::size_t before = 0, after = 0, total = 0;
+    check(cudaMemGetInfo(&before, &total), "asking for memory");
+    problem<T> given = make_problem<T>(network, batch);
+    auto& model = given.model;
+    const auto& x = given.x;
+    arena<float, cuda> weights(model.params(), 1);
+    optimizer_over<sgd, float, cuda> optimizer(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
     tape<T, cuda> tape;
     double loss = 0;
     std::uint32_t number = 0;
@@ -62,7 +96,7 @@ void run(int depth, index batch, int steps, const char* products, const std::str
     const auto step = [&] {
         pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
-        auto [value, dy] = cross_entropy{}(rounded<float>(model.forward(rounded<T>(x), tape, p)), y);
+        auto [value, dy] = given.loss(rounded<float>(model.forward(rounded<T>(x), tape, p)));
         loss = value;
         weights.zero_grad();
         if constexpr (scales) {
@@ -89,14 +123,14 @@ void run(int depth, index batch, int steps, const char* products, const std::str
     const double seconds = gpu_benchmark::seconds_of(step, steps);
     check(cudaMemGetInfo(&after, &total), "asking for memory");
     std::printf(
-        "{\"network\":\"resnet%d\",\"batch\":%lld,\"products\":\"%s\",\"seconds_a_step\":%.5f,\"images_per_s\":%.1f,"
+        "{\"network\":\"%s\",\"batch\":%lld,\"products\":\"%s\",\"seconds_a_step\":%.5f,\"images_per_s\":%.1f,"
         "\"loss\":%.4f,"
         "\"driver_megabytes\":%.0f,\"pool_peak_megabytes\":%.0f",
-        depth, static_cast<long long>(batch), products, seconds,
-        static_cast<double>(batch) / seconds, loss, static_cast<double>(before - after) / 1e6,
-        static_cast<double>(cuda::memory().total().peak) / 1e6);
+        network.c_str(), static_cast<long long>(batch), products, seconds, static_cast<double>(batch) / seconds, loss,
+        static_cast<double>(before - after) / 1e6, static_cast<double>(cuda::memory().total().peak) / 1e6);
     if constexpr (scales)
-        std::printf(",\"loss_scale\":%.0f,\"skipped_first\":%d,\"skipped_steps\":%d", scaler.scale(), skipped_first, skipped);
+        std::printf(",\"loss_scale\":%.0f,\"skipped_first\":%d,\"skipped_steps\":%d", scaler.scale(), skipped_first,
+                    skipped);
     if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
         const auto mean_seconds = [&] {
@@ -110,8 +144,9 @@ void run(int depth, index batch, int steps, const char* products, const std::str
         curvature.emplace(weights, c);
         for (std::int64_t i = 0; i <= c.decompose_every; ++i) step();
         const double with = mean_seconds();
-        std::printf(",\"kfac\":\"%s\",\"kfac_seconds_a_step\":%.5f,\"kfac_overhead\":%.4f,\"kfac_pool_peak_megabytes\":%.0f",
-                    form.c_str(), with, with / without - 1, static_cast<double>(cuda::memory().total().peak) / 1e6);
+        std::printf(
+            ",\"kfac\":\"%s\",\"kfac_seconds_a_step\":%.5f,\"kfac_overhead\":%.4f,\"kfac_pool_peak_megabytes\":%.0f",
+            form.c_str(), with, with / without - 1, static_cast<double>(cuda::memory().total().peak) / 1e6);
     }
     std::printf("}\n");
 }
@@ -124,7 +159,8 @@ int main(int argc, char** argv) {
     using namespace cairn;
     try {
         const std::string network = argc > 1 ? argv[1] : "resnet50", products = argc > 3 ? argv[3] : "tf32";
-        require(network == "resnet18" || network == "resnet50", "network ", network, "; resnet18 or resnet50");
+        require(network == "resnet18" || network == "resnet50" || network == "cosmoflow", "network ", network,
+                "; resnet18, resnet50 or cosmoflow");
         const std::string form = argc > 5 ? argv[5] : "";
         require(form.empty() || form == "eigen" || form == "inverse", "K-FAC of form ", form, "; eigen or inverse");
         require(products == "tf32" || products == "exact" || products == "bf16" || products == "fp16", "products ",
@@ -132,8 +168,8 @@ int main(int argc, char** argv) {
         cuda::choose(0);
         gpu_float_products() = products == "tf32" ? float_products::tf32 : float_products::exact;
         const auto measure = products == "bf16" ? run<bfloat16> : products == "fp16" ? run<float16> : run<float>;
-        measure(network == "resnet18" ? 18 : 50, argc > 2 ? std::stoll(argv[2]) : 256, argc > 4 ? std::stoi(argv[4]) : 15,
-                products.c_str(), form);
+        measure(network, argc > 2 ? std::stoll(argv[2]) : 256, argc > 4 ? std::stoi(argv[4]) : 15, products.c_str(),
+                form);
         return 0;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpu_step: %s\n", e.what());

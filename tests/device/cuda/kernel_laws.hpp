@@ -1,6 +1,6 @@
 #pragma once
 // What the kernels of every grid device obey: the same results as those of the host, which are tested against plain loops. Run on the emulated
-// device (emulated_kernels_test.cpp) and on a GPU (gpu_laws.cu). Inputs are drawn from a seed: CAIRN_TEST_SEED, or 1.
+// device (emulated_kernels_test.cpp) and on a GPU (gpu_laws/). Inputs are drawn from a seed: CAIRN_TEST_SEED, or 1.
 
 #include "catch.hpp"
 

@@ -1,0 +1,86 @@
+// Kernels of our own. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
+
+#include "device/cuda/attention_laws.hpp"
+#include "device/cuda/bfloat16_laws.hpp"
+#include "device/cuda/curvature_laws.hpp"
+#include "device/cuda/huge_laws.hpp"
+#include "device/cuda/kernel_laws.hpp"
+#include "device/cuda/matrix_laws.hpp"
+#include "device/cuda/norm_laws.hpp"
+#include "device/cuda/pointwise_laws.hpp"
+#include "device/cuda/pool_laws.hpp"
+#include "device/cuda/refusal_laws.hpp"
+#include "device/cuda/repeat_laws.hpp"
+#include "device/cuda/softmax_laws.hpp"
+#include "device/cuda/sum_laws.hpp"
+
+#include <cairn/device/cuda/runtime.hpp>
+
+namespace cairn {
+
+namespace {
+
+void check(const std::vector<kernel_laws::law>& laws) {
+    for (const auto& law : laws) SECTION(law.name) law.check();
+}
+
+}  // namespace
+
+TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
+    for (const auto& law : kernel_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
+    for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check(norm_laws::all<cuda>()); }
+
+TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check(pool_laws::all<cuda>()); }
+
+TEST_CASE("GPU: softmax gives the results of plain loops", "[gpu]") { check(softmax_laws::all<cuda>()); }
+
+TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
+    check(sum_laws::all<cuda>());
+    check(sum_laws::of_long_arrays<cuda>());
+}
+
+TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check(pointwise_laws::all<cuda>()); }
+
+TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check(refusal_laws::all<cuda>()); }
+
+TEST_CASE("GPU: kernels give the same bits again", "[gpu]") { repeat_laws::same_bits_again<cuda>(); }
+
+TEST_CASE("GPU: kernels in bfloat16 give the results of float, rounded once", "[gpu]") {
+    check(bfloat16_laws::all<cuda>());
+}
+
+TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
+    for (const auto& law : curvature_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: passes over matrices give the results of plain loops", "[gpu]") {
+    for (const auto& law : matrix_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") {
+    for (const auto& law : huge_laws::all()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: one rank over NCCL", "[gpu]") {
+    self_communicator alone;
+    nccl_communicator c(alone);
+    const auto host = kernel_laws::drawn<float>({1000}, 120);
+    auto data = tensor<float, cuda>::copy_of(host), room = tensor<float, cuda>::zeros({1000});
+    c.native_all_reduce(data.span());
+    kernel_laws::check_close(data, host, 0);
+    auto part = c.split(0, 0);
+    CHECK(part.size() == 1);
+    auto got = irecv(part, room.span(), 0, 1), sent = isend(part, data.span(), 0, 1);
+    got.wait();
+    sent.wait();
+    kernel_laws::check_close(room, host, 0);
+    CHECK_THROWS_WITH(isend(c, data.span(), 1, 0), Catch::Contains("there is no rank 1"));
+}
+
+}  // namespace cairn

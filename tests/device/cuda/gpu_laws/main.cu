@@ -1,0 +1,49 @@
+// The laws of kernels and libraries on a GPU: this folder. Run by benchmarks/gpu/run; without a GPU the program says so and ends with 77.
+
+#define CATCH_CONFIG_RUNNER
+#include "data/staging_laws.hpp"
+#include "device/cuda/replay_laws.hpp"
+
+#include <cairn/comm/nccl.hpp>
+#include <cairn/comm/self.hpp>
+
+#include <cstdio>
+
+namespace cairn {
+
+static_assert(CopiesBeside<cuda> && Records<cuda>);
+
+TEST_CASE("GPU: batches arrive as they are on the host", "[gpu]") { test::staging_laws::batches_are_the_hosts<cuda>(); }
+
+TEST_CASE("GPU: inputs made of pixels have the host's bits", "[gpu]") {
+    test::staging_laws::inputs_are_what_the_table_says<cuda, float>();
+    test::staging_laws::inputs_are_what_the_table_says<cuda, bfloat16>();
+    test::staging_laws::pixels_give_the_hosts_bits<cuda>();
+    test::staging_laws::pixels_of_what_is_left<cuda>();
+    test::staging_laws::pixels_go_on_elsewhere<cuda>();
+}
+
+TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
+    replay_laws::same_results<cuda>();
+    replay_laws::shared_memory<cuda>();
+    replay_laws::waiting_is_refused<cuda>();
+}
+
+TEST_CASE("GPU: memory that is out is an error that says what was asked, held and free", "[gpu]") {
+    const auto held = tensor<float, cuda>({1 << 20}, category::parameters);
+    CHECK_THROWS_WITH((tensor<float, cuda>({index{1} << 50})), Catch::Contains("out of memory of GPU 0") &&
+                                                                   Catch::Contains("parameters") &&
+                                                                   Catch::Contains("free on the GPU"));
+}
+
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+    try {
+        cairn::cuda::choose(0);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "no test ran: %s\n", e.what());
+        return 77;
+    }
+    return Catch::Session().run(argc, argv);
+}

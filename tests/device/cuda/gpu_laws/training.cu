@@ -1,0 +1,28 @@
+// Optimizers, K-FAC and the trainer. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
+
+#include "device/cuda/kfac_laws.hpp"
+#include "device/cuda/library_laws.hpp"
+#include "device/cuda/optimizer_laws.hpp"
+#include "device/cuda/trainer_laws.hpp"
+#include "device/cuda/training_laws.hpp"
+
+namespace cairn {
+
+TEST_CASE("GPU: networks train as on the host", "[gpu]") {
+    for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
+    for (const auto& law : training_laws::in_double<cuda>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be resumed", "[gpu]") {
+    for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
+    for (const auto& law : trainer_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: optimizers are plain loops, can be resumed and clipped", "[gpu]") {
+    for (const auto& law : optimizer_laws::all<cuda>()) SECTION(law.name) law.check();
+}
+
+}  // namespace cairn
