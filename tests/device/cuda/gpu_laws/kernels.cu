@@ -67,20 +67,4 @@ TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") {
     for (const auto& law : huge_laws::all()) SECTION(law.name) law.check();
 }
 
-TEST_CASE("GPU: one rank over NCCL", "[gpu]") {
-    self_communicator alone;
-    nccl_communicator c(alone);
-    const auto host = kernel_laws::drawn<float>({1000}, 120);
-    auto data = tensor<float, cuda>::copy_of(host), room = tensor<float, cuda>::zeros({1000});
-    c.native_all_reduce(data.span());
-    kernel_laws::check_close(data, host, 0);
-    auto part = c.split(0, 0);
-    CHECK(part.size() == 1);
-    auto got = irecv(part, room.span(), 0, 1), sent = isend(part, data.span(), 0, 1);
-    got.wait();
-    sent.wait();
-    kernel_laws::check_close(room, host, 0);
-    CHECK_THROWS_WITH(isend(c, data.span(), 1, 0), Catch::Contains("there is no rank 1"));
-}
-
 }  // namespace cairn

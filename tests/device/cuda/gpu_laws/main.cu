@@ -2,6 +2,7 @@
 
 #define CATCH_CONFIG_RUNNER
 #include "data/staging_laws.hpp"
+#include "device/cuda/kernel_laws.hpp"
 #include "device/cuda/replay_laws.hpp"
 
 #include <cairn/comm/nccl.hpp>
@@ -27,6 +28,22 @@ TEST_CASE("GPU: recorded launches compute what plain ones do", "[gpu]") {
     replay_laws::same_results<cuda>();
     replay_laws::shared_memory<cuda>();
     replay_laws::waiting_is_refused<cuda>();
+}
+
+TEST_CASE("GPU: one rank over NCCL", "[gpu]") {
+    self_communicator alone;
+    nccl_communicator c(alone);
+    const auto host = kernel_laws::drawn<float>({1000}, 120);
+    auto data = tensor<float, cuda>::copy_of(host), room = tensor<float, cuda>::zeros({1000});
+    c.native_all_reduce(data.span());
+    kernel_laws::check_close(data, host, 0);
+    auto part = c.split(0, 0);
+    CHECK(part.size() == 1);
+    auto got = irecv(part, room.span(), 0, 1), sent = isend(part, data.span(), 0, 1);
+    got.wait();
+    sent.wait();
+    kernel_laws::check_close(room, host, 0);
+    CHECK_THROWS_WITH(isend(c, data.span(), 1, 0), Catch::Contains("there is no rank 1"));
 }
 
 TEST_CASE("GPU: memory that is out is an error that says what was asked, held and free", "[gpu]") {
