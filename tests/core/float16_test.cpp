@@ -11,7 +11,7 @@ using cairn::float16;
 
 namespace {
 
-float16 from_bits(std::uint32_t bits) {
+float16 half_of_bits(std::uint32_t bits) {
     float16 h;
     h.bits = static_cast<std::uint16_t>(bits);
     return h;
@@ -37,7 +37,7 @@ double rounded(double x) {
 
 TEST_CASE("float16: each of its 65,536 values is the standard's and survives the way to float and back", "[float16]") {
     for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
-        const float wide = from_bits(bits);
+        const float wide = half_of_bits(bits);
         const double expected = value_of(bits);
         const float16 back(wide);
         if (std::isnan(expected)) {
