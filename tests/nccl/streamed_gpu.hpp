@@ -13,7 +13,17 @@ namespace cairn {
 struct streamed_gpu {
     static constexpr const char* name = "streamed_gpu";
     using mark = cuda::mark;
-    using uploads = cuda::uploads;
+
+    /// A kernel among the copies runs in the stream of the calling thread, which waits for those before, and those behind wait for it.
+    class uploads : public cuda::uploads {
+    public:
+        template <class Body>
+        void launch(const grid_size& g, const Body& body) {
+            done().wait();
+            streamed_gpu::launch(g, body);
+            after(mark());
+        }
+    };
 
     static memory_pool& memory() { return cuda::memory(); }
     static memory_pool& host_memory() { return cuda::host_memory(); }
@@ -45,6 +55,14 @@ static_assert(GridDevice<streamed_gpu>);
 template <class... Arguments>
 void gemm(streamed_gpu, Arguments... a) {
     streamed_gpu::run([=] { gemm(emulated_gpu{}, a...); });
+}
+template <class... Arguments>
+void gemm_bias(streamed_gpu, Arguments... a) {
+    streamed_gpu::run([=] { gemm_bias(emulated_gpu{}, a...); });
+}
+template <class... Arguments>
+void linear_gradients(streamed_gpu, Arguments... a) {
+    streamed_gpu::run([=] { linear_gradients(emulated_gpu{}, a...); });
 }
 template <class... Arguments>
 void add_symmetric_product(streamed_gpu, Arguments... a) {

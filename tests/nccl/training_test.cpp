@@ -12,6 +12,7 @@
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
