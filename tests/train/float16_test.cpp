@@ -15,7 +15,7 @@ struct how {
     int ranks = 1;
     index micro_batches = 1;
     bool curvature = false, graph = false;
-    double last_inputs = 1;  // size of the last rank's inputs
+    double last_targets = 0;  // size of what the last rank is to give, of 1 the others; 0: classes are learnt
     const char* compressor = nullptr;
 };
 
@@ -28,13 +28,18 @@ struct outcome {
 
 constexpr index samples_of_a_rank = 6, inputs = 12, classes = 3;
 
-batch drawn_batch(std::uint32_t step, int rank, int count, double size) {
+// targets: their size; 0: there are labels.
+batch drawn_batch(std::uint32_t step, int rank, int count, double targets) {
     const random_stream random{11, step, static_cast<std::uint32_t>(rank)};
     batch b;
     b.x = tensor<float>({samples_of_a_rank, inputs});
     b.labels = tensor<std::int32_t>({samples_of_a_rank});
-    for (index i = 0; i < b.x.size(); ++i)
-        b.x[i] = static_cast<float>(size * random.normal(static_cast<std::uint64_t>(i)));
+    for (index i = 0; i < b.x.size(); ++i) b.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    if (targets > 0) {
+        b.targets = tensor<float>({samples_of_a_rank, classes});
+        for (index i = 0; i < b.targets.size(); ++i)
+            b.targets[i] = static_cast<float>(targets * random.normal(1000 + static_cast<std::uint64_t>(i)));
+    }
     for (index i = 0; i < samples_of_a_rank; ++i) b.labels[i] = static_cast<std::int32_t>((i + step) % classes);
     b.count = samples_of_a_rank;
     b.global_count = samples_of_a_rank * count;
@@ -83,14 +88,17 @@ outcome train_on(any_communicator* world, const how& h) {
     loss_scaler scaler({.first = h.first, .every = h.every});
     constexpr bool scales = std::same_as<T, float16>;
     trainer<D, T> t(model, weights, optimizer_over<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
-                    task({task_kind::classes, 0}, {}), {.micro_batches = h.micro_batches, .graph = h.graph}, all.get(),
-                    curvature.get(), nullptr, scales ? &scaler : nullptr);
+                    task({h.last_targets > 0 ? task_kind::values : task_kind::classes, 0}, {}),
+                    {.micro_batches = h.micro_batches, .graph = h.graph}, all.get(), curvature.get(), nullptr,
+                    scales ? &scaler : nullptr);
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
     outcome o;
     std::optional<samples<D>> place;  // of every batch, for steps that are recorded
     for (std::uint32_t s = 0; s < 8; ++s) {
         const batch b = drawn_batch(s, world ? world->rank() : 0, world ? world->size() : 1,
-                                    world && world->rank() + 1 == world->size() ? h.last_inputs : 1);
+                                    world && world->rank() + 1 == world->size() ? h.last_targets
+                                    : h.last_targets > 0                        ? 1
+                                                                                : 0);
         for (bool taken = false; !taken;) {
             const step_result done = h.graph ? t.step(brought<D>(b, place)) : t.step(b);
             taken = !done.skipped;
@@ -198,8 +206,8 @@ TEST_CASE("float16: steps for which the scale was too large leave no trace", "[t
     }
     // The rank with the larger gradients decides for both.
     const auto skips = [](const outcome& o) { return std::ranges::count(o.skipped, true); };
-    CHECK(skips(in_halves({.first = 0x1p24, .ranks = 2, .last_inputs = 30})) >
-          skips(in_halves({.first = 0x1p24, .ranks = 2})) + 2);
+    CHECK(skips(in_halves({.first = 0x1p24, .ranks = 2, .last_targets = 30})) >
+          skips(in_halves({.first = 0x1p24, .ranks = 2, .last_targets = 1})) + 2);
 }
 
 TEST_CASE("float16: a recorded step sees the scale of today", "[train]") {
@@ -332,11 +340,11 @@ TEST_CASE("session: float16 on several ranks, recorded, with K-FAC and compresso
     auto plain = recorded;
     plain[0] = "train.graph=off";
     const auto launched =
-        result_of(workloads[1], {.out = dir.path / "recorded", .resume = {}, .max_steps = 9}, recorded);
-    result_of(workloads[1], {.out = dir.path / "plain", .resume = {}, .max_steps = 9}, plain);
+        result_of(workloads[1], {.out = dir.path / "recorded", .resume = {}, .max_steps = 12}, recorded);
+    result_of(workloads[1], {.out = dir.path / "plain", .resume = {}, .max_steps = 12}, plain);
     CHECK(launched["recorded_steps"].get<int>() >= 3);
     CHECK(scales_of(dir.path / "recorded") == scales_of(dir.path / "plain"));
-    CHECK(losses_of(in_run(dir.path / "recorded", true, 9)) == losses_of(in_run(dir.path / "plain", true, 9)));
+    CHECK(losses_of(in_run(dir.path / "recorded", true, 12)) == losses_of(in_run(dir.path / "plain", true, 12)));
     const auto scales = scales_of(dir.path / "plain");
     CHECK(std::set<double>(scales.begin() + 4, scales.end()).size() >= 2);
 }
