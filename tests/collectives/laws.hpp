@@ -51,10 +51,11 @@ template <class T>
 struct oracle {
     oracle(int p, index count, reduction r)
         : value(static_cast<std::size_t>(count)), bound(static_cast<std::size_t>(count)) {
-        const double u = std::same_as<T, bfloat16> ? 0x1p-8
-                         : std::integral<T>        ? 0
-                         : r == reduction::sum     ? std::numeric_limits<T>::epsilon() / 2.0
-                                                   : 0;
+        const double u = std::same_as<T, bfloat16>  ? 0x1p-8
+                         : std::same_as<T, float16> ? 0x1p-11
+                         : std::integral<T>         ? 0
+                         : r == reduction::sum      ? std::numeric_limits<T>::epsilon() / 2.0
+                                                    : 0;
         const T* const all = sequence<T>().data();
         for (std::size_t i = 0; i < value.size(); ++i) {
             double sum = static_cast<double>(all[i]), size = std::abs(sum), most = sum, least = sum;

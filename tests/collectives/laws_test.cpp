@@ -9,14 +9,16 @@
 
 namespace cairn {
 
-TEMPLATE_TEST_CASE("collectives: laws on 1 to 9 threads", "[collectives]", float, double, bfloat16, std::int32_t) {
+TEMPLATE_TEST_CASE("collectives: laws on 1 to 9 threads", "[collectives]", float, double, bfloat16, float16,
+                   std::int32_t) {
     for (int p = 1; p <= 9; ++p) {
         const auto made = laws::expectations<TestType>(p);
         run_ranks(p, [&](threads_communicator& c) { laws::all_laws<TestType>(c, made); });
     }
 }
 
-TEMPLATE_TEST_CASE("collectives: laws on one rank alone", "[collectives]", float, double, bfloat16, std::int32_t) {
+TEMPLATE_TEST_CASE("collectives: laws on one rank alone", "[collectives]", float, double, bfloat16, float16,
+                   std::int32_t) {
     self_communicator c;
     laws::all_laws<TestType>(c, laws::expectations<TestType>(1));
 }

@@ -95,6 +95,7 @@ void all_laws(mpi_communicator& world) {
         natives<float>(world, n);
         natives<double>(world, n);
         natives<bfloat16>(world, n);
+        natives<float16>(world, n);
         natives<std::int32_t>(world, n);
     }
     any_communicator c(world.split(0, world.rank()));
@@ -105,6 +106,7 @@ void all_laws(mpi_communicator& world) {
     collectives<float>(c);
     collectives<double>(c);
     collectives<bfloat16>(c);
+    collectives<float16>(c);
     collectives<std::int32_t>(c);
     const auto wrong_size = [&] {
         std::array<char, 9> room{};

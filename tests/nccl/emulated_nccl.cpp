@@ -4,6 +4,7 @@
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/core/float16.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -123,6 +124,7 @@ std::size_t size_of(ncclDataType_t type) {
         case ncclInt8:
         case ncclUint8:
             return 1;
+        case ncclFloat16:
         case ncclBfloat16:
             return 2;
         case ncclInt32:
@@ -166,6 +168,8 @@ void combine(char* into, const char* from, std::size_t count, ncclDataType_t typ
             return combine<float>(into, from, count, operation);
         case ncclFloat64:
             return combine<double>(into, from, count, operation);
+        case ncclFloat16:
+            return combine<cairn::float16>(into, from, count, operation);
         case ncclBfloat16:
             return combine<cairn::bfloat16>(into, from, count, operation);
         default:

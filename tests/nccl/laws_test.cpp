@@ -152,6 +152,7 @@ TEST_CASE("nccl: collectives by parts and in place, against plain loops", "[nccl
     native_laws_of<float>(numbers_of_ranks);
     native_laws_of<double>();
     native_laws_of<bfloat16>({3, 8});
+    native_laws_of<float16>({2});
     native_laws_of<std::int32_t>();
     CHECK(emulated::failure().empty());
 }
@@ -160,6 +161,7 @@ TEST_CASE("nccl: its own collectives, of every type", "[nccl]") {
     own_collectives_of<float>();
     own_collectives_of<double>();
     own_collectives_of<bfloat16>();
+    own_collectives_of<float16>();
     own_collectives_of<std::int8_t>();
     own_collectives_of<std::uint8_t>();
     own_collectives_of<std::int32_t>();

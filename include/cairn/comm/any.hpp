@@ -105,14 +105,17 @@ private:
     struct interface : native_interface<float>,
                        native_interface<double>,
                        native_interface<bfloat16>,
+                       native_interface<float16>,
                        native_interface<std::int32_t> {
         using native_interface<float>::native_all_reduce;
         using native_interface<double>::native_all_reduce;
         using native_interface<bfloat16>::native_all_reduce;
+        using native_interface<float16>::native_all_reduce;
         using native_interface<std::int32_t>::native_all_reduce;
         using native_interface<float>::native_reduce_scatter_parts;
         using native_interface<double>::native_reduce_scatter_parts;
         using native_interface<bfloat16>::native_reduce_scatter_parts;
+        using native_interface<float16>::native_reduce_scatter_parts;
         using native_interface<std::int32_t>::native_reduce_scatter_parts;
         virtual int rank() const = 0;
         virtual int size() const = 0;
@@ -199,6 +202,7 @@ private:
         void native_reduce_scatter_parts(std::span<float> d, parts_of p, reduction r) override { scatter(d, p, r); }
         void native_reduce_scatter_parts(std::span<double> d, parts_of p, reduction r) override { scatter(d, p, r); }
         void native_reduce_scatter_parts(std::span<bfloat16> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void native_reduce_scatter_parts(std::span<float16> d, parts_of p, reduction r) override { scatter(d, p, r); }
         void native_reduce_scatter_parts(std::span<std::int32_t> d, parts_of p, reduction r) override {
             scatter(d, p, r);
         }
@@ -212,6 +216,7 @@ private:
         void native_all_reduce(std::span<float> d, reduction r) override { native(d, r); }
         void native_all_reduce(std::span<double> d, reduction r) override { native(d, r); }
         void native_all_reduce(std::span<bfloat16> d, reduction r) override { native(d, r); }
+        void native_all_reduce(std::span<float16> d, reduction r) override { native(d, r); }
         void native_all_reduce(std::span<std::int32_t> d, reduction r) override { native(d, r); }
         template <class T>
         void native(std::span<T> data, reduction r) {

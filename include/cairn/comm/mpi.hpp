@@ -113,16 +113,17 @@ MPI_Datatype mpi_type() {
         return MPI_INT32_T;
     else if constexpr (std::same_as<T, std::int64_t>)
         return MPI_INT64_T;
-    else if constexpr (std::same_as<T, bfloat16>)
+    else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>)
         return MPI_UINT16_T;
     else
         return MPI_BYTE;
 }
 
-template <reduction R>
-void combine_bf16(void* in, void* into, int* count, MPI_Datatype*) {
-    const auto* a = static_cast<const bfloat16*>(in);
-    auto* b = static_cast<bfloat16*>(into);
+/// bfloat16, float16: MPI knows neither.
+template <class T, reduction R>
+void combine_short(void* in, void* into, int* count, MPI_Datatype*) {
+    const auto* a = static_cast<const T*>(in);
+    auto* b = static_cast<T*>(into);
     for (int i = 0; i < *count; ++i) {
         const float x = a[i], y = b[i];
         b[i] = R == reduction::sum ? x + y : R == reduction::max ? std::max(x, y) : std::min(x, y);
@@ -131,12 +132,12 @@ void combine_bf16(void* in, void* into, int* count, MPI_Datatype*) {
 
 template <class T>
 MPI_Op mpi_op(reduction r) {
-    if constexpr (std::same_as<T, bfloat16>) {
+    if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) {
         static const std::array<MPI_Op, 3> ops = [] {
             std::array<MPI_Op, 3> made{};
-            MPI_Op_create(combine_bf16<reduction::sum>, 1, &made[0]);
-            MPI_Op_create(combine_bf16<reduction::max>, 1, &made[1]);
-            MPI_Op_create(combine_bf16<reduction::min>, 1, &made[2]);
+            MPI_Op_create(combine_short<T, reduction::sum>, 1, &made[0]);
+            MPI_Op_create(combine_short<T, reduction::max>, 1, &made[1]);
+            MPI_Op_create(combine_short<T, reduction::min>, 1, &made[2]);
             return made;
         }();
         return ops[static_cast<std::size_t>(r)];

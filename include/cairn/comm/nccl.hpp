@@ -40,6 +40,8 @@ constexpr ncclDataType_t nccl_type() {
         return ncclFloat32;
     else if constexpr (std::same_as<T, double>)
         return ncclFloat64;
+    else if constexpr (std::same_as<T, float16>)
+        return ncclFloat16;
     else if constexpr (std::same_as<T, bfloat16>)
         return ncclBfloat16;
     else if constexpr (std::same_as<T, std::int32_t>)
@@ -53,7 +55,7 @@ constexpr ncclDataType_t nccl_type() {
     else if constexpr (std::same_as<T, std::int8_t>)
         return ncclInt8;
     else {
-        static_assert(std::same_as<T, std::uint8_t>, "NCCL reduces float, double, bfloat16 and whole numbers");
+        static_assert(std::same_as<T, std::uint8_t>, "NCCL reduces float, double, bfloat16, float16 and whole numbers");
         return ncclUint8;
     }
 }

@@ -3,6 +3,7 @@
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/shard.hpp>
 
@@ -28,13 +29,15 @@ constexpr std::string_view type_name() {
         return "double";
     else if constexpr (std::same_as<T, bfloat16>)
         return "bf16";
+    else if constexpr (std::same_as<T, float16>)
+        return "fp16";
     else if constexpr (std::integral<T>)
         return sizeof(T) == 1 ? "int8" : sizeof(T) == 4 ? "int32" : sizeof(T) == 8 ? "int64" : "int16";
     else
         return "bytes";
 }
 
-/// into[i] = into[i] ∘ from[i]. bf16 adds in float and rounds once. Throws on unequal sizes.
+/// into[i] = into[i] ∘ from[i]. bf16 and fp16 add in float and round once. Throws on unequal sizes.
 /// 2 reads and 1 write per element; not threaded below 64 Ki elements.
 template <Communicator C, class T>
 void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {

@@ -1,7 +1,7 @@
 #pragma once
 // The methods of reduction_method.hpp for gradients on a grid device D: messages are made and read there (compress/on_device.hpp) and travel by
 // a communicator that carries D's memory. Results and states are those of the host's methods, to the rounding that on_device.hpp names.
-//   device_messages_method<C, natural, cuda>    messages added as they are (bf16), or gathered
+//   device_messages_method<C, natural, cuda>    messages added as they are (bf16, fp16), or gathered
 //   device_two_phase_method<C, sign, cuda>      as compress/two_phase.hpp
 //   device_powersgd_method<C, cuda>             all-reduces of two thin factors
 // All memory is there from the start: reduce() is called on a thread to which D's memory does not belong. It launches and returns; what it
@@ -56,8 +56,8 @@ public:
     /// For buckets of n values on one of `ranks` ranks.
     device_messages_method(K k, index n, int ranks, bool feedback)
         : feedback_(feedback), sum_as_(k.contract(n).summable), inner_(std::move(k)) {
-        require(sum_as_ == summand::none || sum_as_ == summand::bfloat16, inner_.inner().name(),
-                ": its messages cannot be added on a device");
+        require(sum_as_ == summand::none || sum_as_ == summand::bfloat16 || sum_as_ == summand::float16,
+                inner_.inner().name(), ": its messages cannot be added on a device");
         const bool summed = sum_as_ != summand::none;
         mail_ = device_mail<D>(std::vector<index>(summed ? 1 : static_cast<std::size_t>(ranks), inner_.max_bytes(n)));
         if (feedback_) inner_.prepare(n);
@@ -73,8 +73,13 @@ public:
             inner_.encode(n, gradient.data(), mine.data(), at);
         else
             encode_on(D{}, inner_.inner(), n, gradient.data(), mine.data(), at);
-        if (summed)
-            all_reduce(c, std::span<bfloat16>(reinterpret_cast<bfloat16*>(mine.data()), gradient.size()));
+        const auto add = [&]<class T>(T) {
+            all_reduce(c, std::span<T>(reinterpret_cast<T*>(mine.data()), gradient.size()));
+        };
+        if (sum_as_ == summand::bfloat16)
+            add(bfloat16{});
+        else if (sum_as_ == summand::float16)
+            add(float16{});
         else
             all_gather(c, mail_.all(), mail_.parts());
         D::set_bytes(gradient.data(), 0, static_cast<index>(gradient.size_bytes()));

@@ -114,6 +114,7 @@ device_method_maker<D> method_on_device(const compression& how, int ranks, int r
     };
     const compression_settings& c = how.settings;
     if (how.kind == "bf16") return messages(bf16{}, false);
+    if (how.kind == "fp16") return messages(fp16{}, false);
     if (how.kind == "qsgd") return messages(qsgd({.levels = c.levels}), false);
     if (how.kind == "natural") return messages(natural{}, false);
     if (how.kind == "sign" && !c.sign_in_two_phases()) return messages(sign{}, c.error_feedback);

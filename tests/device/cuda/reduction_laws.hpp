@@ -144,6 +144,7 @@ void same_messages(const K& k) {
 template <class D>
 void messages() {
     same_messages<D>(bf16{});
+    same_messages<D>(fp16{});
     same_messages<D>(natural{});
     same_messages<D>(sign{});
     same_messages<D>(qsgd({.levels = 7}));

@@ -11,7 +11,6 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/all_to_all.hpp>
 #include <cairn/compress/compressor.hpp>
-#include <cairn/compress/fp16.hpp>
 #include <cairn/compress/two_phase.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/for_each.hpp>
@@ -57,18 +56,6 @@ gathered_messages gather_messages(C& c, std::span<const std::byte> mine) {
     return all;
 }
 
-namespace detail {
-
-/// An IEEE half that collectives add: in float, rounded once.
-struct summed_half {
-    std::uint16_t bits = 0;
-    summed_half() = default;
-    summed_half(float value) : bits(fp16_format::nearest(value)) {}
-    operator float() const { return fp16_format::widen(bits); }
-};
-
-}  // namespace detail
-
 /// Messages that may be added.
 template <Communicator C, Compressor K>
 exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, message& out, const encode_step& at) {
@@ -86,7 +73,7 @@ exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, 
             add(bfloat16{});
             break;
         case summand::float16:
-            add(detail::summed_half{});
+            add(float16{});
             break;
         default:
             fail(compressor.name(), ": its messages cannot be added by an all-reduce");

@@ -14,8 +14,8 @@ namespace cairn {
 
 /// Element types that a native all-reduce takes.
 template <class T>
-concept NativeElement =
-    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> || std::same_as<T, std::int32_t>;
+concept NativeElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> ||
+    std::same_as<T, float16> || std::same_as<T, std::int32_t>;
 
 /// Whether c has an all-reduce of its own for elements of type T.
 template <class T, Communicator C>
