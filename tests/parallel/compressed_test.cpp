@@ -6,6 +6,7 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/compress/bf16.hpp>
+#include <cairn/compress/fp16.hpp>
 #include <cairn/compress/onebit.hpp>
 #include <cairn/compress/powersgd.hpp>
 #include <cairn/compress/qsgd.hpp>
