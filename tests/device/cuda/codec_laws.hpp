@@ -440,11 +440,11 @@ struct encoded_there {
         encode_on(D{}, inner, n, d_values.data(), reinterpret_cast<std::byte*>(d_message.data()), at);
         D::copy_to_host(out.prepare(size).data(), d_message.data(), size);
     }
-    void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at) const {
-        inner.decode(bytes, into, at);
+    void decode(std::span<const std::byte> message, std::span<float> into, const encode_step& at) const {
+        inner.decode(message, into, at);
     }
-    void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at, float scale) const {
-        inner.decode_add(bytes, into, at, scale);
+    void decode_add(std::span<const std::byte> message, std::span<float> into, const encode_step& at, float scale) const {
+        inner.decode_add(message, into, at, scale);
     }
 };
 
