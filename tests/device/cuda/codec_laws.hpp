@@ -443,7 +443,8 @@ struct encoded_there {
     void decode(std::span<const std::byte> message, std::span<float> into, const encode_step& at) const {
         inner.decode(message, into, at);
     }
-    void decode_add(std::span<const std::byte> message, std::span<float> into, const encode_step& at, float scale) const {
+    void decode_add(std::span<const std::byte> message, std::span<float> into, const encode_step& at,
+                    float scale) const {
         inner.decode_add(message, into, at, scale);
     }
 };
