@@ -99,7 +99,7 @@ inline image_recipe any_recipe(index channels, index pad, bool flip) {
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 /// Images that move, every third of which is left out of its batch.
