@@ -401,7 +401,7 @@ private:
     }
     static void copy(void* to, const void* from, index bytes) {
         const opened memory_is;
-        std::memmove(to, from, static_cast<std::size_t>(bytes));
+        if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
     }
 };
 
