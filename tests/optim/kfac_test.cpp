@@ -44,23 +44,7 @@ TEST_CASE("kfac: linear layers equal the explicit solve", "[kfac]") {
 }
 
 TEST_CASE("kfac: convolutions of 1 to 3 axes, with stride, padding, dilation and groups", "[kfac]") {
-    using config = conv<double>::config;
-    struct problem {
-        config c;
-        shape in;
-    };
-    const std::vector<problem> all{
-        {{.in = 2, .out = 3, .kernel = 3, .pad = 1, .dims = 1}, {3, 7, 2}},
-        {{.in = 2, .out = 3, .kernel = {2, 3}, .stride = {2, 1}, .pad = {0, 1}}, {2, 5, 4, 2}},
-        {{.in = 2, .out = 2, .kernel = 2, .dilation = 2}, {2, 5, 5, 2}},
-        {{.in = 4, .out = 6, .kernel = 2, .groups = 2}, {3, 4, 4, 4}},
-        {{.in = 3, .out = 4, .kernel = 1, .bias = false}, {2, 3, 3, 3}},
-        {{.in = 4, .out = 4, .kernel = 1, .groups = 2, .bias = false}, {2, 3, 3, 4}},
-        {{.in = 3, .out = 3, .kernel = 2, .groups = 3, .bias = false}, {2, 4, 4, 3}},
-        {{.in = 2, .out = 2, .kernel = 2, .stride = 2, .pad = 1, .dims = 3}, {2, 3, 4, 3, 2}},
-        {{.in = 1, .out = 2, .kernel = 2, .stride = 3, .bias = false}, {1, 6, 6, 1}},  // stride > kernel, batch of one
-    };
-    for (const problem& p : all) {
+    for (const auto& p : convolutions_of_all_kinds<conv<double>>()) {
         conv<double> layer(p.c);
         const conv_geometry g = layer.geometry(p.in);
         const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);

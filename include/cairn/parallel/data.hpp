@@ -210,26 +210,27 @@ public:
     /// What the methods keep between steps, "bucket3/residual".
     std::vector<compressor_tensor> tensors() {
         if (governed_) return governed_->tensors();
-        std::vector<compressor_tensor> all;
-        for (std::size_t b = 0; b < methods_.size(); ++b)
-            for (auto& [name, t] : methods_[b]->tensors())
-                all.push_back({concat("bucket", b, '/', name), std::move(t)});
-        return all;
+        return tensors_of<compressor_tensor>(methods_);
     }
 
     /// The same of gradients on a device.
     std::vector<compressor_tensor_on<D>> tensors_on_device() {
-        std::vector<compressor_tensor_on<D>> all;
-        for (std::size_t b = 0; b < methods_on_device_.size(); ++b)
-            for (auto& [name, t] : methods_on_device_[b]->tensors())
-                all.push_back({concat("bucket", b, '/', name), std::move(t)});
-        return all;
+        return tensors_of<compressor_tensor_on<D>>(methods_on_device_);
     }
 
     /// The governor, where there is one.
     const governed_reduction<C>* governed() const { return governed_.get(); }
 
 private:
+    /// Of a method for each bucket, with its bucket's name.
+    template <class Named, class Methods>
+    static std::vector<Named> tensors_of(const Methods& methods) {
+        std::vector<Named> all;
+        for (std::size_t b = 0; b < methods.size(); ++b)
+            for (auto& [name, t] : methods[b]->tensors()) all.push_back({concat("bucket", b, '/', name), std::move(t)});
+        return all;
+    }
+
     static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr const char* of_sum = "the ranks' sum of the gradient of ";
 

@@ -83,11 +83,8 @@ public:
         else
             all_gather(c, mail_.all(), mail_.parts());
         D::set_bytes(gradient.data(), 0, static_cast<index>(gradient.size_bytes()));
-        encode_step of = at;
-        for (int r = 0; r < (summed ? 1 : c.size()); ++r) {
-            of.rank = summed ? at.rank : r;
-            decode_add_on(D{}, inner_.inner(), n, mail_.of(r).data(), gradient.data(), of, 1.0f);
-        }
+        for (int r = 0; r < (summed ? 1 : c.size()); ++r)
+            decode_add_on(D{}, inner_.inner(), n, mail_.of(r).data(), gradient.data(), at, 1.0f);
         return {.bytes = static_cast<index>(mine.size())};
     }
 

@@ -1,19 +1,13 @@
 // Passes over matrices on the emulated GPU, threads forwards and backwards; and what decompositions refuse, through its host stand-ins.
 
-#include "device/cuda/emulated_gpu.hpp"
+#include "device/cuda/both_ways.hpp"
 #include "device/cuda/emulated_libraries.hpp"
 #include "device/cuda/matrix_laws.hpp"
 
 namespace cairn {
 
 TEST_CASE("GPU passes over matrices, emulated: results are those of plain loops", "[cuda]") {
-    for (const auto& law : matrix_laws::all<emulated_gpu>()) SECTION(law.name)
-    for (const bool backwards : {false, true}) {
-        CAPTURE(backwards);
-        emulated_gpu::backwards = backwards;
-        law.check();
-        emulated_gpu::backwards = false;
-    }
+    check_both_ways(matrix_laws::all<emulated_gpu>());
 }
 
 TEMPLATE_TEST_CASE("decompositions refuse what is not finite in the same words", "[cuda][linalg]", float, double) {

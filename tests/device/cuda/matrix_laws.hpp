@@ -12,6 +12,7 @@ namespace cairn::matrix_laws {
 
 using kernel_laws::check_close;
 using kernel_laws::drawn;
+using kernel_laws::law;
 using kernel_laws::on_device;
 using kernel_laws::on_host;
 
@@ -140,11 +141,6 @@ void finite() {
     broken_elements<D, T>(refuse, "matrix");
     CHECK_NOTHROW(refuse(on_device<D>(drawn<T>({65, 65}, 405))));
 }
-
-struct law {
-    const char* name;
-    void (*check)();
-};
 
 template <GridDevice D>
 const std::vector<law>& all() {

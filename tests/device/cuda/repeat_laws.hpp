@@ -53,9 +53,9 @@ void sums(results& r) {
     r.add("dot", dot(D{}, n, x.data(), y.data()));
     r.add("max_abs", max_abs(D{}, n, x.data()));
     r.add("count_nonfinite", static_cast<double>(count_nonfinite(D{}, n, x.data())));
-    const sum_pair both = sum_each(D{}, n, norm_and_halve{}, x.data());
-    r.add("sum_each, first", both.first);
-    r.add("sum_each, second", both.second);
+    tensor<double, D> both({2});
+    sum_each_into(D{}, n, norm_and_halve{}, both.data(), x.data());
+    r.add("sum_each, sums", both);
     r.add("sum_each, elements", x);
     for (const auto& [rows, columns] : std::vector<std::pair<index, index>>{{3000, 3}, {500, 20}, {100, 100}}) {
         auto out = on_device<D>(drawn<float>({columns}, 3));

@@ -85,15 +85,17 @@ void sums_of_each() {
         const tensor<double> y = drawn<double>({n}, 2);
         auto d_x = on_device<D>(x);
         const auto d_y = on_device<D>(y);
-        const sum_pair got = sum_each(D{}, n, sum_and_halve{}, d_x.data(), d_y.data());
+        tensor<double, D> sums({2});
+        sum_each_into(D{}, n, sum_and_halve{}, sums.data(), d_x.data(), d_y.data());
+        const tensor<double> got = sums.on_host();
         long double first = 0, second = 0;
         std::vector<double> halves;
         for (index i = 0; i < n; ++i) {
             first += static_cast<long double>(x[i]), second += static_cast<long double>(x[i]) * y[i];
             halves.push_back(static_cast<double>(x[i]) / 2);
         }
-        CHECK(std::abs(got.first - static_cast<double>(first)) <= 1e-14 * static_cast<double>(n));
-        CHECK(std::abs(got.second - static_cast<double>(second)) <= 1e-13 * static_cast<double>(n));
+        CHECK(std::abs(got[0] - static_cast<double>(first)) <= 1e-14 * static_cast<double>(n));
+        CHECK(std::abs(got[1] - static_cast<double>(second)) <= 1e-13 * static_cast<double>(n));
         check_near(d_x, halves, 0);
     }
 }

@@ -240,16 +240,6 @@ void sum_each_into(D, index n, F f, double* out, Elements*... arrays) {
               grid::sum_partials{blocks, partial.data(), out});
 }
 
-/// The same, waited for.
-template <GridDevice D, class F, class... Elements>
-sum_pair sum_each(D d, index n, F f, Elements*... arrays) {
-    tensor<double, D> result({2}, category::workspace);
-    sum_each_into(d, n, f, result.data(), arrays...);
-    sum_pair sums;
-    D::copy_to_host(&sums, result.data(), sizeof sums);
-    return sums;
-}
-
 /// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. finish(first, second) goes into
 /// *out (device memory). Where `number`, which the device has computed, is not finite, f is not called; null: always.
 template <GridDevice D, class F, class Finish, class... Elements>
