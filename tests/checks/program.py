@@ -120,6 +120,23 @@ def check_corrupt_images(run, folder):
     check(code != 0 and "corrupt" in text, "training images that are all corrupt are an error", text)
 
 
+def check_text(run, folder):
+    """A transformer on a file of our own learns its one sentence; a file that is too short is named."""
+    place = pathlib.Path(folder) / "text"
+    place.mkdir()
+    (place / "a.txt").write_text("to be or not to be, that is the question. " * 200)
+    (place / "b.txt").write_text("to be")
+    workload = root / "benchmarks" / "workloads" / "transformer-text.toml"
+    settings = ["--data", place, "--set", "data.length=16", "--set", "model.width=32", "--set", "model.blocks=1", "--set", "train.batch=8", "--set",
+                "train.epochs=3", "--set", "optimizer.lr=0.01"]
+    code, text, last = run(workload, *settings, "--set", "data.file=a.txt", "--out", f"{folder}/text-run")
+    check(code == 0 and json.loads(last)["test_bits_per_token"] < 1.5, "a transformer learns a sentence", text)
+    code, text, _ = run(workload, *settings, "--set", "data.file=b.txt", "--out", f"{folder}/text-short")
+    check(code != 0 and "b.txt" in text and "less than one window" in text, "a text of less than a window is an error", text)
+    code, text, _ = run(workload, *settings, "--set", "data.file=c.txt", "--out", f"{folder}/text-none")
+    check(code != 0 and "c.txt" in text and "no such file" in text, "a text that is not there is named", text)
+
+
 def main():
     train = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev").resolve() / "benchmarks" / "train"
     if not train.exists():
@@ -198,6 +215,7 @@ def main():
         check(code != 0 and "/proc/nowhere" in text, "a folder that cannot be written is named", text)
 
         check_corrupt_images(run, folder)
+        check_text(run, folder)
         check_ranks(train, workload, folder, timing)
 
     print("train: all right" if not failures else f"train: {len(failures)} failures")

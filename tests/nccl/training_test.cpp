@@ -7,6 +7,7 @@
 #include "nccl/streamed_gpu.hpp"
 
 #include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>

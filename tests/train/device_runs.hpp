@@ -8,6 +8,7 @@
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
@@ -29,14 +30,16 @@ struct folder {
     ~folder() { std::filesystem::remove_all(path); }
 };
 
-// Workloads of the three tasks, small enough for a GPU made of coroutines.
+// Workloads of all tasks, small enough for a GPU made of coroutines.
 inline const std::vector<std::string> workloads{
     "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'adam'\nlr = 1e-3\n"
     "[loss]\nlabel_smoothing = 0.1\n",
     "[data]\nformat = 'mnist'\n[model]\nkind = 'autoencoder'\nhidden = [8, 4]\n[loss]\nkind = 'reconstruction'\n"
     "[optimizer]\nlr = 1e-5\n",
     "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
-    "true\n[optimizer]\nlr = 1e-4\n"};
+    "true\n[optimizer]\nlr = 1e-4\n",
+    "[data]\nformat = 'text'\nlength = 6\n[model]\nkind = 'transformer'\nwidth = 8\nheads = 2\nblocks = 1\n"
+    "hidden_width = 8\ndropout = 0.1\n[optimizer]\nkind = 'adamw'\nlr = 1e-3\n"};
 
 inline configuration settings_of(const std::string& workload, const std::vector<const char*>& more = {}) {
     configuration settings = configuration::from_text(workload);

@@ -65,6 +65,7 @@ struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
     std::vector<float> mean, scale;  // of values only
+    index labels_each = 1;           // class numbers a sample: one, or one for each position of a text
 
     /// Number of classes, or of values a sample.
     index count() const { return static_cast<index>(names.size()); }
@@ -73,7 +74,7 @@ struct target_info {
 /// Where a sample goes. Of `label` and `values` the one that target_info::kind names is set.
 struct sample_slot {
     float* x = nullptr;             // sample_shape().size() elements, channels last
-    std::int32_t* label = nullptr;  // 1
+    std::int32_t* label = nullptr;  // target_info::labels_each
     float* values = nullptr;        // target_info::count()
 };
 

@@ -38,7 +38,7 @@ struct batch {
     tensor<float> x;                   // (N, sample shape…); empty where there are pixels
     tensor<std::uint8_t> pixels;       // (N, H, W, C), of loader_config::pixels
     tensor<pixel_move> moves;          // (N), of pixels
-    tensor<std::int32_t> labels;       // (N), of classes
+    tensor<std::int32_t> labels;       // (N), of classes; (N, L) where a sample has L of them
     tensor<float> targets;             // (N, K), of values
     cursor at;                         // its own position
     index count = 0;                   // N: samples of this rank
@@ -204,6 +204,8 @@ private:
         return s;
     }
 
+    shape labels_of(index n) const { return info_.labels_each == 1 ? shape{n} : shape{n, info_.labels_each}; }
+
     buffers fresh_buffers() const {
         buffers b;
         memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
@@ -214,7 +216,7 @@ private:
             b.moves = tensor<pixel_move>({room_}, category::data, pool);
         }
         if (info_.kind == target_kind::classes)
-            b.labels = tensor<std::int32_t>({room_}, category::data, pool);
+            b.labels = tensor<std::int32_t>(labels_of(room_), category::data, pool);
         else
             b.targets = tensor<float>({room_, info_.count()}, category::data, pool);
         return b;
@@ -264,7 +266,7 @@ private:
     std::pair<index, std::exception_ptr> read(job& j, buffers& b, index begin, index end) const {
         for (index k = begin; k < end; ++k) {
             const index sample = j.samples[static_cast<std::size_t>(k)];
-            std::int32_t* const label = b.labels.empty() ? nullptr : b.labels.data() + k;
+            std::int32_t* const label = b.labels.empty() ? nullptr : b.labels.data() + k * info_.labels_each;
             float* const targets = b.targets.empty() ? nullptr : b.targets.data() + k * info_.count();
             try {
                 const augment_key key{config_.seed, static_cast<std::uint32_t>(j.at.epoch)};
@@ -316,7 +318,7 @@ private:
                 close(b.x, values_, from, kept);
                 close(b.pixels, values_, from, kept);
                 close(b.moves, 1, from, kept);
-                close(b.labels, 1, from, kept);
+                close(b.labels, info_.labels_each, from, kept);
                 close(b.targets, targets, from, kept);
             }
             ++kept;
@@ -324,7 +326,7 @@ private:
         if (!b.x.empty()) out.x = b.x.slice(0, shape_of(kept));
         if (!b.pixels.empty()) out.pixels = b.pixels.slice(0, shape_of(kept));
         if (!b.moves.empty()) out.moves = b.moves.slice(0, {kept});
-        if (!b.labels.empty()) out.labels = b.labels.slice(0, {kept});
+        if (!b.labels.empty()) out.labels = b.labels.slice(0, labels_of(kept));
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
         return out;
     }

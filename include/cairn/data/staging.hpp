@@ -19,7 +19,7 @@ namespace cairn {
 template <Device D = cpu>
 struct samples {
     tensor<float, D> x;              // (N, sample shape…)
-    tensor<std::int32_t, D> labels;  // (N), of classes
+    tensor<std::int32_t, D> labels;  // (N) or (N, L), of classes
     tensor<float, D> targets;        // (N, K), of values
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote | cosmology.
+// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote | cosmology | text.
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where benchmarks/fetch_data puts it.
 
 #include <cairn/data/cifar.hpp>
@@ -8,6 +8,7 @@
 #include <cairn/data/mnist.hpp>
 #include <cairn/data/quijote.hpp>
 #include <cairn/data/split.hpp>
+#include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/generated_data.hpp>
 
@@ -191,17 +192,46 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
     return parts_of(cosmology_volumes(volumes), cosmology_volumes(testing));
 }
 
+// data.file and data.test_file are names in data.path, or data.path is the file; without a second file the end of the first is for tests.
+inline data_parts make_text(configuration& settings, bool without_files, std::uint64_t seed) {
+    const index length = settings.get<index>("data.length", 128);
+    const bool shifted = settings.get("data.shift", true);
+    const std::string file = settings.get("data.file", std::string("tinyshakespeare.txt"));
+    const std::string test_file = settings.get("data.test_file", std::string());
+    const double test_fraction = settings.get("data.test_fraction", 0.1);
+    require(test_fraction >= 0 && test_fraction < 1, "data.test_fraction = ", test_fraction, "; it is in [0, 1)");
+    if (without_files) {
+        const random_stream random{seed, stream_of("generated"), 0};
+        text noise{.bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<index>(1 << 22, 64 * length))),
+                   .name = "generated text"};
+        for (std::size_t i = 0; i < noise.bytes.size(); ++i)
+            noise.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
+        return parts_of(text_windows(std::make_shared<const text>(std::move(noise)), length, shifted), {});
+    }
+    const auto path = data_path(settings, "text");
+    const bool folder = std::filesystem::is_directory(path);
+    const auto train = read_text(folder ? path / file : path);
+    if (!test_file.empty())
+        return parts_of(text_windows(train, length, shifted),
+                        text_windows(read_text((folder ? path : path.parent_path()) / test_file), length, false));
+    const index bytes = std::ssize(train->bytes),
+                cut = bytes - static_cast<index>(test_fraction * static_cast<double>(bytes));
+    if (cut == bytes) return parts_of(text_windows(train, length, shifted), {});
+    return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
+}
+
 }  // namespace detail
 
 /// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
     const std::string format =
-        settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology"});
+        settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology", "text"});
     if (format == "mnist") return detail::make_mnist(settings, without_files, seed);
     if (format == "cifar10") return detail::make_cifar(settings, 10, without_files, seed);
     if (format == "cifar100") return detail::make_cifar(settings, 100, without_files, seed);
     if (format == "folder") return detail::make_folder(settings, without_files, seed);
     if (format == "quijote") return detail::make_quijote(settings, without_files, seed);
+    if (format == "text") return detail::make_text(settings, without_files, seed);
     return detail::make_cosmology(settings, without_files, seed);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet | cosmoflow | map-cnn.
+// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet | cosmoflow | map-cnn |
+// transformer.
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>
@@ -7,6 +8,7 @@
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
+#include <cairn/models/transformer.hpp>
 #include <cairn/train/configuration.hpp>
 
 namespace cairn {
@@ -15,7 +17,7 @@ namespace cairn {
 template <Device D = cpu, class T = float>
 sequential<T, D> make_model(configuration& settings, const shape& sample, index outputs) {
     const std::string kind = settings.choice(
-        "model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn"});
+        "model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn", "transformer"});
     const auto need_axes = [&](int axes, const char* names) {
         require(sample.rank() == axes, "model ", kind, " takes samples ", names, ", the data have ", sample);
     };
@@ -31,6 +33,16 @@ sequential<T, D> make_model(configuration& settings, const shape& sample, index 
         for (std::int64_t width : settings.get("model.hidden", std::vector<std::int64_t>{1000, 500, 250, 30}))
             widths.push_back(width);
         return autoencoder<T, D>(widths);
+    }
+    if (kind == "transformer") {
+        need_axes(1, "(length)");
+        transformer_config c{.vocabulary = outputs, .longest = sample[0]};
+        c.width = settings.get("model.width", c.width);
+        c.heads = settings.get("model.heads", c.heads);
+        c.blocks = settings.get("model.blocks", c.blocks);
+        c.hidden = settings.get("model.hidden_width", c.hidden);
+        c.dropout = settings.get("model.dropout", c.dropout);
+        return transformer<T, D>(c);
     }
     if (kind == "cosmoflow") {
         need_axes(4, "(D, H, W, C)");

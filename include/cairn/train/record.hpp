@@ -82,7 +82,8 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
     add("peak_bytes", "bytes", false);
     add("test_loss", "", false);
     for (const auto& [figure, value] : figures)
-        add("test_" + figure, "", !figure.starts_with("mae_") && figure != "squared_error");
+        add("test_" + figure, "",
+            !figure.starts_with("mae_") && figure != "squared_error" && figure != "bits_per_token");
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);

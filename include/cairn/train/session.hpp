@@ -333,9 +333,11 @@ private:
 
     void check_shapes(bool reconstruct) const {
         const shape out = with_context("model " + name_, [&] { return model_.out_shape(batch_shape()); });
-        const index wanted = reconstruct ? data_.sample.size() : data_.info.count();
-        require(out == shape{batch_, wanted}, "model ", name_, ": samples of shape ", data_.sample,
-                " give an output of shape ", out, ", the data need ", shape{batch_, wanted});
+        shape wanted{batch_};
+        if (!reconstruct && data_.info.labels_each > 1) wanted.push_back(data_.info.labels_each);
+        wanted.push_back(reconstruct ? data_.sample.size() : data_.info.count());
+        require(out == wanted, "model ", name_, ": samples of shape ", data_.sample, " give an output of shape ", out,
+                ", the data need ", wanted);
     }
 
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
@@ -462,7 +464,7 @@ private:
         const auto [correct, seen] = trainer_->take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
         if (ranks_) all_reduce(ranks_->world(), std::span<double>(sums));
-        return sums[1] > 0 ? sums[0] / sums[1] : 0;
+        return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(data_.info.labels_each) : 0;
     }
 
     // Everything that a resumed run needs; a dynamic loss scale, if asked for.

@@ -1,6 +1,7 @@
 #pragma once
 // What a network is trained for: which loss its output goes into, and how a test set judges it.
-//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts
+//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts; of a text, whose every position is a choice of the
+//                                              next token: bits a token (log2 of the perplexity) and accuracy
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
@@ -14,6 +15,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -27,7 +29,7 @@ enum class task_kind { classes, values, reconstruction };
 struct score {
     index count = 0;
     double loss_sum = 0, squared_error_sum = 0;
-    index correct = 0, correct_top5 = 0;
+    index correct = 0, correct_top5 = 0;                // positions, where a sample has several
     std::vector<std::vector<index>> confusion;          // [true][predicted]
     std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units
 
@@ -67,9 +69,9 @@ public:
     tensor<float> sampled_gradient(tensor<float> y, const random_stream& random) const {
         samples<cpu> drawn;
         if (c_.kind == task_kind::classes) {
-            const index classes = y.extent(1);
-            drawn.labels = tensor<std::int32_t>({y.extent(0)}, category::workspace);
-            for (index n = 0; n < y.extent(0); ++n) {
+            const index classes = y.shape().back(), rows = y.size() / classes;
+            drawn.labels = tensor<std::int32_t>({rows}, category::workspace);
+            for (index n = 0; n < rows; ++n) {
                 const float* const row = y.data() + n * classes;
                 const double most = *std::max_element(row, row + classes);
                 double total = 0;
@@ -96,13 +98,13 @@ public:
         return loss(std::move(y), drawn).gradient;
     }
 
-    /// Number of samples whose class has the largest output; 0 for other tasks.
+    /// Number of rows of y (samples, or positions) whose class has the largest output; 0 for other tasks.
     template <Device D>
     number<D> correct(const tensor<float, D>& y, const samples<D>& s) const {
         if (c_.kind != task_kind::classes || y.size() == 0) return 0;
-        const index count = y.extent(0);
+        const index classes = y.shape().back(), count = y.size() / classes;
         tensor<std::int32_t, D> guesses({count}, category::workspace);
-        argmax_rows(D{}, count, y.extent(1), y.data(), guesses.data());
+        argmax_rows(D{}, count, classes, y.data(), guesses.data());
         if constexpr (std::same_as<D, cpu>) {
             const std::int32_t* const guess = guesses.data();
             return std::inner_product(guess, guess + count, s.labels.data(), 0.0, std::plus<>{}, std::equal_to<>{});
@@ -115,7 +117,12 @@ public:
 
     /// Adds a batch to a score; y as the model gave it in evaluation, on the host.
     void add(score& s, const tensor<float>& y, const batch& b) const {
-        if (c_.kind == task_kind::classes) add_classes(s, y, b);
+        if (c_.kind == task_kind::classes) {
+            if (info_.labels_each == 1)
+                add_classes(s, y, b);
+            else
+                s.correct += static_cast<index>(static_cast<double>(correct(y, samples_on<cpu>(b))));
+        }
         if (c_.kind == task_kind::values) add_values(s, y, b);
         if (c_.kind == task_kind::reconstruction)
             for (index i = 0; i < y.size(); ++i) {
@@ -129,6 +136,9 @@ public:
     /// The figures of a score by name; the first one is what the task is judged by.
     std::vector<std::pair<std::string, double>> figures(const score& s) const {
         const double n = static_cast<double>(std::max<index>(s.count, 1));
+        if (c_.kind == task_kind::classes && info_.labels_each > 1)
+            return {{"bits_per_token", s.loss() / std::numbers::ln2},
+                    {"token_accuracy", static_cast<double>(s.correct) / n / static_cast<double>(info_.labels_each)}};
         if (c_.kind == task_kind::classes) {
             std::vector<std::pair<std::string, double>> all{{"accuracy", static_cast<double>(s.correct) / n}};
             if (info_.count() > 10) all.emplace_back("top5_accuracy", static_cast<double>(s.correct_top5) / n);

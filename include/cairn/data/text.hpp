@@ -1,0 +1,70 @@
+#pragma once
+// Text as windows of bytes, for models that predict the next byte: of `length` bytes x[0] … x[length−1] the label of position k is the byte
+// behind it. 256 classes, no tokeniser: any file in any encoding is a text.
+
+#include <cairn/data/dataset.hpp>
+#include <cairn/data/gzip.hpp>
+
+#include <algorithm>
+
+namespace cairn {
+
+/// Bytes with the name that errors speak of.
+struct text {
+    std::vector<std::uint8_t> bytes;
+    std::string name;
+};
+
+/// A text file, plain or gzip. Throws when it cannot be read.
+inline std::shared_ptr<const text> read_text(const std::filesystem::path& path) {
+    return std::make_shared<const text>(text{read_maybe_gzip(path), path.string()});
+}
+
+/// Windows that follow each other in bytes [begin, end) of a text. With `shifted` they begin in every epoch at another of the first `length`
+/// bytes, so that what a window separates in one epoch stands together in others.
+class text_windows {
+public:
+    /// Throws when there is not one window.
+    text_windows(std::shared_ptr<const text> from, index length, bool shifted, index begin = 0, index end = -1)
+        : text_(std::move(from)),
+          length_(length),
+          begin_(begin),
+          end_(end < 0 ? std::ssize(text_->bytes) : end),
+          shifted_(shifted) {
+        require(length_ >= 1, text_->name, ": windows of ", length_, " bytes; at least 1 is needed");
+        require(begin_ >= 0 && begin_ <= end_ && end_ <= std::ssize(text_->bytes), text_->name, ": no bytes ", begin_,
+                " to ", end_, "; it has ", text_->bytes.size());
+        const index needed = (shifted_ ? 2 * length_ - 1 : length_) + 1;
+        require(end_ - begin_ >= needed, text_->name, ": ", end_ - begin_,
+                " bytes in this part are less than one window; windows of ", length_, " bytes need ", needed,
+                ": take shorter ones or more text");
+    }
+
+    index size() const { return (end_ - begin_ - (shifted_ ? length_ : 1)) / length_; }
+    shape sample_shape() const { return {length_}; }
+    target_info targets() const {
+        target_info info;
+        info.labels_each = length_;
+        for (int byte = 0; byte < 256; ++byte) info.names.push_back(concat("byte ", byte));
+        return info;
+    }
+    std::string sample_name(index i) const { return concat(text_->name, " from byte ", begin_ + i * length_); }
+
+    bool read(index i, augment_key key, sample_slot slot) const {
+        const random_stream random{key.seed, stream_of("windows"), key.epoch};
+        const index shift = shifted_ ? static_cast<index>(random.below(static_cast<std::uint64_t>(length_), 0)) : 0;
+        const std::uint8_t* const window = text_->bytes.data() + begin_ + shift + i * length_;
+        std::copy_n(window, length_, slot.x);
+        std::copy_n(window + 1, length_, slot.label);
+        return true;
+    }
+
+private:
+    std::shared_ptr<const text> text_;
+    index length_, begin_, end_;
+    bool shifted_;
+};
+
+static_assert(Dataset<text_windows>);
+
+}  // namespace cairn
