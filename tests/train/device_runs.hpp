@@ -39,7 +39,7 @@ inline const std::vector<std::string> workloads{
     "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
     "true\n[optimizer]\nlr = 1e-4\n",
     "[data]\nformat = 'text'\nlength = 6\n[model]\nkind = 'transformer'\nwidth = 8\nheads = 2\nblocks = 1\n"
-    "hidden_width = 8\ndropout = 0.1\n[optimizer]\nkind = 'adamw'\nlr = 1e-3\n"};
+    "hidden_width = 8\ndropout = 0.1\n[optimizer]\nlr = 1e-2\n"};  // not Adam: a gradient of keys' biases is 0 but for rounding
 
 inline configuration settings_of(const std::string& workload, const std::vector<const char*>& more = {}) {
     configuration settings = configuration::from_text(workload);
