@@ -320,7 +320,7 @@ private:
     class bucket_watch {
     public:
         bucket_watch(trainer& t, const among_launches& host) {
-            if (!t.world_) return;
+            if (!t.world_ || !t.config_.graph) return;
             auto& reducer = t.world_->reducer();
             host([&reducer] { reducer.begin(); });
             if (!host.recording()) return;

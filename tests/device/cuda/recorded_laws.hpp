@@ -26,7 +26,7 @@ void updates() {
         CAPTURE(o.name);
         small_model<float, D> model, other;
         optimizer_over plain(o, *model.memory), ahead(o, *other.memory);
-        STATIC_REQUIRE(decltype(ahead)::launches_ahead());
+        CHECK(ahead.launches_ahead());
         numbers_sent<D> numbers;
         replay_memory<D> memory;
         replayed<D, number_on<D>> update(memory);
@@ -182,8 +182,7 @@ outcome trained(const O& optimizer, const how& h) {
     auto model = training_laws::of_rows::network<float, D>(5);
     arena<float, D> weights(model.params(), 3);
     trainer<D> t(model, weights, optimizer_over<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02)),
-                    task({task_kind::classes, 0.1}, {}),
-                    {.seed = 9, .micro_batches = h.micro_batches, .graph = h.graph});
+                 task({task_kind::classes, 0.1}, {}), {.seed = 9, .micro_batches = h.micro_batches, .graph = h.graph});
     outcome o;
     buffers<D> batches;
     const auto keep_state = [&] {
