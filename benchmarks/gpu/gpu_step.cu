@@ -1,8 +1,9 @@
 // Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse]
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse|recorded]
 // resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC.
 // bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16, under a dynamic loss scale.
+// recorded: the steps of a training run under train.graph = on, where forward, backward and update are one CUDA graph (train/recorded_step.hpp).
 // eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between two decompositions, after
 // those in which they are more frequent.
 
@@ -22,16 +23,15 @@
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
-#include <cairn/nn/loss/cross_entropy.hpp>
-#include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/rounded.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
+#include <cairn/train/task.hpp>
+#include <cairn/train/trainer.hpp>
 
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +46,8 @@ namespace {
 template <class T>
 struct problem {
     sequential<T, cuda> model;
-    tensor<float, cuda> x;
-    std::function<std::pair<double, tensor<float, cuda>>(tensor<float, cuda>)> loss;
+    task goal;
+    samples<cuda> given;
 };
 
 tensor<float, cuda> drawn(const shape& s) {
@@ -59,21 +59,15 @@ tensor<float, cuda> drawn(const shape& s) {
 
 template <class T>
 problem<T> make_problem(const std::string& network, index batch) {
-    if (network == "cosmoflow") {
-        auto wanted = std::make_shared<tensor<float, cuda>>(drawn({batch, 3}));
-        return {cosmoflow<T, cuda>({.size = 128}), drawn({batch, 128, 128, 128, 4}), [wanted](tensor<float, cuda> y) {
-                    auto [value, dy] = mean_squared{}(std::move(y), *wanted);
-                    return std::pair<double, tensor<float, cuda>>(value, std::move(dy));
-                }};
-    }
+    if (network == "cosmoflow")
+        return {cosmoflow<T, cuda>({.size = 128}),
+                task({task_kind::values}, {target_kind::values, {}, {}, {}}),
+                {drawn({batch, 128, 128, 128, 4}), {}, drawn({batch, 3})}};
     tensor<std::int32_t> labels({batch});
     for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
-    auto wanted = std::make_shared<tensor<std::int32_t, cuda>>(tensor<std::int32_t, cuda>::copy_of(labels));
-    return {resnet<T, cuda>(network == "resnet18" ? 18 : 50), drawn({batch, 224, 224, 3}),
-            [wanted](tensor<float, cuda> y) {
-                auto [value, dy] = cross_entropy{}(std::move(y), *wanted);
-                return std::pair<double, tensor<float, cuda>>(value, std::move(dy));
-            }};
+    return {resnet<T, cuda>(network == "resnet18" ? 18 : 50),
+            task({task_kind::classes}, {}),
+            {drawn({batch, 224, 224, 3}), tensor<std::int32_t, cuda>::copy_of(labels), {}}};
 }
 
 template <class T>
@@ -82,9 +76,13 @@ void run(const std::string& network, index batch, int steps, const char* product
     check(cudaMemGetInfo(&before, &total), "asking for memory");
     problem<T> given = make_problem<T>(network, batch);
     auto& model = given.model;
-    const auto& x = given.x;
+    const samples<cuda>& its = given.given;
+    const auto& x = its.x;
     arena<float, cuda> weights(model.params(), 1);
-    optimizer_over<sgd, float, cuda> optimizer(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
+    const auto make_optimizer = [&] {
+        return optimizer_over<sgd, float, cuda>(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
+    };
+    auto optimizer = make_optimizer();
     tape<T, cuda> tape;
     double loss = 0;
     std::uint32_t number = 0;
@@ -93,10 +91,10 @@ void run(const std::string& network, index batch, int steps, const char* product
     loss_scaler scaler({});
     gradient_scale<cuda> scale;
     int skipped = 0;
-    const auto step = [&] {
+    const auto launch_one_by_one = [&] {
         pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
-        auto [value, dy] = given.loss(rounded<float>(model.forward(rounded<T>(x), tape, p)));
+        auto [value, dy] = given.goal.loss(rounded<float>(model.forward(rounded<T>(x), tape, p)), given.given);
         loss = value;
         weights.zero_grad();
         if constexpr (scales) {
@@ -116,6 +114,19 @@ void run(const std::string& network, index batch, int steps, const char* product
         if (curvature) curvature->precondition(static_cast<double>(batch), 0.01);
         optimizer.step(0.01);
     };
+    std::optional<trainer<cuda, T>> recorded;
+    if (form == "recorded")
+        recorded.emplace(model, weights, make_optimizer(), constant(0.01), given.goal, trainer_config{.graph = true},
+                         nullptr, nullptr, nullptr, scales ? &scaler : nullptr);
+    const auto launch_recorded = [&] {
+        cairn::batch host;
+        host.count = host.global_count = batch;
+        const step_result done = recorded->step(
+            staged_batch<cuda>(std::move(host), {its.x.share(), its.labels.share(), its.targets.share()}));
+        loss = done.loss;
+        skipped += done.skipped;
+    };
+    const auto step = [&] { recorded ? launch_recorded() : launch_one_by_one(); };
     for (int i = 0; i < 3; ++i) step();
     if constexpr (scales)
         for (int before_it = -1; before_it != skipped;) before_it = skipped, step();  // until the scale fits
@@ -131,7 +142,12 @@ void run(const std::string& network, index batch, int steps, const char* product
     if constexpr (scales)
         std::printf(",\"loss_scale\":%.0f,\"skipped_first\":%d,\"skipped_steps\":%d", scaler.scale(), skipped_first,
                     skipped);
-    if (!form.empty()) {
+    if (recorded) {
+        require(recorded->recorded_steps() > 0, "no step was recorded: ", recorded->why_not_recorded());
+        std::printf(",\"recorded_steps\":%lld,\"graphs_a_step\":%lld",
+                    static_cast<long long>(recorded->recorded_steps()),
+                    static_cast<long long>(recorded->recorded_graphs()));
+    } else if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
         const auto mean_seconds = [&] {
             cuda::wait();
@@ -162,7 +178,8 @@ int main(int argc, char** argv) {
         require(network == "resnet18" || network == "resnet50" || network == "cosmoflow", "network ", network,
                 "; resnet18, resnet50 or cosmoflow");
         const std::string form = argc > 5 ? argv[5] : "";
-        require(form.empty() || form == "eigen" || form == "inverse", "K-FAC of form ", form, "; eigen or inverse");
+        require(form.empty() || form == "eigen" || form == "inverse" || form == "recorded", "steps ", form,
+                "; recorded, or with K-FAC of form eigen or inverse");
         require(products == "tf32" || products == "exact" || products == "bf16" || products == "fp16", "products ",
                 products, "; exact, tf32, bf16 or fp16");
         cuda::choose(0);

@@ -308,7 +308,11 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
                          }),
                          "kfac.grad_worker_fraction must be 1"));
     CHECK(test::contains(refused("train.stash=sqrt"), "take keep"));
-    CHECK(test::contains(refused("train.graph=on"), "2 micro-batches"));
+    CHECK(test::contains(test::message_of([&] {
+                             session<cpu>(settings_of(workloads[0], {"train.graph=on"}),
+                                          {.out = {}, .resume = {}, .generated = true});
+                         }),
+                         "train.graph = on is for GPUs"));
     // Every rank is told.
     CHECK(test::contains(test::message_of([&] {
                              run_ranks(2, [&](threads_communicator& c) {

@@ -80,6 +80,17 @@ CAIRN_HD auto at_hand(const F& f) {
         return f;
 }
 
+namespace rules {
+
+/// The functor that lies there, in the device's memory, when the kernel runs (core/step_numbers.hpp).
+template <class F>
+struct from_memory {
+    const F* there;
+    CAIRN_HD auto at_hand() const { return cairn::at_hand(*there); }
+};
+
+}  // namespace rules
+
 /// Two sums taken in one pass.
 struct sum_pair {
     double first = 0, second = 0;

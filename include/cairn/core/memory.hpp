@@ -70,7 +70,7 @@ public:
         if (!block) throw_out_of_memory(size, use);
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
-        if (noted_) noted_->push_back({block, bytes, use, true});
+        if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, true});
         return block;
     }
 
@@ -80,7 +80,7 @@ public:
         const std::scoped_lock lock(mutex_);
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
-        if (noted_) noted_->push_back({block, bytes, use, false});
+        if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, false});
         if (system_)
             release_alone(block);
         else
@@ -110,11 +110,8 @@ public:
     }
     index limit() const { return limit_; }
 
-    /// From now on what is taken and given back is noted there; null: nowhere.
-    void note(std::vector<memory_request>* requests) {
-        const std::scoped_lock lock(mutex_);
-        noted_ = requests;
-    }
+    /// From now on what the calling thread takes and gives back is noted there; null: nowhere.
+    void note(std::vector<memory_request>* requests) { noted_ = {requests ? this : nullptr, requests}; }
 
     /// Returns the pages of all free ranges to the system.
     void trim() {
@@ -238,6 +235,12 @@ private:
              "; use a smaller batch, recomputation, or raise ", limit_name_);
     }
 
+    struct notes {
+        const memory_pool* pool;
+        std::vector<memory_request>* requests;
+    };
+    static inline thread_local notes noted_{};  // who else takes memory at the same time is not noted
+
     mutable std::mutex mutex_;
     std::map<char*, index> free_;
     std::set<std::pair<index, char*>> by_size_;
@@ -247,7 +250,6 @@ private:
     char* begin_ = nullptr;
     char* touched_ = nullptr;
     bool system_ = false;
-    std::vector<memory_request>* noted_ = nullptr;
     std::string what_ = "memory";
     const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };

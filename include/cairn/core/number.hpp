@@ -5,7 +5,9 @@
 #include <cairn/core/tensor.hpp>
 
 #include <concepts>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace cairn {
 
@@ -28,6 +30,14 @@ public:
         return *this;
     }
 
+    /// Where D has the number without its factor; null: the host knows it.
+    const double* there() const { return at_.empty() ? nullptr : at_.data(); }
+    /// From here on the host knows it: `value` is what was there.
+    void arrived(double value) {
+        factor_ *= value;
+        at_ = {};
+    }
+
 private:
     tensor<double, D> at_;
     double factor_;
@@ -47,15 +57,18 @@ class number_to_host {
 public:
     /// Memory for it, on both sides.
     number_to_host(category use)
-        : there_(tensor<double, D>::zeros({1}, use)), here_({1}, category::workspace, D::host_memory()) {}
+        : there_(tensor<double, D>::zeros({2}, use)), here_({1}, category::workspace, D::host_memory()) {}
 
     /// What kernels write it to, and read it from.
     double* there() { return there_.data(); }
+    number_on<D> number() const { return number_on<D>(there_.slice(0, {1})); }
+    /// Room for one more, which stays there.
+    double* beside() { return there_.data() + 1; }
 
     /// Sends what was launched before this leaves there; what is called between is done beside it. Waits, and returns the number.
     template <class Meanwhile>
     double sent(Meanwhile&& between) {
-        const auto copy = D::begin_copy_to_host(here_.data(), there_.data(), there_.bytes());
+        const auto copy = D::begin_copy_to_host(here_.data(), there_.data(), here_.bytes());
         between();
         copy.finish();
         return here_[0];
@@ -63,6 +76,30 @@ public:
 
 private:
     tensor<double, D> there_;
+    tensor<double, cpu> here_;
+};
+
+/// Numbers of D's memory that go to the host together, waited for once.
+template <CopiesOut D>
+class numbers_to_host {
+public:
+    /// Sends what was launched before this leaves there; what is called between is done beside it. Afterwards the host knows all of them.
+    template <class Meanwhile>
+    void fetch(std::span<number_on<D>* const> numbers, Meanwhile&& between) {
+        if (here_.size() < static_cast<index>(numbers.size()))
+            here_ = tensor<double, cpu>({static_cast<index>(numbers.size())}, category::workspace, D::host_memory());
+        using copy = decltype(D::begin_copy_to_host(nullptr, nullptr, index{}));
+        std::vector<copy> copies;
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            if (const double* const there = numbers[i]->there())
+                copies.push_back(D::begin_copy_to_host(&here_[static_cast<index>(i)], there, sizeof(double)));
+        between();
+        for (const copy& c : copies) c.finish();
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            if (numbers[i]->there()) numbers[i]->arrived(here_[static_cast<index>(i)]);
+    }
+
+private:
     tensor<double, cpu> here_;
 };
 

@@ -6,12 +6,19 @@
 //   replayed<D, Result> step(memory);
 //   Result r = step([&] { …launches…; return Result{…}; });     // run, run, recorded and launched, launched, launched, …
 //
+// A step may call host code among its launches, which a graph cannot hold: the record is cut there, and each time the code is called between
+// the launches of the two parts:
+//   step([&](const among_launches& host) { …launches…; host([&] { tell_somebody(); }); …launches… });
+//
 // A recorded step keeps the memory that its tensors had: what is made in between must not lie there. So the second run notes what is asked of
 // the pool, and the third one gets a block of exactly the size that the same requests need, and deals it out in the same way.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
+#include <concepts>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,12 +29,35 @@
 namespace cairn {
 
 /// A device that records what is launched in place of running it.
-///   D::graph::record(f) → graph      what f launches; what f has to wait for throws
-///   launch()                         runs it, in the order of what else is launched
+///   D::recording r                   until r.end(), or until it goes; who waits for the device meanwhile gets an error
+///   r.cut() → graph                  what was launched until now; r goes on with the next graph
+///   graph.launch()                   runs it, in the order of what else is launched
 template <class D>
-concept Records = Device<D> && requires(const typename D::graph& g, void (*f)()) {
-    D::graph::record(f);
+concept Records = Device<D> && std::default_initializable<typename D::recording> &&
+    requires(typename D::recording& r, const typename D::graph& g) {
+    { r.cut() } -> std::same_as<typename D::graph>;
+    { r.end() } -> std::same_as<typename D::graph>;
+    { g.empty() } -> std::same_as<bool>;
     g.launch();
+};
+
+/// Host code among the launches of a step: called where it stands, at every run. What it launches is made of nothing that the step allocates.
+class among_launches {
+public:
+    using action = std::function<void()>;
+
+    /// Calls it at once.
+    among_launches() = default;
+    /// Leaves it to `place`. `recording`: the launches around it are recorded, and nothing of them runs now.
+    among_launches(std::function<void(action)> place, bool recording)
+        : place_(std::move(place)), recording_(recording) {}
+
+    bool recording() const { return recording_; }
+    void operator()(action a) const { place_ ? place_(std::move(a)) : a(); }
+
+private:
+    std::function<void(action)> place_;
+    bool recording_ = false;
 };
 
 namespace detail {
@@ -89,23 +119,44 @@ class replayed {
 public:
     explicit replayed(replay_memory<D>& where) : where_(where) {}
 
-    /// What f returns; f must launch the same on the same memory at every call. Where it cannot be recorded it runs as it is.
+    /// What f returns, called as f() or as f(among_launches); f must launch the same on the same memory at every call. Where it cannot be
+    /// recorded it runs as it is.
     template <class F>
     Result operator()(F&& f) {
-        if (!graph_ && refusal_.empty() && runs_ == 2) record(f);
-        if (graph_) {
-            graph_->launch();
+        if (!recorded() && refusal_.empty() && runs_ == 2) record(f);
+        if (recorded()) {
+            for (const part& p : parts_) {
+                p.launches.launch();
+                if (p.then) p.then();
+            }
             return *result_;
         }
         if (!refusal_.empty()) return refused(f);
-        return ++runs_ == 1 ? f() : noted(f);
+        return ++runs_ == 1 ? call(f, {}) : noted(f);
     }
 
     /// Why it could not be recorded; empty if it was, or will be.
     const std::string& refusal() const { return refusal_; }
-    bool recorded() const { return graph_.has_value(); }
+    bool recorded() const { return !parts_.empty(); }
+    /// Graphs that one run launches.
+    index graphs() const {
+        return std::ranges::count_if(parts_, [](const part& p) { return !p.launches.empty(); });
+    }
 
 private:
+    struct part {
+        typename D::graph launches;
+        among_launches::action then;
+    };
+
+    template <class F>
+    static Result call(F& f, const among_launches& host) {
+        if constexpr (std::invocable<F&, const among_launches&>)
+            return f(host);
+        else
+            return f();
+    }
+
     template <class F>
     Result noted(F&& f) {
         std::vector<memory_request> requests;
@@ -113,7 +164,12 @@ private:
             ~noting() { D::memory().note(nullptr); }
         } const until_here;
         D::memory().note(&requests);
-        Result r = f();
+        const auto call_apart = [&](const among_launches::action& action) {
+            D::memory().note(nullptr);  // what it takes is not the recorded step's
+            action();
+            D::memory().note(&requests);
+        };
+        Result r = call(f, {call_apart, false});
         bytes_ = detail::bytes_to_repeat(requests);
         return r;
     }
@@ -127,7 +183,14 @@ private:
                 memory_pool* before;
                 ~redirected() { pool_instead<D> = before; }
             } const tensors_come{std::exchange(pool_instead<D>, pool_.get())};
-            graph_.emplace(D::graph::record([&] { result_.emplace(f()); }));
+            std::vector<part> parts;
+            typename D::recording record;
+            const auto cut_here = [&](among_launches::action action) {
+                parts.push_back({record.cut(), std::move(action)});
+            };
+            result_.emplace(call(f, {cut_here, true}));
+            parts.push_back({record.end(), {}});
+            parts_ = std::move(parts);
         } catch (const error& e) {
             refusal_ = e.what();
             result_.reset();
@@ -137,7 +200,7 @@ private:
     // What f left half done somewhere is in the block until f runs again.
     template <class F>
     Result refused(F&& f) {
-        Result r = f();
+        Result r = call(f, {});
         if (pool_ && pool_->total().live == 0) {
             pool_.reset();
             block_.reset();
@@ -152,7 +215,7 @@ private:
     tensor<std::uint8_t, D> block_;
     std::unique_ptr<detail::pool_in_block> pool_;  // over block_
     std::optional<Result> result_;                 // in it
-    std::optional<typename D::graph> graph_;
+    std::vector<part> parts_;                      // nothing, until it is recorded
     std::string refusal_;
 };
 

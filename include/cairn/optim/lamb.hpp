@@ -94,9 +94,8 @@ struct lamb {
                 sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
             for_each(lamb_apply<T>{rule, T(at.lr * ratio(theta2, u2))}, theta, s.m, s.v);
         } else {
-            tensor<double, D> r({1}, category::workspace);
-            sum_each_into(D{}, at.norm_there, theta.size(), gather, ratio, r.data(), theta.data(), grad.data(),
-                          s.m.data(), s.v.data());
+            const room_of_update<D> r(at);
+            sum_each_into(at, gather, ratio, r.data(), theta, grad, s.m, s.v);
             change_each(at, lamb_apply_there<T>{rule, at.lr, r.data()}, theta, s.m, s.v);
         }
     }

@@ -88,9 +88,8 @@ struct lars {
         } else if constexpr (std::same_as<D, cpu>) {
             change_each(at, with(ratio(norm(theta), norm(grad), at.lr)), theta, grad, s.velocity);
         } else {
-            tensor<double, D> r({1}, category::workspace);
-            sum_each_into(D{}, at.norm_there, theta.size(), lars_squares<T>{}, trust_ratio{c, at.lr}, r.data(),
-                          theta.data(), grad.data());
+            const room_of_update<D> r(at);
+            sum_each_into(at, lars_squares<T>{}, trust_ratio{c, at.lr}, r.data(), theta, grad);
             const lars_rule_there<T> rule{T(at.lr), T(c.momentum), c.weight_decay, r.data()};
             change_each(at, rule, theta, grad, s.velocity);
         }

@@ -10,17 +10,22 @@
 // Memory traffic of step(): the gradient once for its norm, then theta, gradient and each state tensor once (update).
 // On a device, rules that say so (LaunchesAhead) are launched before the host knows the norm of the gradients: kernels read it where it was
 // computed and change nothing if it is not finite; the host waits for that one number when all of the step is launched.
+// Such an update can also be launched as part of a step that is recorded (core/replay.hpp): with the rates and counts of each step in the
+// device's memory (core/step_numbers.hpp), its launches are the same every time.
+//   each step:  opt.collect(lr, numbers);  numbers.send();  [opt.launch(numbers, losses) | what was recorded of it];  opt.finish(norm)
 // The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/number.hpp>
+#include <cairn/core/step_numbers.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/norm.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,9 +40,13 @@ struct update_step {
     bool decay = true;         // weight decay and trust ratios apply to this parameter
     // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
     const double* norm_there = nullptr;
+    double* room_there = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated
+    step_numbers* numbers =
+        nullptr;  // not null: functors go to the device by way of these, and are launched where these say so
 };
 
-/// An optimizer that finds the norm of the gradients at norm_there, or does without; and changes things by change_each() alone.
+/// An optimizer that finds the norm of the gradients at norm_there, or does without; and changes things by change_each() and sum_each_into() of
+/// its update_step alone, whose functors hold no address but norm_there, and what room_of_update gives.
 ///   static constexpr bool launches_ahead = true;
 template <class O>
 concept LaunchesAhead = O::launches_ahead;
@@ -50,9 +59,52 @@ void change_each(const update_step& at, F f, tensor<T, D>& first, Others&... oth
     } else {
         require(((others.size() == first.size()) && ...), "change_each: tensors of different size, the first has ",
                 first.shape());
-        for_each_if_finite(D{}, at.norm_there, first.size(), f, first.data(), others.data()...);
+        const auto with = [&](const auto& functor) {
+            for_each_if_finite(D{}, at.norm_there, first.size(), functor, first.data(), others.data()...);
+        };
+        if (!at.numbers) return with(f);
+        const F* const there = at.numbers->place(f);
+        if (at.numbers->launching()) with(rules::from_memory<F>{there});
     }
 }
+
+/// On a device, as a part of this update: f(first, second, a[i], b[i], …) may change the elements and adds to two sums, finish(first, second) goes to
+/// *out. Where the norm of the gradients is not finite f is not called.
+template <class F, class Finish, class T, class D, class... Others>
+void sum_each_into(const update_step& at, F f, Finish finish, double* out, tensor<T, D>& first, Others&... others) {
+    const auto with = [&](const auto& functor, const auto& last) {
+        sum_each_into(D{}, at.norm_there, first.size(), functor, last, out, first.data(), others.data()...);
+    };
+    if (!at.numbers) return with(f, finish);
+    const F* const there = at.numbers->place(f);
+    const Finish* const finish_there = at.numbers->place(finish);
+    if (at.numbers->launching()) with(rules::from_memory<F>{there}, rules::from_memory<Finish>{finish_there});
+}
+
+/// Room for one number on D while a parameter is updated: at.room_there, or its own.
+template <Device D>
+class room_of_update {
+public:
+    explicit room_of_update(const update_step& at) : at_(at.room_there) {
+        if (at_) return;
+        own_ = tensor<double, D>({1}, category::workspace);
+        at_ = own_.data();
+    }
+    double* data() const { return at_; }
+
+private:
+    tensor<double, D> own_;
+    double* at_;
+};
+
+namespace rules {
+
+/// norm stays where the loss is finite, and is not finite where it is not.
+struct spoil_with {
+    CAIRN_HD void operator()(double& norm, const double& loss) const { norm = loss - loss == 0 ? norm : loss - loss; }
+};
+
+}  // namespace rules
 
 template <class O, class T>
 concept ElementwiseOptimizer = requires(const O& o, const update_step& at) {
@@ -183,14 +235,10 @@ public:
     /// Throws when a gradient is not finite, naming parameter and step; parameters and state are then as they were.
     double step(double lr) {
         const trace_scope scope(o_.name, "step", "optimizer");
-        require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
-                "; it must be finite and >= 0");
-        update_step at{.number = steps_ + 1, .lr = lr};
+        update_step at = step_with(lr);
         if constexpr (ahead) {
             norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
-            at.norm_there = norm_.there();
             at.gradient_norm = norm_.sent([&] { update_all(at); });
-            if (!std::isfinite(at.gradient_norm)) throw_non_finite();
         } else {
             at.gradient_norm = norm(grads_);
             if constexpr (PartialOptimizer<O>)
@@ -198,8 +246,52 @@ public:
             if (!std::isfinite(at.gradient_norm)) throw_non_finite();
             update_all(at);
         }
+        return finish(at.gradient_norm);
+    }
+
+    /// Whether collect(), launch() and finish() can take the place of step().
+    static constexpr bool launches_ahead() { return ahead; }
+
+    /// Places what the next update's kernels are to know. Throws on a learning rate that makes no sense.
+    void collect(double lr, step_numbers& numbers) {
+        if constexpr (ahead) {
+            update_step at = step_with(lr);
+            at.numbers = &numbers;
+            update_all(at);
+        } else {
+            cannot_launch_ahead();
+        }
+    }
+
+    /// Launches the update whose numbers were sent, and its norm. It changes nothing where the norm of the gradients, or one of `losses`, is not
+    /// finite. Nothing waits, nothing is allocated but workspace, and the same is launched each time.
+    void launch(step_numbers& numbers, std::span<const number_on<D>> losses = {}) {
+        if constexpr (ahead) {
+            norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
+            for (const number_on<D>& loss : losses)
+                if (const double* const there = loss.there())
+                    for_each(D{}, 1, rules::spoil_with{}, norm_.there(), there);
+            update_step at = step_with(0);
+            at.numbers = &numbers;
+            update_all(at);
+        } else {
+            cannot_launch_ahead();
+        }
+    }
+
+    /// The norm of the gradients in that update, where the device has it.
+    number_on<D> norm_of_update() const {
+        if constexpr (ahead)
+            return norm_.number();
+        else
+            cannot_launch_ahead();
+    }
+
+    /// What step() does when it knows the norm: throws where it is not finite, counts the update else.
+    double finish(double norm) {
+        if (!std::isfinite(norm)) throw_non_finite();
         ++steps_;
-        return at.gradient_norm;
+        return norm;
     }
 
     /// Updates done so far. A reference, so that a saved state can set it.
@@ -249,14 +341,29 @@ private:
         index begin;
         bool decay;
     };
-    struct launch {
+    struct run_of_memory {
         tensor<T, D> theta, grad;
         state s;
         bool decay;
     };
 
+    update_step step_with(double lr) {
+        require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
+                "; it must be finite and >= 0");
+        update_step at{.number = steps_ + 1, .lr = lr};
+        if constexpr (ahead) {
+            at.norm_there = norm_.there();
+            at.room_there = norm_.beside();
+        }
+        return at;
+    }
+
+    [[noreturn]] static void cannot_launch_ahead() {
+        fail(O::name, ": its update cannot be launched without the host's word on ", D::name);
+    }
+
     void update_all(update_step at) {
-        for (launch& l : launches_) {
+        for (run_of_memory& l : launches_) {
             at.decay = l.decay;
             update(o_, l.theta, l.grad, l.s, at);
         }
@@ -285,7 +392,7 @@ private:
     tensor<T, D> grads_;  // of owned_
     norm_to_host norm_{category::optimizer};
     std::vector<slice> slices_;
-    std::vector<launch> launches_;
+    std::vector<run_of_memory> launches_;
     std::int64_t steps_ = 0;
 };
 

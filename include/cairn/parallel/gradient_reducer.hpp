@@ -50,6 +50,17 @@ public:
     /// What is done to a bucket's gradients first, once backward has added all: launched by the thread that trains, in the order of its work.
     void before(action change) { before_ = std::move(change); }
 
+    /// Until hold({}): what fills a bucket is only told to `filled`, once a bucket, and nothing leaves. For a backward that is recorded
+    /// (core/replay.hpp): where it said so, leave() is called each time it runs, in place of added().
+    void hold(std::function<void()> filled) { filled_ = std::move(filled); }
+
+    /// The next bucket is full.
+    void leave() {
+        require(next_ < buckets_.size(), "gradient reduction: all ", buckets_.size(),
+                " buckets of this step have left");
+        launch(next_++);
+    }
+
     /// A new step: no gradient is there yet.
     void begin() {
         next_ = 0;
@@ -67,7 +78,11 @@ public:
             --missing_[b];
         }
         if (!learned_ || !thread_) return;
-        while (next_ < buckets_.size() && missing_[next_] == 0) launch(next_++);
+        while (next_ < buckets_.size() && missing_[next_] == 0)
+            if (filled_)
+                ++next_, filled_();
+            else
+                leave();
     }
 
     /// Reduces what backward has not announced, and returns when every gradient is reduced.
@@ -76,7 +91,7 @@ public:
             uses_ = seen_;
             learned_ = std::ranges::any_of(seen_, [](int n) { return n > 0; });  // not from a step without samples
         }
-        while (next_ < buckets_.size()) launch(next_++);
+        while (next_ < buckets_.size()) leave();
         const stopwatch waiting;
         const trace_scope scope("wait for gradients", "", "communication");
         if (thread_) thread_->wait();
@@ -117,6 +132,7 @@ private:
     tensor<T, D> grads_;
     std::vector<bucket> buckets_;
     action reduce_, before_;
+    std::function<void()> filled_;  // called in place of leave()
     std::vector<std::string> names_;
     std::vector<int> uses_;       // of each parameter in one backward
     std::vector<int> seen_;       // in this step

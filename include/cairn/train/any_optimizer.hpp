@@ -4,6 +4,7 @@
 #include <cairn/optim/optimizer.hpp>
 
 #include <memory>
+#include <span>
 
 namespace cairn {
 
@@ -15,6 +16,12 @@ public:
 
     /// One update with the gradients in the arena; returns their norm.
     double step(double lr) { return self_->step(lr); }
+    /// The same in parts, for steps that are recorded (optimizer_over).
+    bool launches_ahead() const { return self_->launches_ahead(); }
+    void collect(double lr, step_numbers& numbers) { self_->collect(lr, numbers); }
+    void launch(step_numbers& numbers, std::span<const number_on<D>> losses = {}) { self_->launch(numbers, losses); }
+    number_on<D> norm_of_update() const { return self_->norm_of_update(); }
+    double finish(double norm) { return self_->finish(norm); }
     std::int64_t& steps() { return self_->steps(); }
     std::vector<named_tensor<T, D>> tensors() { return self_->tensors(); }
     shard owned() const { return self_->owned(); }
@@ -24,6 +31,11 @@ private:
     struct interface {
         virtual ~interface() = default;
         virtual double step(double lr) = 0;
+        virtual bool launches_ahead() const = 0;
+        virtual void collect(double lr, step_numbers& numbers) = 0;
+        virtual void launch(step_numbers& numbers, std::span<const number_on<D>> losses) = 0;
+        virtual number_on<D> norm_of_update() const = 0;
+        virtual double finish(double norm) = 0;
         virtual std::int64_t& steps() = 0;
         virtual std::vector<named_tensor<T, D>> tensors() = 0;
         virtual shard owned() const = 0;
@@ -33,6 +45,11 @@ private:
     struct model final : interface {
         explicit model(optimizer_over<O, T, D> optimizer) : o(std::move(optimizer)) {}
         double step(double lr) override { return o.step(lr); }
+        bool launches_ahead() const override { return o.launches_ahead(); }
+        void collect(double lr, step_numbers& numbers) override { o.collect(lr, numbers); }
+        void launch(step_numbers& numbers, std::span<const number_on<D>> losses) override { o.launch(numbers, losses); }
+        number_on<D> norm_of_update() const override { return o.norm_of_update(); }
+        double finish(double norm) override { return o.finish(norm); }
         std::int64_t& steps() override { return o.steps(); }
         std::vector<named_tensor<T, D>> tensors() override { return o.tensors(); }
         shard owned() const override { return o.owned(); }

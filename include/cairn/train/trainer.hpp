@@ -9,7 +9,6 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/float16.hpp>
-#include <cairn/core/replay.hpp>
 #include <cairn/nn/rounded.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/schedule.hpp>
@@ -18,16 +17,15 @@
 #include <cairn/train/curvature.hpp>
 #include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
+#include <cairn/train/recorded_step.hpp>
 #include <cairn/train/task.hpp>
 
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,7 +41,7 @@ struct trainer_config {
     bool sharded = false;      // the optimizer updates this rank's part of the parameters alone
     bool may_skip = false;     // corrupt samples are left out of batches
     bool stop_at_loss = true;  // one that is not finite is an error, though ranks skip steps whose gradients are not
-    bool graph = false;        // forward and backward are recorded and launched as a whole, on devices that can
+    bool graph = false;        // steps are recorded and launched as a whole (recorded_step.hpp), on devices that can
     index model_every = 1;     // F of the quadratic step is that of one sample in so many
     index sampled_every =
         0;  // curvature from labels that the model draws for one sample in so many; 0: from the data's
@@ -56,28 +54,6 @@ struct step_result {
     bool skipped = false;  // a gradient was not finite, and the policy is to go on
     bool stop = false;     // some rank was asked to stop
 };
-
-namespace detail {
-
-/// Loss, and samples classified right.
-template <Device D>
-using numbers_of_step = std::pair<number<D>, number<D>>;
-
-/// Samples, labels and targets on the device, and how many.
-using place_of_batch = std::tuple<const void*, const void*, const void*, index>;
-
-/// Steps that are recorded, by the place of their batch, and how many were launched so.
-template <Device D>
-struct recording {};
-template <Records D>
-struct recording<D> {
-    replay_memory<D> memory;
-    std::map<place_of_batch, replayed<D, numbers_of_step<D>>> by_place;
-    tensor<std::uint32_t, D> step_here;  // pass::step
-    std::int64_t launched = 0;
-};
-
-}  // namespace detail
 
 /// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float. Batches come from the host.
 /// Curvature from labels that the model draws and steps with a size of their own are the host's.
@@ -107,11 +83,7 @@ public:
                 config_.micro_batches, "; kfac.step = inner is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
-        require(!config_.graph || (Records<D> && !world_ && config_.micro_batches == 1),
-                "train.graph = on is for one rank, one micro-batch a step and train.non_finite = stop, on a GPU; here "
-                "it is ",
-                D::name, ", ", world_ ? world_->size() : 1, " ranks, ", config_.micro_batches, " micro-batches",
-                world_ && world_->size() == 1 ? ", train.non_finite = skip" : "");
+        require(!config_.graph || RecordsSteps<D>, "train.graph = on is for GPUs; the network is on ", D::name);
         require(on_host || (!quadratic_ && config_.sampled_every == 0), "trainer: on ", D::name,
                 " there are no sampled labels and no steps with a size of their own yet");
         require(scales || !scaler_, "trainer: a loss scale is for layers in float16");
@@ -136,27 +108,22 @@ public:
         if constexpr (scales) set_scale();
         if constexpr (on_host)
             if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
-        weights_.zero_grad();
         if (world_) world_->begin(steps());
-        std::vector<part_of_batch> launched;
-        for (index m = 0; m < pieces; ++m) {
-            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
-            if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
-            launched.push_back(
-                run(slice(staged, s), pass_of(m, m + 1 == pieces), static_cast<double>(s.count) / whole));
-        }
-        const number<D> broken = look_at_gradients();
-        if (meanwhile) meanwhile();
+        numbers_of_step<D> launched = launch(staged, pieces, whole);
+        wait_for(launched, meanwhile);
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         std::string reason;
-        for (const part_of_batch& piece : launched) {
+        for (index m = 0; m < pieces; ++m) {
+            const auto& piece = launched.pieces[static_cast<std::size_t>(m)];
+            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
             const double loss = piece.loss;
-            mine.loss += loss * static_cast<double>(piece.samples.host.count);
+            mine.loss += loss * static_cast<double>(s.count);
             correct_ += static_cast<index>(static_cast<double>(piece.correct));
-            seen_ += piece.samples.host.count;
+            seen_ += s.count;
             if (std::isfinite(loss)) continue;
-            if (!world_) throw_non_finite(piece.samples, piece.p, loss);
-            if (reason.empty()) reason = reason_of([&] { throw_non_finite(piece.samples, piece.p, loss); });
+            const auto explain = [&] { throw_non_finite(slice(staged, s), pass_of(m, m + 1 == pieces), loss); };
+            if (!world_) explain();
+            if (reason.empty()) reason = reason_of(explain);
         }
         step_result result{.samples = b.count, .stop = stop};
         if (world_) {
@@ -165,7 +132,7 @@ public:
                       all.stop > 0};
         } else {
             result.loss = mine.loss / mine.samples;
-            result.skipped = static_cast<double>(broken) > 0;
+            result.skipped = static_cast<double>(launched.broken) > 0;
         }
         const bool nothing = result.samples == 0;  // all samples of all ranks were left out
         if (curvature_ && (result.skipped || nothing)) curvature_->skip_step();
@@ -177,7 +144,7 @@ public:
             ++optimizer_.steps();
         } else if (!result.skipped) {
             if (curvature_) curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
-            optimizer_.step(rate_(steps()));
+            update(launched);
             if (config_.sharded) world_->share_values();
         }
         return result;
@@ -217,15 +184,24 @@ public:
 
     /// Steps that were launched as a whole (trainer_config::graph).
     std::int64_t recorded_steps() const {
-        if constexpr (Records<D>) return recording_.launched;
-        return 0;
+        if constexpr (RecordsSteps<D>)
+            return recorded_.launched();
+        else
+            return 0;
+    }
+    /// Graphs that one of them launches, besides that of an update by itself.
+    index recorded_graphs() const {
+        if constexpr (RecordsSteps<D>)
+            return recorded_.graphs();
+        else
+            return 0;
     }
     /// Why some steps could not be; empty if none was tried in vain.
     std::string why_not_recorded() const {
-        if constexpr (Records<D>)
-            for (const auto& [place, r] : recording_.by_place)
-                if (!r.refusal().empty()) return r.refusal();
-        return {};
+        if constexpr (RecordsSteps<D>)
+            return recorded_.refusal();
+        else
+            return {};
     }
 
     /// Updates done so far.
@@ -240,7 +216,6 @@ public:
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr bool scales = std::same_as<T, float16>;
-    static constexpr std::size_t most_places = 8;  // of batches: two sets of buffers, whole and short batches
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
     pass pass_of(index micro_batch, bool last) {
@@ -302,37 +277,87 @@ private:
         return p;
     }
 
-    // A part of the batch whose gradients were added.
-    struct part_of_batch {
-        staged_batch<D> samples;
-        pass p;
-        number<D> loss, correct;
+    // All of a step that waits for nothing: gradients, and where nobody changes these before it, the update. Recorded, but for steps to which
+    // somebody listens.
+    numbers_of_step<D> launch(const staged_batch<D>& b, index pieces, double whole) {
+        if constexpr (RecordsSteps<D>) {
+            if (config_.graph) {
+                recorded_.send(pass_of(0, false).step, config_.micro_batches, optimizer_, rate_(steps()));
+                const auto all = [&](const among_launches& host) { return gradients(b, pieces, whole, host); };
+                return listener_ || b.host.count == 0 ? all(among_launches()) : recorded_.gradients(b, whole, all);
+            }
+        }
+        return gradients(b, pieces, whole, among_launches());
+    }
+
+    numbers_of_step<D> gradients(const staged_batch<D>& b, index pieces, double whole, const among_launches& host) {
+        numbers_of_step<D> numbers;
+        const bucket_watch watch(*this, host);
+        weights_.zero_grad();
+        for (index m = 0; m < pieces; ++m) {
+            const shard s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
+            if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
+            pass p = pass_of(m, m + 1 == pieces);
+            if constexpr (RecordsSteps<D>)
+                if (config_.graph) p.step_at = recorded_.passes() + m;
+            numbers.pieces.push_back(forward_backward(slice(b, s), p, static_cast<double>(s.count) / whole));
+        }
+        numbers.broken = look_at_gradients();
+        if constexpr (RecordsSteps<D>)
+            if (updates_within()) {
+                std::vector<number_on<D>> losses;
+                for (const auto& piece : numbers.pieces) losses.push_back(piece.loss);
+                optimizer_.launch(recorded_.of_update(), losses);
+                numbers.norm = optimizer_.norm_of_update();
+            }
+        return numbers;
+    }
+
+    // Whether the update is launched before anybody has looked at the gradients: it changes nothing where they are not finite.
+    bool updates_within() const { return config_.graph && !world_ && !curvature_ && optimizer_.launches_ahead(); }
+
+    // While backward is recorded, full buckets do not leave: they do at these places each time the record is launched.
+    class bucket_watch {
+    public:
+        bucket_watch(trainer& t, const among_launches& host) {
+            if (!t.world_ || !t.config_.graph) return;
+            auto& reducer = t.world_->reducer();
+            host([&reducer] { reducer.begin(); });
+            if (!host.recording()) return;
+            held_ = &reducer;
+            reducer.hold([&reducer, &host] { host([&reducer] { reducer.leave(); }); });
+        }
+        ~bucket_watch() {
+            if (held_) held_->hold({});
+        }
+        bucket_watch(const bucket_watch&) = delete;
+        bucket_watch& operator=(const bucket_watch&) = delete;
+
+    private:
+        gradient_reducer<float, D>* held_ = nullptr;
     };
 
-    // Launches are recorded for each place in which batches arrive, but for steps to which somebody listens.
-    part_of_batch run(staged_batch<D> b, pass p, double weight) {
-        auto [loss, correct] = [&] {
-            if constexpr (Records<D>) {
-                const detail::place_of_batch place{b.there.x.data(), b.there.labels.data(), b.there.targets.data(),
-                                                   b.host.count};
-                auto& [memory, by_place, step_here, launched] = recording_;
-                if (config_.graph && !listener_ && (by_place.contains(place) || by_place.size() < most_places)) {
-                    if (step_here.empty()) step_here = tensor<std::uint32_t, D>({1}, category::workspace);
-                    for_each(rules::assign<std::uint32_t>{p.step}, step_here);
-                    p.step_at = step_here.data();
-                    auto& step = by_place.try_emplace(place, memory).first->second;
-                    auto numbers = step([&] { return forward_backward(b, p, weight); });
-                    launched += step.recorded();
-                    return numbers;
-                }
-            }
-            return forward_backward(b, p, weight);
-        }();
-        return {std::move(b), p, std::move(loss), std::move(correct)};
+    // For the numbers of a step, and with them for its launches.
+    void wait_for(numbers_of_step<D>& launched, const std::function<void()>& meanwhile) {
+        const auto between = [&] {
+            if (meanwhile) meanwhile();
+        };
+        if constexpr (RecordsSteps<D>)
+            if (config_.graph) return recorded_.fetch(launched, between);
+        between();  // each number is waited for when it is read
+    }
+
+    void update(const numbers_of_step<D>& launched) {
+        if constexpr (RecordsSteps<D>) {
+            if (launched.norm) return void(optimizer_.finish(*launched.norm));
+            if (config_.graph && optimizer_.launches_ahead())
+                return void(optimizer_.finish(recorded_.update(optimizer_)));
+        }
+        optimizer_.step(rate_(steps()));
     }
 
     // {loss, samples classified right}. `weight`: share of these samples in the whole batch.
-    detail::numbers_of_step<D> forward_backward(const staged_batch<D>& b, const pass& p, double weight) {
+    typename numbers_of_step<D>::piece forward_backward(const staged_batch<D>& b, const pass& p, double weight) {
         tensor<float, D> y;
         {
             const trace_scope scope("", "forward", "phase");
@@ -466,7 +491,7 @@ private:
     loss_scaler* scaler_;
     std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
-    detail::recording<D> recording_;
+    step_recorder<D> recorded_;
     tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded
     tensor<float, D> few_outputs_;  // of the step at hand
     index correct_ = 0, seen_ = 0;

@@ -317,42 +317,59 @@ struct emulated_gpu {
         opened(const opened&) = delete;
     };
 
+    class recording;
+
     /// Launches in order, as they were recorded.
     class graph {
     public:
-        template <class F>
-        static graph record(F&& f) {
-            graph g;
-            struct restored {
-                std::vector<std::function<void()>>* before;
-                ~restored() { recording() = before; }
-            } const state{std::exchange(recording(), &g.work_)};
-            f();
-            return g;
-        }
         void launch() const {
-            require(!recording(), "emulated GPU: a graph is launched while another is recorded");
+            require(!recorded_work(), "emulated GPU: a graph is launched while another is recorded");
             ++launched;
             for (const auto& w : work_) w();
         }
+        bool empty() const { return work_.empty(); }
         static inline std::atomic<index> launched = 0;
 
     private:
+        friend class recording;
         std::vector<std::function<void()>> work_;
+    };
+
+    /// While it lives, what this thread launches is put into graphs.
+    class recording {
+    public:
+        recording() {
+            require(!recorded_work(), "emulated GPU: a record within a record");
+            recorded_work() = &now_.work_;
+        }
+        ~recording() { recorded_work() = nullptr; }
+        recording(const recording&) = delete;
+        graph cut() {
+            graph before = std::move(now_);
+            now_.work_.clear();
+            return before;
+        }
+        graph end() {
+            recorded_work() = nullptr;
+            return std::move(now_);
+        }
+
+    private:
+        graph now_;
     };
 
     /// Does it now, or records it.
     template <class Work>
     static void run(Work work) {
-        if (recording())
-            recording()->push_back(std::move(work));
+        if (recorded_work())
+            recorded_work()->push_back(std::move(work));
         else
             work();
     }
 
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
-        if (recording()) return run([=] { launch(g, body); });
+        if (recorded_work()) return run([=] { launch(g, body); });
         require(g.blocks >= 1 && g.blocks < (index{1} << 31) && g.threads >= warp_threads && g.threads <= 1024 &&
                     g.threads % warp_threads == 0 && g.shared >= 0 && g.shared <= most_shared,
                 "emulated GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
@@ -363,18 +380,33 @@ struct emulated_gpu {
     }
     static void copy_to_device(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
     static void copy_to_host(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
+    /// A copy from the host: what it is made of must stay until somebody has waited for it, or for all that the thread has launched.
+    struct arriving {
+        index number;
+        void finish() const { sources_are_untouched(number); }
+    };
+    static arriving begin_copy_to_device(void* to, const void* from, index bytes) {
+        refuse_recording();
+        sources_are_untouched(-1);
+        const auto* const first = static_cast<const char*>(from);
+        pending_copies().push_back({next_copy, from, {first, first + bytes}});
+        copy(to, from, bytes);
+        return {next_copy++};
+    }
     /// A copy to the host that is there when somebody has waited for it, and no earlier.
     struct leaving {
         void* to;
         std::vector<char> bytes;
+        index copies_before;
         void finish() const {
             std::memcpy(to, bytes.data(), bytes.size());
             launches_at_last_finish = launches.load();
+            sources_are_untouched(copies_before);
         }
     };
     static leaving begin_copy_to_host(void* to, const void* from, index bytes) {
         refuse_recording();
-        leaving l{to, std::vector<char>(static_cast<std::size_t>(bytes))};
+        leaving l{to, std::vector<char>(static_cast<std::size_t>(bytes)), next_copy - 1};
         copy(l.bytes.data(), from, bytes);
         return l;
     }
@@ -390,12 +422,37 @@ struct emulated_gpu {
     static void wait() {
         refuse_recording();
         ++waits;
+        sources_are_untouched(next_copy - 1);
     }
     static int multiprocessors() { return 1; }
 
 private:
-    static void refuse_recording() { require(!recording(), "emulated GPU: somebody waits for what is being recorded"); }
-    static std::vector<std::function<void()>>*& recording() {
+    // Copies of the calling thread from the host that nobody has waited for.
+    struct pending_copy {
+        index number;
+        const void* from;
+        std::vector<char> was;
+    };
+    static inline thread_local index next_copy = 0;
+    static std::vector<pending_copy>& pending_copies() {
+        thread_local std::vector<pending_copy> all;
+        return all;
+    }
+    // Copies up to `done` are.
+    static void sources_are_untouched(index done) {
+        auto& all = pending_copies();
+        const bool same = std::ranges::all_of(
+            all, [](const pending_copy& c) { return std::memcmp(c.from, c.was.data(), c.was.size()) == 0; });
+        if (!same) all.clear();
+        require(same,
+                "emulated GPU: what is being copied from the host was changed before anybody waited for the copy");
+        std::erase_if(all, [&](const pending_copy& c) { return c.number <= done; });
+    }
+
+    static void refuse_recording() {
+        require(!recorded_work(), "emulated GPU: somebody waits for what is being recorded");
+    }
+    static std::vector<std::function<void()>>*& recorded_work() {
         thread_local std::vector<std::function<void()>>* where = nullptr;
         return where;
     }

@@ -161,10 +161,11 @@ struct finish_partials {
             sums[row] = block_sum(b, sums[row], b.template shared<double>());
         }
         if (b.thread() != 0) return;
+        const auto ready = at_hand(finish);
         if constexpr (Rows == 1)
-            *out = finish(sums[0]);
+            *out = ready(sums[0]);
         else
-            *out = finish(sums[0], sums[1]);
+            *out = ready(sums[0], sums[1]);
     }
 };
 
@@ -215,9 +216,10 @@ struct sum_each_blocks {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const index stride = b.blocks() * b.threads(), end = finite_or_none(only_if_finite) ? n : 0;
+        const auto ready = at_hand(f);
         double first = 0, second = 0;
         for (index i = b.block() * b.threads() + b.thread(); i < end; i += stride)
-            std::apply([&](E*... x) { f(first, second, x[i]...); }, arrays);
+            std::apply([&](E*... x) { ready(first, second, x[i]...); }, arrays);
         first = block_sum(b, first, b.template shared<double>());
         second = block_sum(b, second, b.template shared<double>());
         if (b.thread() != 0) return;

@@ -312,37 +312,69 @@ struct cuda {
         std::unique_ptr<CUstream_st, destroy> stream_;
     };
 
+    class recording;
+
     /// Launches that were recorded, run as a whole (core/replay.hpp).
     class graph {
     public:
-        /// What f launches on this thread's stream; nothing of it runs. Throws what f throws, and where f waits for the GPU.
-        template <class F>
-        static graph record(F&& f) {
-            check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "recording a graph");
-            cudaGraph_t raw = nullptr;
-            try {
-                f();
-            } catch (...) {
-                cudaStreamEndCapture(stream(), &raw);
-                if (raw) cudaGraphDestroy(raw);
-                cudaGetLastError();  // so that the next call does not report it
-                throw;
-            }
-            check(cudaStreamEndCapture(stream(), &raw), "ending the record of a graph");
-            const std::unique_ptr<CUgraph_st, destroy> recorded(raw);
-            cudaGraphExec_t ready = nullptr;
-            check(cudaGraphInstantiate(&ready, raw, 0), "making a graph");
-            return graph(ready);
+        void launch() const {
+            if (ready_) check(cudaGraphLaunch(ready_.get(), stream()), "launching a graph");
         }
-        void launch() const { check(cudaGraphLaunch(ready_.get(), stream()), "launching a graph"); }
+        /// Nothing was launched while it was recorded.
+        bool empty() const { return !ready_; }
 
     private:
+        friend class recording;
         struct destroy {
             void operator()(CUgraph_st* g) const { cudaGraphDestroy(g); }
             void operator()(CUgraphExec_st* g) const { cudaGraphExecDestroy(g); }
         };
-        explicit graph(cudaGraphExec_t ready) : ready_(ready) {}
+        explicit graph(cudaGraph_t raw) {
+            const std::unique_ptr<CUgraph_st, destroy> recorded(raw);
+            std::size_t nodes = 0;
+            check(cudaGraphGetNodes(raw, nullptr, &nodes), "looking at a graph");
+            if (nodes == 0) return;
+            cudaGraphExec_t ready = nullptr;
+            check(cudaGraphInstantiate(&ready, raw, 0), "making a graph");
+            ready_.reset(ready);
+        }
         std::unique_ptr<CUgraphExec_st, destroy> ready_;
+    };
+
+    /// While it lives, what this thread launches on its stream is recorded, and nothing of it runs. Who waits for the GPU gets an error.
+    class recording {
+    public:
+        recording() { begin(); }
+        ~recording() {
+            if (!on_) return;  // else the record is given up
+            cudaGraph_t raw = nullptr;
+            cudaStreamEndCapture(stream(), &raw);
+            if (raw) cudaGraphDestroy(raw);
+            cudaGetLastError();  // so that the next call does not report it
+        }
+        recording(const recording&) = delete;
+        recording& operator=(const recording&) = delete;
+
+        /// What was recorded until now; what comes belongs to the next graph.
+        graph cut() {
+            graph before = end();
+            begin();
+            return before;
+        }
+        /// What was recorded since the last cut. Nothing is recorded any more.
+        graph end() {
+            on_ = false;
+            cudaGraph_t raw = nullptr;
+            check(cudaStreamEndCapture(stream(), &raw), "ending the record of a graph");
+            return graph(raw);
+        }
+
+    private:
+        void begin() {
+            check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "recording a graph");
+            on_ = true;
+        }
+        bool on_ = false;
     };
 
     static void copy_to_device(void* to, const void* from, index bytes) {
@@ -350,6 +382,11 @@ struct cuda {
     }
     static void copy_to_host(void* to, const void* from, index bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToHost), wait();
+    }
+    /// From host_memory(), behind what was launched before; `from` may be written again after finish() of what is returned.
+    static mark begin_copy_to_device(void* to, const void* from, index bytes) {
+        copy(to, from, bytes, cudaMemcpyHostToDevice);
+        return mark{};
     }
     /// Into host_memory(), behind what was launched before; the host has it after finish() of what is returned.
     static mark begin_copy_to_host(void* to, const void* from, index bytes) {

@@ -3,6 +3,7 @@
 #include "device/cuda/kfac_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/optimizer_laws.hpp"
+#include "device/cuda/recorded_laws.hpp"
 #include "device/cuda/trainer_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
@@ -19,6 +20,10 @@ TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be
 
 TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
     for (const auto& law : trainer_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: recorded steps have the bits of steps that are launched one by one", "[gpu]") {
+    for (const auto& law : recorded_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: optimizers are plain loops, can be resumed and clipped", "[gpu]") {
