@@ -297,7 +297,6 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
                                   {.out = {}, .resume = {}, .generated = true});
         });
     };
-    CHECK(test::contains(refused("optimizer.kind=shampoo"), "runs on the host alone"));
     CHECK(test::contains(refused_of_kfac("kfac.lag=1"), "take lag = 0"));
     CHECK(test::contains(refused_of_kfac("kfac.scale_shift=true"), "scale_shift = false"));
     CHECK(test::contains(refused_of_kfac("kfac.step=quadratic"), "take inner"));
