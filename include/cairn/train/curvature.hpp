@@ -161,10 +161,6 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
                                                                         any_communicator* tensors_over) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
-    require(sampled_labels_every(settings) == 0, "kfac.fisher = sampled is for the host alone: on ", D::name,
-            " take empirical");
-    require(settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner",
-            "kfac.step = quadratic is for the host alone: on ", D::name, " take inner");
     const kfac_config c = detail::read_kfac_config(settings);
     const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
     if (!world) return std::make_unique<kfac<float, D>>(weights, c);
@@ -178,9 +174,10 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
 }
 
 /// The step with its own size, null unless kfac.step asks for it.
-inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settings, arena<float>& weights,
-                                                           preconditioner<float>* p) {
-    auto* const curvature = dynamic_cast<kfac<float>*>(p);
+template <Device D>
+std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, arena<float, D>& weights,
+                                                       preconditioner<float, D>* p) {
+    auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
     if (!curvature || settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner") return nullptr;
     damping_rule rule;
     rule.lambda = curvature->config().damping;
@@ -188,7 +185,7 @@ inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settin
     rule.omega = settings.get("kfac.adapt_by", rule.omega);
     rule.least = settings.get("kfac.least_damping", rule.least);
     require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");
-    return std::make_unique<quadratic_step>(weights, *curvature, rule);
+    return std::make_unique<quadratic_step<D>>(weights, *curvature, rule);
 }
 
 }  // namespace cairn
