@@ -124,6 +124,7 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
         soap_config c;
         c.beta1 = settings.get("soap.beta1", c.beta1);
         c.beta2 = settings.get("soap.beta2", c.beta2);
+        c.epsilon = settings.get("soap.epsilon", c.epsilon);
         c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
         c.max_size = settings.get<index>("soap.max_size", c.max_size);
         return std::make_unique<soap<float, D>>(weights, c);

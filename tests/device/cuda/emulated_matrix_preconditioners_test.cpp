@@ -1,5 +1,6 @@
 // Shampoo, SOAP and Muon on the emulated GPU, and their passes on both devices.
 
+#include "device/cuda/drawn_laws.hpp"
 #include "device/cuda/emulated_libraries.hpp"
 #include "device/cuda/matrix_direction_laws.hpp"
 #include "optim/matrix_preconditioner_laws.hpp"
@@ -16,6 +17,15 @@ TEST_CASE("GPU passes of matrix preconditioners, emulated: results are those of 
         law.check();
         emulated_gpu::backwards = false;
     }
+}
+
+TEST_CASE("GPU draws from outputs and sums of products, emulated: results are those of plain loops", "[cuda]") {
+    for (const auto& law : drawn_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("draws from outputs on the host: results are those of plain loops", "[cpu]") {
+    SECTION("classes") drawn_laws::classes<cpu>();
+    SECTION("normals and pixels") drawn_laws::normals_and_pixels<cpu>();
 }
 
 TEST_CASE("passes of matrix preconditioners on the host: results are those of plain loops", "[cpu]") {

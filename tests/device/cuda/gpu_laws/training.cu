@@ -1,5 +1,6 @@
 // Optimizers, K-FAC and the trainer. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
 
+#include "device/cuda/drawn_laws.hpp"
 #include "device/cuda/kfac_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/optimizer_laws.hpp"
@@ -19,7 +20,8 @@ TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be
     for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
 }
 
-TEST_CASE("GPU: Shampoo, SOAP and Muon are plain loops in double and can be resumed", "[gpu]") {
+TEST_CASE("GPU: Shampoo, SOAP, Muon and draws from outputs are plain loops, and can be resumed", "[gpu]") {
+    for (const auto& law : drawn_laws::all<cuda>()) SECTION(law.name) law.check();
     for (const auto& law : matrix_direction_laws::all<cuda>()) SECTION(law.name) law.check();
     for (const auto& law : matrix_preconditioner_laws::all<cuda>()) SECTION(law.name) law.check();
 }
