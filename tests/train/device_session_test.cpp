@@ -285,6 +285,80 @@ TEST_CASE("session: K-FAC on another device is the host's, and its state too", "
     CHECK(distance(on_three("stopped", true, 4), three) == 0);
 }
 
+TEST_CASE("session: K-FAC on another device uses decompositions later, alone and on ranks that share them", "[train]") {
+    const std::string workload =
+        "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = "
+        "0.01\nfactor_every = 1\ndecompose_every = 4\nlag = 2\nsample_positions = 4\n";
+    const folder dir;
+    const auto whole = run<emulated_gpu>(workload, in_run(dir.path / "whole", false, 7));
+    CHECK(distance(whole, run<cpu>(workload, in_run(dir.path / "host", false, 7))) < 1e-3);
+    run<emulated_gpu>(workload, in_run(dir.path / "parts", false, 5));  // begun in the fifth step, used in the seventh
+    CHECK(distance(run<emulated_gpu>(workload, in_run(dir.path / "parts", true, 7)), whole) == 0);
+    const auto two = run_on<emulated_gpu>(2, workload, in_run(dir.path / "two", false, 7));
+    run_on<emulated_gpu>(2, workload, in_run(dir.path / "stopped", false, 5));
+    CHECK(distance(run_on<emulated_gpu>(2, workload, in_run(dir.path / "stopped", true, 7)), two) == 0);
+}
+
+TEST_CASE("session: K-FAC on another device draws labels and chooses its steps as the host does", "[train]") {
+    const auto workload_with = [](const char* kfac) {
+        return concat(
+            "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\n"
+            "factor_every = 1\ndecompose_every = 2\nsample_positions = 4\n",
+            kfac);
+    };
+    for (const auto& [kfac, pieces] :
+         {std::pair{"damping = 0.01\nfisher = 'sampled'\nsample_examples = 2\n", 2},
+          std::pair{"damping = 1\nstep = 'quadratic'\nadapt_every = 2\nmodel_examples = 2\n", 1}}) {
+        CAPTURE(kfac);
+        const folder dir;
+        const std::string workload = workload_with(kfac), micro = concat("train.micro_batches=", pieces);
+        const std::vector<const char*> more{micro.c_str()};
+        const auto host = run<cpu>(workload, in_run(dir.path / "host", false, 4), more),
+                   whole = run<emulated_gpu>(workload, in_run(dir.path / "whole", false, 4), more);
+        CHECK(distance(whole, host) < 1e-3);
+        run<emulated_gpu>(workload, in_run(dir.path / "parts", false, 3), more);
+        CHECK(distance(run<emulated_gpu>(workload, in_run(dir.path / "parts", true, 4), more), whole) == 0);
+        CHECK(distance(run_on<emulated_gpu>(2, workload, in_run(dir.path / "two", false, 3)),
+                       run_on<cpu>(2, workload, in_run(dir.path / "together", false, 3))) < 1e-3);
+    }
+    // Labels of values and pixels are drawn there too.
+    for (const std::size_t task : {std::size_t{1}, std::size_t{2}}) {
+        const folder dir;
+        const std::vector<const char*> sampled{"optimizer.kind=kfac", "kfac.fisher=sampled", "kfac.factor_every=1",
+                                               "kfac.damping=0.1"};
+        CHECK(distance(run<emulated_gpu>(workloads[task], in_run(dir.path / "device", false, 2), sampled),
+                       run<cpu>(workloads[task], in_run(dir.path / "host", false, 2), sampled)) < 1e-3);
+    }
+    // In bfloat16 differences of outputs would be rounding.
+    CHECK(test::contains(test::message_of([&] {
+                             session<emulated_gpu, bfloat16>(
+                                 settings_of(workload_with("step = 'quadratic'\n"), {"train.micro_batches=1"}),
+                                 {.out = {}, .resume = {}, .generated = true});
+                         }),
+                         "train.precision must be float32"));
+}
+
+TEST_CASE("session: Shampoo, SOAP and Muon on another device are the host's, and their states too", "[train]") {
+    for (const char* settings : {"kind = 'shampoo'\nlr = 0.01\n[shampoo]\nrefresh_every = 2\nblock = 64\n",
+                                 "kind = 'soap'\nlr = 1e-3\n[soap]\nrefresh_every = 2\nmax_size = 64\nepsilon = 1e-3\n",
+                                 "kind = 'muon'\nlr = 0.01\n[muon]\nskip = ['fc3']\n"}) {
+        CAPTURE(settings);
+        const folder dir;
+        const std::string workload =
+            concat("[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\n", settings);
+        const auto host = run<cpu>(workload, in_run(dir.path / "host", false, 3)),
+                   whole = run<emulated_gpu>(workload, in_run(dir.path / "whole", false, 3));
+        CHECK(distance(whole, host) < 1e-3);
+        run<emulated_gpu>(workload, in_run(dir.path / "parts", false, 2));
+        std::filesystem::copy(dir.path / "parts", dir.path / "moved", std::filesystem::copy_options::recursive);
+        CHECK(distance(run<emulated_gpu>(workload, in_run(dir.path / "parts", true, 3)), whole) == 0);
+        CHECK(distance(run<cpu>(workload, in_run(dir.path / "moved", true, 3)), host) < 1e-3);
+        // Ranks with the same gradients make the same directions: run_on() compares their bits.
+        CHECK(distance(run_on<emulated_gpu>(2, workload, in_run(dir.path / "two", false, 3)),
+                       run_on<cpu>(2, workload, in_run(dir.path / "together", false, 3))) < 1e-3);
+    }
+}
+
 TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
     const auto refused = [](const char* setting) {
         return test::message_of([&] {
@@ -297,11 +371,7 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
                                   {.out = {}, .resume = {}, .generated = true});
         });
     };
-    CHECK(test::contains(refused("optimizer.kind=shampoo"), "runs on the host alone"));
-    CHECK(test::contains(refused_of_kfac("kfac.lag=1"), "take lag = 0"));
     CHECK(test::contains(refused_of_kfac("kfac.scale_shift=true"), "scale_shift = false"));
-    CHECK(test::contains(refused_of_kfac("kfac.step=quadratic"), "take inner"));
-    CHECK(test::contains(refused_of_kfac("kfac.fisher=sampled"), "take empirical"));
     CHECK(test::contains(test::message_of([&] {
                              run_on<emulated_gpu>(2, workloads[0], {.out = {}, .resume = {}, .max_steps = 1},
                                                   {"optimizer.kind=kfac", "kfac.grad_worker_fraction=0.5"});

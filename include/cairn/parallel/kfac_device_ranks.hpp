@@ -45,6 +45,20 @@ public:
         add_over_ranks(sums);
     }
 
+    /// Averages and decompositions in use are everywhere; those of later use are not.
+    void collect(blocks& all, bool pending) override {
+        if (!pending || !place_) return;
+        std::vector<double> made;
+        for (kfac_block<T, D>& b : all)
+            b.each_factor([&](kfac_factor<T, D>& f, char) { made.push_back(f.pending.empty() ? 0 : 1); });
+        all_reduce(world_, std::span<double>(made), {.op = reduction::max});
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
+                if (made[at++] > 0) send(f.statistics, f.pending, place_->worker(i, side));
+            });
+    }
+
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
         wait_for_decompositions(world_, all);
         for (const std::string& why : all_gather_text(world_, failure))
@@ -55,7 +69,7 @@ public:
         for (std::size_t i = 0; i < all.size(); ++i)
             all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
                 fresh[at] = made[at] > 0;
-                if (fresh[at++]) send(f, place_->worker(i, side));
+                if (fresh[at++]) send(f.statistics, f.inverse, place_->worker(i, side));
             });
     }
 
@@ -79,15 +93,14 @@ private:
         }
     }
 
-    void send(kfac_factor<T, D>& f, int from) {
-        const index n = f.statistics.size();
-        const bool diagonal = f.statistics.is_diagonal();
+    void send(const running_factor<T, D>& of, decomposition<T, D>& d, int from) {
+        const index n = of.size();
         const auto share = [&](tensor<T, D>& t, const shape& s) {
             if (t.empty()) t = tensor<T, D>(s, category::optimizer);
             broadcast(tensors_over_, t.span(), from);
         };
-        if (!diagonal) share(f.inverse.matrix, {n, n});
-        if (diagonal || form_ == kfac_form::eigen) share(f.inverse.values, {n});
+        if (!of.is_diagonal()) share(d.matrix, {n, n});
+        if (of.is_diagonal() || form_ == kfac_form::eigen) share(d.values, {n});
     }
 
     C &world_, &tensors_over_;

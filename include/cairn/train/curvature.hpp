@@ -108,6 +108,38 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
 }
 
+/// Shampoo, SOAP or Muon, null for what is none of them. Ranks with the same gradients make the same directions, each for itself.
+template <Device D>
+std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configuration& settings, arena<float, D>& weights,
+                                                                     const std::string& kind) {
+    if (kind == "shampoo") {
+        shampoo_config c;
+        c.block = settings.get<index>("shampoo.block", c.block);
+        c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every);
+        c.epsilon = settings.get("shampoo.epsilon", c.epsilon);
+        c.decay = settings.get("shampoo.decay", c.decay);
+        return std::make_unique<shampoo<float, D>>(weights, c);
+    }
+    if (kind == "soap") {
+        soap_config c;
+        c.beta1 = settings.get("soap.beta1", c.beta1);
+        c.beta2 = settings.get("soap.beta2", c.beta2);
+        c.epsilon = settings.get("soap.epsilon", c.epsilon);
+        c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
+        c.max_size = settings.get<index>("soap.max_size", c.max_size);
+        return std::make_unique<soap<float, D>>(weights, c);
+    }
+    if (kind == "muon") {
+        muon_config c;
+        c.momentum = settings.get("muon.momentum", c.momentum);
+        c.nesterov = settings.get("muon.nesterov", c.nesterov);
+        c.rest = settings.get("muon.rest", c.rest);
+        c.skip = settings.get("muon.skip", c.skip);
+        return std::make_unique<muon<float, D>>(weights, c);
+    }
+    return nullptr;
+}
+
 }  // namespace detail
 
 /// The preconditioner that the settings ask for, null if they ask for none. On several ranks collective.
@@ -118,34 +150,10 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
         const kfac_config c = detail::read_kfac_config(settings);
         return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_roles(settings, c, world));
     }
-    if (kind == "shampoo") {
-        shampoo_config c;
-        c.block = settings.get<index>("shampoo.block", c.block);
-        c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every);
-        c.epsilon = settings.get("shampoo.epsilon", c.epsilon);
-        c.decay = settings.get("shampoo.decay", c.decay);
-        return std::make_unique<shampoo<float>>(weights, c);
-    }
-    if (kind == "soap") {
-        soap_config c;
-        c.beta1 = settings.get("soap.beta1", c.beta1);
-        c.beta2 = settings.get("soap.beta2", c.beta2);
-        c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
-        c.max_size = settings.get<index>("soap.max_size", c.max_size);
-        return std::make_unique<soap<float>>(weights, c);
-    }
-    if (kind == "muon") {
-        muon_config c;
-        c.momentum = settings.get("muon.momentum", c.momentum);
-        c.nesterov = settings.get("muon.nesterov", c.nesterov);
-        c.rest = settings.get("muon.rest", c.rest);
-        c.skip = settings.get("muon.skip", c.skip);
-        return std::make_unique<muon<float>>(weights, c);
-    }
-    return nullptr;
+    return detail::make_matrix_preconditioner(settings, weights, kind);
 }
 
-/// The same on another device than the host, where K-FAC is the only one yet. `world` and what carries tensors of D between its ranks are
+/// The same on another device than the host. `world` and what carries tensors of D between its ranks are
 /// null for one rank; else they must outlive the preconditioner.
 template <Device D>
 std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configuration& settings,
@@ -153,15 +161,7 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
                                                                         any_communicator* world,
                                                                         any_communicator* tensors_over) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
-    if (kind != "kfac") {
-        require(kind != "shampoo" && kind != "soap" && kind != "muon", "optimizer.kind = ", kind,
-                " runs on the host alone: on ", D::name, " take kfac, sgd, adam, adamw, lars or lamb");
-        return nullptr;
-    }
-    require(sampled_labels_every(settings) == 0, "kfac.fisher = sampled is for the host alone: on ", D::name,
-            " take empirical");
-    require(settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner",
-            "kfac.step = quadratic is for the host alone: on ", D::name, " take inner");
+    if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
     const kfac_config c = detail::read_kfac_config(settings);
     const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
     if (!world) return std::make_unique<kfac<float, D>>(weights, c);
@@ -175,9 +175,10 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
 }
 
 /// The step with its own size, null unless kfac.step asks for it.
-inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settings, arena<float>& weights,
-                                                           preconditioner<float>* p) {
-    auto* const curvature = dynamic_cast<kfac<float>*>(p);
+template <Device D>
+std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, arena<float, D>& weights,
+                                                       preconditioner<float, D>* p) {
+    auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
     if (!curvature || settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner") return nullptr;
     damping_rule rule;
     rule.lambda = curvature->config().damping;
@@ -185,7 +186,7 @@ inline std::unique_ptr<quadratic_step> make_quadratic_step(configuration& settin
     rule.omega = settings.get("kfac.adapt_by", rule.omega);
     rule.least = settings.get("kfac.least_damping", rule.least);
     require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");
-    return std::make_unique<quadratic_step>(weights, *curvature, rule);
+    return std::make_unique<quadratic_step<D>>(weights, *curvature, rule);
 }
 
 }  // namespace cairn

@@ -3,7 +3,8 @@
 // products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
 // Four forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and one of the whole
-// batch when λ is checked.
+// batch when λ is checked. On a device other than the host (device/cuda/reduce.hpp, included before) all of it stays there but the few
+// numbers that α, μ and λ are made of: the host waits four times a step.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/for_each.hpp>
@@ -15,49 +16,80 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <span>
 #include <utility>
 
 namespace cairn {
 
+namespace rules {
+
+/// θ = where it was + δ, δ = α d + μ (the δ before).
+struct quadratic_move {
+    float alpha, mu;
+    CAIRN_HD void operator()(float& theta, const float& before, const float& d, float& delta) const {
+        theta = before + (delta = alpha * d + mu * delta);
+    }
+};
+
+/// θ = where it was + ε d.
+struct moved_along {
+    float epsilon;
+    CAIRN_HD void operator()(float& theta, const float& before, const float& d) const { theta = before + epsilon * d; }
+};
+
+/// y + ηu and y − ηu, of two copies of y.
+struct both_ways {
+    float eta;
+    CAIRN_HD void operator()(float& plus, float& minus, const float& along) const {
+        plus += eta * along, minus -= eta * along;
+    }
+};
+
+/// a = s (a − b).
+struct scaled_difference {
+    float s;
+    CAIRN_HD void operator()(float& a, const float& b) const { a = s * (a - b); }
+};
+
+}  // namespace rules
+
+template <Device D = cpu>
 class quadratic_step {
 public:
-    quadratic_step(arena<float>& weights, kfac<float>& curvature, damping_rule damping)
+    quadratic_step(arena<float, D>& weights, kfac<float, D>& curvature, damping_rule damping)
         : weights_(weights),
           curvature_(curvature),
           damping_(damping),
-          previous_(tensor<float>::zeros(weights.values().shape(), category::optimizer)) {}
+          previous_(tensor<float, D>::zeros(weights.values().shape(), category::optimizer)) {}
 
     /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks. `output(whole)` runs forward
     /// with the weights as they are on this rank's part of the batch, a share of `part`, or on the samples of it that F is taken of, whose
     /// outputs at the weights before the step are y; `loss(y, whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the
     /// ranks. Returns the model's value, what the loss should fall by.
     template <class Output, class Loss, class Sum>
-    double take(double examples, double loss_before, double part, const tensor<float>& y, Output&& output, Loss&& loss,
-                Sum&& sum) {
-        tensor<float>&values = weights_.values(), &direction = weights_.grads();
-        const tensor<float> gradient = direction.clone(category::workspace);
+    double take(double examples, double loss_before, double part, const tensor<float, D>& y, Output&& output,
+                Loss&& loss, Sum&& sum) {
+        tensor<float, D>&values = weights_.values(), &direction = weights_.grads();
+        const tensor<float, D> gradient = direction.clone(category::workspace);
         curvature_.set_damping(damping_.lambda);
         curvature_.precondition(examples, 0);  // the model decides how far, not the clip
 
         const inner_products in = inner_products_of(gradient, direction, previous_, values);
-        const tensor<float> kept = values.clone(category::workspace);
+        const tensor<float, D> kept = values.clone(category::workspace);
         const double size = std::sqrt(in.theta_theta);
-        const tensor<float> u1 = moved(y, kept, size, direction, std::sqrt(in.d_d), output),
-                            u2 = moved(y, kept, size, previous_, std::sqrt(in.p_p), output);
-        const tensor<float> h1 = bent(y, u1, loss), h2 = bent(y, u2, loss);
+        const tensor<float, D> u1 = moved(y, kept, size, direction, std::sqrt(in.d_d), output),
+                               u2 = moved(y, kept, size, previous_, std::sqrt(in.p_p), output);
+        const tensor<float, D> h1 = bent(y, u1, loss), h2 = bent(y, u2, loss);
         const double lambda = damping_.lambda;
-        const auto product = [](const tensor<float>& a, const tensor<float>& b) {
-            return dot(cpu{}, a.size(), a.data(), b.data());
-        };
-        std::array<double, 3> curved{part * product(u1, h1), part * product(u1, h2), part * product(u2, h2)};
+        std::array<double, 3> curved = curvature_of(u1, h1, u2, h2);
+        for (double& x : curved) x *= part;
         sum(std::span<double>(curved));
         const quadratic_model q{in.g_d, in.g_p, curved[0] + lambda * in.d_d, curved[1] + lambda * in.d_p,
                                 curved[2] + lambda * in.p_p};
         const quadratic_model::step s = q.minimum();
-        for_each([a = static_cast<float>(s.alpha), m = static_cast<float>(s.mu)](
-                     float& theta, const float& before, float& d, float& p) { theta = before + (p = a * d + m * p); },
-                 values, kept, direction, previous_);
+        for_each(rules::quadratic_move{static_cast<float>(s.alpha), static_cast<float>(s.mu)}, values, kept, direction,
+                 previous_);
         const double expected = q.value(s);
         if (damping_.is_due(++steps_)) {
             std::array<double, 1> after{part > 0 ? part * loss(output(true), true).value : 0.0};  // 0: no samples here
@@ -70,7 +102,7 @@ public:
     // What a restored run needs.
     double& lambda() { return damping_.lambda; }
     std::int64_t& steps() { return steps_; }
-    tensor<float>& previous() { return previous_; }
+    tensor<float, D>& previous() { return previous_; }
 
 private:
     // Of the gradient, the direction d, the step before p, and the weights.
@@ -81,56 +113,77 @@ private:
             return *this;
         }
     };
-    static inner_products inner_products_of(const tensor<float>& gradient, const tensor<float>& direction,
-                                            const tensor<float>& previous, const tensor<float>& values) {
-        return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index begin, index end) {
-            double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
-            const float *g = gradient.data(), *d = direction.data(), *p = previous.data(), *theta = values.data();
+    static inner_products inner_products_of(const tensor<float, D>& gradient, const tensor<float, D>& direction,
+                                            const tensor<float, D>& previous, const tensor<float, D>& values) {
+        if constexpr (!std::same_as<D, cpu>) {
+            double sums[6];
+            pair_products(D{}, values.size(), gradient.data(), direction.data(), previous.data(), values.data(),
+                          {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, sums);
+            return {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
+        } else {
+            return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index begin, index end) {
+                double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
+                const float *g = gradient.data(), *d = direction.data(), *p = previous.data(), *theta = values.data();
 #pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
-            for (index i = begin; i < end; ++i) {
-                const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
-                g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi, theta_theta += ti * ti;
-            }
-            return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
-        });
+                for (index i = begin; i < end; ++i) {
+                    const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
+                    g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi,
+                        theta_theta += ti * ti;
+                }
+                return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
+            });
+        }
+    }
+
+    // ⟨u₁, h₁⟩, ⟨u₁, h₂⟩ and ⟨u₂, h₂⟩.
+    static std::array<double, 3> curvature_of(const tensor<float, D>& u1, const tensor<float, D>& h1,
+                                              const tensor<float, D>& u2, const tensor<float, D>& h2) {
+        if constexpr (!std::same_as<D, cpu>) {
+            double sums[3];
+            pair_products(D{}, u1.size(), u1.data(), h1.data(), u2.data(), h2.data(), {{0, 1}, {0, 3}, {2, 3}}, sums);
+            return {sums[0], sums[1], sums[2]};
+        } else {
+            const auto product = [](const tensor<float>& a, const tensor<float>& b) {
+                return dot(cpu{}, a.size(), a.data(), b.data());
+            };
+            return {product(u1, h1), product(u1, h2), product(u2, h2)};
+        }
     }
 
     // u = J d at the weights `kept`, of norm `size`, that gave y; d of norm `length`. Leaves other weights behind.
     template <class Output>
-    tensor<float> moved(const tensor<float>& y, const tensor<float>& kept, double size, const tensor<float>& d,
-                        double length, Output&& output) {
-        if (length == 0) return tensor<float>::zeros(y.shape());
+    tensor<float, D> moved(const tensor<float, D>& y, const tensor<float, D>& kept, double size,
+                           const tensor<float, D>& d, double length, Output&& output) {
+        if (length == 0) return tensor<float, D>::zeros(y.shape());
         const float epsilon = static_cast<float>(3e-3 * size / length);
         const auto at = [&](float e) {
-            for_each([e](float& t, const float& k, const float& along) { t = k + e * along; }, weights_.values(), kept,
-                     d);
+            for_each(rules::moved_along{e}, weights_.values(), kept, d);
             return output(false);
         };
-        tensor<float> plus = at(epsilon);
-        const tensor<float> minus = at(-epsilon);
-        for_each([s = 0.5f / epsilon](float& a, const float& b) { a = s * (a - b); }, plus, minus);
+        tensor<float, D> plus = at(epsilon);
+        const tensor<float, D> minus = at(-epsilon);
+        for_each(rules::scaled_difference{0.5f / epsilon}, plus, minus);
         return plus;
     }
 
     // H u.
     template <class Loss>
-    static tensor<float> bent(const tensor<float>& y, const tensor<float>& u, Loss&& loss) {
-        float most = 0;
-        for (const float x : u.span()) most = std::max(most, std::abs(x));
-        if (most == 0) return tensor<float>::zeros(y.shape());
-        tensor<float> plus = y.clone(), minus = y.clone();
+    static tensor<float, D> bent(const tensor<float, D>& y, const tensor<float, D>& u, Loss&& loss) {
+        const float most = max_abs(D{}, u.size(), u.data());
+        if (most == 0) return tensor<float, D>::zeros(y.shape());
+        tensor<float, D> plus = y.clone(), minus = y.clone();
         const float eta = 0.05f / most;
-        for_each([eta](float& p, float& m, const float& along) { p += eta * along, m -= eta * along; }, plus, minus, u);
-        tensor<float> above = loss(std::move(plus), false).gradient;
-        const tensor<float> below = loss(std::move(minus), false).gradient;
-        for_each([s = 0.5f / eta](float& a, const float& b) { a = s * (a - b); }, above, below);
+        for_each(rules::both_ways{eta}, plus, minus, u);
+        tensor<float, D> above = loss(std::move(plus), false).gradient;
+        const tensor<float, D> below = loss(std::move(minus), false).gradient;
+        for_each(rules::scaled_difference{0.5f / eta}, above, below);
         return above;
     }
 
-    arena<float>& weights_;
-    kfac<float>& curvature_;
+    arena<float, D>& weights_;
+    kfac<float, D>& curvature_;
     damping_rule damping_;
-    tensor<float> previous_;  // δ of the step before
+    tensor<float, D> previous_;  // δ of the step before
     std::int64_t steps_ = 0;
 };
 

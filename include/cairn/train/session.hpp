@@ -356,12 +356,12 @@ private:
     void make_curvature() {
         if constexpr (on_host) {
             curvature_ = make_preconditioner(settings_, *weights_, comm_);
-            quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
         } else {
             any_communicator* const world = ranks_ && comm_.size() > 1 ? &ranks_->world() : nullptr;
             curvature_ =
                 make_preconditioner_on_device(settings_, *weights_, world, world ? &ranks_->tensors_over() : nullptr);
         }
+        quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
     }
 
     // [parallel] of the settings; nothing is made for one rank.
@@ -486,7 +486,7 @@ private:
             if (quadratic_) {
                 s.add("kfac/lambda", quadratic_->lambda());
                 s.add("kfac/quadratic_steps", quadratic_->steps());
-                s.add("kfac/previous", quadratic_->previous());
+                s.add("kfac/previous", staged_.host_of(quadratic_->previous()));
             }
         }
         if (residuals_) s.add("compression", residuals_->tensors());
@@ -591,7 +591,7 @@ private:
                 broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
         }
         if (quadratic_) {
-            broadcast(ranks_->world(), quadratic_->previous().span(), 0);
+            broadcast(ranks_->tensors_over(), quadratic_->previous().span(), 0);
             broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
             broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
         }
@@ -823,7 +823,7 @@ private:
     std::unique_ptr<ranks<D>> ranks_;                        // null on one rank
     std::unique_ptr<preconditioner<float, D>> curvature_;    // null unless the optimizer has one
     std::vector<named_tensor<float, D>> curvature_tensors_;  // while a state is saved or loaded
-    std::unique_ptr<quadratic_step> quadratic_;              // null unless kfac.step asks for it
+    std::unique_ptr<quadratic_step<D>> quadratic_;           // null unless kfac.step asks for it
     std::optional<loss_scaler> scaler_;                      // of layers in float16
     loss_scaler::state saved_scale_;                         // while a state is saved or loaded
     std::unique_ptr<trainer<D, T>> trainer_;

@@ -8,6 +8,7 @@
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/number.hpp>
 #include <cairn/data/staging.hpp>
+#include <cairn/device/cpu/drawn.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
@@ -66,35 +67,22 @@ public:
 
     /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes from softmax(y),
     /// values from the normal distribution around y of which the loss is the negative logarithm, pixels from sigmoid(y).
-    tensor<float> sampled_gradient(tensor<float> y, const random_stream& random) const {
-        samples<cpu> drawn;
+    template <Device D>
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random) const {
+        samples<D> drawn;
         if (c_.kind == task_kind::classes) {
             const index classes = y.shape().back(), rows = y.size() / classes;
-            drawn.labels = tensor<std::int32_t>({rows}, category::workspace);
-            for (index n = 0; n < rows; ++n) {
-                const float* const row = y.data() + n * classes;
-                const double most = *std::max_element(row, row + classes);
-                double total = 0;
-                for (index k = 0; k < classes; ++k) total += std::exp(static_cast<double>(row[k]) - most);
-                double left = random.uniform(static_cast<std::uint64_t>(n)) * total;
-                index label = 0;
-                for (; label + 1 < classes; ++label)
-                    if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
-                drawn.labels[n] = static_cast<std::int32_t>(label);
-            }
+            drawn.labels = tensor<std::int32_t, D>({rows}, category::workspace);
+            drawn_classes(D{}, rows, classes, y.data(), random, drawn.labels.data());
             return loss(std::move(y), drawn).gradient;
         }
         if (c_.kind == task_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
-            const auto scale = static_cast<float>(std::sqrt(2 / values) / count);
-            each(y.size(),
-                 [&](index i) { y[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i))); });
+            drawn_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data());
             return y;
         }
-        drawn.x = y.clone(category::workspace);  // pixels
-        each(y.size(), [&](index i) {
-            drawn.x[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])));
-        });
+        drawn.x = tensor<float, D>(y.shape(), category::workspace);
+        drawn_pixels(D{}, y.size(), y.data(), random, drawn.x.data());
         return loss(std::move(y), drawn).gradient;
     }
 
@@ -166,13 +154,6 @@ public:
     }
 
 private:
-    template <class Body>
-    static void each(index n, Body&& body) {
-        parallel_for(n, 4096, [&](index first, index last) {
-            for (index i = first; i < last; ++i) body(i);
-        });
-    }
-
     static index argmax(const tensor<float>& y, index row) {
         const index k = y.extent(1);
         const float* first = y.data() + row * k;

@@ -56,7 +56,6 @@ struct step_result {
 };
 
 /// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float. Batches come from the host.
-/// Curvature from labels that the model draws and steps with a size of their own are the host's.
 template <Device D = cpu, class T = float>
 class trainer {
     static_assert(std::same_as<weight_of<T>, float>);
@@ -66,7 +65,7 @@ public:
     /// where it is dynamic, the policy of several ranks must be to skip.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
             task goal, trainer_config config, ranks<D>* world = nullptr, preconditioner<float, D>* curvature = nullptr,
-            quadratic_step* quadratic = nullptr, loss_scaler* scaler = nullptr)
+            quadratic_step<D>* quadratic = nullptr, loss_scaler* scaler = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -84,8 +83,11 @@ public:
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
         require(!config_.graph || RecordsSteps<D>, "train.graph = on is for GPUs; the network is on ", D::name);
-        require(on_host || (!quadratic_ && config_.sampled_every == 0), "trainer: on ", D::name,
-                " there are no sampled labels and no steps with a size of their own yet");
+        require(!quadratic_ || !config_.graph,
+                "kfac.step = quadratic keeps outputs of its forward: train.graph must be off");
+        require(!quadratic_ || (std::same_as<T, float>),
+                "kfac.step = quadratic takes differences that layers in float alone can show: train.precision must be "
+                "float32");
         require(scales || !scaler_, "trainer: a loss scale is for layers in float16");
         if constexpr (scales) {
             if (!scaler_) return;
@@ -106,8 +108,7 @@ public:
         const index pieces = std::min(config_.micro_batches, b.count);
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
         if constexpr (scales) set_scale();
-        if constexpr (on_host)
-            if (listener_ && config_.sampled_every > 0) announce_sampled(b, pieces, whole);
+        if (listener_ && config_.sampled_every > 0) announce_sampled(staged, pieces, whole);
         if (world_) world_->begin(steps());
         numbers_of_step<D> launched = launch(staged, pieces, whole);
         wait_for(launched, meanwhile);
@@ -140,7 +141,7 @@ public:
         if constexpr (scales)
             if (scaler_) adapt_scale(result);
         if (!result.skipped && quadratic_) {
-            if constexpr (on_host) take_quadratic_step(b, result, whole);
+            take_quadratic_step(staged, result, whole);
             ++optimizer_.steps();
         } else if (!result.skipped) {
             if (curvature_) curvature_->precondition(static_cast<double>(result.samples), rate_(steps()));
@@ -229,38 +230,40 @@ private:
     }
 
     // One more forward and backward, from labels that the model draws: layers announce its rows. Gradients are made afterwards.
-    void announce_sampled(const batch& b, index pieces, double whole) {
+    void announce_sampled(const staged_batch<D>& b, index pieces, double whole) {
         for (index m = 0; m < pieces; ++m) {
-            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
-            const batch piece = slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
+            const shard s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
+            const staged_batch<D> piece =
+                slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
             pass p = pass_of(m, false);
             p.repeated = true;
             p.weight_gradient = false;
-            tape<float> scratch;
+            tape<T, D> scratch;
             // Every rank draws numbers of its own.
             const random_stream random{config_.seed,
                                        0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
-            tensor<float> dy = goal_.sampled_gradient(model_.forward(piece.x.share(), scratch, p), random);
-            const float weight = static_cast<float>(static_cast<double>(piece.count) / whole);
+            tensor<float, D> dy = goal_.sampled_gradient(
+                rounded<float>(model_.forward(rounded<T>(piece.there.x.share()), scratch, p)), random);
+            const float weight = static_cast<float>(static_cast<double>(piece.host.count) / whole);
             for_each(rules::times<float>{weight}, dy);
-            model_.backward(std::move(dy), scratch, p);
+            model_.backward(scaled(std::move(dy)), scratch, p);
         }
         listener_ = nullptr;
     }
 
-    void take_quadratic_step(const batch& b, const step_result& result, double whole) {
+    void take_quadratic_step(const staged_batch<D>& b, const step_result& result, double whole) {
         const pass again = pass_again();
-        const batch few = slice(b, few_of(b));
+        const staged_batch<D> few = slice(b, few_of(b.host));
         const auto output = [&](bool entire) {
-            tape<float> scratch;
-            return model_.forward((entire ? b : few).x.share(), scratch, again);
+            tape<T, D> scratch;
+            return rounded<float>(model_.forward(rounded<T>((entire ? b : few).there.x.share()), scratch, again));
         };
         // A rank without samples ran no forward.
-        const tensor<float> before = b.count ? std::move(few_outputs_) : output(false);
+        const tensor<float, D> before = b.host.count ? std::move(few_outputs_) : output(false);
         quadratic_->take(
-            static_cast<double>(result.samples), result.loss, static_cast<double>(b.count) / whole, before, output,
-            [&](tensor<float> y, bool entire) { return goal_.loss(std::move(y), samples_on<cpu>(entire ? b : few)); },
+            static_cast<double>(result.samples), result.loss, static_cast<double>(b.host.count) / whole, before, output,
+            [&](tensor<float, D> y, bool entire) { return goal_.loss(std::move(y), (entire ? b : few).there); },
             [&](std::span<double> numbers) {
                 if (world_) all_reduce(world_->world(), numbers);
             });
@@ -487,7 +490,7 @@ private:
     trainer_config config_;
     ranks<D>* world_;
     preconditioner<float, D>* curvature_;
-    quadratic_step* quadratic_;
+    quadratic_step<D>* quadratic_;
     loss_scaler* scaler_;
     std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand

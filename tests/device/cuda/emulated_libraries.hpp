@@ -87,6 +87,10 @@ emulated_eigen_decomposition<T> eigh(emulated_gpu, const tensor<T, emulated_gpu>
     return {tensor<T, emulated_gpu>::copy_of(d.values), tensor<T, emulated_gpu>::copy_of(d.vectors)};
 }
 template <class T>
+tensor<T, emulated_gpu> orthonormal_columns(emulated_gpu, const tensor<T, emulated_gpu>& a) {
+    return tensor<T, emulated_gpu>::copy_of(orthonormal_columns(cpu{}, a.on_host()));
+}
+template <class T>
 tensor<T, emulated_gpu> inverse_of_positive(emulated_gpu, const tensor<T, emulated_gpu>& a) {
     return tensor<T, emulated_gpu>::copy_of(inverse_of_positive(cpu{}, a.on_host()));
 }

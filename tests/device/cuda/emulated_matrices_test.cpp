@@ -16,6 +16,8 @@ TEMPLATE_TEST_CASE("decompositions refuse what is not finite in the same words",
     matrix_laws::broken_elements<emulated_gpu, T>(refuse([](const tensor<T>& m) { eigh(cpu{}, m); }), "eigh");
     matrix_laws::broken_elements<emulated_gpu, T>(refuse([](const tensor<T>& m) { inverse_of_positive(cpu{}, m); }),
                                                   "inverse");
+    matrix_laws::broken_elements<emulated_gpu, T>(refuse([](const tensor<T>& m) { orthonormal_columns(cpu{}, m); }),
+                                                  "orthonormal columns");
     CHECK_THROWS_WITH(inverse_of_positive(cpu{}, tensor<T>::zeros({2, 3})), Catch::Contains("(2, 3)"));
     CHECK_THROWS_WITH(inverse_of_positive(cpu{}, tensor<T>({0, 0})), Catch::Contains("square"));
 }

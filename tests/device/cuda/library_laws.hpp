@@ -510,6 +510,16 @@ void decompositions() {
         gemm(cpu{}, true, false, n, n, n, T(1), v.data(), n, v.data(), n, T(0), product.data(), n);
         check_close(product, one, bound);
         check_close(d_a, a, 0);  // arguments are not changed
+        const auto square = drawn<T>({n, n}, 113);
+        const auto d_square = on_device<cuda>(square);
+        const auto q = on_host(orthonormal_columns(cuda{}, d_square));
+        gemm(cpu{}, true, false, n, n, n, T(1), q.data(), n, q.data(), n, T(0), product.data(), n);
+        check_close(product, one, bound);
+        tensor<T> r({n, n});  // Qᵀ A is upper triangular: the first columns of both span the same
+        gemm(cpu{}, true, false, n, n, n, T(1), q.data(), n, square.data(), n, T(0), r.data(), n);
+        for (index i = 0; i < n; ++i)
+            for (index k = 0; k < i; ++k) REQUIRE(std::abs(static_cast<double>(r[i * n + k])) < bound);
+        check_close(d_square, square, 0);
     }
     tensor<T> by_hand({2, 2});
     by_hand[0] = by_hand[3] = 2, by_hand[1] = by_hand[2] = 1;
@@ -531,11 +541,14 @@ void decomposition_errors() {
     const auto eigen = [](const tensor<T, cuda>& m) { eigh(cuda{}, m); };
     const auto inverse = [](const tensor<T, cuda>& m) { inverse_of_positive(cuda{}, m); };
     matrix_laws::broken_elements<cuda, T>(eigen, "eigh");
+    const auto basis = [](const tensor<T, cuda>& m) { orthonormal_columns(cuda{}, m); };
     matrix_laws::broken_elements<cuda, T>(inverse, "inverse");
+    matrix_laws::broken_elements<cuda, T>(basis, "orthonormal columns");
     for (const shape& s : {shape{2, 3}, shape{4}, shape{0, 0}}) {
         const auto m = on_device<cuda>(tensor<T>::zeros(s));
         CHECK_THROWS_WITH(eigen(m), Contains("eigh: a square matrix is needed, got shape " + concat(s)));
         CHECK_THROWS_WITH(inverse(m), Contains("inverse: a square matrix is needed, got shape " + concat(s)));
+        CHECK_THROWS_WITH(basis(m), Contains("orthonormal columns: a square matrix is needed, got shape " + concat(s)));
     }
     auto negative = tensor<T>::zeros({2, 2});
     negative[0] = negative[3] = T(-1);

@@ -3,6 +3,8 @@
 // factors changed, gradients scaled in eigenbases, and directions measured and put where gradients were. Only diagonal_sum waits for its result.
 // Meaning as in optim/precondition/, whose host has it in loops.
 
+#include <cairn/device/cuda/drawn.hpp>
+#include <cairn/device/cuda/matrix_directions.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/gradient_layout.hpp>
 #include <cairn/device/layer_rows.hpp>

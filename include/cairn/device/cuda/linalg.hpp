@@ -8,6 +8,7 @@
 
 #include <cusolverDn.h>
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -83,6 +84,39 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     tensor<T, cuda> columns({n, n}, category::workspace);  // cuSOLVER's columns lie one behind the other
     grid::transpose(cuda{}, n, vectors.data(), columns.data());
     return {std::move(values), std::move(columns)};
+}
+
+/// Q (n, n) of A = Q R for a square A, by Householder's reflections; of columns that depend on others, any that complete the basis. Throws if A
+/// is not square or not finite.
+template <class T>
+tensor<T, cuda> orthonormal_columns(cuda, const tensor<T, cuda>& a) {
+    const index n = detail::order_of(a, "orthonormal columns");
+    grid::require_finite(cuda{}, a, "orthonormal columns");
+    tensor<T, cuda> columns({n, n}, category::workspace), tau({n}, category::workspace), q({n, n}, category::workspace);
+    grid::transpose(cuda{}, n, a.data(), columns.data());  // cuSOLVER's columns lie one behind the other
+    const auto order = static_cast<int>(n);
+    int size = 0, more = 0;
+    detail::solver_info info;
+    const auto pieces = [&](auto geqrf_size, auto orgqr_size, auto geqrf, auto orgqr) {
+        const auto check = [&](cusolverStatus_t status) { detail::check(status, "qr of ", n, " x ", n); };
+        check(geqrf_size(detail::solver(), order, order, columns.data(), order, &size));
+        check(orgqr_size(detail::solver(), order, order, order, columns.data(), order, tau.data(), &more));
+        size = std::max({size, more, 1});
+        tensor<T, cuda> work({size}, category::workspace);
+        check(geqrf(detail::solver(), order, order, columns.data(), order, tau.data(), work.data(), size, info.data()));
+        int failed = info.read();
+        require(failed == 0, "qr: of a matrix ", a.shape(), ", cuSOLVER says ", failed);
+        check(orgqr(detail::solver(), order, order, order, columns.data(), order, tau.data(), work.data(), size,
+                    info.data()));
+        failed = info.read();  // waits, before the workspace goes back
+        require(failed == 0, "qr: of a matrix ", a.shape(), ", cuSOLVER says ", failed);
+    };
+    if constexpr (std::is_same_v<T, double>)
+        pieces(cusolverDnDgeqrf_bufferSize, cusolverDnDorgqr_bufferSize, cusolverDnDgeqrf, cusolverDnDorgqr);
+    else
+        pieces(cusolverDnSgeqrf_bufferSize, cusolverDnSorgqr_bufferSize, cusolverDnSgeqrf, cusolverDnSorgqr);
+    grid::transpose(cuda{}, n, columns.data(), q.data());
+    return q;
 }
 
 /// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not finite or not

@@ -194,6 +194,53 @@ double dot(D d, index n, const T* x, const T* y) {
     return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_product{}, x, y); });
 }
 
+namespace grid {
+
+/// Which of up to four arrays are multiplied.
+struct pair_of_arrays {
+    int first, second;
+};
+
+/// partial (Count, blocks) = this block's part of Σ x[first] x[second] for each pair; every array is read once.
+template <int Count, class T>
+struct pair_products_body {
+    index n;
+    const T* x[4];
+    pair_of_arrays pairs[Count];
+    double* partial;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sums[Count] = {};
+        const index stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            double v[4];
+            for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
+            for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
+        }
+        for (int k = 0; k < Count; ++k) {
+            const double sum = block_sum(b, sums[k], b.template shared<double>());
+            if (b.thread() == 0) partial[k * b.blocks() + b.block()] = sum;
+        }
+    }
+};
+
+}  // namespace grid
+
+/// sums[k] = Σ of the product of pair k of four arrays of n numbers. Waited for, once.
+template <int Count, class T, GridDevice D>
+void pair_products(D, index n, const T* a, const T* b, const T* c, const T* d,
+                   const grid::pair_of_arrays (&pairs)[Count], double (&sums)[Count]) {
+    work::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
+    const index blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({Count, blocks}, category::workspace), result({Count}, category::workspace);
+    grid::pair_products_body<Count, T> body{n, {a, b, c, d}, {}, partial.data()};
+    for (int k = 0; k < Count; ++k) body.pairs[k] = pairs[k];
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch}, body);
+    D::launch({.blocks = Count, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_partials{blocks, partial.data(), result.data()});
+    D::copy_to_host(sums, result.data(), result.bytes());
+}
+
 /// How many elements are NaN or infinite.
 template <class T, GridDevice D>
 index count_nonfinite(D d, index n, const T* x) {

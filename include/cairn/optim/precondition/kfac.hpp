@@ -15,7 +15,8 @@
 // With `lag` the decompositions are made on a thread of their own and used so many steps later: the same steps in every run.
 // Several ranks share the work through kfac_roles (kfac_block.hpp).
 // On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps that take statistics
-// ask it something: whether they are finite. Scale and shift, and lag, are for the host.
+// ask it something: whether they are finite. With `lag` decompositions are spread over the steps until their use, as equal shares of n³ as
+// their sizes allow: a device runs what is launched in one order. Scale and shift are for the host.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
@@ -75,8 +76,8 @@ public:
          std::unique_ptr<kfac_roles<T, D>> roles = std::make_unique<kfac_roles<T, D>>())
         : config_(std::move(c)), roles_(std::move(roles)) {
         check(config_);
-        require(on_host || (config_.lag == 0 && !config_.scale_shift),
-                "kfac: lag and scale_shift are for the host; on ", D::name, " take lag = 0 and scale_shift = false");
+        require(on_host || !config_.scale_shift, "kfac: scale_shift is for the host; on ", D::name,
+                " take scale_shift = false");
         for (const auto& [name, p] : weights.parameters()) parameters_.push_back(p);
         wanted_.assign(parameters_.size(), true);
         for (const parameter<T, D>* p : parameters_)
@@ -115,6 +116,7 @@ public:
         if (!started_ && !blocks_.empty()) start();
         if (taking_ && !discovering_) update_factors(examples);
         decompose_if_due();
+        if constexpr (!on_host) make_share();
         ++steps_;
         taking_ = false;
         make_directions();
@@ -340,7 +342,7 @@ private:
         if (config_.lag == 0 || none) {
             make_all();
             install();
-        } else {
+        } else if constexpr (on_host) {
             blas_.emplace();
             background_ = std::async(std::launch::async, [this] {
                 set_threads(1);  // of this thread: the others are for training
@@ -352,6 +354,7 @@ private:
     void begin_decompositions() {
         begun_ = steps_;
         tasks_.clear();
+        made_ = 0;
         std::vector<double> means;
         for (block& b : blocks_)
             b.each_factor([&](kfac_factor<T, D>& f, char) {
@@ -395,10 +398,7 @@ private:
     // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less of it.
     void make_all() {
         const trace_scope scope("decompose", "", "kfac");
-        if constexpr (!on_host) {
-            for (task& t : tasks_) make(t);
-            return;
-        }
+        if constexpr (!on_host) return make_rest();
         constexpr index large = 2048;
         std::vector<task*> small;
         for (task& t : tasks_) {
@@ -411,9 +411,28 @@ private:
         parallel_tasks(static_cast<index>(small.size()), [&](index i) { make(*small[static_cast<std::size_t>(i)]); });
     }
 
+    // This step's share of what will be used `lag` steps after it was begun.
+    void make_share() {
+        if (begun_ < 0) return;
+        const auto cost = [](const task& t) {
+            const auto n = static_cast<double>(t.factor->statistics.size());
+            return t.factor->statistics.is_diagonal() ? n : n * n * n;
+        };
+        double all = 0, done = 0;
+        for (const task& t : tasks_) all += cost(t);
+        const double wanted = all * static_cast<double>(steps_ - begun_ + 1) /
+                              static_cast<double>(std::max<std::int64_t>(config_.lag, 1));
+        for (std::size_t i = 0; i < made_; ++i) done += cost(tasks_[i]);
+        const trace_scope scope("decompose", "", "kfac");
+        for (; made_ < tasks_.size() && done < wanted; done += cost(tasks_[made_++])) make(tasks_[made_]);
+    }
+    void make_rest() {
+        while (made_ < tasks_.size()) make(tasks_[made_++]);
+    }
+
     void install() {
         const trace_scope scope("share decompositions", "", "kfac");
-        wait_for_background();
+        finish_decompositions();
         blas_.reset();
         std::string failure;
         for (const task& t : tasks_) {
@@ -438,8 +457,12 @@ private:
             if (all) b.ready = 1;
         }
     }
-    void wait_for_background() {
-        if (background_.valid()) background_.get();
+    void finish_decompositions() {
+        if constexpr (on_host) {
+            if (background_.valid()) background_.get();
+        } else {
+            make_rest();
+        }
     }
 
     void make_directions() {
@@ -637,6 +660,7 @@ private:
     bool taking_ = false, discovering_ = false, last_ = false, started_ = false;
     double gradient_scale_ = 1;  // of the rows of this step
     std::vector<task> tasks_;
+    std::size_t made_ = 0;                    // of tasks_, on a device
     std::optional<single_blas_thread> blas_;  // until they are installed: a resumed run computes likewise
     std::future<void> background_;            // works on tasks_
 };
@@ -644,7 +668,7 @@ private:
 template <class T, Device D>
 std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
     if (!started_ && !blocks_.empty()) start();
-    wait_for_background();
+    finish_decompositions();
     roles_->collect(blocks_, config_.lag > 0);
     std::vector<named_tensor<T, D>> all;
     const auto add = [&](const std::string& name, tensor<T, D>& t, const shape& s) {
@@ -694,7 +718,7 @@ void kfac<T, D>::release() {
             if (!roles_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
             if (!roles_->decomposes(i, side) || begun_ < 0) f.pending = {};
         });
-    if (config_.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
+    if (on_host && config_.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
 }
 
 template <class T, Device D>

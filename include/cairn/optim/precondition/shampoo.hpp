@@ -5,12 +5,13 @@
 // Matrices larger than `block` are cut into blocks with an L and an R each. Roots are taken of L + ε·max(eigenvalue) I, every
 // `refresh_every` steps and while the number of steps is a power of two. Vectors keep their gradients.
 // State of a block (m, n): L, R and their roots, 2 (m² + n²) numbers. Products: 2mn(m + n) flops for the direction, as many for L and R.
+// On a device other than the host (device/cuda/matrix_directions.hpp) only steps that take roots wait for it.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/linalg.hpp>
-#include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/matrix_directions.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <bit>
@@ -28,42 +29,35 @@ struct shampoo_config {
     std::int64_t refresh_every = 20;
 };
 
-/// A^(power) of a symmetric matrix, eigenvalues raised by epsilon times the largest first. Zero where A is.
-template <class T>
-tensor<T> symmetric_power(const tensor<T>& a, double power, double epsilon) {
+/// A^(power) of a symmetric matrix (n, n) into `to`, eigenvalues raised by epsilon times the largest first. Zero where A is. Throws if A is not
+/// finite.
+template <class T, Device D>
+void symmetric_power(const tensor<T, D>& a, double power, double epsilon, tensor<T, D>& to) {
     const index n = a.extent(0);
-    auto [values, vectors] = eigh(cpu{}, a);
-    const double most = static_cast<double>(values[n - 1]);
-    if (!(most > 0)) return tensor<T>::zeros({n, n}, category::workspace);
-    const double floor = epsilon * most, least = most * std::numeric_limits<T>::epsilon();
-    tensor<T> scaled({n, n}, category::workspace), result({n, n}, category::workspace);
-    for (index r = 0; r < n; ++r)
-        for (index c = 0; c < n; ++c)
-            scaled[r * n + c] =
-                static_cast<T>(static_cast<double>(vectors[r * n + c]) *
-                               std::pow(std::max(static_cast<double>(values[c]) + floor, least), power));
-    gemm(cpu{}, false, true, n, n, n, T{1}, scaled.data(), n, vectors.data(), n, T{0}, result.data(), n);
-    return result;
+    const auto [values, vectors] = eigh(D{}, a);
+    tensor<T, D> scaled({n, n}, category::workspace);
+    powered_columns(D{}, n, values.data(), vectors.data(), power, epsilon, scaled.data());
+    gemm(D{}, false, true, n, n, n, T{1}, scaled.data(), n, vectors.data(), n, T{0}, to.data(), n);
 }
 
-template <class T>
-class shampoo final : public preconditioner<T> {
+template <class T, Device D = cpu>
+class shampoo final : public preconditioner<T, D> {
 public:
     /// Shares the arena's memory. Throws on settings that make no sense.
-    shampoo(arena<T>& weights, shampoo_config c) : config_(c) {
+    shampoo(arena<T, D>& weights, shampoo_config c) : config_(c) {
         require(c.decay > 0 && c.decay <= 1, "shampoo: decay ", c.decay, "; it must be in (0, 1]");
         require(c.epsilon >= 0, "shampoo: epsilon ", c.epsilon, "; it must not be negative");
         require(c.block >= 1 && c.refresh_every >= 1, "shampoo: blocks of ", c.block, ", refreshed every ",
                 c.refresh_every, " steps; both must be at least 1");
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
-            parameter<T>* const p = named.p;
+            parameter<T, D>* const p = named.p;
             if (p->shape.rank() < 2 || p->shape.size() == 0) continue;
             const index rows = p->shape[0], columns = p->shape.size() / rows;
             for (index r = 0; r < rows; r += c.block)
                 for (index k = 0; k < columns; k += c.block) {
                     const index m = std::min(c.block, rows - r), n = std::min(c.block, columns - k);
-                    const auto zeros = [](index s) { return tensor<T>::zeros({s, s}, category::optimizer); };
+                    const auto zeros = [](index s) { return tensor<T, D>::zeros({s, s}, category::optimizer); };
                     blocks_.push_back(
                         {concat(name, '/', r, '/', k), p, r, k, columns, zeros(m), zeros(n), zeros(m), zeros(n)});
                 }
@@ -79,8 +73,8 @@ public:
         for (block& b : blocks_) step(b, refresh);
     }
 
-    std::vector<named_tensor<T>> tensors() override {
-        std::vector<named_tensor<T>> all;
+    std::vector<named_tensor<T, D>> tensors() override {
+        std::vector<named_tensor<T, D>> all;
         for (block& b : blocks_) {
             all.push_back({b.name + "/l", b.l.share()});
             all.push_back({b.name + "/r", b.r.share()});
@@ -94,33 +88,26 @@ public:
 private:
     struct block {
         std::string name;
-        parameter<T>* p;
+        parameter<T, D>* p;
         index row, column, stride;  // where it begins in the matrix, whose rows are `stride` long
-        tensor<T> l, r, l_root, r_root;
+        tensor<T, D> l, r, l_root, r_root;
     };
 
     void step(block& b, bool refresh) const {
         const index m = b.l.extent(0), n = b.r.extent(0);
         T* const g = b.p->grad.data() + b.row * b.stride + b.column;
         const T rho = static_cast<T>(config_.decay);
-        gemm(cpu{}, false, true, m, m, n, T{1}, g, b.stride, g, b.stride, rho, b.l.data(), m);
-        gemm(cpu{}, true, false, n, n, m, T{1}, g, b.stride, g, b.stride, rho, b.r.data(), n);
+        gemm(D{}, false, true, m, m, n, T{1}, g, b.stride, g, b.stride, rho, b.l.data(), m);
+        gemm(D{}, true, false, n, n, m, T{1}, g, b.stride, g, b.stride, rho, b.r.data(), n);
         if (refresh) {  // into the same memory: handles to it stay valid
-            copy(symmetric_power(b.l, -0.25, config_.epsilon), b.l_root);
-            copy(symmetric_power(b.r, -0.25, config_.epsilon), b.r_root);
+            symmetric_power(b.l, -0.25, config_.epsilon, b.l_root);
+            symmetric_power(b.r, -0.25, config_.epsilon, b.r_root);
         }
-        tensor<T> half({m, n}, category::workspace), v({m, n}, category::workspace);
-        gemm(cpu{}, false, false, m, n, m, T{1}, b.l_root.data(), m, g, b.stride, T{0}, half.data(), n);
-        gemm(cpu{}, false, false, m, n, n, T{1}, half.data(), n, b.r_root.data(), n, T{0}, v.data(), n);
-        double gradient = 0;
-        for (index r = 0; r < m; ++r) gradient += dot(cpu{}, n, g + r * b.stride, g + r * b.stride);
-        const double length = dot(cpu{}, v.size(), v.data(), v.data());
-        if (!(length > 0)) return;  // no gradient yet
-        const T scale = static_cast<T>(std::sqrt(gradient / length));
-        for (index r = 0; r < m; ++r)
-            for (index c = 0; c < n; ++c) g[r * b.stride + c] = scale * v[r * n + c];
+        tensor<T, D> half({m, n}, category::workspace), v({m, n}, category::workspace);
+        gemm(D{}, false, false, m, n, m, T{1}, b.l_root.data(), m, g, b.stride, T{0}, half.data(), n);
+        gemm(D{}, false, false, m, n, n, T{1}, half.data(), n, b.r_root.data(), n, T{0}, v.data(), n);
+        graft_matrix(D{}, m, n, v.data(), g, b.stride);  // without a gradient yet, v is zero
     }
-    static void copy(const tensor<T>& from, tensor<T>& to) { std::copy_n(from.data(), from.size(), to.data()); }
 
     shampoo_config config_;
     std::vector<block> blocks_;

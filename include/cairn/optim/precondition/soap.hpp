@@ -7,16 +7,19 @@
 // The first step only starts L, R and the bases: its direction is zero. A side longer than `max_size` keeps its own basis; vectors get
 // Adam's direction. The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ), η 3e-3.
 // State: M, V, L, R, Q_L, Q_R.
+// On a device other than the host (device/cuda/matrix_directions.hpp) only steps that start or refresh bases wait for it.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/linalg.hpp>
+#include <cairn/device/cpu/matrix_directions.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <concepts>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,21 +33,46 @@ struct soap_config {
     index max_size = 4096;
 };
 
+namespace rules {
+
+/// mean ← β mean + (1 − β) x.
 template <class T>
-class soap final : public preconditioner<T> {
+struct decayed_mean {
+    T beta;
+    CAIRN_HD void operator()(T& mean, const T& x) const { mean = beta * mean + (1 - beta) * x; }
+};
+
+/// The same of x².
+template <class T>
+struct decayed_mean_of_squares {
+    T beta;
+    CAIRN_HD void operator()(T& mean, const T& x) const { mean = beta * mean + (1 - beta) * x * x; }
+};
+
+/// d ← scale d / (√v + ε).
+template <class T>
+struct divided_by_root {
+    T scale, epsilon;
+    CAIRN_HD void operator()(T& d, const T& v) const { d = scale * d / (std::sqrt(v) + epsilon); }
+};
+
+}  // namespace rules
+
+template <class T, Device D = cpu>
+class soap final : public preconditioner<T, D> {
 public:
     /// Shares the arena's memory. Throws on settings that make no sense.
-    soap(arena<T>& weights, soap_config c) : config_(c) {
+    soap(arena<T, D>& weights, soap_config c) : config_(c) {
         require(c.beta1 >= 0 && c.beta1 < 1 && c.beta2 >= 0 && c.beta2 < 1, "soap: betas ", c.beta1, " and ", c.beta2,
                 "; they must be in [0, 1)");
         require(c.epsilon > 0 && c.refresh_every >= 1 && c.max_size >= 1, "soap: epsilon ", c.epsilon,
                 ", refreshed every ", c.refresh_every, " steps, sides up to ", c.max_size, "; all must be positive");
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
-            parameter<T>* const p = named.p;
+            parameter<T, D>* const p = named.p;
             const index rows = p->shape.rank() >= 2 ? std::max<index>(p->shape[0], 1) : 1,
                         columns = p->shape.size() / rows;
-            const auto zeros = [](const shape& s) { return tensor<T>::zeros(s, category::optimizer); };
+            const auto zeros = [](const shape& s) { return tensor<T, D>::zeros(s, category::optimizer); };
             of_.push_back({name, p, zeros({rows, columns}), zeros({rows, columns}), {}, {}});
             const auto has_basis = [&](index n) { return p->shape.rank() >= 2 && n > 1 && n <= c.max_size; };
             if (has_basis(rows)) of_.back().left = {zeros({rows, rows}), zeros({rows, rows})};
@@ -58,8 +86,8 @@ public:
         for (state& s : of_) step(s);
     }
 
-    std::vector<named_tensor<T>> tensors() override {
-        std::vector<named_tensor<T>> all;
+    std::vector<named_tensor<T, D>> tensors() override {
+        std::vector<named_tensor<T, D>> all;
         for (state& s : of_) {
             all.push_back({s.name + "/m", s.m.share()});
             all.push_back({s.name + "/v", s.v.share()});
@@ -75,26 +103,26 @@ public:
 
 private:
     struct basis {
-        tensor<T> mean, q;  // (n, n): L or R, and its eigenvectors as columns; empty: the basis as it is
+        tensor<T, D> mean, q;  // (n, n): L or R, and its eigenvectors as columns; empty: the basis as it is
     };
     struct state {
         std::string name;
-        parameter<T>* p;
-        tensor<T> m, v;
+        parameter<T, D>* p;
+        tensor<T, D> m, v;
         basis left, right;
     };
 
     /// Q_Lᵀ x Q_R, or Q_L x Q_Rᵀ back.
-    static tensor<T> rotated(const state& s, const tensor<T>& x, bool back) {
+    static tensor<T, D> rotated(const state& s, const tensor<T, D>& x, bool back) {
         const index rows = x.extent(0), columns = x.extent(1);
-        tensor<T> y = x.clone(category::workspace), room(x.shape(), category::workspace);
+        tensor<T, D> y = x.clone(category::workspace), room(x.shape(), category::workspace);
         if (!s.left.q.empty()) {
-            gemm(cpu{}, !back, false, rows, columns, rows, T{1}, s.left.q.data(), rows, y.data(), columns, T{0},
+            gemm(D{}, !back, false, rows, columns, rows, T{1}, s.left.q.data(), rows, y.data(), columns, T{0},
                  room.data(), columns);
             std::swap(y, room);
         }
         if (!s.right.q.empty()) {
-            gemm(cpu{}, false, back, rows, columns, columns, T{1}, y.data(), columns, s.right.q.data(), columns, T{0},
+            gemm(D{}, false, back, rows, columns, columns, T{1}, y.data(), columns, s.right.q.data(), columns, T{0},
                  room.data(), columns);
             std::swap(y, room);
         }
@@ -103,26 +131,25 @@ private:
 
     void step(state& s) const {
         if (s.m.size() == 0) return;
-        const tensor<T> g = s.p->grad.reshaped(s.m.shape()).clone(category::workspace);
-        tensor<T> direction = s.p->grad.reshaped(s.m.shape());
+        const tensor<T, D> g = s.p->grad.reshaped(s.m.shape()).clone(category::workspace);
+        tensor<T, D> direction = s.p->grad.reshaped(s.m.shape());
         if (steps_ == 1) {
             accumulate(s, g, T{0}, T{1});
             for (basis* b : {&s.left, &s.right})
                 if (!b->q.empty()) start(*b);
-            for_each([](T& d) { d = T{}; }, direction);
+            for_each(rules::assign<T>{T{}}, direction);
             return;
         }
         const T b1 = static_cast<T>(config_.beta1), b2 = static_cast<T>(config_.beta2);
-        const tensor<T> turned = rotated(s, g, false);
-        for_each([b1](T& m, const T& x) { m = b1 * m + (1 - b1) * x; }, s.m, g);
-        for_each([b2](T& v, const T& x) { v = b2 * v + (1 - b2) * x * x; }, s.v, turned);
-        tensor<T> step = rotated(s, s.m, false);
+        const tensor<T, D> turned = rotated(s, g, false);
+        for_each(rules::decayed_mean<T>{b1}, s.m, g);
+        for_each(rules::decayed_mean_of_squares<T>{b2}, s.v, turned);
+        tensor<T, D> step = rotated(s, s.m, false);
         const double t = static_cast<double>(steps_ - 1);  // updates, this one counted
         const T scale = static_cast<T>(std::sqrt(1 - std::pow(config_.beta2, t)) / (1 - std::pow(config_.beta1, t)));
-        for_each([scale, e = static_cast<T>(config_.epsilon)](T& d, const T& v) { d = scale * d / (std::sqrt(v) + e); },
-                 step, s.v);
-        const tensor<T> back = rotated(s, step, true);
-        for_each([](T& d, const T& x) { d = x; }, direction, back);
+        for_each(rules::divided_by_root<T>{scale, static_cast<T>(config_.epsilon)}, step, s.v);
+        const tensor<T, D> back = rotated(s, step, true);
+        copy(back, direction);
         accumulate(s, g, b2, 1 - b2);
         if ((steps_ - 1) % config_.refresh_every == 0) {
             if (!s.left.q.empty()) refresh(s.left, s.v, true);
@@ -130,52 +157,38 @@ private:
         }
     }
 
-    static void accumulate(state& s, const tensor<T>& g, T keep, T add) {
+    static void accumulate(state& s, const tensor<T, D>& g, T keep, T add) {
         const index rows = g.extent(0), columns = g.extent(1);
         if (!s.left.q.empty())
-            gemm(cpu{}, false, true, rows, rows, columns, add, g.data(), columns, g.data(), columns, keep,
+            gemm(D{}, false, true, rows, rows, columns, add, g.data(), columns, g.data(), columns, keep,
                  s.left.mean.data(), rows);
         if (!s.right.q.empty())
-            gemm(cpu{}, true, false, columns, columns, rows, add, g.data(), columns, g.data(), columns, keep,
+            gemm(D{}, true, false, columns, columns, rows, add, g.data(), columns, g.data(), columns, keep,
                  s.right.mean.data(), columns);
     }
 
     // Eigenvectors, of the largest eigenvalue first.
-    static void start(basis& b) {
+    static void start(basis& b) { reversed_columns(D{}, b.q.extent(0), eigh(D{}, b.mean).vectors.data(), b.q.data()); }
+
+    static void refresh(basis& b, tensor<T, D>& v, bool rows) {
         const index n = b.q.extent(0);
-        const tensor<T> vectors = eigh(cpu{}, b.mean).vectors;
-        for (index r = 0; r < n; ++r)
-            for (index c = 0; c < n; ++c) b.q[r * n + c] = vectors[r * n + n - 1 - c];
+        tensor<T, D> product({n, n}, category::workspace), sorted({n, n}, category::workspace),
+            moved(v.shape(), category::workspace);
+        tensor<std::int32_t, D> order({n}, category::workspace);
+        gemm(D{}, false, false, n, n, n, T{1}, b.mean.data(), n, b.q.data(), n, T{0}, product.data(), n);
+        order_of_columns(D{}, n, b.q.data(), product.data(), order.data());
+        reordered(D{}, n, n, false, order.data(), product.data(), sorted.data());
+        reordered(D{}, v.extent(0), v.extent(1), rows, order.data(), v.data(), moved.data());
+        copy(moved, v);
+        copy(orthonormal_columns(D{}, sorted), b.q);
     }
 
-    static void refresh(basis& b, tensor<T>& v, bool rows) {
-        const index n = b.q.extent(0);
-        tensor<T> product({n, n}, category::workspace);
-        gemm(cpu{}, false, false, n, n, n, T{1}, b.mean.data(), n, b.q.data(), n, T{0}, product.data(), n);
-        std::vector<T> values(static_cast<std::size_t>(n));
-        for (index r = 0; r < n; ++r)
-            for (index c = 0; c < n; ++c) values[static_cast<std::size_t>(c)] += b.q[r * n + c] * product[r * n + c];
-        std::vector<index> order(values.size());
-        std::iota(order.begin(), order.end(), index{0});
-        std::ranges::stable_sort(order, std::ranges::greater{},
-                                 [&](index i) { return values[static_cast<std::size_t>(i)]; });
-        const auto permute = [&](tensor<T>& t, index outer, index inner, index outer_step, index inner_step) {
-            std::vector<T> line(order.size());
-            for (index o = 0; o < outer; ++o) {
-                for (index i = 0; i < inner; ++i)
-                    line[static_cast<std::size_t>(i)] =
-                        t[o * outer_step + order[static_cast<std::size_t>(i)] * inner_step];
-                for (index i = 0; i < inner; ++i)
-                    t[o * outer_step + i * inner_step] = line[static_cast<std::size_t>(i)];
-            }
-        };
-        permute(product, n, n, n, 1);
-        if (rows)
-            permute(v, v.extent(1), n, 1, v.extent(1));
+    // Into the same memory: handles to it stay valid.
+    static void copy(const tensor<T, D>& from, tensor<T, D>& to) {
+        if constexpr (std::same_as<D, cpu>)
+            std::copy_n(from.data(), from.size(), to.data());
         else
-            permute(v, v.extent(0), n, n, 1);
-        const tensor<T> q = orthonormal_columns(cpu{}, product);
-        std::copy_n(q.data(), q.size(), b.q.data());
+            D::copy_within(to.data(), from.data(), from.bytes());
     }
 
     soap_config config_;

@@ -1,11 +1,14 @@
 // Optimizers, K-FAC and the trainer. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
 
+#include "device/cuda/drawn_laws.hpp"
 #include "device/cuda/kfac_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/optimizer_laws.hpp"
+#include "device/cuda/matrix_direction_laws.hpp"
 #include "device/cuda/recorded_laws.hpp"
 #include "device/cuda/trainer_laws.hpp"
 #include "device/cuda/training_laws.hpp"
+#include "optim/matrix_preconditioner_laws.hpp"
 
 namespace cairn {
 
@@ -16,6 +19,12 @@ TEST_CASE("GPU: networks train as on the host", "[gpu]") {
 
 TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be resumed", "[gpu]") {
     for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
+}
+
+TEST_CASE("GPU: Shampoo, SOAP, Muon and draws from outputs are plain loops, and can be resumed", "[gpu]") {
+    for (const auto& law : drawn_laws::all<cuda>()) SECTION(law.name) law.check();
+    for (const auto& law : matrix_direction_laws::all<cuda>()) SECTION(law.name) law.check();
+    for (const auto& law : matrix_preconditioner_laws::all<cuda>()) SECTION(law.name) law.check();
 }
 
 TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
