@@ -369,49 +369,69 @@ inline index attention_blocks(const attention_geometry& g, index own) {
     return g.batch * g.heads * ((g.length + own - 1) / own);
 }
 
-}  // namespace grid
-
-/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
-/// attends to nothing. Throws on sizes that do not fit, naming them.
+/// Launches of attention_forward() of this file's kernels.
 template <class T, GridDevice D>
-void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
-                       std::type_identity_t<grid::sum_type<T>>* lse) {
-    using S = grid::sum_type<T>;
-    g.check();
-    work::count(g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S)));
-    if (g.batch * g.length == 0) return;
-    const auto t =
-        grid::attention_tiles<T>::that_fit(g.head_dim, [](const auto& tiles) { return tiles.forward_bytes(); });
-    D::launch(
-        {.blocks = grid::attention_blocks(g, t.rows), .threads = grid::attention_threads, .shared = t.forward_bytes()},
-        grid::attention_forward_body<T>{
-            {g, t, grid::head_packets<T>(g, q, k, v)}, static_cast<S>(g.factor()), q, k, v, y, lse});
+void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y, sum_type<T>* lse) {
+    const auto t = attention_tiles<T>::that_fit(g.head_dim, [](const auto& tiles) { return tiles.forward_bytes(); });
+    D::launch({.blocks = attention_blocks(g, t.rows), .threads = attention_threads, .shared = t.forward_bytes()},
+              attention_forward_body<T>{
+                  {g, t, head_packets<T>(g, q, k, v)}, static_cast<sum_type<T>>(g.factor()), q, k, v, y, lse});
 }
 
-/// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
+/// Launches of attention_backward() of this file's kernels.
 template <class T, GridDevice D>
 void attention_backward(D, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
-                        const std::type_identity_t<grid::sum_type<T>>* lse, const T* dy, T* dq, T* dk, T* dv) {
-    using S = grid::sum_type<T>;
-    g.check();
-    work::count(g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S)));
-    if (g.batch * g.length == 0) return;
+                        const sum_type<T>* lse, const T* dy, T* dq, T* dk, T* dv) {
+    using S = sum_type<T>;
     const index rows = g.batch * g.heads * g.length;
     tensor<S, D> products({rows}, category::workspace);
     D::launch({.blocks = rows, .threads = warp_threads},
-              grid::attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
-    const bool packets = grid::head_packets<T>(g, q, k, v, dy);
+              attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
+    const bool packets = head_packets<T>(g, q, k, v, dy);
     const auto run = [&]<bool OfKeys>(std::bool_constant<OfKeys>) {
-        const auto t = grid::attention_tiles<T>::that_fit(
-            g.head_dim, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
-        D::launch({.blocks = grid::attention_blocks(g, OfKeys ? t.keys : t.rows),
-                   .threads = grid::attention_threads,
+        const auto t =
+            attention_tiles<T>::that_fit(g.head_dim, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
+        D::launch({.blocks = attention_blocks(g, OfKeys ? t.keys : t.rows),
+                   .threads = attention_threads,
                    .shared = t.backward_bytes(OfKeys)},
-                  grid::attention_backward_body<T, OfKeys>{
+                  attention_backward_body<T, OfKeys>{
                       {g, t, packets}, static_cast<S>(g.factor()), q, k, v, dy, lse, products.data(), dq, dk, dv});
     };
     run(std::true_type{});
     run(std::false_type{});
+}
+
+}  // namespace grid
+
+namespace detail {
+
+/// Whether there is anything to do; counts the work. Throws on sizes that make no attention.
+template <class T>
+bool begin_attention(const attention_geometry& g, bool forward) {
+    g.check();
+    const double of_sum = sizeof(grid::sum_type<T>);
+    if (forward)
+        work::count(g.forward_flops(), g.forward_bytes(sizeof(T), of_sum));
+    else
+        work::count(g.backward_flops(), g.backward_bytes(sizeof(T), of_sum));
+    return g.batch * g.length > 0;
+}
+
+}  // namespace detail
+
+/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
+/// attends to nothing. Throws on sizes that do not fit, naming them.
+template <class T, GridDevice D>
+void attention_forward(D d, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
+                       std::type_identity_t<grid::sum_type<T>>* lse) {
+    if (detail::begin_attention<T>(g, true)) grid::attention_forward(d, g, q, k, v, y, lse);
+}
+
+/// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
+template <class T, GridDevice D>
+void attention_backward(D d, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
+                        const std::type_identity_t<grid::sum_type<T>>* lse, const T* dy, T* dq, T* dk, T* dv) {
+    if (detail::begin_attention<T>(g, false)) grid::attention_backward(d, g, q, k, v, y, lse, dy, dq, dk, dv);
 }
 
 }  // namespace cairn
