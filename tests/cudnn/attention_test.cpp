@@ -70,17 +70,13 @@ TEMPLATE_TEST_CASE("cuDNN attention, emulated: results are the host's", "[cudnn]
     const forced cudnn("cudnn0");
     const std::size_t before = emulated::cudnn_runs().size();
     std::size_t calls = 0;
-    for (const bool is_causal : {false, true}) {
-        for (const index length : {1, 15, 33, 70})
-            for (const index head_dim : {8, 24, 128}) {
-                law<T>({.batch = 2, .length = length, .heads = 2, .head_dim = head_dim, .causal = is_causal},
-                       tolerance_of<T>);
-                calls += 4;  // forward and backward, twice
-            }
-        law<T>({.batch = 1, .length = 20, .heads = 3, .head_dim = 64, .causal = is_causal, .scale = -0.3},
-               tolerance_of<T>);
-        calls += 4;
-    }
+    attention_laws::library_shapes<streamed_gpu, T>();
+    calls += 2 * 7 * 4;  // shapes; forward and backward, twice
+    for (const bool is_causal : {false, true})
+        for (const index head_dim : {24, 104}) {
+            law<T>({.batch = 2, .length = 15, .heads = 2, .head_dim = head_dim, .causal = is_causal}, tolerance_of<T>);
+            calls += 4;
+        }
     CHECK(emulated::cudnn_runs().size() == before + calls);
 }
 
@@ -88,7 +84,7 @@ TEST_CASE("cuDNN attention, emulated: what it is not made for runs on our own ke
     const forced cudnn("cudnn0");
     const std::size_t before = emulated::cudnn_runs().size();
     for (const auto& one : attention_laws::all<streamed_gpu>()) SECTION(one.name) {
-            if (one.name == std::string("attention, bfloat16")) continue;
+            if (std::string(one.name).find("16") != std::string::npos) continue;
             one.check();
             CHECK(emulated::cudnn_runs().size() == before);
         }

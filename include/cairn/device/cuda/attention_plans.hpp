@@ -3,7 +3,7 @@
 // "cudnn0", …), found by measurement for each shape and phase and entered into the record of choices (device/choices.hpp), so that a resumed
 // run takes the same. The logarithms that forward leaves mean the same for both, so that the phases choose by themselves. Plans that do not give
 // the same bits every time are left out, and so is cuDNN where it is not made for the case: heads of a size that is no multiple of 8 or above
-// 128, lengths, addresses that are no multiples of 16 bytes. Verified without a GPU: graphs on an interpreter (tests/cudnn), and that cuDNN 9.19
+// 128, lengths, dropout (whose mask is ours), addresses that are no multiples of 16 bytes. Verified without a GPU: graphs on an interpreter (tests/cudnn), and that cuDNN 9.19
 // takes them for a described H100.
 // Include it in what is compiled for GPUs; layers find these functions by the device.
 
@@ -76,7 +76,8 @@ private:
 
     static bool suits_cudnn(const call& c) {
         const attention_geometry& g = c.g;
-        if (g.lengths || g.head_dim % 8 != 0 || g.head_dim > 128 || g.position() % 8 != 0) return false;
+        if (g.lengths || g.dropout > 0 || g.head_dim % 8 != 0 || g.head_dim > 128 || g.position() % 8 != 0)
+            return false;
         const auto aligned = [](const auto*... at) {
             return ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...);
         };
