@@ -93,10 +93,10 @@ void all_shapes() {
     for (const bool causal : {false, true}) {
         const random_stream random{.seed = 3, .stream = 4, .step = 5};
         tensor<std::int32_t> lengths({3});
-        lengths[0] = 37, lengths[1] = 45, lengths[2] = 2;
-        for (const index head_dim : {6, 130})  // of tiles that become smaller
+        lengths[0] = 37, lengths[1] = 40, lengths[2] = 2;
+        for (const index head_dim : {6, 100})  // of tiles that become smaller
             same<T, S, D>({.batch = 3,
-                           .length = 45,
+                           .length = 40,
                            .heads = 2,
                            .head_dim = head_dim,
                            .causal = causal,
@@ -113,11 +113,11 @@ template <class D, class T>
 void library_shapes() {
     const double tolerance = std::is_same_v<T, bfloat16> ? 0.02 : 0.003;
     for (const bool causal : {false, true}) {
-        for (const index length : {1, 33, 128})
+        for (const index length : {1, 33})
             for (const index head_dim : {8, 64})
-                same<T, float, D>({.batch = 2, .length = length, .heads = 2, .head_dim = head_dim, .causal = causal},
+                same<T, float, D>({.batch = 1, .length = length, .heads = 2, .head_dim = head_dim, .causal = causal},
                                   tolerance);
-        same<T, float, D>({.batch = 1, .length = 40, .heads = 3, .head_dim = 128, .causal = causal, .scale = -0.05},
+        same<T, float, D>({.batch = 1, .length = 20, .heads = 2, .head_dim = 128, .causal = causal, .scale = -0.05},
                           tolerance);
     }
 }
