@@ -8,7 +8,7 @@
 #include <cairn/compress/on_device.hpp>
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/attention.hpp>
+#include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/cuda/dropout.hpp>
@@ -208,12 +208,21 @@ void attentions(const std::string& type, double rate) {
             tensor<T, cuda> y({n}), dq({n}), dk({n}), dv({n});
             tensor<float, cuda> lse({g.batch * g.heads * g.length});
             const std::string name = concat(causal ? "causal " : "", "attention of ", length);
-            report(name + " forward, " + type, rate,
-                   [&] { attention_forward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data()); });
-            report(name + " backward, " + type, rate, [&] {
-                attention_backward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data(), dy.data(), dq.data(),
-                                   dk.data(), dv.data());
-            });
+            const auto both = [&](const std::string& by) {
+                report(name + " forward, " + type + by, rate,
+                       [&] { attention_forward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data()); });
+                report(name + " backward, " + type + by, rate, [&] {
+                    attention_backward(cuda{}, g, q.data(), k.data(), v.data(), y.data(), lse.data(), dy.data(),
+                                       dq.data(), dk.data(), dv.data());
+                });
+            };
+            both("");
+            if (sizeof(T) > 2) continue;
+            for (const char* by : {"own", "cudnn0"}) {  // what it was chosen among; own where cuDNN does not take it
+                choices::global().force("attention_gpu", by);
+                both(concat(", ", by));
+            }
+            choices::global().force("attention_gpu", "");
         }
 }
 

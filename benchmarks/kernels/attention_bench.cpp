@@ -1,7 +1,7 @@
 // Attention: fused, forward and backward, on the shapes of small language models.
 //   kernels --benchmark_filter=attention/
 // Counters: GFLOP/s of the fastest iteration, counting pairs that attend to each other alone, and percent of the measured matrix peak of as many
-// threads.
+// threads; milliseconds of that iteration. Beside libtorch: benchmarks/compare_attention.
 #include <benchmark/benchmark.h>
 
 #include <cairn/core/clock.hpp>
@@ -41,6 +41,7 @@ void run(benchmark::State& state, cairn::attention_geometry g, bool forward) {
     }
     const double gflops = 1e-9 * (forward ? g.forward_flops() : g.backward_flops()) / fastest;
     state.counters["GFLOP/s"] = gflops;
+    state.counters["fastest_ms"] = 1e3 * fastest;
     state.counters["%peak"] = 100 * gflops / cairn::perf::measured_matrix_peak().gflops;
 }
 

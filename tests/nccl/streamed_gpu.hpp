@@ -32,7 +32,7 @@ struct streamed_gpu {
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
         require(g.blocks >= 1 && g.threads >= warp_threads && g.threads <= 1024 && g.threads % warp_threads == 0 &&
-                    g.shared >= 0 && g.shared <= 48 << 10,
+                    g.shared >= 0 && g.shared <= emulated_gpu::most_shared,
                 "streamed GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
         run([=] {
             emulation::block_runner runner(g, emulated_gpu::backwards);

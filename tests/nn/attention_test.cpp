@@ -14,6 +14,9 @@ TEST_CASE("attention layer: laws", "[laws][attention]") {
     laws::check_laws(make_case("attention, causal, one position more than a tile", {1, 129, 12}, [](auto t) {
         return attention<decltype(t)>({.heads = 1, .head_dim = 4, .causal = true, .scale = 0.4});
     }));
+    laws::check_laws(make_case("attention with dropout", {2, 6, 18}, [](auto t) {
+        return attention<decltype(t)>({.heads = 2, .head_dim = 3, .dropout = 0.3});
+    }));
     auto chain = make_case("multi-head attention", {3, 7, 8}, [](auto t) {
         return multi_head_attention<decltype(t)>({.width = 8, .heads = 4, .causal = true});
     });
@@ -43,6 +46,53 @@ TEST_CASE("attention layer: heads side by side are those of plain loops", "[atte
     for (index i = 0; i < y.size(); ++i) REQUIRE(y[i] == Approx(expected.y[std::size_t(i)]).margin(1e-12));
 }
 
+TEST_CASE("attention layer: dropout and lengths of a padded batch are those of plain loops", "[attention]") {
+    constexpr index batch = 3, length = 19, heads = 2, dim = 3, width = heads * dim;
+    for (const bool training : {true, false})
+        for (const bool padded : {false, true})
+            for (const bool causal : {false, true}) {
+                CAPTURE(training, padded, causal);
+                const std::int32_t lengths[]{19, 4, 0};
+                pass p{.mode = training ? mode::train : mode::evaluate, .seed = 8, .step = 2};
+                if (padded) p.lengths = lengths;
+                slots<double> saved;
+                attention<double> layer({.heads = heads, .head_dim = dim, .causal = causal, .dropout = 0.4});
+                const auto x = laws::numbers<double>({batch, length, 3, width}, 1),
+                           dy = laws::numbers<double>({batch, length, width}, 2);
+                const auto y = layer.forward(x.reshaped({batch, length, 3 * width}), saved, p);
+                std::vector<double> parts[3], slopes(dy.data(), dy.data() + dy.size());
+                for (index row = 0; row < batch * length; ++row)
+                    for (index which = 0; which < 3; ++which)
+                        for (index c = 0; c < width; ++c) parts[which].push_back(x[(row * 3 + which) * width + c]);
+                oracle::attention_case c{batch, length, heads, dim, causal, 1 / std::sqrt(3.0), {}};
+                if (padded) c.lengths.assign(lengths, lengths + batch);
+                const random_stream random = p.random(saved.stream());
+                if (training)
+                    c.mask = oracle::attention_mask(c, 0.4, [&](std::uint64_t block) { return random.bits4(block); });
+                const auto expected = oracle::attention(c, parts[0], parts[1], parts[2], slopes);
+                for (index i = 0; i < y.size(); ++i) REQUIRE(y[i] == Approx(expected.y[std::size_t(i)]).margin(1e-12));
+                if (!training) continue;
+                const auto dx = layer.backward_input(dy.share(), saved, p);
+                for (index row = 0; row < batch * length; ++row)
+                    for (index at = 0; at < width; ++at) {
+                        const auto there = std::size_t(row * width + at);
+                        REQUIRE(dx[row * 3 * width + at] == Approx(expected.dq[there]).margin(1e-12));
+                        REQUIRE(dx[(row * 3 + 1) * width + at] == Approx(expected.dk[there]).margin(1e-12));
+                        REQUIRE(dx[(row * 3 + 2) * width + at] == Approx(expected.dv[there]).margin(1e-12));
+                    }
+            }
+    pass wrong;
+    const std::int32_t lengths[]{20, 1, 1};
+    wrong.lengths = lengths;
+    slots<double> saved;
+    attention<double> layer({.heads = heads, .head_dim = dim});
+    CHECK_THROWS_WITH(layer.forward(tensor<double>::filled({batch, length, 3 * width}, 0), saved, wrong),
+                      Catch::Contains("sequence 0 has length 20"));
+    CHECK_THROWS_WITH(attention<double>({.heads = 1, .head_dim = 2, .dropout = -0.1}), Catch::Contains("dropout -0.1"));
+    CHECK(attention<double>({.heads = 1, .head_dim = 2, .dropout = 0.1}).describe() ==
+          "attention of 1 heads of 2, dropout 0.1");
+}
+
 TEST_CASE("multi-head attention: weights start as Glorot's, biases at zero", "[attention]") {
     auto layers = multi_head_attention<double>({.width = 64, .heads = 2, .out_gain = 0.25});
     const arena<double> weights(layers.params(), 1);
@@ -62,8 +112,13 @@ TEST_CASE("multi-head attention: weights start as Glorot's, biases at zero", "[a
 
 TEST_CASE("transformer: laws", "[laws][transformer]") {
     auto c = make_case("transformer", {2, 5}, [](auto t) {
-        return transformer<decltype(t)>(
-            {.vocabulary = 7, .longest = 6, .width = 8, .heads = 2, .blocks = 2, .dropout = 0.1});
+        return transformer<decltype(t)>({.vocabulary = 7,
+                                         .longest = 6,
+                                         .width = 8,
+                                         .heads = 2,
+                                         .blocks = 2,
+                                         .dropout = 0.1,
+                                         .attention_dropout = 0.2});
     });
     c.tokens = 7;
     c.smooth = false;

@@ -1,6 +1,6 @@
 #pragma once
 // Scaled dot-product attention by plain loops over the full matrix, in double: the definition that kernels are compared with. Arrays are
-// (batch, length, heads, head_dim). Rows and keys beyond a sequence's length do not exist.
+// (batch, length, heads, head_dim). Rows and keys beyond a sequence's length do not exist. Dropout: the weights are multiplied by a given mask.
 
 #include <cmath>
 #include <cstddef>
@@ -12,12 +12,27 @@ struct attention_case {
     std::size_t batch, length, heads, dim;
     bool causal;
     double scale;
-    std::vector<int> lengths;  // or none
+    std::vector<int> lengths;    // or none
+    std::vector<double> mask{};  // (batch, heads, length, length), or none
 };
 
 struct attention_result {
     std::vector<double> y, lse, dq, dk, dv;  // lse (batch, heads, length)
 };
+
+/// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it. `bits(block)[word]`: random numbers of 32 bits.
+template <class Bits>
+std::vector<double> attention_mask(const attention_case& a, double dropout, Bits&& bits) {
+    std::vector<double> mask;
+    const std::size_t groups = (a.length + 3) / 4, columns = (a.length + 15) / 16 * 16;
+    for (std::size_t of = 0; of < a.batch * a.heads; ++of)
+        for (std::size_t i = 0; i < a.length; ++i)
+            for (std::size_t j = 0; j < a.length; ++j)
+                mask.push_back(double(bits((of * groups + i / 4) * columns + j)[i % 4]) < std::floor(dropout * 0x1p32)
+                                   ? 0
+                                   : 1 / (1 - dropout));
+    return mask;
+}
 
 inline attention_result attention(const attention_case& a, const std::vector<double>& q, const std::vector<double>& k,
                                   const std::vector<double>& v, const std::vector<double>& dy) {
@@ -41,13 +56,16 @@ inline attention_result attention(const attention_case& a, const std::vector<dou
                     if (p[j] > most) most = p[j];
                 }
                 for (double& s : p) sum += s = std::exp(s - most);
+                const auto kept = [&](std::size_t j) {
+                    return a.mask.empty() ? 1.0 : a.mask[((n * a.heads + h) * a.length + i) * a.length + j];
+                };
                 r.lse[(n * a.heads + h) * a.length + i] = most + std::log(sum);
                 for (std::size_t j = 0; j < keys; ++j) {
                     p[j] /= sum;
                     for (std::size_t c = 0; c < a.dim; ++c) {
-                        r.y[at(i, c)] += p[j] * v[at(j, c)];
-                        r.dv[at(j, c)] += p[j] * dy[at(i, c)];
-                        dp[j] += dy[at(i, c)] * v[at(j, c)];
+                        r.y[at(i, c)] += kept(j) * p[j] * v[at(j, c)];
+                        r.dv[at(j, c)] += kept(j) * p[j] * dy[at(i, c)];
+                        dp[j] += kept(j) * dy[at(i, c)] * v[at(j, c)];
                     }
                     dot += p[j] * dp[j];
                 }

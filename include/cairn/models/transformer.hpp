@@ -26,6 +26,7 @@ struct transformer_config {
     index hidden = 0;    // of the two maps after attention; 0: 4 width
     double dropout = 0;  // behind the embedding and at the end of each branch; 0: none
     bool causal = true;
+    double attention_dropout = 0;  // of the attention's weights
 };
 
 /// Token numbers (batch, length) → logits (batch, length, vocabulary). Layers "tokens", "positions", "block1" …, "norm", "head".
@@ -44,8 +45,11 @@ sequential<T, D> transformer(const transformer_config& c = {}) {
     for (int b = 1; b <= c.blocks; ++b) {
         sequential<T, D> mixing, mapping, block;
         mixing.add("norm", layer_norm<T, D>({.features = c.width}));
-        mixing.add("attention", multi_head_attention<T, D>(
-                                    {.width = c.width, .heads = c.heads, .causal = c.causal, .out_gain = out_gain}));
+        mixing.add("attention", multi_head_attention<T, D>({.width = c.width,
+                                                            .heads = c.heads,
+                                                            .causal = c.causal,
+                                                            .out_gain = out_gain,
+                                                            .dropout = c.attention_dropout}));
         with_dropout(mixing);
         mapping.add("norm", layer_norm<T, D>({.features = c.width}));
         mapping.add(

@@ -2,7 +2,9 @@
 // Multi-head self-attention (Vaswani et al. 2017, sections 3.2.2 and 4):  y = W_o concat_h softmax(Q_h K_hᵀ / √d) V_h + b_o,
 // Q, K, V = three parts of one projection W_qkv x + b. It is a chain of three layers, so that curvature, recomputation and the memory model see
 // two linear layers like any other. Kernels and formulas: device/cpu/attention.hpp.
-// Tape of attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length × length matrix.
+// Tape of attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length × length matrix. Dropout is
+// that of the weights (section 5.4 leaves it open; GPT-2 and BERT have it): its mask is drawn again in backward. Padded batches say in
+// pass::lengths how many positions of each sequence count; nobody attends to the others, and their own results and gradients are 0.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/attention.hpp>
@@ -22,13 +24,18 @@ public:
         index heads = 1, head_dim = 0;
         bool causal = false;  // a position attends to itself and those before it
         double scale = 0;     // of scores; 0: 1 / √head_dim
+        double dropout = 0;   // probability that a weight is dropped in training, in [0, 1)
     };
 
-    explicit attention(config c) : config_(c) { geometry_of({0, 0, 3 * c.heads * c.head_dim}).check(); }
+    explicit attention(config c) : config_(c) {
+        attention_geometry g = geometry_of({0, 0, 3 * c.heads * c.head_dim});
+        g.dropout = c.dropout;
+        g.check();
+    }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
         const shape out = out_shape(x.shape());
-        const attention_geometry g = geometry_of(x.shape());
+        const attention_geometry g = geometry_of(x.shape(), saved, p);
         tensor<T, D> y(out);
         tensor<S, D> logs;  // (batch, heads, length)
         if (p.training()) logs = tensor<S, D>({g.batch, g.heads, g.length});
@@ -47,7 +54,7 @@ public:
         const tensor<S, D> logs = saved.template take<S>(logs_slot);
         require_shape(dy, y.shape(), "attention: dy");
         if (!p.input_gradient) return {};
-        const attention_geometry g = geometry_of(x.shape());
+        const attention_geometry g = geometry_of(x.shape(), saved, p);
         tensor<T, D> dx(x.shape());
         const T* const q = x.data();
         T* const dq = dx.data();
@@ -77,7 +84,8 @@ public:
     }
 
     std::string describe() const {
-        return concat("attention of ", config_.heads, " heads of ", config_.head_dim, config_.causal ? ", causal" : "");
+        return concat("attention of ", config_.heads, " heads of ", config_.head_dim, config_.causal ? ", causal" : "",
+                      config_.dropout > 0 ? concat(", dropout ", config_.dropout) : "");
     }
 
 private:
@@ -95,6 +103,17 @@ private:
                 .stride = 3 * config_.heads * config_.head_dim};
     }
 
+    /// With what this pass brings.
+    attention_geometry geometry_of(const shape& in, const slots<T, D>& saved, const pass& p) const {
+        attention_geometry g = geometry_of(in);
+        g.lengths = p.lengths;
+        if (!p.training()) return g;
+        g.dropout = config_.dropout;
+        g.random = p.random(saved.stream());
+        if constexpr (!std::same_as<D, cpu>) g.step = p.step_at;
+        return g;
+    }
+
     config config_;
 };
 
@@ -104,6 +123,7 @@ struct multi_head_attention_config {
     bool causal = false;
     bool bias = true;
     double out_gain = 1;  // of the variance of W_o; deep residual networks take less
+    double dropout = 0;   // of the attention's weights
 };
 
 /// (batch, length, width) → the same: layers "qkv", "attention" and "out". Weights start uniform as Glorot and Bengio's, each of Q, K and V as
@@ -119,7 +139,9 @@ sequential<T, D> multi_head_attention(const multi_head_attention_config& c) {
                                     .bias = c.bias,
                                     .init = init::xavier_uniform.scaled(2),
                                     .bias_init = init::zeros}));
-    layers.add("attention", attention<T, D>({.heads = c.heads, .head_dim = c.width / c.heads, .causal = c.causal}));
+    layers.add(
+        "attention",
+        attention<T, D>({.heads = c.heads, .head_dim = c.width / c.heads, .causal = c.causal, .dropout = c.dropout}));
     layers.add("out", linear<T, D>({.in = c.width,
                                     .out = c.width,
                                     .bias = c.bias,

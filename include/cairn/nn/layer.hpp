@@ -51,6 +51,8 @@ struct pass {
     curvature_listener* curvature = nullptr;  // told what weight gradients are made of; null: nobody wants to know
     const std::uint32_t* step_at =
         nullptr;  // where a device finds `step` if launches are recorded; null: it is part of them
+    const std::int32_t* lengths =
+        nullptr;  // (batch), on the layers' device, until backward: positions of each sequence that count; null: all
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }

@@ -52,13 +52,15 @@ oracle::attention_result expected(const attention_geometry& g, const std::vector
                              g.factor(),
                              {}};
     if (g.lengths) c.lengths.assign(g.lengths, g.lengths + g.batch);
+    if (g.dropout > 0)
+        c.mask = oracle::attention_mask(c, g.dropout, [&](std::uint64_t block) { return g.random.bits4(block); });
     const auto of = [&](index which) { return part(qkv, g.width(), which); };
     return oracle::attention(c, of(0), of(1), of(2), dy);
 }
 
 template <class T>
 void check(const attention_geometry& g, double size = 1) {
-    CAPTURE(g.batch, g.length, g.heads, g.head_dim, g.causal, g.lengths != nullptr, size);
+    CAPTURE(g.batch, g.length, g.heads, g.head_dim, g.causal, g.lengths != nullptr, g.dropout, size);
     const index n = g.batch * g.length * g.width();
     const auto qkv = draw<T>(3 * n, 1, size), dy = draw<T>(n, 2);
     const run<T> got(g, qkv, dy);
@@ -92,6 +94,55 @@ TEMPLATE_TEST_CASE("attention: values and gradients against plain loops", "[atte
     }
 }
 
+TEMPLATE_TEST_CASE("attention: dropout against plain loops, values and gradients", "[attention]", float, double) {
+    using T = TestType;
+    const random_stream random{.seed = 11, .stream = 5, .step = 3};
+    for (const bool causal : {false, true}) {
+        for (const index length : {1, 2, 17, 113, 131, 300})
+            check<T>({.batch = 2,
+                      .length = length,
+                      .heads = 3,
+                      .head_dim = 8,
+                      .causal = causal,
+                      .dropout = 0.25,
+                      .random = random});
+        const std::int32_t lengths[]{150, 0, 1, 113, 128};
+        for (const double dropout : {0.1, 0.6})
+            check<T>({.batch = 5,
+                      .length = 150,
+                      .heads = 2,
+                      .head_dim = 5,
+                      .causal = causal,
+                      .scale = 0.5,
+                      .lengths = lengths,
+                      .dropout = dropout,
+                      .random = random});
+    }
+}
+
+TEST_CASE("attention: dropout keeps as many weights as it says, others every step, the step where it is told",
+          "[attention]") {
+    attention_geometry g{.batch = 1, .length = 200, .heads = 2, .head_dim = 1, .dropout = 0.3, .random = {1, 2, 3}};
+    const std::vector<float> zero(400, 0), one(400, 1);  // all weights 1 / 200
+    const auto kept = [&] {
+        std::vector<float> y(400);
+        attention_forward<float>(cpu{}, g, zero.data(), zero.data(), one.data(), y.data(), nullptr);
+        return y;
+    };
+    const auto first = kept();
+    double sum = 0;
+    for (const float v : first) sum += double(v);
+    CHECK(sum / 400 == Approx(1).margin(0.02));  // standard deviation of the mean 0.0023
+    CHECK(kept() == first);
+    g.random.step = 4;
+    const auto second = kept();
+    CHECK(second != first);
+    g.random.step = 77;
+    const std::uint32_t step = 4;
+    g.step = &step;
+    CHECK(kept() == second);
+}
+
 TEST_CASE("attention: scores of ten thousand and more do not overflow", "[attention]") {
     // Weights are 0 and 1 but for ties: the largest score of a row is far from the next.
     const attention_geometry g{.batch = 1, .length = 200, .heads = 1, .head_dim = 4, .scale = 1};
@@ -111,8 +162,14 @@ TEST_CASE("attention: scores of ten thousand and more do not overflow", "[attent
 TEST_CASE("attention: the same bits on any number of threads, heads whole or in tiles", "[attention]") {
     for (const bool causal : {false, true}) {
         const std::int32_t lengths[]{300, 261, 7};
-        const attention_geometry g{
-            .batch = 3, .length = 300, .heads = 2, .head_dim = 20, .causal = causal, .lengths = lengths};
+        const attention_geometry g{.batch = 3,
+                                   .length = 300,
+                                   .heads = 2,
+                                   .head_dim = 20,
+                                   .causal = causal,
+                                   .lengths = lengths,
+                                   .dropout = causal ? 0.2 : 0.0,
+                                   .random = {4, 5, 6}};
         const auto qkv = draw<float>(3 * g.batch * g.length * g.width(), 1),
                    dy = draw<float>(g.batch * g.length * g.width(), 2);
         const run<float> first(g, qkv, dy);
@@ -181,6 +238,8 @@ TEST_CASE("attention: errors say what does not fit", "[attention]") {
     CHECK_THROWS_WITH(call({.batch = 1, .length = 2, .heads = 0, .head_dim = 4}), Catch::Contains("0 heads of 4"));
     CHECK_THROWS_WITH(call({.batch = 1, .length = 2, .heads = 2, .head_dim = 4, .stride = 7}),
                       Catch::Contains("7 elements"));
+    CHECK_THROWS_WITH(call({.batch = 1, .length = 2, .heads = 2, .head_dim = 4, .dropout = 1}),
+                      Catch::Contains("dropout 1 is not in [0, 1)"));
     const std::int32_t lengths[]{2, 3};
     CHECK_THROWS_WITH(call({.batch = 2, .length = 2, .heads = 1, .head_dim = 4, .lengths = lengths}),
                       Catch::Contains("sequence 1 has length 3"));

@@ -90,8 +90,36 @@ void all_shapes() {
                       lengths);
         same<T, S, D>({.batch = 0, .length = 4, .heads = 2, .head_dim = 6, .causal = causal}, tolerance);
     }
+    for (const bool causal : {false, true}) {
+        const random_stream random{.seed = 3, .stream = 4, .step = 5};
+        tensor<std::int32_t> lengths({3});
+        lengths[0] = 37, lengths[1] = 40, lengths[2] = 2;
+        for (const index head_dim : {6, 100})  // of tiles that become smaller
+            same<T, S, D>({.batch = 3,
+                           .length = 40,
+                           .heads = 2,
+                           .head_dim = head_dim,
+                           .causal = causal,
+                           .dropout = 0.4,
+                           .random = random},
+                          2 * tolerance, lengths);
+    }
     if constexpr (!std::same_as<T, bfloat16>)  // scores of hundreds: weights of 0 and 1
         same<T, S, D>({.batch = 1, .length = 50, .heads = 1, .head_dim = 8}, 20 * tolerance, {}, 15);
+}
+
+/// Shapes of which the GPU's library has kernels as well (device/cuda/attention_plans.hpp).
+template <class D, class T>
+void library_shapes() {
+    const double tolerance = std::is_same_v<T, bfloat16> ? 0.02 : 0.003;
+    for (const bool causal : {false, true}) {
+        for (const index length : {1, 33})
+            for (const index head_dim : {8, 64})
+                same<T, float, D>({.batch = 1, .length = length, .heads = 2, .head_dim = head_dim, .causal = causal},
+                                  tolerance);
+        same<T, float, D>({.batch = 1, .length = 20, .heads = 2, .head_dim = 128, .causal = causal, .scale = -0.05},
+                          tolerance);
+    }
 }
 
 /// A number that is none reaches all rows of its head, and no other; huge scores do not overflow.
@@ -122,6 +150,26 @@ void broken_numbers() {
     for (index i = 40 * 8; i < 80 * 8; ++i) REQUIRE(std::isnan(one.y[i]));
 }
 
+/// A recorded step finds its number in memory.
+template <class D>
+void step_in_memory() {
+    attention_geometry g{.batch = 1, .length = 20, .heads = 2, .head_dim = 4, .dropout = 0.5, .random = {1, 2, 9}};
+    const shape s{1, 20, 2, 4};
+    const auto x = drawn<float>(s, 76);
+    const auto at_device = tensor<float, D>::copy_of(x);
+    tensor<float> y(s);
+    tensor<float, D> on_device(s);
+    attention_forward(cpu{}, g, x.data(), x.data(), x.data(), y.data(), static_cast<float*>(nullptr));
+    tensor<std::uint32_t> nine({1});
+    nine[0] = 9;
+    const auto step = tensor<std::uint32_t, D>::copy_of(nine);
+    g.random.step = 1;
+    g.step = step.data();
+    const float* const in = at_device.data();
+    attention_forward(D{}, g, in, in, in, on_device.data(), nullptr);
+    check_close(on_device, y, 1e-5);
+}
+
 /// Addresses and widths that fit no packet.
 template <class D>
 void misaligned() {
@@ -148,12 +196,16 @@ void errors() {
 
 template <GridDevice D>
 const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"attention, float", all_shapes<D, float>},
-                                                    {"attention, double", all_shapes<D, double>},
-                                                    {"attention, bfloat16", all_shapes<D, bfloat16, float>},
-                                                    {"attention of numbers that are none", broken_numbers<D>},
-                                                    {"attention, addresses that fit no packet", misaligned<D>},
-                                                    {"attention, errors", errors<D>}};
+    static const std::vector<kernel_laws::law> laws{
+        {"attention, float", all_shapes<D, float>},
+        {"attention, double", all_shapes<D, double>},
+        {"attention, bfloat16", all_shapes<D, bfloat16, float>},
+        {"attention of library shapes, bfloat16", library_shapes<D, bfloat16>},
+        {"attention of library shapes, float16", library_shapes<D, float16>},
+        {"attention of numbers that are none", broken_numbers<D>},
+        {"attention, addresses that fit no packet", misaligned<D>},
+        {"attention, the step of a mask in memory", step_in_memory<D>},
+        {"attention, errors", errors<D>}};
     return laws;
 }
 

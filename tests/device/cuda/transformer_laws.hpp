@@ -17,8 +17,13 @@ using kernel_laws::check_close;
 template <class D, class T, class C = T>
 std::pair<std::vector<double>, std::vector<tensor<T>>> train() {
     constexpr index batch = 2, length = 9, vocabulary = 11;
-    auto net = transformer<C, D>(
-        {.vocabulary = vocabulary, .longest = 12, .width = 8, .heads = 2, .blocks = 2, .dropout = 0.1});
+    auto net = transformer<C, D>({.vocabulary = vocabulary,
+                                  .longest = 12,
+                                  .width = 8,
+                                  .heads = 2,
+                                  .blocks = 2,
+                                  .dropout = 0.1,
+                                  .attention_dropout = 0.1});
     arena<T, D> weights(net.params(), 3);
     optimizer_over<adam, T, D> optimizer(adam{{.eps = 1e-3}}, weights);  // no direction hangs on a gradient near zero
     std::vector<double> losses;

@@ -6,6 +6,7 @@
 //   at the end  y = O / l,  lse = m + log l
 // Backward (FlashAttention-2, algorithm 2), with P = exp(S − lse) and D = rowsum(dy ∘ y):
 //   dV = Pᵀ dy,   dP = dy Vᵀ,   dS = P ∘ (dP − D),   dQ = scale dS K,   dK = scale dSᵀ Q
+// Dropout multiplies P by M, 0 or 1 / (1 − rate), behind the softmax: l stays, O takes M ∘ P; dV = (M ∘ P)ᵀ dy, dS = P ∘ (M ∘ dP − D).
 // Where heads alone keep the threads busy, a head is one task; else tiles of keys and then tiles of rows are, and S and dP are made twice. The
 // bits are the same: each element is one sum over tiles in order, whoever makes it.
 // Two floors: flops (4 head_dim + 5) pairs forward, (10 head_dim + 5) pairs backward; bytes of q, k, v, y once, and of twice as much backward.
@@ -17,6 +18,7 @@
 #include <cairn/core/work.hpp>
 #include <cairn/device/attention_geometry.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
+#include <cairn/device/cpu/philox.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 
 #include <algorithm>
@@ -28,6 +30,7 @@ namespace cairn {
 namespace attention_detail {
 
 inline constexpr index tile_rows = 112, tile_keys = 128;  // eight register tiles high; S of floats is 56 KiB
+static_assert(tile_rows % 4 == 0 && tile_keys % 16 == 0, "a mask is drawn for 4 rows and 16 keys at a time");
 
 inline index tiles(index n, index size) { return (n + size - 1) / size; }
 
@@ -50,6 +53,26 @@ struct operands {
     index keys(index i, index j, index count) const {
         return g.causal ? std::clamp<index>(i + 1 - j, 0, count) : count;
     }
+    /// M of a tile that begins at row i and key j, rows tile_keys apart. i is a multiple of 4, j of 16.
+    void draw(index n, index h, index i, index rows, index j, index count, T* to) const {
+        random_stream random = g.random;
+        if (g.step) random.step = *g.step;
+        const philox_lanes lanes(random);
+        const std::uint32_t threshold = g.threshold();
+        const T factor = static_cast<T>(g.kept_factor());
+        for (index r = 0; r < rows; r += 4)
+            for (index c = 0; c < count; c += 16) {
+                std::uint32_t bits[64];
+                const std::uint64_t block = g.mask_block(n * g.heads + h, i + r, j + c);
+                lanes.blocks(block, bits, 16);
+                lanes.blocks(block + 8, bits + 8, 16);
+                for (index w = 0; w < std::min<index>(4, rows - r); ++w)
+                    for (index lane = 0; lane < 16; ++lane)
+                        to[(r + w) * tile_keys + c + lane] = bits[w * 16 + lane] >= threshold ? factor : T{};
+            }
+    }
+    /// Numbers of one such M, none without dropout.
+    index drawn(index rows) const { return g.dropout > 0 ? rows * tile_keys : 0; }
 };
 
 /// c = op(a) op(b), added to c with `add`, by this thread.
@@ -88,9 +111,9 @@ void forward_rows(const operands<T>& o, index n, index h, index first, T* y, T* 
     if (logs) std::fill_n(logs + rows, end - first - rows, nothing);
     clear(rows, end - first, d, out, g.width());
     if (rows == 0) return;
-    tensor<T> room({rows * (2 * d + tile_keys + 2)}, category::workspace);
+    tensor<T> room({rows * (2 * d + tile_keys + 2) + o.drawn(rows)}, category::workspace);
     T *const q = room.data(), *const sum = q + rows * d, *const s = sum + rows * d, *const most = s + rows * tile_keys,
-             *const total = most + rows;
+             *const total = most + rows, *const mask = total + rows;
     scaled_rows(o, n, h, first, rows, q);
     std::fill_n(sum, rows * d, T{});
     std::fill_n(most, rows, nothing);
@@ -99,6 +122,7 @@ void forward_rows(const operands<T>& o, index n, index h, index first, T* y, T* 
     for (index j = 0; j < keys; j += tile_keys) {
         const index count = std::min(tile_keys, keys - j);
         multiply(false, true, rows, count, d, q, d, o.k + o.at(n, j, h), g.position(), false, s, tile_keys);
+        if (g.dropout > 0) o.draw(n, h, first, rows, j, count, mask);
         for (index r = 0; r < rows; ++r) {
             T* const row = s + r * tile_keys;
             const index attended = o.keys(first + r, j, count);
@@ -107,6 +131,9 @@ void forward_rows(const operands<T>& o, index n, index h, index first, T* y, T* 
             const T shrink = std::exp(most[r] - shift);
             total[r] = total[r] * shrink + cairn::detail::row_exp(attended, row, shift, row);
             std::fill(row + attended, row + count, T{});
+            if (g.dropout > 0)
+#pragma omp simd
+                for (index c = 0; c < attended; ++c) row[c] *= mask[r * tile_keys + c];
             most[r] = now;
             if (shrink != T{1})
 #pragma omp simd
@@ -144,6 +171,8 @@ struct gradients {
     /// P and dS of rows [i, i + rows) and keys [j, j + count); q: the rows of Q, scaled.
     void tile(index n, index h, index i, index rows, index j, index count, const T* q, const T* products, T* p,
               T* ds) const {
+        T* const mask = ds + tile_rows * tile_keys;
+        if (o.g.dropout > 0) o.draw(n, h, i, rows, j, count, mask);
         const index d = o.g.head_dim;
         multiply(false, true, rows, count, d, q, d, o.k + o.at(n, j, h), o.g.position(), false, p, tile_keys);
         multiply(false, true, rows, count, d, dy + o.dense(n, i, h), o.g.width(), o.v + o.at(n, j, h), o.g.position(),
@@ -153,19 +182,29 @@ struct gradients {
             T *const p_row = p + r * tile_keys, *const ds_row = ds + r * tile_keys;
             const index attended = o.keys(i + r, j, count);
             const T log = logs[i + r], product = products[i + r];
+            if (o.g.dropout > 0) {
+                const T* const m = mask + r * tile_keys;
 #pragma omp simd
-            for (index c = 0; c < attended; ++c) {
-                const T weight = vector_math::exp(p_row[c] - log);
-                p_row[c] = weight;
-                ds_row[c] = weight * (ds_row[c] - product);
+                for (index c = 0; c < attended; ++c) {
+                    const T weight = vector_math::exp(p_row[c] - log);
+                    p_row[c] = weight * m[c];
+                    ds_row[c] = weight * (ds_row[c] * m[c] - product);
+                }
+            } else {
+#pragma omp simd
+                for (index c = 0; c < attended; ++c) {
+                    const T weight = vector_math::exp(p_row[c] - log);
+                    p_row[c] = weight;
+                    ds_row[c] = weight * (ds_row[c] - product);
+                }
             }
             std::fill(p_row + attended, p_row + count, T{});
             std::fill(ds_row + attended, ds_row + count, T{});
         }
     }
 
-    /// Room for tile(), q first.
-    static index room(index d) { return tile_rows * (d + 2 * tile_keys); }
+    /// Room for tile(): q, P, dS and M.
+    index room() const { return tile_rows * (o.g.head_dim + 2 * tile_keys) + o.drawn(tile_rows); }
 
     /// dK and dV of keys [j, j + tile_keys), and with `rows_too` their share in dQ.
     void keys(index n, index h, index j, bool rows_too, const T* products, T* space) const {
@@ -220,7 +259,7 @@ struct gradients {
 
     /// All of a head: five products a tile instead of seven.
     void head(index n, index h) const {
-        tensor<T> space({o.g.length + room(o.g.head_dim)}, category::workspace);
+        tensor<T> space({o.g.length + room()}, category::workspace);
         T* const d = space.data();
         products(n, h, d);
         clear(0, o.g.length, o.g.head_dim, dq + o.at(n, 0, h), o.g.position());
@@ -272,7 +311,7 @@ void attention_backward(cpu, const attention_geometry& g, const T* q, const T* k
     parallel_tasks(heads, [&](index head) { all.products(head / g.heads, head % g.heads, d + head * g.length); });
     const auto with_room = [&](auto&& work) {
         return [&, work](index n, index h, index tile) {
-            tensor<T> space({gradients<T>::room(g.head_dim)}, category::workspace);
+            tensor<T> space({all.room()}, category::workspace);
             work(n, h, tile, d + (n * g.heads + h) * g.length, space.data());
         };
     };

@@ -28,6 +28,7 @@ struct attention_tiles {
     using S = sum_type<T>;
 
     index rows = 32, keys = 32, head_dim = 0;
+    bool dropout = false;
 
     CAIRN_HD index depth() const { return (head_dim + 15) / 16 * 16; }
     CAIRN_HD index wide() const { return tile_stride<T>(head_dim); }      // q, k, v, dy
@@ -40,23 +41,26 @@ struct attention_tiles {
     CAIRN_HD index scores() const { return whole(rows * score() * index{sizeof(S)}); }
     CAIRN_HD index weights() const { return whole(rows * weight() * index{sizeof(T)}); }
     CAIRN_HD index each_row() const { return whole(2 * rows * index{sizeof(S)}); }
+    CAIRN_HD index kept() const { return dropout ? whole(rows * keys) : 0; }  // a byte a weight
 
-    index forward_bytes() const { return inputs(rows) + inputs(keys) + sums(rows) + scores() + weights() + each_row(); }
+    index forward_bytes() const {
+        return inputs(rows) + inputs(keys) + sums(rows) + scores() + weights() + each_row() + kept();
+    }
     /// `of_keys`: whether the sums are those of a tile of keys, or of a tile of rows.
     index backward_bytes(bool of_keys) const {
         return 2 * (inputs(rows) + inputs(keys) + scores() + weights()) + (of_keys ? 2 * sums(keys) : sums(rows)) +
-               each_row();
+               each_row() + kept();
     }
 
     /// The largest tiles that fit. Throws where none do.
     template <class Bytes>
-    static attention_tiles that_fit(index head_dim, Bytes&& bytes) {
+    static attention_tiles that_fit(const attention_geometry& g, Bytes&& bytes) {
         for (const index rows : {index{32}, index{16}})
             for (const index keys : {index{32}, index{16}}) {
-                const attention_tiles t{rows, keys, head_dim};
+                const attention_tiles t{rows, keys, g.head_dim, g.dropout > 0};
                 if (bytes(t) <= attention_shared) return t;
             }
-        fail("attention: heads of ", head_dim, " numbers of ", sizeof(T), " bytes do not fit the ", attention_shared,
+        fail("attention: heads of ", g.head_dim, " numbers of ", sizeof(T), " bytes do not fit the ", attention_shared,
              " bytes that a block of a GPU shares; take more heads of fewer numbers each");
     }
 };
@@ -80,6 +84,8 @@ struct attention_head {
     attention_geometry g;
     attention_tiles<T> t;
     bool packets;  // rows of q, k, v and dy can be read 16 bytes at a time
+    std::uint32_t threshold = static_cast<std::uint32_t>(g.dropout * 0x1p32);
+    S kept_factor = static_cast<S>(1 / (1 - g.dropout));
 
     CAIRN_HD index known(index n) const {
         if (!g.lengths) return g.length;
@@ -130,16 +136,34 @@ struct attention_head {
         return i < known && j < known && (!g.causal || j <= i);
     }
 
-    /// P and dS of a tile from S and dP, for rows from i and keys from j.
+    /// Which weights of a tile dropout keeps: of rows from i, a multiple of 4, and keys from j, in head `of` of all.
+    template <class Block>
+    CAIRN_HD void draw(Block& b, index of, index i, index j, std::uint8_t* kept) const {
+        random_stream random = g.random;
+        if (g.step) random.step = *g.step;
+        for (index e = b.thread(); e < t.rows / 4 * t.keys; e += b.threads()) {
+            const index r = e / t.keys * 4, c = e % t.keys;
+            const auto bits = random.bits4(g.mask_block(of, i + r, j + c));
+            for (int w = 0; w < 4; ++w) kept[(r + w) * t.keys + c] = bits[static_cast<std::size_t>(w)] >= threshold;
+        }
+    }
+    /// M of a weight: 1 without dropout.
+    CAIRN_HD S factor(const std::uint8_t* kept, index r, index c) const {
+        return !t.dropout ? S(1) : kept[r * t.keys + c] ? kept_factor : S{};
+    }
+
+    /// M ∘ P and dS of a tile from S and dP, for rows from i and keys from j.
     template <class Block>
     CAIRN_HD void differentiate(Block& b, index i, index j, index known, S scale, const S* scores, const S* dp,
-                                const S* each, T* p, T* ds) const {
+                                const S* each, const std::uint8_t* kept, T* p, T* ds) const {
         for (index e = b.thread(); e < t.rows * t.keys; e += b.threads()) {
             const index r = e / t.keys, c = e % t.keys;
             S weight = 0, slope = 0;
             if (attends(i + r, j + c, known)) {
                 weight = std::exp(scale * scores[r * t.score() + c] - each[r]);
-                slope = weight * (dp[r * t.score() + c] - each[t.rows + r]);
+                const S m = factor(kept, r, c);
+                slope = weight * (m * dp[r * t.score() + c] - each[t.rows + r]);
+                weight *= m;
             }
             p[r * t.weight() + c] = static_cast<T>(weight);
             ds[r * t.weight() + c] = static_cast<T>(slope);
@@ -180,6 +204,7 @@ struct attention_forward_body {
         T* const weights = memory.template take<T>(t.weights());
         S* const most = memory.template take<S>(t.each_row());
         S* const total = most + t.rows;
+        std::uint8_t* const kept = memory.template take<std::uint8_t>(t.kept());
         head.load(b, q + head.at(n, first, h), head.step(), rows, t.rows, of_q);
         head.clear(b, t.rows, sums);
         for (index r = b.thread(); r < t.rows; r += b.threads()) {
@@ -190,12 +215,13 @@ struct attention_forward_body {
         for (index j = 0; j < end; j += t.keys) {
             const index count = end - j < t.keys ? end - j : t.keys;
             head.load(b, k + head.at(n, j, h), head.step(), count, t.keys, of_k);
+            if (t.dropout) head.draw(b, of, first, j, kept);
             b.sync();
             tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_q, t.wide(), of_k, t.wide(), false, scores,
                                       t.score());
             b.sync();
             head.load(b, v + head.at(n, j, h), head.step(), count, t.keys, of_k);
-            weigh(b, first, j, known, scores, weights, most, total, sums);
+            weigh(b, first, j, known, scores, kept, weights, most, total, sums);
             b.sync();
             tile_product<false, false>(b, t.rows, t.depth(), t.keys, weights, t.weight(), of_k, t.wide(), true, sums,
                                        t.wide_sum());
@@ -216,8 +242,8 @@ struct attention_forward_body {
 
     // The step of the online softmax, a row by a warp. Every warp has as many rows.
     template <class Block>
-    CAIRN_HD void weigh(Block& b, index first, index j, index known, S* scores, T* weights, S* most, S* total,
-                        S* sums) const {
+    CAIRN_HD void weigh(Block& b, index first, index j, index known, S* scores, const std::uint8_t* kept, T* weights,
+                        S* most, S* total, S* sums) const {
         const attention_tiles<T>& t = head.t;
         const index warps = b.threads() / warp_threads, lane = b.thread() % warp_threads;
         const S nothing = -std::numeric_limits<S>::infinity();
@@ -237,7 +263,7 @@ struct attention_forward_body {
             S sum = 0;
             for (index c = lane; c < t.keys; c += warp_threads) {
                 const S p = head.attends(first + r, j + c, known) ? std::exp(scale * row[c] - shift) : S{};
-                weights[r * t.weight() + c] = static_cast<T>(p);
+                weights[r * t.weight() + c] = static_cast<T>(p * head.factor(kept, r, c));
                 sum += p;
             }
             sum = warp_sum(b, sum);  // all lanes have read `before`
@@ -303,6 +329,7 @@ struct attention_backward_body {
         S* const each = memory.template take<S>(t.each_row());
         S* const sums = memory.template take<S>(t.sums(own));
         S* const more = OfKeys ? memory.template take<S>(t.sums(own)) : nullptr;
+        std::uint8_t* const kept = memory.template take<std::uint8_t>(t.kept());
         load_side<OfKeys>(b, n, h, first, count, of_q, of_dy, of_k, of_v, each);
         head.clear(b, own, sums);
         if (OfKeys) head.clear(b, own, more);
@@ -312,13 +339,15 @@ struct attention_backward_body {
         for (index at = begin; at < end; at += other) {
             const index there = end - at < other ? end - at : other;
             load_side<!OfKeys>(b, n, h, at, there, of_q, of_dy, of_k, of_v, each);
+            if (t.dropout) head.draw(b, of, OfKeys ? at : first, OfKeys ? first : at, kept);
             b.sync();
             tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_q, t.wide(), of_k, t.wide(), false, scores,
                                       t.score());
             tile_product<false, true>(b, t.rows, t.keys, t.depth(), of_dy, t.wide(), of_v, t.wide(), false, dp,
                                       t.score());
             b.sync();
-            head.differentiate(b, OfKeys ? at : first, OfKeys ? first : at, known, scale, scores, dp, each, p, ds);
+            head.differentiate(b, OfKeys ? at : first, OfKeys ? first : at, known, scale, scores, dp, each, kept, p,
+                               ds);
             b.sync();
             if constexpr (OfKeys) {
                 tile_product<true, false>(b, t.keys, t.depth(), t.rows, ds, t.weight(), of_q, t.wide(), true, sums,
@@ -369,49 +398,68 @@ inline index attention_blocks(const attention_geometry& g, index own) {
     return g.batch * g.heads * ((g.length + own - 1) / own);
 }
 
-}  // namespace grid
-
-/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
-/// attends to nothing. Throws on sizes that do not fit, naming them.
+/// Launches of attention_forward() of this file's kernels.
 template <class T, GridDevice D>
-void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
-                       std::type_identity_t<grid::sum_type<T>>* lse) {
-    using S = grid::sum_type<T>;
-    g.check();
-    work::count(g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S)));
-    if (g.batch * g.length == 0) return;
-    const auto t =
-        grid::attention_tiles<T>::that_fit(g.head_dim, [](const auto& tiles) { return tiles.forward_bytes(); });
-    D::launch(
-        {.blocks = grid::attention_blocks(g, t.rows), .threads = grid::attention_threads, .shared = t.forward_bytes()},
-        grid::attention_forward_body<T>{
-            {g, t, grid::head_packets<T>(g, q, k, v)}, static_cast<S>(g.factor()), q, k, v, y, lse});
+void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y, sum_type<T>* lse) {
+    const auto t = attention_tiles<T>::that_fit(g, [](const auto& tiles) { return tiles.forward_bytes(); });
+    D::launch({.blocks = attention_blocks(g, t.rows), .threads = attention_threads, .shared = t.forward_bytes()},
+              attention_forward_body<T>{
+                  {g, t, head_packets<T>(g, q, k, v)}, static_cast<sum_type<T>>(g.factor()), q, k, v, y, lse});
 }
 
-/// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
+/// Launches of attention_backward() of this file's kernels.
 template <class T, GridDevice D>
 void attention_backward(D, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
-                        const std::type_identity_t<grid::sum_type<T>>* lse, const T* dy, T* dq, T* dk, T* dv) {
-    using S = grid::sum_type<T>;
-    g.check();
-    work::count(g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S)));
-    if (g.batch * g.length == 0) return;
+                        const sum_type<T>* lse, const T* dy, T* dq, T* dk, T* dv) {
+    using S = sum_type<T>;
     const index rows = g.batch * g.heads * g.length;
     tensor<S, D> products({rows}, category::workspace);
     D::launch({.blocks = rows, .threads = warp_threads},
-              grid::attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
-    const bool packets = grid::head_packets<T>(g, q, k, v, dy);
+              attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
+    const bool packets = head_packets<T>(g, q, k, v, dy);
     const auto run = [&]<bool OfKeys>(std::bool_constant<OfKeys>) {
-        const auto t = grid::attention_tiles<T>::that_fit(
-            g.head_dim, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
-        D::launch({.blocks = grid::attention_blocks(g, OfKeys ? t.keys : t.rows),
-                   .threads = grid::attention_threads,
+        const auto t = attention_tiles<T>::that_fit(g, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
+        D::launch({.blocks = attention_blocks(g, OfKeys ? t.keys : t.rows),
+                   .threads = attention_threads,
                    .shared = t.backward_bytes(OfKeys)},
-                  grid::attention_backward_body<T, OfKeys>{
+                  attention_backward_body<T, OfKeys>{
                       {g, t, packets}, static_cast<S>(g.factor()), q, k, v, dy, lse, products.data(), dq, dk, dv});
     };
     run(std::true_type{});
     run(std::false_type{});
+}
+
+}  // namespace grid
+
+namespace detail {
+
+/// Whether there is anything to do; counts the work. Throws on sizes that make no attention.
+template <class T>
+bool begin_attention(const attention_geometry& g, bool forward) {
+    g.check();
+    const double of_sum = sizeof(grid::sum_type<T>);
+    if (forward)
+        work::count(g.forward_flops(), g.forward_bytes(sizeof(T), of_sum));
+    else
+        work::count(g.backward_flops(), g.backward_bytes(sizeof(T), of_sum));
+    return g.batch * g.length > 0;
+}
+
+}  // namespace detail
+
+/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
+/// attends to nothing. Throws on sizes that do not fit, naming them.
+template <class T, GridDevice D>
+void attention_forward(D d, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
+                       std::type_identity_t<grid::sum_type<T>>* lse) {
+    if (detail::begin_attention<T>(g, true)) grid::attention_forward(d, g, q, k, v, y, lse);
+}
+
+/// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
+template <class T, GridDevice D>
+void attention_backward(D d, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
+                        const std::type_identity_t<grid::sum_type<T>>* lse, const T* dy, T* dq, T* dk, T* dv) {
+    if (detail::begin_attention<T>(g, false)) grid::attention_backward(d, g, q, k, v, y, lse, dy, dq, dk, dv);
 }
 
 }  // namespace cairn

@@ -1,7 +1,8 @@
 #pragma once
-// Convolutions as cuDNN's graph interface has them: descriptors that are made, given attributes, and finalised; an operation makes a graph, a
-// graph has engine configurations, a configuration makes a plan, a plan runs on pointers. Forward may have its bias in the graph: its sums then
-// do not leave the chip before the bias is added. The one place that includes cuDNN.
+// cuDNN's graph interface: descriptors that are made, given attributes, and finalised; operations make a graph, a graph has engine
+// configurations, a configuration makes a plan, a plan runs on pointers. Here too: graphs of convolutions. Forward may have its bias in the
+// graph: its sums then do not leave the chip before the bias is added. Graphs of attention: cudnn_attention.hpp. The one place that includes
+// cuDNN.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -14,6 +15,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -94,6 +96,34 @@ constexpr cudnnDataType_t data_type() {
     }
 }
 
+/// Where the numbers of a tensor of a graph are: in memory that the plan is given, nowhere but on the chip, or with the host, one number.
+enum class tensor_place { memory, chip, host };
+
+inline descriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const std::vector<std::int64_t>& sizes,
+                                  const std::vector<std::int64_t>& steps, tensor_place place) {
+    descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    const std::int64_t alignment = 16;
+    const bool yes = true;
+    d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
+        .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
+        .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+    if (place == tensor_place::chip) d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, yes);
+    if (place == tensor_place::host) d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, yes);
+    return d.finalise("describing a tensor");
+}
+
+/// A graph of operations, in the order in which they run; h: null where no GPU is there yet.
+inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t h = handle()) {
+    descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (h) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h);
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const descriptor& o : operations) raw.push_back(o.get());
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.data(), raw.size());
+    return graph.finalise("making a graph");
+}
+
 /// Numbers of the tensors of a convolution in its graph: its three, the bias, and the sums before the bias, which no memory holds.
 enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y', id_bias = 'b', id_sums = 's' };
 
@@ -116,16 +146,8 @@ struct layout {
 
 template <class T>
 descriptor tensor_descriptor(tensor_id id, const layout& l) {
-    descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const std::int64_t name = id, alignment = 16;
-    const bool nowhere = id == id_sums;
-    d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, data_type<T>())
-        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, l.sizes)
-        .set(CUDNN_ATTR_TENSOR_STRIDES, l.steps)
-        .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, name)
-        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
-    if (nowhere) d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, nowhere);
-    return d.finalise("describing a tensor");
+    return describe_tensor(id, data_type<T>(), l.sizes, l.steps,
+                           id == id_sums ? tensor_place::chip : tensor_place::memory);
 }
 
 /// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias.
@@ -182,13 +204,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
-    descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    const cudnnHandle_t h = handle();
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h);
-    if (!bias) {
-        graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
-        return graph.finalise("making a graph");
-    }
+    if (!bias) return graph_of({&o, 1});
     const descriptor b = tensor_descriptor<T>(id_bias, layout(1, g.c_out, {1, 1, 1}, axis));
     descriptor addition(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), then(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     const cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
@@ -200,9 +216,8 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
         .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b)
         .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
         .finalise("describing the bias");
-    const std::array<cudnnBackendDescriptor_t, 2> operations{o.get(), then.get()};
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations.data(), operations.size());
-    return graph.finalise("making a graph");
+    const std::array<descriptor, 2> operations{o, then};
+    return graph_of(operations);
 }
 
 /// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.
@@ -239,12 +254,18 @@ struct plan {
         const std::array<const void*, 4> pointers{x, w, y, bias};
         const std::array<std::int64_t, 4> ids{id_x, id_w, id_y, id_bias};
         const std::size_t count = with_bias ? 4 : 3;
+        run({ids.data(), count}, {pointers.data(), count}, scratch, "running a convolution");
+    }
+
+    /// Tensors by their numbers: addresses on the GPU, on the host for those that are one number.
+    void run(std::span<const std::int64_t> ids, std::span<const void* const> pointers, void* scratch,
+             const char* what) const {
         descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-        pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), count)
-            .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), count)
+        pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), pointers.size())
+            .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), ids.size())
             .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch)
             .finalise("naming the tensors of a plan");
-        check(cudnnBackendExecute(handle(), execution.get(), pack.get()), "running a convolution");
+        check(cudnnBackendExecute(handle(), execution.get(), pack.get()), what);
     }
 };
 

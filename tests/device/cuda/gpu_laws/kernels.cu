@@ -14,6 +14,7 @@
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
 
+#include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
 namespace cairn {
@@ -31,7 +32,18 @@ TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
 }
 
 TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
+    choices::global().force("attention_gpu", "own");
     for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
+    choices::global().force("attention_gpu", "");
+}
+
+TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's results", "[gpu]") {
+    for (const char* name : {"cudnn0", "cudnn1", ""})
+        for (const auto& law : attention_laws::all<cuda>()) SECTION(concat(law.name, ' ', name)) {
+                choices::global().force("attention_gpu", name);
+                law.check();
+                choices::global().force("attention_gpu", "");
+            }
 }
 
 TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check(norm_laws::all<cuda>()); }

@@ -5,6 +5,8 @@
 #include "device/cuda/loss_laws.hpp"
 #include "device/cuda/transformer_laws.hpp"
 
+#include <cairn/device/cuda/attention_plans.hpp>
+
 namespace cairn {
 
 namespace {
