@@ -341,6 +341,8 @@ struct emulated_gpu {
         std::vector<std::function<void()>> work_;
     };
 
+    static bool is_recording() { return recording() != nullptr; }
+
     /// Does it now, or records it.
     template <class Work>
     static void run(Work work) {

@@ -112,15 +112,14 @@ struct channel_parts {
             all[(2 * j + 1) * b.threads() + b.thread()] = second[j];
         }
         b.sync();
-        if (lane != 0 || group >= groups) return;
-        for (int j = 0; j < Lanes; ++j) {
-            S sum = first[j], other = second[j];
-            for (int k = 1; k < lanes; ++k) {
-                sum += all[(2 * j) * b.threads() + k * across + b.thread()];
-                other += all[(2 * j + 1) * b.threads() + k * across + b.thread()];
-            }
-            partial[part * channels + group * Lanes + j] = sum;
-            partial[(parts + part) * channels + group * Lanes + j] = other;
+        // All threads add: one sum each of 2 Lanes for every group of the block.
+        for (int i = static_cast<int>(b.thread()); i < 2 * Lanes * across; i += static_cast<int>(b.threads())) {
+            const int which = i / across, column = i - which * across;
+            if (strip * across + column >= groups) continue;
+            const S* const mine = all + which * b.threads() + column;
+            S sum = mine[0];
+            for (int k = 1; k < lanes; ++k) sum += mine[k * across];
+            partial[(which % 2 * parts + part) * channels + (strip * across + column) * Lanes + which / 2] = sum;
         }
     }
 };
@@ -134,15 +133,11 @@ struct channel_totals {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index c = b.block() * b.threads() + b.thread(); c < channels; c += stride) {
-            double first = 0, second = 0;
-            for (index p = 0; p < parts; ++p) {
-                first += static_cast<double>(partial[p * channels + c]);
-                second += static_cast<double>(partial[(parts + p) * channels + c]);
-            }
-            finish(c, first, second);
-        }
+        const index c = b.block() * totals_across + b.thread() % totals_across;
+        double* const scratch = b.template shared<double>();
+        const double first = total_of_parts(b, channels, parts, c, partial, scratch),
+                     second = total_of_parts(b, channels, parts, c, partial + parts * channels, scratch + b.threads());
+        if (first_of_column(b) && c < channels) finish(c, first, second);
     }
 };
 
@@ -155,7 +150,9 @@ void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish fin
                    .threads = cut.threads,
                    .shared = 2 * Lanes * cut.threads * index{sizeof(S)}},
                   channel_parts<Lanes, Op, S>{rows, channels, cut.parts, cut.across, op, partial.data()});
-        D::launch({.blocks = blocks_for<D>(channels, 64), .threads = 64},
+        D::launch({.blocks = totals_blocks(channels),
+                   .threads = totals_threads,
+                   .shared = 2 * totals_threads * index{sizeof(double)}},
                   channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
     };
     if (aligned && channels % packet_lanes == 0)

@@ -14,18 +14,39 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cairn::cudnn {
 
+/// That cuDNN does not compute something, as other than that it is installed badly or has failed.
+class refusal : public error {
+public:
+    using error::error;
+};
+
+/// Whether a status says that there is no such kernel. cuDNN's own word for a library that does not load, or that the driver is too old for, is "not
+/// supported" as well: that is a failure.
+inline bool refuses(cudnnStatus_t status) {
+    if (status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER ||
+        status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART ||
+        status == CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE)
+        return false;
+    const int category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
+    return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
 template <class... What>
 void check(cudnnStatus_t status, const What&... what) {
     if (status == CUDNN_STATUS_SUCCESS) return;
     std::array<char, 512> said{};
     cudnnGetLastErrorString(said.data(), said.size());
-    fail("cuDNN: ", what..., ": ", cudnnGetErrorString(status), said[0] ? concat(" (", said.data(), ')') : "");
+    const std::string text =
+        concat("cuDNN: ", what..., ": ", cudnnGetErrorString(status), said[0] ? concat(" (", said.data(), ')') : "");
+    if (refuses(status)) throw refusal(text);
+    fail(text);
 }
 
 /// Of the calling thread, on its stream.
@@ -248,15 +269,21 @@ struct plan {
     }
 };
 
-/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out.
+/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out. Throws where
+/// there is none because of something other than refusals: a library that does not load, a driver that is too old.
 inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool tensor_cores, std::size_t most,
                                    index most_workspace) {
     std::vector<plan> plans;
+    std::optional<cudnnStatus_t> failed;
+    const auto good = [&](cudnnStatus_t status) {
+        if (status != CUDNN_STATUS_SUCCESS && !refuses(status)) failed = status;
+        return status == CUDNN_STATUS_SUCCESS;
+    };
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
         descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
         heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
             .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-        if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) continue;
+        if (!good(cudnnBackendFinalize(heuristic.get()))) continue;
         std::vector<descriptor> configurations;
         std::vector<cudnnBackendDescriptor_t> raw;
         for (int i = 0; i < 24; ++i) {
@@ -264,9 +291,10 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
             raw.push_back(configurations.back().get());
         }
         std::int64_t count = 0;
-        check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       static_cast<std::int64_t>(raw.size()), &count, raw.data()),
-              "asking for engines");
+        if (!good(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), &count,
+                                           raw.data())))
+            continue;
         for (std::int64_t i = 0;
              i < std::min<std::int64_t>(count, static_cast<std::int64_t>(raw.size())) && plans.size() < most; ++i) {
             const descriptor& configuration = configurations[static_cast<std::size_t>(i)];
@@ -275,8 +303,7 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
             const cudnnHandle_t h = handle();
             p.execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, h)
                 .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-            if (cudnnBackendFinalize(p.execution.get()) != CUDNN_STATUS_SUCCESS)
-                continue;  // this engine cannot after all
+            if (!good(cudnnBackendFinalize(p.execution.get()))) continue;  // this engine cannot after all
             std::int64_t bytes = 0;
             check(cudnnBackendGetAttribute(p.execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                            CUDNN_TYPE_INT64, 1, nullptr, &bytes),
@@ -287,6 +314,7 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
         }
         if (!plans.empty()) break;
     }
+    if (plans.empty() && failed) check(*failed, "looking for a plan");
     return plans;
 }
 
