@@ -11,6 +11,8 @@
 #include <cairn/device/cuda/for_each.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 namespace cairn {
