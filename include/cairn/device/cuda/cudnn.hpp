@@ -62,16 +62,16 @@ inline cudnnHandle_t handle() {
     return mine;
 }
 
-/// Owns one descriptor.
+/// Owns one descriptor, and those that were set as its attributes: cuDNN does not say that it copies them.
 class descriptor {
 public:
     explicit descriptor(cudnnBackendDescriptorType_t type) {
         cudnnBackendDescriptor_t raw = nullptr;
         check(cudnnBackendCreateDescriptor(type, &raw), "making a descriptor of type ", static_cast<int>(type));
-        owned_.reset(raw, [](void* d) { cudnnBackendDestroyDescriptor(static_cast<cudnnBackendDescriptor_t>(d)); });
+        owned_ = std::make_shared<owned>(raw);
     }
 
-    cudnnBackendDescriptor_t get() const { return static_cast<cudnnBackendDescriptor_t>(owned_.get()); }
+    cudnnBackendDescriptor_t get() const { return owned_->raw; }
 
     template <class V>
     descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const V* values,
@@ -88,8 +88,17 @@ public:
         return set(name, CUDNN_TYPE_INT64, values.data(), values.size());
     }
     descriptor& set(cudnnBackendAttributeName_t name, const descriptor& other) {
-        const cudnnBackendDescriptor_t raw = other.get();
-        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
+        const std::array<const descriptor*, 1> one{&other};
+        return set(name, one);
+    }
+    template <std::size_t N>
+    descriptor& set(cudnnBackendAttributeName_t name, const std::array<const descriptor*, N>& others) {
+        std::array<cudnnBackendDescriptor_t, N> raw;
+        for (std::size_t i = 0; i < N; ++i) {
+            raw[i] = others[i]->get();
+            owned_->parts.push_back(others[i]->owned_);
+        }
+        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.data(), N);
     }
 
     descriptor& finalise(const char* what) {
@@ -98,7 +107,14 @@ public:
     }
 
 private:
-    std::shared_ptr<void> owned_;
+    struct owned {
+        explicit owned(cudnnBackendDescriptor_t d) : raw(d) {}
+        owned(const owned&) = delete;
+        ~owned() { cudnnBackendDestroyDescriptor(raw); }
+        cudnnBackendDescriptor_t raw;
+        std::vector<std::shared_ptr<owned>> parts;
+    };
+    std::shared_ptr<owned> owned_;
 };
 
 template <class T>
@@ -203,13 +219,15 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
-    descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    const cudnnHandle_t h = handle();
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h);
-    if (!bias) {
-        graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
-        return graph.finalise("making a graph");
-    }
+    const auto graph_of = [](const auto&... operations) {
+        const std::array<const descriptor*, sizeof...(operations)> all{&operations...};
+        descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+        const cudnnHandle_t h = handle();
+        return graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h)
+            .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, all)
+            .finalise("making a graph");
+    };
+    if (!bias) return graph_of(o);
     const descriptor b = tensor_descriptor<T>(id_bias, layout(1, g.c_out, {1, 1, 1}, axis));
     descriptor addition(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), then(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     const cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
@@ -221,9 +239,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
         .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b)
         .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
         .finalise("describing the bias");
-    const std::array<cudnnBackendDescriptor_t, 2> operations{o.get(), then.get()};
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations.data(), operations.size());
-    return graph.finalise("making a graph");
+    return graph_of(o, then);
 }
 
 /// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.
