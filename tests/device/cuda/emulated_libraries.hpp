@@ -42,8 +42,9 @@ void as_cudnn_wants(conv_phase phase, const conv_geometry& g, const T* x, const 
     static std::mutex mutex;
     static auto* const seen = new std::set<std::string>;
     const std::scoped_lock lock(mutex);
-    const bool first = seen->insert(concat(static_cast<int>(phase), ' ', sizeof(T), ' ', g.to_string())).second;
-    require(!first || !emulated_gpu::is_recording(), "convolution ", g.to_string(),
+    const std::string key = concat(static_cast<int>(phase), ' ', sizeof(T), ' ', g.to_string());
+    if (!emulated_gpu::is_recording()) seen->insert(key);
+    require(seen->contains(key), "convolution ", g.to_string(),
             ": its plan is chosen while launches are recorded; run it once before");
 }
 
