@@ -122,7 +122,7 @@ thread_local int current_gpu = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t said(cudaError_t what) {
-    if (what != cudaSuccess && what != cudaErrorNotReady) last_error = what;
+    if (what != cudaSuccess) last_error = what;  // as a real one does with cudaErrorNotReady too
     return what;
 }
 
@@ -304,7 +304,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     const std::scoped_lock guard(emulated::lock());
     if (!knows(event)) return said(cudaErrorInvalidResourceHandle);
     if (!the_machine().failure.empty()) return said(cudaErrorLaunchFailure);
-    return !event->last || event->last->reached ? cudaSuccess : cudaErrorNotReady;
+    return said(!event->last || event->last->reached ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     std::unique_lock guard(emulated::lock());

@@ -37,6 +37,32 @@ TEST_CASE("communicator laws: nccl, but for tags, which it has not", "[nccl]") {
     CHECK(emulated::open_communicators() == 0);
 }
 
+TEST_CASE("nccl: asking whether a message has come leaves no error for the next launch to report", "[nccl]") {
+    run_gpu_ranks(2, [](nccl_communicator& c, threads_communicator& world) {
+        auto data = tensor<float, cuda>::filled({10}, static_cast<float>(c.rank()));
+        if (c.rank() == 0) {
+            auto coming = irecv(c, data.span(), 1, 0);
+            const bool came_at_once = coming.test();  // cudaErrorNotReady on the way
+            require(!came_at_once && cudaGetLastError() == cudaSuccess, "test() leaves an error");
+            agree(world, "", "the other may send");
+            coming.wait();
+            require(cudaGetLastError() == cudaSuccess, "wait() leaves an error");
+            require(data.on_host()[9] == 1, "the message");
+        } else {
+            agree(world, "", "the other may send");
+            isend(c, data.span(), 0, 0).wait();
+        }
+        agree(world, "", "both have what they wanted");
+        if (c.rank() == 0) {
+            auto dropped = irecv(c, data.span(), 1, 1);
+            dropped.test();
+        }
+        require(cudaGetLastError() == cudaSuccess, "dropping leaves an error");
+    });
+    CHECK(detail::dealt_with(cudaEventQuery(nullptr)) != cudaSuccess);
+    CHECK(cudaGetLastError() == cudaSuccess);
+}
+
 TEST_CASE("communicator laws: memory of GPUs handed to a communicator that takes it", "[nccl]") {
     using direct = direct_communicator<cuda, threads_communicator>;
     for (const int ranks : numbers_of_ranks)

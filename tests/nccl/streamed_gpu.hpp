@@ -39,7 +39,10 @@ struct streamed_gpu {
             for (index block = 0; block < g.blocks; ++block) runner.run(block, body);
         });
     }
-    static void run(std::function<void()> work) { emulated::launch(cuda::stream(), std::move(work)); }
+    static void run(std::function<void()> work) {
+        check(cudaGetLastError(), "launching");  // which a launch reports as its own
+        emulated::launch(cuda::stream(), std::move(work));
+    }
     static void wait() { cuda::wait(); }
 
     static void copy_to_device(void* to, const void* from, index bytes) { cuda::copy_to_device(to, from, bytes); }

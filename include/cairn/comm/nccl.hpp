@@ -95,7 +95,7 @@ struct nccl_batch {
     ~nccl_batch() { cudaEventDestroy(done); }
 
     bool finished() const {
-        const cudaError_t state = cudaEventQuery(done);
+        const cudaError_t state = dealt_with(cudaEventQuery(done));
         if (state == cudaErrorNotReady) return false;
         cairn::check(state, "waiting for a transfer");
         return true;
@@ -288,7 +288,7 @@ public:
         void cancel() {
             if (batch_ && !batch_->launched && place_ < batch_->transfers.size())
                 batch_->transfers[place_].cancelled = true;
-            if (batch_ && batch_->launched && cudaEventQuery(batch_->done) != cudaSuccess)
+            if (batch_ && batch_->launched && detail::dealt_with(cudaEventQuery(batch_->done)) != cudaSuccess)
                 handle_->abort(concat("its ", text(), " was dropped while it was under way"));
             batch_.reset();
         }

@@ -357,6 +357,7 @@ struct emulated_gpu {
     private:
         graph now_;
     };
+    static bool is_recording() { return recorded_work() != nullptr; }
 
     /// Does it now, or records it.
     template <class Work>

@@ -11,6 +11,10 @@
 #include <cairn/device/cpu/symmetric.hpp>
 
 #include <concepts>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace cairn {
 
@@ -25,6 +29,23 @@ tensor<float> widened(const T* x, index n) {
 template <class T>
 void narrow(const tensor<float>& from, T* to) {
     for (index i = 0; i < from.size(); ++i) to[i] = T(from[i]);
+}
+
+/// What cuDNN, or our use of it, refuses: addresses that are not multiples of 16 bytes; a first call while launches are recorded, for its plan
+/// has to be built and tried.
+template <class T>
+void as_cudnn_wants(conv_phase phase, const conv_geometry& g, const T* x, const T* w, const T* y) {
+    const auto together =
+        reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(w) | reinterpret_cast<std::uintptr_t>(y);
+    require(together % 16 == 0, "convolution ", g.to_string(),
+            ": cuDNN wants addresses that are multiples of 16 bytes");
+    static std::mutex mutex;
+    static auto* const seen = new std::set<std::string>;
+    const std::scoped_lock lock(mutex);
+    const std::string key = concat(static_cast<int>(phase), ' ', sizeof(T), ' ', g.to_string());
+    if (!emulated_gpu::is_recording()) seen->insert(key);
+    require(seen->contains(key), "convolution ", g.to_string(),
+            ": its plan is chosen while launches are recorded; run it once before");
 }
 
 template <class T>
@@ -97,6 +118,7 @@ tensor<T, emulated_gpu> inverse_of_positive(emulated_gpu, const tensor<T, emulat
 
 template <class T>
 void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
+    detail::as_cudnn_wants<T>(conv_phase::forward, g, x, w, y);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         conv_forward(cpu{}, g, x, w, bias, y);
@@ -104,6 +126,7 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
 }
 template <class T>
 void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         conv_backward_input(cpu{}, g, dy, w, dx);
@@ -111,6 +134,7 @@ void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, cons
 }
 template <class T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
+    detail::as_cudnn_wants<T>(conv_phase::backward_weight, g, x, nullptr, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         conv_backward_weight(cpu{}, g, x, dy, dw, db);
@@ -128,6 +152,17 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, f
         tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
         gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, wide_c.data(), ldc);
         detail::narrow(wide_c, c);
+    });
+}
+/// Into float: not rounded.
+template <detail::Half T>
+void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
+          const T* b, index ldb, float beta, float* c, index ldc) {
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
+                            wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n);
+        gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, beta, c, ldc);
     });
 }
 template <detail::Half T>
@@ -154,6 +189,7 @@ void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy
 }
 template <detail::Half T>
 void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
+    detail::as_cudnn_wants<T>(conv_phase::forward, g, x, w, y);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements()),
@@ -165,6 +201,7 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
 }
 template <detail::Half T>
 void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
@@ -175,6 +212,7 @@ void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, cons
 }
 template <detail::Half T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, float* dw, float* db) {
+    detail::as_cudnn_wants<T>(conv_phase::backward_weight, g, x, nullptr, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_dy = detail::widened(dy, g.y_elements());

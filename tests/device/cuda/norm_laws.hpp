@@ -283,6 +283,34 @@ void layer_norm_of_every_width() {
     }
 }
 
+/// Numbers a channel may lie anywhere, as parameters in an arena do: the same bits.
+template <class D, class T>
+void batch_norm_of_coefficients_anywhere() {
+    for (const index channels : {8, 24, 64, 520}) {
+        CAPTURE(channels);
+        constexpr index rows = 50;
+        const auto x = on_device<D>(drawn<T>({rows, channels}, 321)),
+                   dy = on_device<D>(drawn<T>({rows, channels}, 322)),
+                   numbers = on_device<D>(drawn<T>({6, channels}, 323));
+        const auto run = [&](index off) {
+            tensor<T, D> there({6 * channels + off}), y({2, rows, channels}), sums({2, channels});
+            D::copy_within(there.data() + off, numbers.data(), numbers.bytes());
+            const T* const at = there.data() + off;
+            batch_norm_apply(D{}, rows, channels, x.data(), static_cast<const T*>(nullptr), at, at + channels,
+                             at + 2 * channels, at + 3 * channels, activation::none, T{}, y.data(), nullptr);
+            batch_norm_gradient(D{}, rows, channels, dy.data(), nullptr, activation::none, T{}, x.data(), at,
+                                at + channels, at + 2 * channels, at + 4 * channels, at + 5 * channels,
+                                y.data() + rows * channels, static_cast<T*>(nullptr));
+            batch_norm_sums(D{}, rows, channels, dy.data(), nullptr, activation::none, T{}, x.data(), at, at + channels,
+                            sums.data(), sums.data() + channels);
+            return std::pair{y.on_host(), sums.on_host()};
+        };
+        const auto straight = run(0), off = run(1);
+        CHECK(same_bits(straight.first, off.first));
+        CHECK(same_bits(straight.second, off.second));
+    }
+}
+
 template <GridDevice D>
 const std::vector<law>& all() {
     static const std::vector<law> laws{
@@ -293,6 +321,8 @@ const std::vector<law>& all() {
         {"statistics far from zero, double", statistics_far_from_zero<D, double>},
         {"batch norm of a NaN", batch_norm_passes_nan_on<D, float>},
         {"batch norm of a NaN that relu cuts off", batch_norm_of_a_cut_nan<D>},
+        {"batch norm of coefficients anywhere, float", batch_norm_of_coefficients_anywhere<D, float>},
+        {"batch norm of coefficients anywhere, double", batch_norm_of_coefficients_anywhere<D, double>},
         {"batch norm over its operands", batch_norm_over_its_operands<D, float>},
         {"layer norm in parts, float", layer_norm_in_parts<D, float>},
         {"layer norm in parts, double", layer_norm_in_parts<D, double>},

@@ -25,6 +25,10 @@ struct moments_op {
     struct coefficients {
         S origin[Lanes];
         CAIRN_HD void set(int j, index channel, const moments_op& op) { origin[j] = static_cast<S>(op.x[channel]); }
+        CAIRN_HD void set_all(index channel, const moments_op& op) {
+            const auto p = *reinterpret_cast<const packet<T, Lanes>*>(op.x + channel);
+            for (int j = 0; j < Lanes; ++j) origin[j] = static_cast<S>(p.v[j]);
+        }
     };
 
     template <int Lanes>
@@ -72,6 +76,14 @@ struct norm_apply_op {
             scale[j] = op.gamma[c] * op.invstd[c];
             shift[j] = op.beta[c];
         }
+        CAIRN_HD void set_all(index c, const norm_apply_op& op) {
+            S inverse[packet_lanes];
+            load_eight(op.mean + c, center);
+            load_eight(op.invstd + c, inverse);
+            load_eight(op.gamma + c, scale);
+            load_eight(op.beta + c, shift);
+            for (int j = 0; j < packet_lanes; ++j) scale[j] *= inverse[j];
+        }
     };
 
     CAIRN_HD void operator()(index at, bool whole, int count, const coefficients& c) const {
@@ -105,6 +117,7 @@ struct norm_sums_op {
     struct coefficients {
         S center[Lanes];
         CAIRN_HD void set(int j, index channel, const norm_sums_op& op) { center[j] = op.mean[channel]; }
+        CAIRN_HD void set_all(index channel, const norm_sums_op& op) { load_eight(op.mean + channel, center); }
     };
 
     template <int Lanes>
@@ -141,10 +154,24 @@ struct norm_gradient_op {
     struct coefficients {
         S center[packet_lanes], a[packet_lanes], b[packet_lanes], c0[packet_lanes];
         CAIRN_HD void set(int j, index c, const norm_gradient_op& op) {
-            center[j] = op.mean[c];
-            a[j] = op.gamma[c] * op.invstd[c];
-            b[j] = -a[j] * op.invstd[c] * op.dgamma[c] * op.share;
-            c0[j] = -a[j] * op.dbeta[c] * op.share;
+            combine(j, op.mean[c], op.invstd[c], op.gamma[c], op.dgamma[c], op.dbeta[c], op.share);
+        }
+        CAIRN_HD void set_all(index c, const norm_gradient_op& op) {
+            S middle[packet_lanes], inverse[packet_lanes], scale[packet_lanes], dscale[packet_lanes],
+                dshift[packet_lanes];
+            load_eight(op.mean + c, middle);
+            load_eight(op.invstd + c, inverse);
+            load_eight(op.gamma + c, scale);
+            load_eight(op.dgamma + c, dscale);
+            load_eight(op.dbeta + c, dshift);
+            for (int j = 0; j < packet_lanes; ++j)
+                combine(j, middle[j], inverse[j], scale[j], dscale[j], dshift[j], op.share);
+        }
+        CAIRN_HD void combine(int j, S middle, S inverse, S scale, S dscale, S dshift, S part) {
+            center[j] = middle;
+            a[j] = scale * inverse;
+            b[j] = -a[j] * inverse * dscale * part;
+            c0[j] = -a[j] * dshift * part;
         }
     };
 

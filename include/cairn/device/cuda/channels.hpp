@@ -34,6 +34,21 @@ CAIRN_HD inline void load_packet(const T* from, bool whole, int count, T (&v)[pa
     }
 }
 
+/// v = the eight numbers at `from`, in pieces of 16 bytes where it is a multiple of that. Threads side by side read neighbouring eights: one by one,
+/// each number of a warp would lie in a sector of its own.
+template <class S>
+CAIRN_HD inline void load_eight(const S* from, S (&v)[packet_lanes]) {
+    constexpr int each = 16 / sizeof(S);
+    if (reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+        for (int k = 0; k < packet_lanes / each; ++k) {
+            const auto p = reinterpret_cast<const packet<S, each>*>(from)[k];
+            for (int j = 0; j < each; ++j) v[k * each + j] = p.v[j];
+        }
+    } else {
+        for (int j = 0; j < packet_lanes; ++j) v[j] = from[j];
+    }
+}
+
 template <class T>
 CAIRN_HD inline void store_packet(T* to, bool whole, int count, const T (&v)[packet_lanes]) {
     if (whole) {
@@ -47,7 +62,7 @@ CAIRN_HD inline void store_packet(T* to, bool whole, int count, const T (&v)[pac
 }
 
 /// Calls op(at, whole, count, coefficients) for all packets: `at` the first element, `count` its elements. Op::coefficients has
-/// set(lane, channel, op).
+/// set(lane, channel, op), and set_all(channel, op) for eight lanes from that channel on.
 template <class Op>
 struct channel_pass {
     index n, channels;
@@ -62,8 +77,7 @@ struct channel_pass {
         const index first = b.block() * b.threads() + b.thread();
         if (first >= stride) return;
         typename Op::coefficients c;
-        if (fixed)
-            for (int j = 0; j < packet_lanes; ++j) c.set(j, first % groups * packet_lanes + j, op);
+        if (fixed) c.set_all(first % groups * packet_lanes, op);
         for (index p = first; p < packets; p += stride) {
             const index at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
@@ -80,8 +94,10 @@ void for_channels(D, index rows, index channels, bool aligned, Op op) {
     const index n = rows * channels;
     if (n == 0) return;
     const index least = (channels / packet_lanes + 255) / 256;  // blocks that hold a thread for each group of channels
-    D::launch({.blocks = std::max(least, blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2)), .threads = 256},
-              channel_pass<Op>{n, channels, aligned, op});
+    // Two rounds of blocks at full occupancy: fewer threads fetch coefficients, and each for more packets.
+    const index blocks =
+        std::min(blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2), index{D::multiprocessors()} * 16);
+    D::launch({.blocks = std::max(least, blocks), .threads = 256}, channel_pass<Op>{n, channels, aligned, op});
 }
 
 /// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's Lanes channels.
@@ -102,7 +118,10 @@ struct channel_parts {
         S first[Lanes]{}, second[Lanes]{};
         if (group < groups) {
             typename Op::template coefficients<Lanes> c;
-            for (int j = 0; j < Lanes; ++j) c.set(j, group * Lanes + j, op);
+            if constexpr (Lanes == packet_lanes)
+                c.set_all(group * Lanes, op);
+            else
+                for (int j = 0; j < Lanes; ++j) c.set(j, group * Lanes + j, op);
             for (index r = begin + lane; r < end; r += lanes)
                 op.template add<Lanes>(r * channels + group * Lanes, c, first, second);
         }
@@ -112,15 +131,14 @@ struct channel_parts {
             all[(2 * j + 1) * b.threads() + b.thread()] = second[j];
         }
         b.sync();
-        if (lane != 0 || group >= groups) return;
-        for (int j = 0; j < Lanes; ++j) {
-            S sum = first[j], other = second[j];
-            for (int k = 1; k < lanes; ++k) {
-                sum += all[(2 * j) * b.threads() + k * across + b.thread()];
-                other += all[(2 * j + 1) * b.threads() + k * across + b.thread()];
-            }
-            partial[part * channels + group * Lanes + j] = sum;
-            partial[(parts + part) * channels + group * Lanes + j] = other;
+        // All threads add: one sum each of 2 Lanes for every group of the block.
+        for (int i = static_cast<int>(b.thread()); i < 2 * Lanes * across; i += static_cast<int>(b.threads())) {
+            const int which = i / across, column = i - which * across;
+            if (strip * across + column >= groups) continue;
+            const S* const mine = all + which * b.threads() + column;
+            S sum = mine[0];
+            for (int k = 1; k < lanes; ++k) sum += mine[k * across];
+            partial[(which % 2 * parts + part) * channels + (strip * across + column) * Lanes + which / 2] = sum;
         }
     }
 };
@@ -134,15 +152,11 @@ struct channel_totals {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index c = b.block() * b.threads() + b.thread(); c < channels; c += stride) {
-            double first = 0, second = 0;
-            for (index p = 0; p < parts; ++p) {
-                first += static_cast<double>(partial[p * channels + c]);
-                second += static_cast<double>(partial[(parts + p) * channels + c]);
-            }
-            finish(c, first, second);
-        }
+        const index c = b.block() * totals_across + b.thread() % totals_across;
+        double* const scratch = b.template shared<double>();
+        const double first = total_of_parts(b, channels, parts, c, partial, scratch),
+                     second = total_of_parts(b, channels, parts, c, partial + parts * channels, scratch + b.threads());
+        if (first_of_column(b) && c < channels) finish(c, first, second);
     }
 };
 
@@ -155,7 +169,9 @@ void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish fin
                    .threads = cut.threads,
                    .shared = 2 * Lanes * cut.threads * index{sizeof(S)}},
                   channel_parts<Lanes, Op, S>{rows, channels, cut.parts, cut.across, op, partial.data()});
-        D::launch({.blocks = blocks_for<D>(channels, 64), .threads = 64},
+        D::launch({.blocks = totals_blocks(channels),
+                   .threads = totals_threads,
+                   .shared = 2 * totals_threads * index{sizeof(double)}},
                   channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
     };
     if (aligned && channels % packet_lanes == 0)

@@ -1,18 +1,21 @@
 #pragma once
 // Convolution on the GPU through cuDNN's graph interface (cudnn.hpp), channels last. The plan of each shape and phase is chosen by measurement
 // among cuDNN's first suggestions, and entered into the record of choices (device/choices.hpp), so that a resumed run takes the same. Plans that
-// do not give the same bits every time are left out; float runs in float, or in TF32 where gpu_float_products() says so.
+// do not give the same bits every time are left out; float runs in float, or in TF32 where gpu_float_products() says so. Where none is left, or
+// each fails, the phase is products of patches (conv_products.hpp), with a warning. Batches beyond 2^31 elements are cut.
 // A bias is measured both ways, in the graph of forward ("fused0", …) and as a pass behind a plain plan ("plan0", …): not every engine takes it.
 
 #include <cairn/core/work.hpp>
 #include <cairn/device/choices.hpp>
+#include <cairn/device/cuda/conv_products.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
 #include <cairn/device/cuda/matrices.hpp>
 
 #include <array>
-#include <iterator>
+#include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,26 +36,25 @@ public:
     void run(conv_phase phase, const conv_geometry& g, const T* x, const T* w, const T* y, const T* bias = nullptr) {
         require(common_alignment(x, w, y) >= 16, "convolution ", g.to_string(),
                 ": cuDNN wants addresses that are multiples of 16 bytes");
-        const bool tensor_cores = sizeof(T) == 2 || (sizeof(T) == 4 && gpu_float_products() == float_products::tf32);
-        const bool may_fuse = bias && common_alignment(bias) >= 16;
-        const std::string key =
-            concat("conv_gpu/", names[static_cast<std::size_t>(phase)], ' ', cuda::properties().name, " cudnn ",
-                   cudnnGetVersion(), is_half ? " half" : "", " bytes ", sizeof(T),
-                   tensor_cores ? " tensor cores " : " ", may_fuse ? "bias " : "", g.to_string());
+        const call c{phase, g, uses_tensor_cores(), bias && common_alignment(bias) >= 16, x, w, y, bias};
         const std::uint64_t epoch = choices::global().epoch();
-        auto found = chosen_.find(key);
-        if (found == chosen_.end() || found->second.epoch != epoch)
-            found =
-                chosen_
-                    .insert_or_assign(key, choice{choose(key, phase, g, tensor_cores, may_fuse, x, w, y, bias), epoch})
-                    .first;
-        execute(found->second.plan, g, x, w, y, bias);
+        const auto found = chosen_.find(numbers_of(c));
+        if (found != chosen_.end() && found->second.epoch == epoch) return execute(found->second.plan, c);
+        candidate best = choose(c);
+        chosen_.insert_or_assign(numbers_of(c), choice{std::move(best), epoch});
     }
 
 private:
+    using candidate = std::optional<cudnn::plan>;  // none: products of patches
     struct choice {
-        cudnn::plan plan;
+        candidate plan;
         std::uint64_t epoch;  // of the registry: it may have another answer since
+    };
+    struct call {
+        conv_phase phase;
+        conv_geometry g;
+        bool tensor_cores, may_fuse;
+        const T *x, *w, *y, *bias;
     };
     static constexpr std::array<const char*, 3> names{"forward", "backward_input", "backward_weight"};
     static constexpr std::array<const char*, 2> fused_names{"fused0", "fused1"};
@@ -61,54 +63,101 @@ private:
     static constexpr index most_workspace = index{1} << 30;
     static constexpr bool is_half = std::is_same_v<T, float16>;  // as long as bfloat16
 
-    static void execute(const cudnn::plan& p, const conv_geometry& g, const T* x, const T* w, const T* y,
-                        const T* bias) {
-        {
-            gpu_workspace scratch(static_cast<std::size_t>(p.workspace));
-            p.run(x, w, y, bias, scratch.data());
-        }
-        if (bias && !p.with_bias) grid::add_to_rows(cuda{}, g.n * g.out_points(), g.c_out, bias, const_cast<T*>(y));
+    // double's are as exact as other units.
+    static bool uses_tensor_cores() { return sizeof(T) != 4 || gpu_float_products() == float_products::tf32; }
+
+    // All that tells calls apart but addresses.
+    static std::array<index, 25> numbers_of(const call& c) {
+        std::array<index, 25> all{
+            static_cast<index>(c.phase), c.tensor_cores, c.may_fuse, c.g.n, c.g.c_in, c.g.c_out, c.g.groups};
+        auto* to = all.data() + 7;
+        for (const auto* sizes : {&c.g.in, &c.g.out, &c.g.kernel, &c.g.stride, &c.g.pad, &c.g.dilation})
+            for (const index v : *sizes) *to++ = v;
+        return all;
     }
 
-    static cudnn::plan choose(const std::string& key, conv_phase phase, const conv_geometry& g, bool tensor_cores,
-                              bool may_fuse, const T* x, const T* w, const T* y, const T* bias) {
-        std::vector<cudnn::plan> plans = cudnn::plans_for(cudnn::convolution_graph<T>(phase, g), false, tensor_cores,
-                                                          plan_names.size(), most_workspace);
-        require(!plans.empty(), "convolution: cuDNN ", cudnnGetVersion(), " has no plan for ",
-                names[static_cast<std::size_t>(phase)], ' ', g.to_string(), " in ",
-                is_half          ? "float16"
-                : sizeof(T) == 2 ? "bfloat16"
-                : sizeof(T) == 4 ? "float"
-                                 : "double");
-        std::vector<const char*> candidates(plan_names.begin(),
-                                            plan_names.begin() + static_cast<std::ptrdiff_t>(plans.size()));
-        if (may_fuse) {
-            std::vector<cudnn::plan> fused = fused_plans(phase, g, tensor_cores);
-            candidates.insert(candidates.begin(), fused_names.begin(),
-                              fused_names.begin() + static_cast<std::ptrdiff_t>(fused.size()));
-            plans.insert(plans.begin(), std::make_move_iterator(fused.begin()), std::make_move_iterator(fused.end()));
+    static std::string key_of(const call& c) {
+        return concat("conv_gpu/", names[static_cast<std::size_t>(c.phase)], ' ', cuda::properties().name, " cudnn ",
+                      cudnnGetVersion(), is_half ? " half" : "", " bytes ", sizeof(T),
+                      c.tensor_cores ? " tensor cores " : " ", c.may_fuse ? "bias " : "", c.g.to_string());
+    }
+
+    static void execute(const candidate& p, const call& c) {
+        if (p) {
+            gpu_workspace scratch(static_cast<std::size_t>(p->workspace));
+            p->run(c.x, c.w, c.y, c.bias, scratch.data());
+        } else {
+            grid::conv_by_products<T>(
+                cuda{}, c.phase, c.g, const_cast<T*>(c.x), const_cast<T*>(c.w), const_cast<T*>(c.y),
+                [](bool trans_a, bool trans_b, index m, index n, index k, const T* a, index lda, const T* b, index ldb,
+                   auto beta, auto* to, index ldc) {
+                    const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+                    lt_products::mine().run(product_of(s, a, b, to), decltype(beta){1}, a, b, beta, to);
+                });
         }
-        // Every plan overwrites the same result with nearly the same numbers; the chosen one runs last.
-        const std::size_t best = choices::global().get_or_measure(key, candidates, [&] {
-            return [&](std::size_t i) {
-                execute(plans[i], g, x, w, y, bias);
-                cuda::wait();
-            };
-        });
-        return std::move(plans[best]);
+        if (c.bias && !(p && p->with_bias))
+            grid::add_to_rows(cuda{}, c.g.n * c.g.out_points(), c.g.c_out, c.bias, const_cast<T*>(c.y));
+    }
+
+    // Runs the call with what it returns. A plan that fails is dropped; where none is left, or cuDNN has none, products of patches do it.
+    static candidate choose(const call& c) {
+        require(!cuda::is_recording(), "convolution ", c.g.to_string(),
+                ": its plan is chosen while launches are recorded; run it once before");
+        const std::string key = key_of(c);
+        std::vector<candidate> plans;
+        std::vector<const char*> known_as;
+        std::string trouble = "no plan gives the same bits every time in these numbers";
+        const auto add = [&](std::vector<cudnn::plan> more, const char* const* called) {
+            for (cudnn::plan& p : more) plans.emplace_back(std::move(p)), known_as.push_back(*called++);
+        };
+        if (c.may_fuse) add(fused_plans(c), fused_names.data());
+        try {
+            add(cudnn::plans_for(cudnn::convolution_graph<T>(c.phase, c.g), false, c.tensor_cores, plan_names.size(),
+                                 most_workspace),
+                plan_names.data());
+        } catch (const cudnn::refusal& e) {
+            trouble = e.what();
+        }
+        for (;;) {
+            if (plans.empty()) {
+                std::fprintf(stderr, "warning: %s: products of patches instead, which are slower: %s\n", key.c_str(),
+                             trouble.c_str());
+                plans.emplace_back(), known_as.push_back("products");
+            }
+            std::optional<std::size_t> best;
+            try {
+                // Every plan overwrites the same result with nearly the same numbers; the chosen one runs last.
+                best = choices::global().get_or_measure(key, known_as, [&] {
+                    return [&](std::size_t i) {
+                        execute(plans[i], c);
+                        cuda::wait();
+                    };
+                });
+                execute(plans[*best], c);
+                return std::move(plans[*best]);
+            } catch (const error& e) {
+                if (!plans.front()) throw;
+                trouble = e.what();
+            }
+            if (!best) plans.clear(), known_as.clear();
+            if (best) {
+                plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(*best));
+                known_as.erase(known_as.begin() + static_cast<std::ptrdiff_t>(*best));
+            }
+        }
     }
 
     // None where cuDNN refuses the graph as a whole.
-    static std::vector<cudnn::plan> fused_plans(conv_phase phase, const conv_geometry& g, bool tensor_cores) {
+    static std::vector<cudnn::plan> fused_plans(const call& c) {
         try {
-            return cudnn::plans_for(cudnn::convolution_graph<T>(phase, g, true), true, tensor_cores, fused_names.size(),
-                                    most_workspace);
+            return cudnn::plans_for(cudnn::convolution_graph<T>(c.phase, c.g, true), true, c.tensor_cores,
+                                    fused_names.size(), most_workspace);
         } catch (const error&) {
             return {};
         }
     }
 
-    std::map<std::string, choice> chosen_;
+    std::map<std::array<index, 25>, choice> chosen_;
 };
 
 template <class T>
@@ -116,6 +165,9 @@ void count_conv(const conv_geometry& g, index extra) {
     work::count(g.flops() + static_cast<double>(extra),
                 static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()) * sizeof(T));
 }
+
+/// What cuDNN counts elements of a tensor with.
+inline constexpr index most_conv_elements = (index{1} << 31) - 1;
 
 }  // namespace detail
 
@@ -125,7 +177,10 @@ template <class T>
 void conv_forward(cuda, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
     check(g);
     if (g.n == 0) return;
-    detail::conv_plans<T>::mine().run(conv_phase::forward, g, x, w, y, bias);
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+        detail::conv_plans<T>::mine().run(conv_phase::forward, part, x + first * g.in_points() * g.c_in, w,
+                                          y + first * g.out_points() * g.c_out, bias);
+    });
     detail::count_conv<T>(g, bias ? g.y_elements() : 0);
 }
 
@@ -134,7 +189,10 @@ template <class T>
 void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
     check(g);
     if (g.n == 0) return;
-    detail::conv_plans<T>::mine().run(conv_phase::backward_input, g, dx, w, dy);
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+        detail::conv_plans<T>::mine().run(conv_phase::backward_input, part, dx + first * g.in_points() * g.c_in, w,
+                                          dy + first * g.out_points() * g.c_out);
+    });
     detail::count_conv<T>(g, 0);
 }
 
@@ -145,8 +203,11 @@ void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* d
     check(g);
     if (g.n == 0) return;
     tensor<T, cuda> here({g.w_elements()}, category::workspace);
-    detail::conv_plans<T>::mine().run(conv_phase::backward_weight, g, x, here.data(), dy);
-    for_each(d, g.w_elements(), grid::add_rule<T, W>{}, dw, here.data());
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+        detail::conv_plans<T>::mine().run(conv_phase::backward_weight, part, x + first * g.in_points() * g.c_in,
+                                          here.data(), dy + first * g.out_points() * g.c_out);
+        for_each(d, g.w_elements(), grid::add_rule<T, W>{}, dw, here.data());
+    });
     if (db) grid::column_sums(d, g.n * g.out_points(), g.c_out, dy, db, true);
     detail::count_conv<T>(g, db ? g.y_elements() : 0);
 }

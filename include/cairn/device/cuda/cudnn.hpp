@@ -16,18 +16,39 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cairn::cudnn {
 
+/// That cuDNN does not compute something, as other than that it is installed badly or has failed.
+class refusal : public error {
+public:
+    using error::error;
+};
+
+/// Whether a status says that there is no such kernel. cuDNN's own word for a library that does not load, or that the driver is too old for, is "not
+/// supported" as well: that is a failure.
+inline bool refuses(cudnnStatus_t status) {
+    if (status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER ||
+        status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART ||
+        status == CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE)
+        return false;
+    const int category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
+    return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
 template <class... What>
 void check(cudnnStatus_t status, const What&... what) {
     if (status == CUDNN_STATUS_SUCCESS) return;
     std::array<char, 512> said{};
     cudnnGetLastErrorString(said.data(), said.size());
-    fail("cuDNN: ", what..., ": ", cudnnGetErrorString(status), said[0] ? concat(" (", said.data(), ')') : "");
+    const std::string text =
+        concat("cuDNN: ", what..., ": ", cudnnGetErrorString(status), said[0] ? concat(" (", said.data(), ')') : "");
+    if (refuses(status)) throw refusal(text);
+    fail(text);
 }
 
 /// Of the calling thread, on its stream.
@@ -43,16 +64,16 @@ inline cudnnHandle_t handle() {
     return mine;
 }
 
-/// Owns one descriptor.
+/// Owns one descriptor, and those that were set as its attributes: cuDNN does not say that it copies them.
 class descriptor {
 public:
     explicit descriptor(cudnnBackendDescriptorType_t type) {
         cudnnBackendDescriptor_t raw = nullptr;
         check(cudnnBackendCreateDescriptor(type, &raw), "making a descriptor of type ", static_cast<int>(type));
-        owned_.reset(raw, [](void* d) { cudnnBackendDestroyDescriptor(static_cast<cudnnBackendDescriptor_t>(d)); });
+        owned_ = std::make_shared<owned>(raw);
     }
 
-    cudnnBackendDescriptor_t get() const { return static_cast<cudnnBackendDescriptor_t>(owned_.get()); }
+    cudnnBackendDescriptor_t get() const { return owned_->raw; }
 
     template <class V>
     descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const V* values,
@@ -69,8 +90,15 @@ public:
         return set(name, CUDNN_TYPE_INT64, values.data(), values.size());
     }
     descriptor& set(cudnnBackendAttributeName_t name, const descriptor& other) {
-        const cudnnBackendDescriptor_t raw = other.get();
-        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
+        return set(name, std::span<const descriptor>(&other, 1));
+    }
+    descriptor& set(cudnnBackendAttributeName_t name, std::span<const descriptor> others) {
+        std::vector<cudnnBackendDescriptor_t> raw;
+        for (const descriptor& other : others) {
+            raw.push_back(other.get());
+            owned_->parts.push_back(other.owned_);
+        }
+        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.data(), raw.size());
     }
 
     descriptor& finalise(const char* what) {
@@ -79,7 +107,14 @@ public:
     }
 
 private:
-    std::shared_ptr<void> owned_;
+    struct owned {
+        explicit owned(cudnnBackendDescriptor_t d) : raw(d) {}
+        owned(const owned&) = delete;
+        ~owned() { cudnnBackendDestroyDescriptor(raw); }
+        cudnnBackendDescriptor_t raw;
+        std::vector<std::shared_ptr<owned>> parts;
+    };
+    std::shared_ptr<owned> owned_;
 };
 
 template <class T>
@@ -118,9 +153,7 @@ inline descriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const s
 inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t h = handle()) {
     descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (h) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, h);
-    std::vector<cudnnBackendDescriptor_t> raw;
-    for (const descriptor& o : operations) raw.push_back(o.get());
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.data(), raw.size());
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
     return graph.finalise("making a graph");
 }
 
@@ -269,15 +302,21 @@ struct plan {
     }
 };
 
-/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out.
+/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out. Throws where
+/// there is none because of something other than refusals: a library that does not load, a driver that is too old.
 inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool tensor_cores, std::size_t most,
                                    index most_workspace) {
     std::vector<plan> plans;
+    std::optional<cudnnStatus_t> failed;
+    const auto good = [&](cudnnStatus_t status) {
+        if (status != CUDNN_STATUS_SUCCESS && !refuses(status)) failed = status;
+        return status == CUDNN_STATUS_SUCCESS;
+    };
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
         descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
         heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
             .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-        if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) continue;
+        if (!good(cudnnBackendFinalize(heuristic.get()))) continue;
         std::vector<descriptor> configurations;
         std::vector<cudnnBackendDescriptor_t> raw;
         for (int i = 0; i < 24; ++i) {
@@ -285,9 +324,10 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
             raw.push_back(configurations.back().get());
         }
         std::int64_t count = 0;
-        check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       static_cast<std::int64_t>(raw.size()), &count, raw.data()),
-              "asking for engines");
+        if (!good(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), &count,
+                                           raw.data())))
+            continue;
         for (std::int64_t i = 0;
              i < std::min<std::int64_t>(count, static_cast<std::int64_t>(raw.size())) && plans.size() < most; ++i) {
             const descriptor& configuration = configurations[static_cast<std::size_t>(i)];
@@ -296,8 +336,7 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
             const cudnnHandle_t h = handle();
             p.execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, h)
                 .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-            if (cudnnBackendFinalize(p.execution.get()) != CUDNN_STATUS_SUCCESS)
-                continue;  // this engine cannot after all
+            if (!good(cudnnBackendFinalize(p.execution.get()))) continue;  // this engine cannot after all
             std::int64_t bytes = 0;
             check(cudnnBackendGetAttribute(p.execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                            CUDNN_TYPE_INT64, 1, nullptr, &bytes),
@@ -308,6 +347,7 @@ inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool
         }
         if (!plans.empty()) break;
     }
+    if (plans.empty() && failed) check(*failed, "looking for a plan");
     return plans;
 }
 

@@ -77,6 +77,7 @@ struct layer_norm_sums_op {
     template <int Lanes>
     struct coefficients {
         CAIRN_HD void set(int, index, const layer_norm_sums_op&) {}
+        CAIRN_HD void set_all(index, const layer_norm_sums_op&) {}
     };
 
     template <int Lanes>

@@ -378,6 +378,31 @@ struct column_parts {
     }
 };
 
+inline constexpr int totals_across = 32, totals_threads = 512;  // columns side by side in a block, and threads
+
+/// Blocks of a kernel that adds up the parts of `columns` columns.
+inline index totals_blocks(index columns) { return (columns + totals_across - 1) / totals_across; }
+
+/// Σ over the parts of column `c`, partial (parts, columns), for the thread that has true from first_of_column(): a warp adds the same parts of
+/// 32 columns, for one thread a column would wait for a thousand parts one after the other. `scratch`: a double a thread.
+template <class Block>
+CAIRN_HD bool first_of_column(Block& b) {
+    return b.thread() < totals_across;
+}
+template <class Block, class Sum>
+CAIRN_HD double total_of_parts(Block& b, index columns, index parts, index c, const Sum* partial, double* scratch) {
+    const int lanes = static_cast<int>(b.threads()) / totals_across,
+              lane = static_cast<int>(b.thread()) / totals_across;
+    double sum = 0;
+    if (c < columns)
+        for (index p = lane; p < parts; p += lanes) sum += static_cast<double>(partial[p * columns + c]);
+    scratch[b.thread()] = sum;
+    b.sync();
+    if (first_of_column(b))
+        for (int k = 1; k < lanes; ++k) sum += scratch[k * totals_across + b.thread()];
+    return sum;
+}
+
 template <class T, class Sum>
 struct column_totals {  // T: of the results
     index columns, parts;
@@ -387,12 +412,10 @@ struct column_totals {  // T: of the results
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index c = b.block() * b.threads() + b.thread(); c < columns; c += stride) {
-            double sum = 0;
-            for (index p = 0; p < parts; ++p) sum += static_cast<double>(partial[p * columns + c]);
+        const index c = b.block() * totals_across + b.thread() % totals_across;
+        const double sum = total_of_parts(b, columns, parts, c, partial, b.template shared<double>());
+        if (first_of_column(b) && c < columns)
             out[c] = accumulate ? static_cast<T>(static_cast<double>(out[c]) + sum) : static_cast<T>(sum);
-        }
     }
 };
 
@@ -427,8 +450,9 @@ void strided_column_sums(D, index rows, index columns, index stride, const T* x,
     tensor<sum, D> partial({cut.parts, columns}, category::workspace);
     D::launch({.blocks = cut.blocks(columns), .threads = cut.threads, .shared = cut.threads * index{sizeof(sum)}},
               column_parts<T, sum, Square>{rows, columns, stride, cut.parts, cut.across, x, partial.data()});
-    D::launch({.blocks = blocks_for<D>(columns, 256), .threads = 256},
-              column_totals<W, sum>{columns, cut.parts, partial.data(), out, accumulate});
+    D::launch(
+        {.blocks = totals_blocks(columns), .threads = totals_threads, .shared = totals_threads * index{sizeof(double)}},
+        column_totals<W, sum>{columns, cut.parts, partial.data(), out, accumulate});
 }
 
 template <class T, class W, GridDevice D>

@@ -48,6 +48,13 @@ F* driver_function(const char* name) {
     return reinterpret_cast<F*>(address);
 }
 
+/// For calls whose answer is dealt with where it comes: the runtime keeps it as the thread's last error, also cudaErrorNotReady, and whoever
+/// asks next would take it for his own.
+inline cudaError_t dealt_with(cudaError_t status) {
+    if (status != cudaSuccess) cudaGetLastError();
+    return status;
+}
+
 inline void check_driver(CUresult status, const char* what, index bytes) {
     require(status == CUDA_SUCCESS, "CUDA: ", what, " of ", bytes, " bytes failed, the driver says ",
             static_cast<int>(status));
@@ -92,8 +99,9 @@ private:
             what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
             what.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu_};
             CUmemGenericAllocationHandle handle{};
-            if (driver_function<decltype(cuMemCreate)>("cuMemCreate")(&handle, piece, &what, 0) != CUDA_SUCCESS)
-                return false;
+            const CUresult made = driver_function<decltype(cuMemCreate)>("cuMemCreate")(&handle, piece, &what, 0);
+            if (made == CUDA_ERROR_OUT_OF_MEMORY) return false;
+            check_driver(made, "making memory (a kernel launched before may have failed)", piece);
             const auto at = reinterpret_cast<CUdeviceptr>(mapped_);
             check_driver(driver_function<decltype(cuMemMap)>("cuMemMap")(at, piece, 0, handle, 0), "mapping memory",
                          piece);
@@ -108,7 +116,7 @@ private:
 
     std::string beside() const override {
         std::size_t available = 0, total = 0;
-        if (cudaMemGetInfo(&available, &total) != cudaSuccess) return {};
+        if (dealt_with(cudaMemGetInfo(&available, &total)) != cudaSuccess) return {};
         return concat(", ", static_cast<index>(available), " of ", static_cast<index>(total), " free on the GPU");
     }
 
@@ -130,9 +138,9 @@ public:
 private:
     void* allocate_alone(index bytes) noexcept override {
         void* block = nullptr;  // by any thread, which may have chosen no GPU yet
-        if (cudaSetDevice(gpu_) != cudaSuccess) return nullptr;
-        return cudaHostAlloc(&block, static_cast<std::size_t>(bytes), cudaHostAllocDefault) == cudaSuccess ? block
-                                                                                                           : nullptr;
+        if (dealt_with(cudaSetDevice(gpu_)) != cudaSuccess) return nullptr;
+        const auto size = static_cast<std::size_t>(bytes);
+        return dealt_with(cudaHostAlloc(&block, size, cudaHostAllocDefault)) == cudaSuccess ? block : nullptr;
     }
     void release_alone(void* block) noexcept override { cudaFreeHost(block); }
 
@@ -249,6 +257,12 @@ struct cuda {
             return s;
         }();
         return mine;
+    }
+    /// Whether what the calling thread launches is recorded and does not run.
+    static bool is_recording() {
+        cudaStreamCaptureStatus status{};
+        check(cudaStreamIsCapturing(stream(), &status), "asking whether launches are recorded");
+        return status != cudaStreamCaptureStatusNone;
     }
     /// Waits for all that the calling thread has launched.
     static void wait() {
@@ -415,14 +429,15 @@ private:
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
         require(g.blocks >= 1 && g.blocks < (index{1} << 31), "CUDA: a grid of ", g.blocks,
                 " blocks; 1 to 2^31 - 1 are possible");
-        const auto blocks = static_cast<unsigned>(g.blocks), threads = static_cast<unsigned>(g.threads);
+        const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
         const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
         if (g.shared > 48 << 10)  // more than that is given to who asks
             check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(g.shared)),
                   "asking for ", g.shared, " bytes of shared memory");
-        kernel<<<blocks, threads, shared, in>>>(body);
-        check(cudaGetLastError(), "launching ", g.blocks, " blocks of ", g.threads, " threads");
+        void* arguments[] = {const_cast<Body*>(&body)};
+        check(cudaLaunchKernel(kernel, blocks, threads, arguments, shared, in), "launching ", g.blocks, " blocks of ",
+              g.threads, " threads");
     }
 #endif
 

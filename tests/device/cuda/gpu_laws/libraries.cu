@@ -1,5 +1,6 @@
 // What cuBLASLt, cuDNN and cuSOLVER compute. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
 
+#include "device/cuda/convolution_laws.hpp"
 #include "device/cuda/library_laws.hpp"
 
 namespace cairn {
@@ -38,6 +39,8 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
     SECTION("convolutions, bfloat16") library_laws::convolutions<bfloat16>(0.02);
     SECTION("convolutions, float16") library_laws::convolutions<float16>(0.02 / 8);
     SECTION("convolutions, TF32") library_laws::in_tf32([] { library_laws::convolutions<float>(2e-3); });
+    for (const auto& law : convolution_laws::all<cuda>())
+        SECTION(std::string("products of patches, ") + law.name) law.check();
     SECTION("decompositions, float") library_laws::decompositions<float>();
     SECTION("decompositions, double") library_laws::decompositions<double>();
     SECTION("refused decompositions, float") library_laws::decomposition_errors<float>();
