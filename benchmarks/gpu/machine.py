@@ -52,27 +52,32 @@ VERSIONS = {"libcudart.so.13": ("cudaRuntimeGetVersion", "int"), "libcublasLt.so
             "libcudnn.so.9": ("cudnnGetVersion", None), "libnccl.so.2": ("ncclGetVersion", "int"), "libcuda.so.1": ("cuDriverGetVersion", "int")}
 
 
-def ask_libraries():
-    """Runs in a process of its own, with the programs' LD_LIBRARY_PATH: prints version and path of each library, or why it cannot be loaded."""
+def loaded_by(program, environment):
+    """name -> path of each library that a program gets, as ldd says it."""
+    said = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True, timeout=60).stdout
+    return dict(re.findall(r"(\S+) => (/\S+)", said))
+
+
+def ask_libraries(paths):
+    """Runs in a process of its own, with the programs' environment: prints version and path of each library, or why it cannot be loaded."""
     found = {}
     for name, (function, how) in VERSIONS.items():
         try:
-            ask = getattr(ctypes.CDLL(name), function)
+            ask = getattr(ctypes.CDLL(paths.get(name, name)), function)
             ask.restype, number = (ctypes.c_size_t, None) if how is None else (ctypes.c_int, ctypes.c_int())
             version = ask() if how is None else (ask(ctypes.byref(number)), number.value)[1]
-            paths = {line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "/" in line}
-            stem = name.split(".so")[0] + ".so"
-            found[name] = {"version": version, "path": next((path for path in sorted(paths) if pathlib.Path(path).name.startswith(stem)), None)}
+            found[name] = {"version": version, "path": paths.get(name)}
         except (OSError, AttributeError) as error:
             found[name] = {"missing": str(error)}
     print(json.dumps(found))
 
 
-def libraries(environment):
-    """What a program in this environment gets: {"libcudnn.so.9": {"version": 91900, "path": ...}}; {"missing": why} where it gets none."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r}); import machine; machine.ask_libraries()"]
+def libraries(programs, environment):
+    """What programs in this environment get: {"libcudnn.so.9": {"version": 91900, "path": ...}}; {"missing": why} where they get none."""
     try:
-        said = subprocess.run(command, env={**environment, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=120, check=True)
+        paths = {name: path for program in programs if program.exists() for name, path in loaded_by(program, environment).items() if name in VERSIONS}
+        code = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r}); import machine; machine.ask_libraries({paths!r})"
+        said = subprocess.run([sys.executable, "-c", code], env={**environment, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=120, check=True)
         return json.loads(said.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return {"unknown": f"{error} {getattr(error, 'stderr', '')}".strip()}

@@ -1,6 +1,7 @@
 """A call of benchmarks/gpu/run: programs under time limits, and the record, which holds the result of each as soon as it is there, so that whoever
 cuts a call short loses one program's time."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -36,6 +37,12 @@ def descendants(process):
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
     return found
+
+
+def own_group():
+    """In a new process: it can be ended with all that it starts, and is when this one is killed."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def end(process, grace=5):
@@ -103,7 +110,7 @@ class Session:
         seconds = max(1, self.end - now) if cut else limit
         try:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, errors="replace",
-                                       env=environment or self.environment, start_new_session=True)
+                                       env=environment or self.environment, preexec_fn=own_group)
         except OSError as error:
             raise Failure(f"{command[0]} cannot be started: {error}") from error
         try:

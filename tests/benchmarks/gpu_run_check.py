@@ -23,7 +23,7 @@ STEP = '{"loss": 1.5, "images_per_s": 100, "driver_megabytes": 10, "kfac_overhea
 PRETENDS = """#!/bin/bash
 echo "$(basename "$0") $*" >>"$FAKE_LOG"
 [[ -z $FAKE_FAIL || "$0 $*" != *$FAKE_FAIL* ]] || { echo "as was asked" >&2; exit 3; }
-[[ -z $FAKE_HANG || "$0 $*" != *$FAKE_HANG* ]] || { sleep 1000 & echo $! >"$FAKE_LOG.child"; wait; }
+[[ -z $FAKE_HANG || "$0 $*" != *$FAKE_HANG* ]] || { echo $$ >"$FAKE_LOG.own"; sleep 1000 & echo $! >"$FAKE_LOG.child"; wait; }
 """
 PROGRAMS = {
     "tests/cairn_gpu_laws": '[[ $1 == --list* ]] || echo "All tests passed (1 assertion in 1 test case)"',
@@ -122,15 +122,22 @@ def without_a_gpu(place):
 
 
 def ended_from_outside(place):
-    process = subprocess.Popen(place.command("kfac"), env=place.environment(FAKE_HANG="gpu_step resnet50 256 fp16"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    child = pathlib.Path(f"{place.log}.child")
-    for _ in range(600):
-        if child.exists() and child.read_text():
-            break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode and not alive(int(child.read_text())), "what it had started goes on"
+    own, child = pathlib.Path(f"{place.log}.own"), pathlib.Path(f"{place.log}.child")
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process = subprocess.Popen(place.command("kfac"), env=place.environment(FAKE_HANG="gpu_step resnet50 256 fp16"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(600):
+            if child.exists() and child.read_text():
+                break
+            time.sleep(0.1)
+        process.send_signal(number)
+        process.wait(timeout=30)
+        time.sleep(0.2)
+        assert process.returncode and not alive(int(own.read_text())), "the program goes on"
+        left = int(child.read_text())
+        assert number == signal.SIGKILL or not alive(left), "what the program had started goes on"
+        child.unlink()
+        if alive(left):
+            os.kill(left, signal.SIGKILL)
     assert sorted(place.record()["parts"]["kfac"]["results"]) == ["bf16 eigen", "bf16 inverse"]
     result = place.run("kfac")
     assert result.returncode == 0 and place.ran("gpu_step") == 4
@@ -140,7 +147,7 @@ def programs_that_hang(place):
     session = Session(place.out, {"gpu": "g"}, "r", {})
     begin = time.monotonic()
     try:
-        session.once("p", "n", 1, lambda: session.output_of(["bash", "-c", f"trap '' TERM; sleep 1000 & echo $! > {place.log}; echo hello; wait"], 1))
+        session.once("p", "n", 1, lambda: session.output_of(["bash", "-c", f"trap '' TERM; setsid sleep 1000 & echo $! > {place.log}; echo hello; wait"], 1))
         raise AssertionError("it did not end")
     except Failure as error:
         assert "ended after 1 s" in str(error) and "hello" in str(error)
