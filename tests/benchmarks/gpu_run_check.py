@@ -8,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -147,11 +148,11 @@ def programs_that_hang(place):
     session = Session(place.out, {"gpu": "g"}, "r", {})
     begin = time.monotonic()
     try:
-        session.once("p", "n", 1, lambda: session.output_of(["bash", "-c", f"trap '' TERM; setsid sleep 1000 & echo $! > {place.log}; echo hello; wait"], 1))
+        session.once("p", "n", 1, lambda: session.output_of(["bash", "-c", f"trap '' TERM; setsid sleep 1000 & echo $! > {place.log}; echo hello; wait"], 5))
         raise AssertionError("it did not end")
     except Failure as error:
-        assert "ended after 1 s" in str(error) and "hello" in str(error)
-    assert time.monotonic() - begin < 30 and not alive(int(place.log.read_text()))
+        assert "ended after 5 s" in str(error) and "hello" in str(error)
+    assert time.monotonic() - begin < 100 and not alive(int(place.log.read_text()))
     assert "hangs" in place.record()["parts"]["p"]["failed"]["n"]
 
 
@@ -206,7 +207,9 @@ def packs(place):
     assert packed(architectures="80;90").returncode == 0
     place.out = place.folder / "archived.json"
     archive = place.folder / "p.tar.xz"
-    subprocess.run(["tar", "-cJf", archive, "-C", place.folder.parent, *(f"{place.folder.name}/{name}" for name in ("pack.json", "tests", "benchmarks"))], check=True)
+    with tarfile.open(archive, "w:xz") as file:
+        for name in ("pack.json", "tests", "benchmarks"):
+            file.add(place.folder / name, f"gpu-pack/{name}")
     result = place.run("kfac", "--pack", str(archive), build=False)
     assert result.returncode == 0, result.stderr
     archive.write_bytes(archive.read_bytes()[:200])
