@@ -2,9 +2,13 @@
 """Checks benchmarks/gpu/run without a GPU, on programs that only pretend: records, calls that are cut short, programs that fail or hang, packs that do
 not fit the machine."""
 
+import argparse
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,9 +221,39 @@ def packs(place):
     assert result.returncode == 2 and "cannot be unpacked" in result.stderr, result.stderr
 
 
+def bundles(place):
+    """A pack of programs that do nothing starts by its launcher, with what it brings along, and says what it lacks."""
+    loader = importlib.machinery.SourceFileLoader("pack", str(root / "benchmarks" / "gpu" / "pack"))
+    pack = importlib.util.module_from_spec(importlib.util.spec_from_loader("pack", loader))
+    loader.exec_module(pack)
+    made, folder = place.folder / "made", place.folder / "gpu-pack"
+    folder.mkdir()
+    for name in pack.PROGRAMS:
+        path = made / pack.packed.PLACES[name] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(shutil.which("grep"), path)  # which has a library besides the system's
+    told = pack.bundle(argparse.Namespace(architecture="90a", host="x86-64"), made, folder)
+    libraries = [name for name in pack.found_by_loader(shutil.which("grep")) if not pack.OF_THE_SYSTEM.match(name)]
+    assert libraries and all((folder / "lib" / name).is_file() for name in libraries), told
+    assert told["outside"] == [] and set(libraries) <= set(told["bundled"]) and tuple(map(int, told["c_library"].split("."))) >= (2, 2)
+    launch = [sys.executable, str(folder / "launch")]
+    result = subprocess.run(launch, capture_output=True, text=True)
+    assert result.returncode == 0 and "all libraries are found" in result.stdout, result.stderr
+    result = subprocess.run([*launch, "train", "-P", "a(?=b)"], input="ab\nac\n", capture_output=True, text=True)
+    assert result.stdout == "ab\n", result.stderr
+    result = subprocess.run([*launch, "other"], capture_output=True, text=True)
+    assert result.returncode == 1 and "other is not in the pack" in result.stderr
+    if told["mpi"]:
+        result = subprocess.run([*launch, "mpirun", "--version"], capture_output=True, text=True)
+        assert "Open MPI" in result.stdout, result.stderr
+    (folder / "pack.json").write_text(json.dumps({**told, "outside": ["libno.so.1"]}))
+    result = subprocess.run(launch, capture_output=True, text=True)
+    assert result.returncode == 1 and "libno.so.1: in none of" in result.stderr
+
+
 def main():
     for check in (whole_and_again, failures_are_recorded, laws_that_do_not_run_are_not_passed, without_a_gpu, ended_from_outside, programs_that_hang,
-                  minutes_that_are_over, records_do_not_mix, packs):
+                  minutes_that_are_over, records_do_not_mix, packs, bundles):
         with tempfile.TemporaryDirectory() as folder:
             check(Place(pathlib.Path(folder)))
         print(f"{check.__name__}: ok", flush=True)
