@@ -75,7 +75,7 @@ def environment(pack):
     mpi = pack / "mpi"
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, [pack / "lib", *used])), "OPAL_PREFIX": str(mpi), "OPAL_BINDIR": str(mpi / "bin"),
             "OPAL_LIBDIR": str(mpi / "lib"), "OPAL_PKGLIBDIR": str(mpi / "lib" / "openmpi3"), "OPAL_DATADIR": str(mpi / "share"),
-            "OPAL_PKGDATADIR": str(mpi / "share" / "openmpi"), "OPAL_SYSCONFDIR": str(mpi / "etc"), "PMIX_INSTALL_PREFIX": str(mpi),
+            "OPAL_PKGDATADIR": str(mpi / "share" / "openmpi"), "OPAL_SYSCONFDIR": str(mpi / "etc"), "PMIX_PKGLIBDIR": str(mpi / "lib" / "pmix"),
             "PATH": f"{mpi / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}"}
 
 

@@ -236,6 +236,10 @@ def bundles(place):
     libraries = [name for name in pack.found_by_loader(shutil.which("grep")) if not pack.OF_THE_SYSTEM.match(name)]
     assert libraries and all((folder / "lib" / name).is_file() for name in libraries), told
     assert told["outside"] == [] and set(libraries) <= set(told["bundled"]) and tuple(map(int, told["c_library"].split("."))) >= (2, 2)
+    for file in folder.rglob("*"):
+        if file.is_file() and file.open("rb").read(4) == b"\x7fELF":
+            lost = [name for name in pack.needs(file)[0] if not pack.OF_THE_SYSTEM.match(name) and not (folder / "lib" / name).is_file()]
+            assert not lost, (file, lost)
     launch = [sys.executable, str(folder / "launch")]
     result = subprocess.run(launch, capture_output=True, text=True)
     assert result.returncode == 0 and "all libraries are found" in result.stdout, result.stderr
