@@ -13,8 +13,10 @@
 #include <cairn/core/number.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>

@@ -12,9 +12,11 @@
 #include <cairn/data/staging.hpp>
 #include <cairn/train/any_optimizer.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
