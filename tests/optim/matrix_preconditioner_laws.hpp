@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -258,6 +259,79 @@ void bases_follow() {
     }
 }
 
+/// Columns made orthonormal one after the other.
+inline matrix gram_schmidt(matrix a) {
+    const std::size_t n = a.size();
+    for (std::size_t c = 0; c < n; ++c)
+        for (std::size_t before = 0; before <= c; ++before) {
+            double along = 0;
+            for (std::size_t r = 0; r < n; ++r) along += a[r][c] * a[r][before];
+            for (std::size_t r = 0; r < n; ++r)
+                a[r][c] = before < c ? a[r][c] - along * a[r][before] : a[r][c] / std::sqrt(along);
+        }
+    return a;
+}
+/// The columns of a by these values, largest first.
+inline matrix sorted_columns(const matrix& a, const std::vector<double>& values) {
+    std::vector<std::size_t> order(values.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::sort(order, [&](std::size_t i, std::size_t k) { return values[i] > values[k]; });
+    matrix sorted = a;
+    for (std::size_t r = 0; r < a.size(); ++r)
+        for (std::size_t c = 0; c < order.size(); ++c) sorted[r][c] = a[r][order[c]];
+    return sorted;
+}
+
+/// Soap: bases are refreshed after the step, and what Adam keeps goes with their columns.
+template <class D>
+void refreshed_bases() {
+    parameter<double, D> square;
+    square.shape = {4, 4};
+    arena<double, D> memory(parameter_list<double, D>{{"square", &square}}, 1);
+    const double beta = 0.6, epsilon = 1e-8;
+    soap<double, D> s(memory, {.beta1 = beta, .beta2 = beta, .epsilon = epsilon, .refresh_every = 2});
+    matrix l, r, ql, qr, moment = zeros(4), second = zeros(4);
+    bool moved = false;
+    for (std::uint32_t t = 0; t <= 8; ++t) {
+        tensor<double> drawn({4, 4});
+        for (index i = 0; i < 16; ++i) drawn[i] = random_stream{11, 3, t}.normal(std::uint64_t(i));
+        put(drawn, square.grad);
+        const matrix g = matrix_of(drawn, 4);
+        s.precondition(1, 0.1);
+        const matrix ggt = product(g, transposed(g)), gtg = product(transposed(g), g);
+        if (t == 0) {
+            l = ggt, r = gtg;
+            const auto [lv, lq] = jacobi(l);
+            const auto [rv, rq] = jacobi(r);
+            ql = sorted_columns(lq, lv), qr = sorted_columns(rq, rv);
+            continue;
+        }
+        matrix turned = product(product(transposed(ql), g), qr);
+        for (auto& row : turned)
+            for (double& x : row) x *= x;
+        moment = combined(beta, moment, 1 - beta, g);
+        second = combined(beta, second, 1 - beta, turned);
+        matrix step = product(product(transposed(ql), moment), qr);
+        const double scale = std::sqrt(1 - std::pow(beta, t)) / (1 - std::pow(beta, t));
+        for (std::size_t i = 0; i < 4; ++i)
+            for (std::size_t j = 0; j < 4; ++j) step[i][j] *= scale / (std::sqrt(second[i][j]) + epsilon);
+        CHECK(off(matrix_of(square.grad.on_host(), 4), product(product(ql, step), transposed(qr))) < 1e-6);
+        l = combined(beta, l, 1 - beta, ggt), r = combined(beta, r, 1 - beta, gtg);
+        if (t % 2 != 0) continue;
+        const auto refresh = [&](const matrix& mean, matrix& q, bool rows) {
+            const matrix next = product(mean, q), turned_mean = product(transposed(q), next);
+            std::vector<double> values;
+            for (std::size_t i = 0; i < 4; ++i) values.push_back(turned_mean[i][i]);
+            moved = moved || !std::ranges::is_sorted(values, std::greater<>{});
+            second = rows ? transposed(sorted_columns(transposed(second), values)) : sorted_columns(second, values);
+            q = gram_schmidt(sorted_columns(next, values));
+        };
+        refresh(l, ql, true);
+        refresh(r, qr, false);
+    }
+    CHECK(moved);  // else nothing was reordered
+}
+
 /// Muon: momentum, then five steps of Newton and Schulz.
 template <class D>
 void orthogonal_steps() {
@@ -413,6 +487,7 @@ const std::vector<law>& all() {
         {"shampoo: blocks are matrices of their own", blocks<D>},
         {"soap: adam in the eigenbasis", adam_in_the_eigenbasis<D>},
         {"soap: the basis follows the gradients", bases_follow<D>},
+        {"soap: what Adam keeps goes with the columns", refreshed_bases<D>},
         {"muon: momentum, then five steps of Newton and Schulz", orthogonal_steps<D>},
         {"muon: vectors and what is skipped get adam's direction", adam_directions<D>},
         {"zero gradients, empty settings", zeros_and_settings<D>},
