@@ -217,11 +217,11 @@ void attentions(const std::string& type, double rate) {
                 });
             };
             both("");
-            if (sizeof(T) > 2) continue;
-            for (const char* by : {"own", "cudnn0"}) {  // what it was chosen among; own where cuDNN does not take it
-                choices::global().force("attention_gpu", by);
-                both(concat(", ", by));
-            }
+            if constexpr (sizeof(T) == 2)  // what it was chosen among; own where cuDNN does not take it
+                for (const char* by : {"own", "cudnn0"}) {
+                    choices::global().force("attention_gpu", by);
+                    both(concat(", ", by));
+                }
             choices::global().force("attention_gpu", "");
         }
 }

@@ -121,7 +121,7 @@ TEST_CASE("cuDNN attention, emulated: without logarithms as with them", "[cudnn]
         attention_geometry g = small;
         g.causal = is_causal;
         const shape s{g.batch, g.length, g.heads, g.head_dim};
-        const auto at = [&](std::uint64_t stream) {
+        const auto at = [&](std::uint32_t stream) {
             return tensor<bfloat16, streamed_gpu>::copy_of(
                 attention_laws::converted<bfloat16>(attention_laws::drawn<float>(s, stream)));
         };
