@@ -4,7 +4,7 @@
 #include "on_cuda.hpp"
 
 #include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/attention.hpp>
+#include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/cuda/conv.hpp>

@@ -107,7 +107,7 @@ def failures_are_recorded(place):
     assert place.ran("amp --compile") == 1, "what failed is not tried in the next turns"
     part = place.record()["parts"]["step"]
     assert "as was asked" in part["failed"]["torch amp compiled 1"] and part["finding"]["samples_per_s"]["torch amp"] == 100
-    assert len(part["results"]) == 3 * 8 and "finding" in place.record()["parts"]["kfac"]
+    assert len(part["results"]) == 3 * 11 and "finding" in place.record()["parts"]["kfac"]
     result = place.run("step", "--turns", "3")
     assert result.returncode == 0 and place.ran("") == 3 + 2, place.log.read_text()  # three turns; which torch, can the GPU be used
     assert not place.record()["parts"]["step"]["failed"]

@@ -42,6 +42,7 @@ sequential<T, D> make_model(configuration& settings, const shape& sample, index 
         c.blocks = settings.get("model.blocks", c.blocks);
         c.hidden = settings.get("model.hidden_width", c.hidden);
         c.dropout = settings.get("model.dropout", c.dropout);
+        c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout);
         return transformer<T, D>(c);
     }
     if (kind == "cosmoflow") {
