@@ -94,6 +94,10 @@ streamed_eigen_decomposition<T> eigh(streamed_gpu, const tensor<T, streamed_gpu>
     return {tensor<T, streamed_gpu>::copy_of(d.values), tensor<T, streamed_gpu>::copy_of(d.vectors)};
 }
 template <class T>
+tensor<T, streamed_gpu> orthonormal_columns(streamed_gpu, const tensor<T, streamed_gpu>& a) {
+    return tensor<T, streamed_gpu>::copy_of(orthonormal_columns(cpu{}, a.on_host()));
+}
+template <class T>
 tensor<T, streamed_gpu> inverse_of_positive(streamed_gpu, const tensor<T, streamed_gpu>& a) {
     return tensor<T, streamed_gpu>::copy_of(inverse_of_positive(cpu{}, a.on_host()));
 }

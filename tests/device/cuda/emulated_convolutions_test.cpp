@@ -21,9 +21,14 @@ TEST_CASE("emulated convolutions refuse what cuDNN refuses", "[cuda]") {
         conv_forward(emulated_gpu{}, g, x.data() + off, w.data(), no_bias, y.data());
     };
     CHECK_THROWS_WITH(forward(1), Catch::Contains("multiples of 16 bytes"));
-    CHECK_THROWS_WITH(emulated_gpu::graph::record([&] { forward(0); }), Catch::Contains("run it once before"));
+    const auto recorded = [&] {
+        emulated_gpu::recording record;
+        forward(0);
+        return record.end();
+    };
+    CHECK_THROWS_WITH(recorded(), Catch::Contains("run it once before"));
     forward(0);
-    emulated_gpu::graph::record([&] { forward(0); }).launch();
+    recorded().launch();
 }
 
 }  // namespace cairn
