@@ -436,8 +436,8 @@ void layer_norms() {
 }
 
 template <class D, class T>
-void embeddings() {
-    constexpr index rows = 300, entries = 17, width = 9;
+void embeddings(index width) {
+    constexpr index rows = 300, entries = 17;
     tensor<std::int32_t> ids({rows});
     for (index r = 0; r < rows; ++r) ids[r] = static_cast<std::int32_t>((r * r + 3 * r) % entries);
     const tensor<T> table = drawn<T>({entries, width}, 28), dy = drawn<T>({rows, width}, 29),
@@ -625,7 +625,7 @@ const std::vector<law>& all() {
                                        {"dropout", dropouts<D>},
                                        {"layer norm, float", layer_norms<D, float>},
                                        {"layer norm, double", layer_norms<D, double>},
-                                       {"embedding, float", embeddings<D, float>},
+                                       {"embedding, float", [] { embeddings<D, float>(9), embeddings<D, float>(16); }},
                                        {"addresses that fit no packet", misaligned<D>},
                                        {"bfloat16", halves<D, bfloat16>},
                                        {"float16", halves<D, float16>},

@@ -26,10 +26,10 @@ struct batch_norm_run {
     placed<T, D> y, dx, dskip;
 
     batch_norm_run(const tensor<T>& x, const tensor<T>& skip, const tensor<T>& g, const tensor<T>& b, activation act,
-                   T slope, const tensor<T>& dy, index off = 0)
+                   T slope, const tensor<T>& dy, index behind = 0)
         : rows(x.extent(0)),
           channels(x.extent(1)),
-          off(off),
+          off(behind),
           mean({channels}),
           var({channels}),
           invstd({channels}),

@@ -23,6 +23,17 @@ bool packets_fit(const T*... arrays) {
     return ((reinterpret_cast<std::uintptr_t>(arrays) % (packet_lanes * sizeof(T)) == 0) && ...);
 }
 
+/// f(lane_count<8>) where rows of n elements fall into packets, else f(lane_count<1>). `aligned`: packets_fit() of what f goes over.
+template <int Lanes>
+using lane_count = std::integral_constant<int, Lanes>;
+template <class F>
+void in_lanes(index n, bool aligned, F&& f) {
+    if (aligned && n % packet_lanes == 0)
+        f(lane_count<packet_lanes>{});
+    else
+        f(lane_count<1>{});
+}
+
 /// v = the first `count` elements at `from`, zeros behind them. `whole`: eight at once.
 template <class T>
 CAIRN_HD inline void load_packet(const T* from, bool whole, int count, T (&v)[packet_lanes]) {
@@ -162,7 +173,7 @@ struct channel_totals {
 
 template <class S, GridDevice D, class Op, class Finish>
 void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish finish) {
-    const auto run = [&]<int Lanes>(std::integral_constant<int, Lanes>) {
+    in_lanes(channels, aligned, [&]<int Lanes>(lane_count<Lanes>) {
         const column_cut cut = column_cut::of(rows, channels / Lanes);
         tensor<S, D> partial({2, cut.parts, channels}, category::workspace);
         D::launch({.blocks = cut.blocks(channels / Lanes),
@@ -173,11 +184,7 @@ void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish fin
                    .threads = totals_threads,
                    .shared = 2 * totals_threads * index{sizeof(double)}},
                   channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
-    };
-    if (aligned && channels % packet_lanes == 0)
-        run(std::integral_constant<int, packet_lanes>{});
-    else
-        run(std::integral_constant<int, 1>{});
+    });
 }
 
 /// to[r, c] = from[r, c] for `width` columns of rows that begin from_stride and to_stride elements apart.

@@ -3,7 +3,7 @@
 // entries: it looks through all ids, in order, and adds the rows of its own, so that there are no atomics and one order of summation.
 // Ids out of range cannot throw here: their y is NaN, and they add nothing.
 
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/channels.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -12,7 +12,7 @@ namespace cairn {
 
 namespace grid {
 
-template <class T>
+template <int Lanes, class T>
 struct embedding_forward_body {
     index rows, entries, width;
     const std::int32_t* ids;
@@ -21,11 +21,15 @@ struct embedding_forward_body {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index n = rows * width, stride = b.blocks() * b.threads();
+        using piece = packet<T, Lanes>;
+        const index across = width / Lanes, n = rows * across, stride = b.blocks() * b.threads();
+        piece nothing;
+        for (int j = 0; j < Lanes; ++j) nothing.v[j] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
         for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index row = quotient(i, width), id = ids[row];
-            y[i] = id >= 0 && id < entries ? table[id * width + i - row * width]
-                                           : static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+            const index row = quotient(i, across), id = ids[row];
+            reinterpret_cast<piece*>(y)[i] = id >= 0 && id < entries
+                                                 ? reinterpret_cast<const piece*>(table)[id * across + i - row * across]
+                                                 : nothing;
         }
     }
 };
@@ -65,8 +69,10 @@ void embedding_forward(D, index rows, index entries, index width, const std::int
     const double n = static_cast<double>(rows) * static_cast<double>(width);
     work::count(0, 2 * n * sizeof(T));
     if (n > 0)
-        D::launch({.blocks = grid::blocks_for<D>(rows * width, 256, 4), .threads = 256},
-                  grid::embedding_forward_body<T>{rows, entries, width, ids, table, y});
+        grid::in_lanes(width, grid::packets_fit(table, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
+            D::launch({.blocks = grid::blocks_for<D>(rows * (width / Lanes), 256), .threads = 256},
+                      grid::embedding_forward_body<Lanes, T>{rows, entries, width, ids, table, y});
+        });
 }
 
 /// dtable (entries, width) += dy (rows, width) by ids (rows).

@@ -1,6 +1,7 @@
 #pragma once
-// Layer normalisation on a grid device: same names, arguments and formulas as device/cpu/layer_norm.hpp. One block a row; dgamma and dbeta are
-// sums down the columns (channels.hpp), in one more pass over dy and x.
+// Layer normalisation on a grid device: same names, arguments and formulas as device/cpu/layer_norm.hpp. One block a row, whose elements it reads
+// from memory once and then from the cache, eight at a time where they lie so; dgamma and dbeta are sums down the columns (channels.hpp), in one
+// more pass over dy and x.
 
 #include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/cuda/softmax.hpp>
@@ -12,7 +13,22 @@ namespace cairn {
 
 namespace grid {
 
-template <class T, class S>
+/// Lanes elements at `from`, as S.
+template <int Lanes, class S, class T>
+CAIRN_HD inline packet<S, Lanes> lanes_at(const T* from) {
+    const auto p = *reinterpret_cast<const packet<T, Lanes>*>(from);
+    packet<S, Lanes> v;
+    for (int j = 0; j < Lanes; ++j) v.v[j] = static_cast<S>(p.v[j]);
+    return v;
+}
+
+/// Calls f(i) for each Lanes neighbouring elements of a row of `features`, a multiple of Lanes, from i on.
+template <int Lanes, class Block, class F>
+CAIRN_HD inline void for_lanes(Block& b, index features, F&& f) {
+    for (index i = b.thread() * Lanes; i < features; i += b.threads() * Lanes) f(i);
+}
+
+template <int Lanes, class T, class S>
 struct layer_norm_forward_body {
     index features;
     const T* x;
@@ -24,24 +40,33 @@ struct layer_norm_forward_body {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const T* const in = x + b.block() * features;
+        T* const out = y + b.block() * features;
         S sum = 0;
-        for (index i = b.thread(); i < features; i += b.threads()) sum += static_cast<S>(in[i]);
+        for_lanes<Lanes>(b, features, [&](index i) {
+            const auto v = lanes_at<Lanes, S>(in + i);
+            for (int j = 0; j < Lanes; ++j) sum += v.v[j];
+        });
         const S m = block_sum(b, sum, b.template shared<S>()) / static_cast<S>(features);
         S squares = 0;
-        for (index i = b.thread(); i < features; i += b.threads()) {
-            const S d = static_cast<S>(in[i]) - m;
-            squares += d * d;
-        }
+        for_lanes<Lanes>(b, features, [&](index i) {
+            const auto v = lanes_at<Lanes, S>(in + i);
+            for (int j = 0; j < Lanes; ++j) squares += (v.v[j] - m) * (v.v[j] - m);
+        });
         squares = block_sum(b, squares, b.template shared<S>());
         const S inverse = S(1) / std::sqrt(squares / static_cast<S>(features) + eps);
-        for (index i = b.thread(); i < features; i += b.threads())
-            y[b.block() * features + i] = static_cast<T>((static_cast<S>(in[i]) - m) * inverse * gamma[i] + beta[i]);
+        for_lanes<Lanes>(b, features, [&](index i) {
+            const auto v = lanes_at<Lanes, S>(in + i), g = lanes_at<Lanes, S>(gamma + i),
+                       shift = lanes_at<Lanes, S>(beta + i);
+            packet<T, Lanes> r;
+            for (int j = 0; j < Lanes; ++j) r.v[j] = static_cast<T>((v.v[j] - m) * inverse * g.v[j] + shift.v[j]);
+            *reinterpret_cast<packet<T, Lanes>*>(out + i) = r;
+        });
         if (b.thread() == 0 && mean) mean[b.block()] = m;
         if (b.thread() == 0 && invstd) invstd[b.block()] = inverse;
     }
 };
 
-template <class T, class S>
+template <int Lanes, class T, class S>
 struct layer_norm_backward_body {
     index features;
     const T *dy, *x;
@@ -53,17 +78,27 @@ struct layer_norm_backward_body {
         const index from = b.block() * features;
         const S m = mean[b.block()], s = invstd[b.block()];
         S total = 0, product = 0;
-        for (index i = b.thread(); i < features; i += b.threads()) {
-            const S g = static_cast<S>(dy[from + i]) * gamma[i];
-            total += g;
-            product += g * (static_cast<S>(x[from + i]) - m) * s;
-        }
+        for_lanes<Lanes>(b, features, [&](index i) {
+            const auto d = lanes_at<Lanes, S>(dy + from + i), v = lanes_at<Lanes, S>(x + from + i),
+                       w = lanes_at<Lanes, S>(gamma + i);
+            for (int j = 0; j < Lanes; ++j) {
+                const S g = d.v[j] * w.v[j];
+                total += g;
+                product += g * (v.v[j] - m) * s;
+            }
+        });
         total = block_sum(b, total, b.template shared<S>()) / static_cast<S>(features);
         product = block_sum(b, product, b.template shared<S>()) / static_cast<S>(features);
-        for (index i = b.thread(); i < features; i += b.threads()) {
-            const S xhat = (static_cast<S>(x[from + i]) - m) * s;
-            dx[from + i] = static_cast<T>(s * (static_cast<S>(dy[from + i]) * gamma[i] - total - xhat * product));
-        }
+        for_lanes<Lanes>(b, features, [&](index i) {
+            const auto d = lanes_at<Lanes, S>(dy + from + i), v = lanes_at<Lanes, S>(x + from + i),
+                       w = lanes_at<Lanes, S>(gamma + i);
+            packet<T, Lanes> r;
+            for (int j = 0; j < Lanes; ++j) {
+                const S xhat = (v.v[j] - m) * s;
+                r.v[j] = static_cast<T>(s * (d.v[j] * w.v[j] - total - xhat * product));
+            }
+            *reinterpret_cast<packet<T, Lanes>*>(dx + from + i) = r;
+        });
     }
 };
 
@@ -109,8 +144,10 @@ void layer_norm_forward(D d, index rows, index features, const T* x, const S* ga
                         std::type_identity_t<S>* mean, std::type_identity_t<S>* invstd) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     work::count(7 * n, 2 * n * sizeof(T));
-    grid::for_rows<S>(d, rows, features,
-                      grid::layer_norm_forward_body<T, S>{features, x, gamma, beta, eps, y, mean, invstd});
+    grid::in_lanes(features, grid::packets_fit(x, y, gamma, beta), [&]<int Lanes>(grid::lane_count<Lanes>) {
+        grid::for_rows<S>(d, rows, features / Lanes,
+                          grid::layer_norm_forward_body<Lanes, T, S>{features, x, gamma, beta, eps, y, mean, invstd});
+    });
 }
 
 /// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to.
@@ -122,9 +159,11 @@ void layer_norm_backward(D d, index rows, index features, const T* dy, const T* 
     grid::channel_sums<S>(d, rows, features, grid::packets_fit(dy, x),
                           grid::layer_norm_sums_op<T, S>{features, dy, x, mean, invstd},
                           grid::layer_norm_sums_finish<S>{dgamma, dbeta});  // before dx, which may be dy
-    if (dx)
-        grid::for_rows<S>(d, rows, features,
-                          grid::layer_norm_backward_body<T, S>{features, dy, x, mean, invstd, gamma, dx});
+    if (!dx) return;
+    grid::in_lanes(features, grid::packets_fit(dy, x, gamma, dx), [&]<int Lanes>(grid::lane_count<Lanes>) {
+        grid::for_rows<S>(d, rows, features / Lanes,
+                          grid::layer_norm_backward_body<Lanes, T, S>{features, dy, x, mean, invstd, gamma, dx});
+    });
 }
 
 }  // namespace cairn

@@ -429,6 +429,8 @@ private:
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
         require(g.blocks >= 1 && g.blocks < (index{1} << 31), "CUDA: a grid of ", g.blocks,
                 " blocks; 1 to 2^31 - 1 are possible");
+        require(g.threads >= warp_threads && g.threads <= 1024 && g.threads % warp_threads == 0, "CUDA: blocks of ",
+                g.threads, " threads; multiples of ", warp_threads, " up to 1024 are possible");
         const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
         const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
