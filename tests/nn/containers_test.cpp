@@ -5,6 +5,7 @@
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
+#include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
@@ -143,6 +144,34 @@ TEST_CASE("residual: laws", "[laws][residual]") {
                             relu<T>());
                     }),
           5);
+    check(make_case("a normalisation in front adds what comes past, a map at the end the skip", {2, 3, 6},
+                    [](auto t) {
+                        using T = decltype(t);
+                        return residual<T>(chain<T>(layer_norm<T>({.features = 6}), linear<T>({.in = 6, .out = 9}),
+                                                    gelu<T>(), linear<T>({.in = 9, .out = 6})));
+                    }),
+          6);
+    check(make_case("a normalisation in front, something else at the end", {4, 5},
+                    [](auto t) {
+                        using T = decltype(t);
+                        return residual<T>(chain<T>(layer_norm<T>({.features = 5}), linear<T>({.in = 5, .out = 5}),
+                                                    activation_layer<T>(activation::tanh)));
+                    }),
+          5);
+    check(make_case("nothing but a normalisation", {4, 5},
+                    [](auto t) {
+                        using T = decltype(t);
+                        return residual<T>(chain<T>(layer_norm<T>({.features = 5})));
+                    }),
+          2);
+    check(make_case("a map within a chain at the end, past a projection", {4, 5},
+                    [](auto t) {
+                        using T = decltype(t);
+                        return residual<T>(chain<T>(layer_norm<T>({.features = 5}),
+                                                    chain<T>(relu<T>(), linear<T>({.in = 5, .out = 3}))),
+                                           chain<T>(linear<T>({.in = 5, .out = 3})));
+                    }),
+          6);
     check(make_case("two blocks", {2, 4, 4, 4},
                     [](auto t) {
                         using T = decltype(t);

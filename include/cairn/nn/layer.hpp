@@ -78,6 +78,7 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 ///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
 ///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
 ///   accepts_add()                                 with these two: whether this very object can do it
+///   backward_input_sum(dy, more, saved, pass)     dx + more in one pass, of what a residual block begins with
 ///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for themselves
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
@@ -90,6 +91,13 @@ bool accepts_add(const L& layer) {
     else
         return false;
 }
+
+/// Whether the layer can fuse "+ more" into its input's gradient.
+template <Layer L>
+constexpr bool sums_gradients = requires(L& layer, tensor<typename L::value_type, typename L::device> t,
+                                         slots<typename L::value_type, typename L::device>& s, const pass& p) {
+    layer.backward_input_sum(std::move(t), std::move(t), s, p);
+};
 
 /// The layer's state that is not trained, empty for most.
 template <Layer L>
@@ -153,6 +161,18 @@ public:
         announce(p);
         return grads;
     }
+    bool sums_gradients() const { return self_->sums_gradients(); }
+    tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
+        return self_->backward_input_sum(std::move(dy), std::move(more), saved, p);
+    }
+    /// Both halves of that at once.
+    tensor<T, D> backward_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dx = self_->backward_input_sum(std::move(dy), std::move(more), saved, p);
+        self_->backward_weight(saved, p);
+        saved.clear();
+        announce(p);
+        return dx;
+    }
     layer_parameters<T, D> params() { return self_->params(); }
     layer_buffers<T, D> buffers() { return self_->buffers(); }
     shape out_shape(const shape& in) const { return self_->out_shape(in); }
@@ -191,6 +211,8 @@ private:
         virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual bool sums_gradients() const = 0;
+        virtual tensor<T, D> backward_input_sum(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual layer_parameters<T, D> params() = 0;
         virtual layer_buffers<T, D> buffers() = 0;
         virtual shape out_shape(const shape&) const = 0;
@@ -237,6 +259,13 @@ private:
                 s.clear();
                 return grads;
             }
+        }
+        bool sums_gradients() const override { return cairn::sums_gradients<L>; }
+        tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& s, const pass& p) override {
+            if constexpr (cairn::sums_gradients<L>)
+                return layer.backward_input_sum(std::move(dy), std::move(more), s, p);
+            else
+                fail(layer.describe(), ": cannot add to its gradient");
         }
         layer_parameters<T, D> params() override { return layer.params(); }
         layer_buffers<T, D> buffers() override { return buffers_of(layer); }

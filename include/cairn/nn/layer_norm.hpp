@@ -1,6 +1,7 @@
 #pragma once
 // Layer normalisation over the last axis:  y = gamma (x - mean) / sqrt(var + eps) + beta,   mean and var of each row
-// Tape: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy.
+// Tape: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy, and in front of a residual branch
+// with the gradient that comes past the branch added to it.
 // Kernels and formulas: device/cpu/layer_norm.hpp.
 
 #include <cairn/core/compiled.hpp>
@@ -54,9 +55,15 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        return backward_input_sum(std::move(dy), {}, saved, p);
+    }
+
+    /// dx + more, or dx where that is empty.
+    tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
         const tensor<T, D> x = saved.take(input_slot);
         const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         require_shape(dy, x.shape(), "layer_norm: dy");
+        if (!more.empty()) require_shape(more, x.shape(), "layer_norm: the gradient to add");
         const shape s = x.shape();
         const index rows = x.size() / config_.features;
         const T* const gradient = dy.data();
@@ -68,7 +75,7 @@ public:
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
                             statistics.data() + rows, gamma_.value.data(), dx.data(), sums.data(),
-                            sums.data() + config_.features);
+                            sums.data() + config_.features, more.empty() ? nullptr : more.data());
         saved.put(sums_slot, std::move(sums));
         return dx;
     }

@@ -1,7 +1,8 @@
 #pragma once
-// Affine map of the last axis:  y = x Wᵀ + b,   x (…, in), W (out, in), b (out), y (…, out)
+// Affine map of the last axis:  y = x Wᵀ + b (+ skip),   x (…, in), W (out, in), b (out), y and skip (…, out)
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
-// Each is one GEMM, with the bias and, where the device has that, its gradient in it: gemm_bias and linear_gradients of the device. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
+// Each is one GEMM, with the bias, the skip of a residual block that ends with it and, where the device has that, the bias's gradient in it: gemm_bias
+// and linear_gradients of the device. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/work.hpp>
@@ -36,14 +37,22 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+        return forward_add(std::move(x), {}, saved, p);
+    }
+
+    /// An empty skip adds nothing.
+    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
         if (weight_.value.empty())
             fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
         tensor<T, D> y(out_shape(x.shape()));  // (…, out)
+        if (!skip.empty() && skip.shape() != y.shape())
+            fail(describe(), ": cannot add a skip of shape ", skip.shape(), " to ", y.shape());
         const index rows = y.size() / config_.out;
         const tensor<T, D> weight = rounded<T>(weight_.value),
                            bias = config_.bias ? rounded<T>(bias_.value) : tensor<T, D>{};
         gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
-                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr);
+                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr, activation::none,
+                  skip.empty() ? nullptr : skip.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -52,6 +61,11 @@ public:
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
+    }
+
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dskip = dy.share();
+        return {backward_input(std::move(dy), saved, p), std::move(dskip)};
     }
 
     void backward_weight(slots<T, D>& saved, const pass& p) {
@@ -67,6 +81,13 @@ public:
         x.reset();
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
+
+    std::pair<tensor<T, D>, tensor<T, D>> backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dskip = dy.share();
+        return {backward(std::move(dy), saved, p), std::move(dskip)};
+    }
+
+    bool accepts_add() const { return true; }
 
     layer_parameters<T, D> params() {
         layer_parameters<T, D> list{{"weight", &weight_}};
@@ -94,6 +115,13 @@ public:
         c.parameters = index(w + b);
         c.saves_input = true;
         c.weight_gradient_first = true;
+        return c;
+    }
+
+    layer_cost cost_add(const shape& in) const {
+        const double y = double(out_shape(in).size());
+        layer_cost c = cost(in);
+        c.forward += {y, sizeof(T) * y};  // dskip is dy
         return c;
     }
 

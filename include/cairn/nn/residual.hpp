@@ -2,8 +2,9 @@
 // Residual block (He et al. 2016):  y = body(x) + shortcut(x).  An empty shortcut is the identity.
 // Where the body ends in a layer that adds by itself (batch_norm), sum and activation are one pass with it:
 //   y = activation(batch_norm(… x …) + shortcut(x))
-// Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the
-// body's own: that of the sum until the body is done, then the result, to which the other half is added in place.
+// So does linear, without an activation. Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside
+// the body's own: that of the sum until the body is done, then the result, to which the other half is added in place; by the body's first layer, where
+// the shortcut is the identity and that layer can (layer_norm).
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
@@ -33,6 +34,7 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        if (sums_in_body()) return body_.template backward_around<1>(std::move(dy), saved.child(0), p);
         auto [dx, dskip] = body_.accepts_add() ? body_.backward_input_add(std::move(dy), saved.child(0), p)
                                                : both(std::move(dy), [&](tensor<T, D> d) {
                                                      return body_.backward_input(std::move(d), saved.child(0), p);
@@ -47,6 +49,7 @@ public:
     }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        if (sums_in_body()) return body_.template backward_around<2>(std::move(dy), saved.child(0), p);
         auto [dx, dskip] =
             body_.accepts_add()
                 ? body_.backward_add(std::move(dy), saved.child(0), p)
@@ -81,7 +84,7 @@ public:
         c.forward += skip.forward;
         c.backward_input += skip.backward_input;
         c.backward_weight += skip.backward_weight;
-        c.backward_input += {x, 3 * size * x};
+        c.backward_input += {x, (sums_in_body() ? 1 : 3) * size * x};
         c.parameters += skip.parameters;
         c.saved_bytes += skip.saved_bytes;
         c.saves_input = c.saves_input || skip.saves_input;
@@ -103,6 +106,8 @@ public:
     const sequential<T, D>& shortcut() const { return shortcut_; }
 
 private:
+    bool sums_in_body() const { return shortcut_.size() == 0 && body_.sums_gradients(); }
+
     // {dx, dskip} of a body that adds nothing itself: dy goes both ways.
     template <class Backward>
     static std::pair<tensor<T, D>, tensor<T, D>> both(tensor<T, D> dy, Backward&& backward) {

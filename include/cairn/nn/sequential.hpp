@@ -9,6 +9,8 @@
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 
+#include <tuple>
+
 namespace cairn {
 
 /// A chain of named layers.
@@ -79,6 +81,35 @@ public:
         });
         for (int i = last; i-- > 0;) grads.first = backward_of(i, std::move(grads.first), saved, p);
         return grads;
+    }
+
+    // Fusing "+ the gradient that comes past the chain" is the business of the first layer.
+    bool sums_gradients() const { return size() > 0 && layers_.front().sums_gradients(); }
+
+    /// Gradient of x + chain(x), where sums_gradients(): both halves of backward, or `Halves` 1: the first.
+    template <int Halves>
+    tensor<T, D> backward_around(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        tensor<T, D> past;
+        const auto through = [&](int i) {
+            dy = Halves == 2 ? backward_of(i, std::move(dy), saved, p) : backward_input_of(i, std::move(dy), saved, p);
+        };
+        if (last > 0 && accepts_add()) {
+            std::tie(dy, past) = visit(last, Halves == 2 ? "backward" : "backward_input", [&](auto& layer) {
+                return Halves == 2 ? layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p))
+                                   : layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
+            });
+        } else {
+            past = dy.share();
+            if (last > 0) through(last);
+        }
+        for (int i = last; --i > 0;) through(i);
+        restore(0, saved, p);
+        return visit(0, Halves == 2 ? "backward" : "backward_input", [&](auto& layer) {
+            return Halves == 2
+                       ? layer.backward_sum(std::move(dy), std::move(past), saved.child(0), pass_of(0, p))
+                       : layer.backward_input_sum(std::move(dy), std::move(past), saved.child(0), pass_of(0, p));
+        });
     }
 
     layer_parameters<T, D> params() {

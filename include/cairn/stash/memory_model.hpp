@@ -6,6 +6,7 @@
 
 #include <cairn/core/cost.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/linear.hpp>
 #include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/skip.hpp>
@@ -223,6 +224,9 @@ private:
         node& end = saved.child(last);
         if (const auto* inner = chain[last].template as<sequential<T, D>>()) {
             grads = backward_add(*inner, std::move(dy), end, input_gradient || last > 0);
+        } else if (chain[last].template as<linear<T, D>>()) {  // dskip is dy
+            grads.second = dy;
+            grads.first = leaf_backward(chain[last], std::move(dy), end, input_gradient || last > 0);
         } else {
             // As batch_norm does it: dskip over dy, or dy itself if there is no activation; dx over the saved input.
             const layer_cost c = chain[last].cost(end.in);
@@ -243,7 +247,8 @@ private:
         const layer_cost c = layer.cost(in);
         block beside = make(c.saved_bytes);
         const block input = x;
-        block y = skip.use_count() == 1 ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
+        const bool over_skip = skip.use_count() == 1 && !layer.template as<linear<T, D>>();
+        block y = over_skip ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
         if (!y && c.in_place_forward && input.use_count() == 2) y = std::move(x);  // `input` and x
         if (!y) y = make(layer.out_shape(in));
         if (!saved.discards) {

@@ -22,7 +22,8 @@ double value_of(activation act, double v) {
 }
 
 template <class T>
-void compare(const char* kernel, bool ta, bool tb, ix m, ix n, ix k, ix gap, activation act, bool with_bias) {
+void compare(const char* kernel, bool ta, bool tb, ix m, ix n, ix k, ix gap, activation act, bool with_bias,
+             bool with_sum = false) {
     INFO(kernel << ' ' << m << " x " << n << " x " << k << (ta ? " T" : " N") << (tb ? 'T' : 'N') << " gap " << gap
                 << ' ' << name_of(act) << (with_bias ? " bias" : ""));
     const kernel_tests::forced f("gemm", kernel);
@@ -30,16 +31,19 @@ void compare(const char* kernel, bool ta, bool tb, ix m, ix n, ix k, ix gap, act
     const auto a = kernel_tests::draw_uniform<T>((ta ? k : m) * lda, 1),
                b = kernel_tests::draw_uniform<T>((tb ? n : k) * ldb, 2), bias = kernel_tests::draw_uniform<T>(n, 3);
     auto c = kernel_tests::draw_uniform<T>(m * ldc, 4);
+    const auto added = kernel_tests::draw_uniform<T>(m * ldc, 5);
     auto expected = c;
     for (ix i = 0; i < m; ++i) std::fill_n(c.begin() + i * ldc, n, T(NAN));  // must not be read
     oracle::gemm(ta, tb, m, n, k, T(0.7), a.data(), lda, b.data(), ldb, T(0), expected.data(), ldc);
     for (ix i = 0; i < m; ++i)
         for (ix j = 0; j < n; ++j) {
             T& v = expected[static_cast<std::size_t>(i * ldc + j)];
-            v = static_cast<T>(value_of(act, double(v) + (with_bias ? double(bias[static_cast<std::size_t>(j)]) : 0)));
+            v = static_cast<T>(
+                value_of(act, double(v) + (with_bias ? double(bias[static_cast<std::size_t>(j)]) : 0) +
+                                  (with_sum ? double(added[static_cast<std::size_t>(i * ldc + j)]) : 0)));
         }
     gemm_bias(cairn::cpu{}, ta, tb, m, n, k, T(0.7), a.data(), lda, b.data(), ldb, c.data(), ldc,
-              with_bias ? bias.data() : nullptr, act);
+              with_bias ? bias.data() : nullptr, act, with_sum ? added.data() : nullptr);
     CHECK(kernel_tests::distance(c, expected) <= kernel_tests::eps<T>(8 * (static_cast<double>(k) + 8)));
 }
 
@@ -53,6 +57,10 @@ TEST_CASE("gemm_bias: each kernel equals plain loops", "[gemm]") {
                 for (const bool with_bias : {false, true}) {
                     compare<float>(kernel, false, true, m, n, k, 0, act, with_bias);
                     compare<double>(kernel, true, false, m, n, k, 3, act, with_bias);
+                    if (act == activation::none || act == activation::relu) {
+                        compare<float>(kernel, true, false, m, n, k, 3, act, with_bias, true);
+                        compare<double>(kernel, false, true, m, n, k, 0, act, with_bias, true);
+                    }
                 }
 }
 

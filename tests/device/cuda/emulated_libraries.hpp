@@ -64,10 +64,11 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T
 
 template <class T>
 void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
-               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
+               const T* added = nullptr) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
-        gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, bias, act);
+        gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, bias, act, added);
     });
 }
 
@@ -167,15 +168,17 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, f
 }
 template <detail::Half T>
 void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
-               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
+               const T* added = nullptr) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
                             wide_b = detail::widened(b, trans_b ? (n - 1) * ldb + k : (k - 1) * ldb + n),
-                            wide_bias = bias ? detail::widened(bias, n) : tensor<float>{};
+                            wide_bias = bias ? detail::widened(bias, n) : tensor<float>{},
+                            wide_added = added ? detail::widened(added, (m - 1) * ldc + n) : tensor<float>{};
         tensor<float> wide_c = detail::widened(c, (m - 1) * ldc + n);
         gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, wide_a.data(), lda, wide_b.data(), ldb, wide_c.data(), ldc,
-                  bias ? wide_bias.data() : nullptr, act);
+                  bias ? wide_bias.data() : nullptr, act, added ? wide_added.data() : nullptr);
         detail::narrow(wide_c, c);
     });
 }

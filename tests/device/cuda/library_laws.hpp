@@ -145,16 +145,22 @@ void products_with_bias(double rounding) {
                     CAPTURE(m, n, k, name_of(act), with_bias, gap);
                     const auto a = narrowed<T>(drawn<double>({m, k}, 117)), b = narrowed<T>(drawn<double>({n, k}, 118)),
                                bias = narrowed<T>(drawn<double>({n + 1}, 119)),
-                               start = narrowed<T>(drawn<double>({m, n + gap}, 121));
-                    const auto wide_a = in_double(a), wide_b = in_double(b), wide_bias = in_double(bias);
+                               start = narrowed<T>(drawn<double>({m, n + gap}, 121)),
+                               more = narrowed<T>(drawn<double>({m, n + gap}, 123));
+                    const bool with_sum = m % 2 == 0;
+                    const auto wide_a = in_double(a), wide_b = in_double(b), wide_bias = in_double(bias),
+                               wide_more = in_double(more);
                     auto expected = in_double(start);
                     gemm_bias(cpu{}, false, true, m, n, k, 0.7, wide_a.data(), k, wide_b.data(), k, expected.data(),
-                              n + gap, with_bias ? wide_bias.data() + (gap > 0) : nullptr, act);
-                    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b), d_bias = on_device<cuda>(bias);
+                              n + gap, with_bias ? wide_bias.data() + (gap > 0) : nullptr, act,
+                              with_sum ? wide_more.data() : nullptr);
+                    const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b), d_bias = on_device<cuda>(bias),
+                               d_more = on_device<cuda>(more);
                     const auto run = [&] {
                         auto d_c = on_device<cuda>(start);
                         gemm_bias(cuda{}, false, true, m, n, k, S(0.7), d_a.data(), k, d_b.data(), k, d_c.data(),
-                                  n + gap, with_bias ? d_bias.data() + (gap > 0) : nullptr, act);
+                                  n + gap, with_bias ? d_bias.data() + (gap > 0) : nullptr, act,
+                                  with_sum ? d_more.data() : nullptr);
                         return in_double(on_host(d_c));
                     };
                     const auto once = run();

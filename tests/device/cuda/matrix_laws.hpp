@@ -90,16 +90,19 @@ void finished() {
                 CAPTURE(rows, columns, name_of(act), with_bias);
                 const index ldc = columns + 2;
                 auto c = drawn<T>({rows * ldc}, 403);
-                const auto bias = drawn<T>({columns}, 404);
+                const auto bias = drawn<T>({columns}, 404), more = drawn<T>({rows * ldc}, 405);
+                const bool with_sum = columns % 2 == 1 && with_bias;
                 c[0] = std::numeric_limits<T>::quiet_NaN();
                 auto expected = c.clone();
                 for (index r = 0; r < rows; ++r)
                     for (index j = 0; j < columns; ++j)
-                        expected[r * ldc + j] = static_cast<T>(
-                            of(act, static_cast<double>(c[r * ldc + j]) + (with_bias ? double(bias[j]) : 0)));
+                        expected[r * ldc + j] = static_cast<T>(of(act, static_cast<double>(c[r * ldc + j]) +
+                                                                           (with_bias ? double(bias[j]) : 0) +
+                                                                           (with_sum ? double(more[r * ldc + j]) : 0)));
                 auto got = on_device<D>(c);
-                const auto d_bias = on_device<D>(bias);
-                grid::finish_rows(D{}, rows, columns, with_bias ? d_bias.data() : nullptr, act, got.data(), ldc);
+                const auto d_bias = on_device<D>(bias), d_more = on_device<D>(more);
+                grid::finish_rows(D{}, rows, columns, with_bias ? d_bias.data() : nullptr,
+                                  with_sum ? d_more.data() : nullptr, act, got.data(), ldc);
                 check_close(on_host(got), expected, kernel_laws::rounding<T>);
             }
 }

@@ -280,6 +280,17 @@ void layer_norm_of_every_width() {
                             static_cast<T*>(nullptr), dgamma_again.data(), dbeta_again.data());
         CHECK(same_bits(dgamma_again, dgamma));
         CHECK(same_bits(dbeta_again, dbeta));
+        // With a gradient that comes another way; coefficients and data that lie elsewhere.
+        const tensor<T> more = drawn<T>(s, 24);
+        auto summed = o.dx;
+        for (std::size_t i = 0; i < summed.size(); ++i) summed[i] += static_cast<double>(more[static_cast<index>(i)]);
+        for (const index off : {0, 1}) {
+            const placed<T, D> p_dy(dy, off), p_x(x, off), p_gamma(gamma, 1), p_more(more, off);
+            placed<T, D> p_dx(s, off);
+            layer_norm_backward(D{}, rows, features, p_dy.data(), p_x.data(), mean.data(), invstd.data(),
+                                p_gamma.data(), p_dx.data(), dgamma_again.data(), dbeta_again.data(), p_more.data());
+            check_near(p_dx.on_host(), summed, 20 * bound);
+        }
     }
 }
 

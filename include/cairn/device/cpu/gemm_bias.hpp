@@ -1,5 +1,5 @@
 #pragma once
-// Products of layers with a bias on the host: a product and a pass over its result, for every kernel of gemm.hpp the same one; and the two
+// Products of layers with a bias, or a sum, on the host: a product and a pass over its result, for every kernel of gemm.hpp the same one; and the two
 // gradients of a weight and its bias. On a GPU these are one product each, device/cuda/gemm.hpp.
 
 #include <cairn/core/parallel.hpp>
@@ -10,21 +10,26 @@
 
 namespace cairn {
 
-/// c (m × n) = act(alpha op(a) op(b) + bias), bias (n) or null; act: none, relu, gelu or gelu_tanh. c is not read. A NaN stays one.
+/// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c itself) or null; act: none, relu,
+/// gelu or gelu_tanh. c is not read. A NaN stays one.
 template <class T>
 void gemm_bias(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b,
-               index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+               index ldb, T* c, index ldc, const T* bias, activation act = activation::none, const T* added = nullptr) {
     check_epilogue(act);
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     gemm_detail::product(true, s, alpha, a, b, T{}, c);
-    if (bias || act != activation::none)
+    if (bias || added || act != activation::none)
         parallel_for(m, std::max<index>(1, 16384 / std::max<index>(n, 1)), [&](index begin, index end) {
             for (index r = begin; r < end; ++r) {
                 T* const row = c + r * ldc;
                 if (bias) {
 #pragma omp simd
                     for (index j = 0; j < n; ++j) row[j] += bias[j];
+                }
+                if (added) {
+#pragma omp simd
+                    for (index j = 0; j < n; ++j) row[j] += added[r * ldc + j];
                 }
                 if (act == activation::relu) {
 #pragma omp simd
@@ -38,8 +43,9 @@ void gemm_bias(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alp
         });
     const double mn = static_cast<double>(m) * static_cast<double>(n);
     work::count(
-        2 * mn * static_cast<double>(k) + (bias ? mn : 0) + (act == activation::none ? 0 : mn),
-        static_cast<double>(sizeof(T)) * (static_cast<double>((m + n) * k) + mn + (bias ? static_cast<double>(n) : 0)));
+        2 * mn * static_cast<double>(k) + (bias ? mn : 0) + (added ? mn : 0) + (act == activation::none ? 0 : mn),
+        static_cast<double>(sizeof(T)) *
+            (static_cast<double>((m + n) * k) + mn + (bias ? static_cast<double>(n) : 0) + (added ? mn : 0)));
 }
 
 /// dw (out × in) += dyᵀ x and, unless db is null, db (out) += column sums of dy; dy (rows, out), x (rows, in).

@@ -92,7 +92,7 @@ private:
                 [](bool trans_a, bool trans_b, index m, index n, index k, const T* a, index lda, const T* b, index ldb,
                    auto beta, auto* to, index ldc) {
                     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-                    lt_products::mine().run(product_of(s, a, b, to), decltype(beta){1}, a, b, beta, to);
+                    lt_products::mine().run(product_of(s, a, b, to), decltype(beta){1}, a, b, beta, to, to);
                 });
         }
         if (c.bias && !(p && p->with_bias))

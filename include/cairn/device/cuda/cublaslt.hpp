@@ -82,15 +82,16 @@ public:
         auto operator<=>(const product_shape&) const = default;
     };
 
-    /// Launches the product. `vector`: the bias or its gradient, of the type of c. False, and nothing is launched, where cuBLASLt has no
-    /// algorithm with this epilogue; without one that is an error.
+    /// Launches d = alpha op(a) op(b) + beta c; rows of d and c are equally far apart. `vector`: the bias or its gradient, of the type of d. False, and
+    /// nothing is launched, where cuBLASLt has no algorithm with this epilogue; without one that is an error.
     template <class S>
-    bool run(const product_shape& s, S alpha, const void* a, const void* b, S beta, void* c, void* vector = nullptr) {
+    bool run(const product_shape& s, S alpha, const void* a, const void* b, S beta, const void* c, void* d,
+             void* vector = nullptr) {
         const plan& p = plan_of(s);
         if (!p.possible) return false;
         if (vector) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
         if (!workspace_) workspace_.emplace(workspace_bytes);
-        check(cublasLtMatmul(handle_, p.operation, &alpha, b, p.b, a, p.a, &beta, c, p.c, c, p.c, &p.algorithm,
+        check(cublasLtMatmul(handle_, p.operation, &alpha, b, p.b, a, p.a, &beta, c, p.c, d, p.c, &p.algorithm,
                              workspace_->data(), workspace_bytes, cuda::stream()),
               "product of ", s.m, " x ", s.n, " x ", s.k);
         return true;

@@ -8,6 +8,7 @@
 #include <cairn/device/epilogue.hpp>
 #include <cairn/device/gemm_size.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -49,7 +50,7 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
         shape.alignment = detail::common_power(shape.alignment, stride_a * index{sizeof(T)},
                                                stride_b * index{sizeof(T)}, stride_c * index{sizeof(R)});
     }
-    detail::lt_products::mine().run(shape, alpha, a, b, beta, c);
+    detail::lt_products::mine().run(shape, alpha, a, b, beta, c, c);
 }
 
 /// One product; sizes may be 0.
@@ -76,13 +77,15 @@ struct lt_ending {
 
 /// The product with its end in it; nothing where cuBLASLt cannot. Also what tests ask, to see what is fused.
 template <class T>
-bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T* b, T* c, const T* bias,
-               activation act) {
+bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T* b, T* c, const T* bias, activation act,
+               const T* added = nullptr) {
+    using S = grid::sum_type<T>;
     if (s.m == 0 || s.n == 0 || s.k == 0) return false;
     auto shape = product_of(s, a, b, c);
+    if (added) shape.alignment = std::min(shape.alignment, common_alignment(added));
     shape.epilogue = lt_ending::of(bias, act).epilogue;
     if (bias) shape.vector_alignment = common_alignment(bias);
-    return lt_products::mine().run(shape, alpha, a, b, grid::sum_type<T>{}, c, const_cast<T*>(bias));
+    return lt_products::mine().run(shape, alpha, a, b, added ? S{1} : S{}, added ? added : c, c, const_cast<T*>(bias));
 }
 
 /// dw += dyᵀ x and db = column sums of dy, in one product; nothing where cuBLASLt cannot. Its second operand is dy, of which it sums over
@@ -92,31 +95,33 @@ bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* 
     auto shape = product_of(s, dy, x, dw);
     shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;
     shape.vector_alignment = common_alignment(db);
-    return lt_products::mine().run(shape, W{1}, dy, x, W{1}, dw, db);
+    return lt_products::mine().run(shape, W{1}, dy, x, W{1}, dw, dw, db);
 }
 
 }  // namespace detail
 
-/// c (m × n) = act(alpha op(a) op(b) + bias), bias (n) or null; act: none, relu, gelu or gelu_tanh. c is not read.
-/// Fused into the product are the bias, relu and gelu_tanh, the sums in float (double for double) and rounded once; gelu is a pass of its own,
+/// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c itself) or null; act: none, relu,
+/// gelu or gelu_tanh. c is not read.
+/// Fused into the product are both sums, relu and gelu_tanh, in float (double for double) and rounded once; gelu is a pass of its own,
 /// for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A fused relu may make 0 of a NaN: for inference.
 template <class T>
 void gemm_bias(cuda d, bool trans_a, bool trans_b, index m, index n, index k, grid::sum_type<T> alpha, const T* a,
-               index lda, const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none) {
+               index lda, const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
+               const T* added = nullptr) {
     using S = grid::sum_type<T>;
     check_epilogue(act);
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    work::count((bias ? mn : 0) + (act == activation::none ? 0 : mn),
-                bias ? static_cast<double>(sizeof(T)) * static_cast<double>(n) : 0);
-    if (detail::run_fused(s, alpha, a, b, c, bias, act)) {
+    work::count((bias ? mn : 0) + (added ? mn : 0) + (act == activation::none ? 0 : mn),
+                static_cast<double>(sizeof(T)) * ((bias ? static_cast<double>(n) : 0) + (added ? mn : 0)));
+    if (detail::run_fused(s, alpha, a, b, c, bias, act, added)) {
         detail::count_products<T, T>(m, n, k, 1, 1);
-        return grid::finish_rows(d, m, n, static_cast<const T*>(nullptr), detail::lt_ending::of(bias, act).left, c,
-                                 ldc);
+        return grid::finish_rows(d, m, n, static_cast<const T*>(nullptr), static_cast<const T*>(nullptr),
+                                 detail::lt_ending::of(bias, act).left, c, ldc);
     }
     gemm(d, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, S{}, c, ldc);
-    grid::finish_rows(d, m, n, bias, act, c, ldc);
+    grid::finish_rows(d, m, n, bias, added, act, c, ldc);
 }
 
 /// dw (out × in) += dyᵀ x and, unless db is null, db (out) += column sums of dy; dy (rows, out), x (rows, in). W: T, or float for short ones,

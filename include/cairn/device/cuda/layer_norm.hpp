@@ -22,6 +22,17 @@ CAIRN_HD inline packet<S, Lanes> lanes_at(const T* from) {
     return v;
 }
 
+/// The same of coefficients, which may lie anywhere.
+template <int Lanes, class S>
+CAIRN_HD inline packet<S, Lanes> coefficients_at(const S* from) {
+    packet<S, Lanes> v;
+    if constexpr (Lanes == packet_lanes)
+        load_eight(from, v.v);
+    else
+        v.v[0] = *from;
+    return v;
+}
+
 /// Calls f(i) for each Lanes neighbouring elements of a row of `features`, a multiple of Lanes, from i on.
 template <int Lanes, class Block, class F>
 CAIRN_HD inline void for_lanes(Block& b, index features, F&& f) {
@@ -55,8 +66,8 @@ struct layer_norm_forward_body {
         squares = block_sum(b, squares, b.template shared<S>());
         const S inverse = S(1) / std::sqrt(squares / static_cast<S>(features) + eps);
         for_lanes<Lanes>(b, features, [&](index i) {
-            const auto v = lanes_at<Lanes, S>(in + i), g = lanes_at<Lanes, S>(gamma + i),
-                       shift = lanes_at<Lanes, S>(beta + i);
+            const auto v = lanes_at<Lanes, S>(in + i), g = coefficients_at<Lanes>(gamma + i),
+                       shift = coefficients_at<Lanes>(beta + i);
             packet<T, Lanes> r;
             for (int j = 0; j < Lanes; ++j) r.v[j] = static_cast<T>((v.v[j] - m) * inverse * g.v[j] + shift.v[j]);
             *reinterpret_cast<packet<T, Lanes>*>(out + i) = r;
@@ -71,6 +82,7 @@ struct layer_norm_backward_body {
     index features;
     const T *dy, *x;
     const S *mean, *invstd, *gamma;
+    const T* added;
     T* dx;
 
     template <class Block>
@@ -80,7 +92,7 @@ struct layer_norm_backward_body {
         S total = 0, product = 0;
         for_lanes<Lanes>(b, features, [&](index i) {
             const auto d = lanes_at<Lanes, S>(dy + from + i), v = lanes_at<Lanes, S>(x + from + i),
-                       w = lanes_at<Lanes, S>(gamma + i);
+                       w = coefficients_at<Lanes>(gamma + i);
             for (int j = 0; j < Lanes; ++j) {
                 const S g = d.v[j] * w.v[j];
                 total += g;
@@ -91,11 +103,12 @@ struct layer_norm_backward_body {
         product = block_sum(b, product, b.template shared<S>()) / static_cast<S>(features);
         for_lanes<Lanes>(b, features, [&](index i) {
             const auto d = lanes_at<Lanes, S>(dy + from + i), v = lanes_at<Lanes, S>(x + from + i),
-                       w = lanes_at<Lanes, S>(gamma + i);
+                       w = coefficients_at<Lanes>(gamma + i);
+            const auto more = added ? lanes_at<Lanes, S>(added + from + i) : packet<S, Lanes>{};
             packet<T, Lanes> r;
             for (int j = 0; j < Lanes; ++j) {
                 const S xhat = (v.v[j] - m) * s;
-                r.v[j] = static_cast<T>(s * (d.v[j] * w.v[j] - total - xhat * product));
+                r.v[j] = static_cast<T>(s * (d.v[j] * w.v[j] - total - xhat * product) + (added ? more.v[j] : S{}));
             }
             *reinterpret_cast<packet<T, Lanes>*>(dx + from + i) = r;
         });
@@ -144,25 +157,26 @@ void layer_norm_forward(D d, index rows, index features, const T* x, const S* ga
                         std::type_identity_t<S>* mean, std::type_identity_t<S>* invstd) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     work::count(7 * n, 2 * n * sizeof(T));
-    grid::in_lanes(features, grid::packets_fit(x, y, gamma, beta), [&]<int Lanes>(grid::lane_count<Lanes>) {
+    grid::in_lanes(features, grid::packets_fit(x, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
         grid::for_rows<S>(d, rows, features / Lanes,
                           grid::layer_norm_forward_body<Lanes, T, S>{features, x, gamma, beta, eps, y, mean, invstd});
     });
 }
 
-/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to.
+/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to. `added` (rows, features), or null: a
+/// gradient that comes to dx another way.
 template <class T, class S, GridDevice D>
 void layer_norm_backward(D d, index rows, index features, const T* dy, const T* x, const S* mean, const S* invstd,
-                         const S* gamma, T* dx, S* dgamma, S* dbeta) {
+                         const S* gamma, T* dx, S* dgamma, S* dbeta, const std::type_identity_t<T>* added = nullptr) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
-    work::count(13 * n, 3 * n * sizeof(T));
+    work::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
     grid::channel_sums<S>(d, rows, features, grid::packets_fit(dy, x),
                           grid::layer_norm_sums_op<T, S>{features, dy, x, mean, invstd},
                           grid::layer_norm_sums_finish<S>{dgamma, dbeta});  // before dx, which may be dy
     if (!dx) return;
-    grid::in_lanes(features, grid::packets_fit(dy, x, gamma, dx), [&]<int Lanes>(grid::lane_count<Lanes>) {
+    grid::in_lanes(features, grid::packets_fit(dy, x, dx, added), [&]<int Lanes>(grid::lane_count<Lanes>) {
         grid::for_rows<S>(d, rows, features / Lanes,
-                          grid::layer_norm_backward_body<Lanes, T, S>{features, dy, x, mean, invstd, gamma, dx});
+                          grid::layer_norm_backward_body<Lanes, T, S>{features, dy, x, mean, invstd, gamma, added, dx});
     });
 }
 

@@ -58,11 +58,11 @@ struct scale_matrices_body {
     }
 };
 
-/// c (rows, columns) = act(c + bias), rows of ldc numbers, a bias (columns) or null.
+/// c (rows, columns) = act(c + bias + added), rows of ldc numbers, a bias (columns) and what is added (rows, columns) or null.
 template <class T>
 struct finish_rows_body {
     index rows, columns, ldc;
-    const T* bias;
+    const T *bias, *added;
     activation act;
     T* c;
     template <class Block>
@@ -72,7 +72,8 @@ struct finish_rows_body {
         for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
             const index row = quotient(i, columns), column = i - row * columns;
             T& v = c[row * ldc + column];
-            const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{});
+            const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{}) +
+                          (added ? static_cast<S>(added[row * ldc + column]) : S{});
             v = static_cast<T>(act == activation::relu ? (sum <= S{} ? S{} : sum) : activation_value(act, sum));
         }
     }
@@ -100,10 +101,10 @@ void scale_matrices(D, index m, index n, S beta, R* c, index ldc, index step, in
 }
 
 template <class T, GridDevice D>
-void finish_rows(D, index rows, index columns, const T* bias, activation act, T* c, index ldc) {
-    if (rows * columns > 0 && (bias || act != activation::none))
+void finish_rows(D, index rows, index columns, const T* bias, const T* added, activation act, T* c, index ldc) {
+    if (rows * columns > 0 && (bias || added || act != activation::none))
         D::launch({.blocks = blocks_for<D>(rows * columns, 256)},
-                  finish_rows_body<T>{rows, columns, ldc, bias, act, c});
+                  finish_rows_body<T>{rows, columns, ldc, bias, added, act, c});
 }
 
 /// Throws what detail::require_finite() throws of the same matrix on the host. Waits for the device; copies only what is broken.
