@@ -210,6 +210,7 @@ private:
 class closed_memory : public memory_pool {
 public:
     static constexpr index bytes = index{1} << 32;
+    static constexpr index large_page = index{2} << 20;  // closing one takes as long as closing one of 4 KiB
 
     closed_memory() : memory_pool(reserve_range(), bytes, bytes, "memory of the emulated GPU", "nothing") {}
 
@@ -225,12 +226,14 @@ public:
 
 private:
     static char* reserve_range() {
-        void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* range = mmap(nullptr, bytes + large_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         require(range != MAP_FAILED, "emulated GPU: no address space");
-        return static_cast<char*>(range);
+        const auto first = (reinterpret_cast<std::uintptr_t>(range) + large_page - 1) / large_page * large_page;
+        madvise(reinterpret_cast<void*>(first), bytes, MADV_HUGEPAGE);
+        return reinterpret_cast<char*>(first);
     }
     void protect(int how) {
-        const index used = std::min<index>(bytes, (touched_end() - begin() + 4095) / 4096 * 4096);
+        const index used = std::min<index>(bytes, (touched_end() - begin() + large_page - 1) / large_page * large_page);
         if (used > 0)
             mprotect(begin(), static_cast<std::size_t>(used),
                      how);  // what comes later is closed until the next opening
