@@ -11,6 +11,8 @@
 
 #include <array>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -182,7 +184,20 @@ struct arriving_on<D> {
     using type = arriving<D>;
 };
 
+template <Device D>
+struct decoders_of {
+    using type = std::nullptr_t;
+};
+template <CopiesBeside D>
+struct decoders_of<D> {
+    using type = std::function<std::unique_ptr<photograph_decoder<D>>()>;
+};
+
 }  // namespace detail
+
+/// Makes the decoder of a staging<D>; empty: there is none. On the host nothing else is possible.
+template <Device D>
+using photograph_decoders = typename detail::decoders_of<D>::type;
 
 /// The loader of a network on D.
 template <Device D, Dataset Data>

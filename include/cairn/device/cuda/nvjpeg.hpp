@@ -72,6 +72,10 @@ void check(nvjpegStatus_t status, const What&... what) {
         fail("nvJPEG: ", what..., ": ", text_of(status), " (", static_cast<int>(status), ')');
 }
 
+/// With a name, without which nvcc 13 ends in an internal error where a vector destroys it.
+struct place : nvjpegImage_t {};
+static_assert(sizeof(place) == sizeof(nvjpegImage_t));
+
 /// Memory that nvJPEG asks for, out of the pools. Its callbacks may not throw.
 class memory {
 public:
@@ -133,23 +137,21 @@ private:
 };
 
 /// An object of the library, by the function that ends it.
-template <class Handle, nvjpegStatus_t (*End)(Handle)>
+template <class Handle>
 class owned {
 public:
-    owned() = default;
-    owned(owned&& o) noexcept : h_(std::exchange(o.h_, nullptr)) {}
-    owned& operator=(owned&& o) noexcept {
-        std::swap(h_, o.h_);
-        return *this;
-    }
+    explicit owned(nvjpegStatus_t (*end)(Handle)) : end_(end) {}
+    owned(owned&& o) noexcept : h_(o.h_), end_(o.end_) { o.h_ = nullptr; }
+    owned& operator=(owned&&) = delete;
     ~owned() {
-        if (h_) End(h_);
+        if (h_) end_(h_);
     }
     Handle get() const { return h_; }
     Handle* into() { return &h_; }
 
 private:
     Handle h_ = nullptr;
+    nvjpegStatus_t (*end_)(Handle);
 };
 
 /// Decodes for one thread, on its current GPU (JpegDecoder).
@@ -201,15 +203,15 @@ public:
 private:
     // Buffers of a file on its way, of which some are at once.
     struct lane {
-        owned<nvjpegBufferPinned_t, nvjpegBufferPinnedDestroy> pinned;
-        owned<nvjpegBufferDevice_t, nvjpegBufferDeviceDestroy> device;
-        owned<nvjpegJpegStream_t, nvjpegJpegStreamDestroy> file;
-        owned<nvjpegJpegState_t, nvjpegJpegStateDestroy> state;
+        owned<nvjpegBufferPinned_t> pinned{nvjpegBufferPinnedDestroy};
+        owned<nvjpegBufferDevice_t> device{nvjpegBufferDeviceDestroy};
+        owned<nvjpegJpegStream_t> file{nvjpegJpegStreamDestroy};
+        owned<nvjpegJpegState_t> state{nvjpegJpegStateDestroy};
         std::optional<cuda::mark> done;
     };
 
-    static nvjpegImage_t place_of(const jpeg_job& j) {
-        nvjpegImage_t out{};
+    static place place_of(const jpeg_job& j) {
+        place out{};
         out.channel[0] = j.pixels;
         out.pitch[0] = static_cast<std::size_t>(j.width) * 3;
         return out;
@@ -273,7 +275,7 @@ private:
         lane& l = lanes_[next_lane_];
         next_lane_ = (next_lane_ + 1) % lanes_.size();
         if (l.done) l.done->finish();
-        nvjpegImage_t out = place_of(j);
+        place out = place_of(j);
         nvjpegStatus_t said = parse(j, l.file.get());
         if (said == NVJPEG_STATUS_SUCCESS)
             said = nvjpegDecodeJpegHost(library_.get(), single_.get(), l.state.get(), parameters_.get(), l.file.get());
@@ -289,10 +291,10 @@ private:
 
     // In the order in which they are made; they go the other way round.
     std::unique_ptr<memory> memory_;
-    owned<nvjpegHandle_t, nvjpegDestroy> library_;
-    owned<nvjpegJpegState_t, nvjpegJpegStateDestroy> batch_;
-    owned<nvjpegJpegDecoder_t, nvjpegDecoderDestroy> single_;
-    owned<nvjpegDecodeParams_t, nvjpegDecodeParamsDestroy> parameters_;
+    owned<nvjpegHandle_t> library_{nvjpegDestroy};
+    owned<nvjpegJpegState_t> batch_{nvjpegJpegStateDestroy};
+    owned<nvjpegJpegDecoder_t> single_{nvjpegDecoderDestroy};
+    owned<nvjpegDecodeParams_t> parameters_{nvjpegDecodeParamsDestroy};
     std::array<lane, 4> lanes_;
     std::size_t next_lane_ = 0;
     bool engines_ = false;
@@ -300,7 +302,7 @@ private:
     std::vector<jpeg_job*> together_, alone_;
     std::vector<const unsigned char*> files_;
     std::vector<std::size_t> lengths_;
-    std::vector<nvjpegImage_t> places_;
+    std::vector<place> places_;
 };
 
 }  // namespace cairn::nvjpeg
