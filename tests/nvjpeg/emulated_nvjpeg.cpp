@@ -31,7 +31,8 @@ std::atomic<int>& nvjpeg_objects() {
     return n;
 }
 
-namespace {
+// Not without a name: where all sources are compiled as one file, nvJPEG's own types, which have linkage, are made of these.
+namespace of_nvjpeg {
 
 struct counted {
     counted() { ++nvjpeg_objects(); }
@@ -85,7 +86,10 @@ void decode_now(const unsigned char* data, std::size_t bytes, const nvjpegImage_
                     static_cast<std::size_t>(out.width * 3));
 }
 
-}  // namespace
+}  // namespace of_nvjpeg
+
+using namespace of_nvjpeg;
+
 }  // namespace emulated
 
 using emulated::counted, emulated::frame, emulated::room;
