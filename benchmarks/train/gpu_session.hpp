@@ -15,6 +15,7 @@
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/cuda/nvjpeg.hpp>
 #include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
@@ -25,8 +26,12 @@ nlohmann::json run_in(cairn::configuration settings, cairn::session_options opti
                       std::optional<cairn::any_communicator> transport, bool profile) {
     const bool timed = options.generated;
     const std::int64_t steps = options.max_steps;
+    cairn::photograph_decoders<cairn::cuda> decoders;
+#if CAIRN_HAS_NVJPEG
+    decoders = [] { return std::make_unique<cairn::photographs_on<cairn::cuda, cairn::nvjpeg::decoder>>(); };
+#endif
     cairn::session<cairn::cuda, T> session(std::move(settings), std::move(options), std::move(world),
-                                           std::move(transport));
+                                           std::move(transport), decoders);
     return timed ? session.throughput(steps, profile) : session.train();
 }
 

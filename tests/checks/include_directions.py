@@ -56,6 +56,7 @@ DOORS = [
     ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
+    ("nvJPEG", r"nvjpeg\.h", "device/cuda/nvjpeg.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
     ("oneDNN", r"(oneapi/dnnl/.*|dnnl.*)", "device/cpu/onednn.hpp"),
     ("CBLAS", r"(cblas|f77blas|openblas_config|lapacke?)\.h", "device/cpu/"),

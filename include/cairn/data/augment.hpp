@@ -6,6 +6,7 @@
 //   colour_jitter        brightness, contrast, saturation and hue by random factors, in random order
 // Definitions follow torchvision's, so that published recipes carry over.
 
+#include <cairn/core/photograph.hpp>
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/image.hpp>
 
@@ -64,56 +65,38 @@ struct colour_jitter {
 
     bool active() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 
+    /// The factors of one image.
+    jitter_factors draw(sample_random& random) const {
+        jitter_factors out;
+        for (index i = 3; i > 0; --i) std::swap(out.order[i], out.order[random.below(i + 1)]);
+        const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
+        out.brightness = factor(brightness);
+        out.contrast = factor(contrast);
+        out.saturation = factor(saturation);
+        out.turn = random.uniform(-hue, hue);
+        out.active[0] = brightness > 0, out.active[1] = contrast > 0, out.active[2] = saturation > 0,
+        out.active[3] = hue > 0;
+        return out;
+    }
+
     /// Changes RGB values 0 … 255 in place.
     void operator()(float* rgb, index pixels, sample_random& random) const {
-        std::array<int, 4> order{0, 1, 2, 3};
-        for (index i = 3; i > 0; --i)
-            std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
-        const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
-        const float b = factor(brightness), c = factor(contrast), s = factor(saturation),
-                    turn = random.uniform(-hue, hue);
-        for (int step : order) {
-            if (step == 0 && brightness > 0) blend(rgb, pixels, b, [](const float*) { return 0.0f; });
-            if (step == 1 && contrast > 0) {
-                double sum = 0;
-                for (index i = 0; i < pixels; ++i) sum += static_cast<double>(grey(rgb + 3 * i));
-                const float mean = static_cast<float>(sum / static_cast<double>(pixels));
-                blend(rgb, pixels, c, [mean](const float*) { return mean; });
-            }
-            if (step == 2 && saturation > 0) blend(rgb, pixels, s, grey);
-            if (step == 3 && hue > 0)
-                for (index i = 0; i < pixels; ++i) rotate_hue(rgb + 3 * i, turn);
-        }
-    }
-
-private:
-    static float grey(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
-
-    template <class Other>
-    static void blend(float* rgb, index pixels, float factor, Other other) {
-        for (index i = 0; i < pixels; ++i) {
-            const float base = (1 - factor) * other(rgb + 3 * i);
-            for (index c = 0; c < 3; ++c) rgb[3 * i + c] = std::clamp(factor * rgb[3 * i + c] + base, 0.0f, 255.0f);
-        }
-    }
-
-    // RGB → HSV, hue + turn (of 1), → RGB.
-    static void rotate_hue(float* p, float turn) {
-        const float high = std::max({p[0], p[1], p[2]}), low = std::min({p[0], p[1], p[2]}), span = high - low;
-        if (span <= 0) return;
-        float h = high == p[0]   ? (p[1] - p[2]) / span
-                  : high == p[1] ? 2 + (p[2] - p[0]) / span
-                                 : 4 + (p[0] - p[1]) / span;
-        h = h / 6 + turn;
-        h = (h - std::floor(h)) * 6;
-        // Each channel is a trapezoid over the hue.
-        const auto channel = [&](float offset) {
-            const float k = std::fmod(offset + h, 6.0f);
-            return high - span * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+        const jitter_factors f = draw(random);
+        const auto each = [&](auto&& change) {
+            for (index i = 0; i < pixels; ++i) change(rgb + 3 * i);
         };
-        p[0] = channel(5);
-        p[1] = channel(3);
-        p[2] = channel(1);
+        for (const int step : f.order) {
+            if (!f.active[step]) continue;
+            if (step == 0) each([&](float* p) { colour::blend(p, f.brightness, 0.0f); });
+            if (step == 1) {
+                double sum = 0;
+                each([&](const float* p) { sum += static_cast<double>(colour::grey(p)); });
+                const float mean = static_cast<float>(sum / static_cast<double>(pixels));
+                each([&](float* p) { colour::blend(p, f.contrast, mean); });
+            }
+            if (step == 2) each([&](float* p) { colour::blend(p, f.saturation, colour::grey(p)); });
+            if (step == 3) each([&](float* p) { colour::rotate_hue(p, f.turn); });
+        }
     }
 };
 

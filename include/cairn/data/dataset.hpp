@@ -5,6 +5,7 @@
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/photograph.hpp>
 #include <cairn/core/pixels.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
@@ -124,6 +125,39 @@ bool read_pixels_of(const D& d, index i, augment_key key, pixel_slot slot) {
         fail(d.sample_name(i), ": inputs of this data set are not made of pixels");
 }
 
+/// A data set whose inputs a device may make of photographs (core/photograph.hpp). `recipe_of_photographs()` is empty where they are not, and the
+/// others are not called then. `read_photograph` returns and throws what read() does, with the numbers that read() draws, and writes the label;
+/// `decode_photograph` makes a compressed one one of pixels, and throws on a damaged file.
+template <class D>
+concept PhotographBatches = Dataset<D> &&
+    requires(const D& d, index i, augment_key key, std::int32_t* label, photograph& p) {
+    { d.recipe_of_photographs() } -> std::same_as<photograph_recipe>;
+    { d.read_photograph(i, key, label, p) } -> std::same_as<bool>;
+    d.decode_photograph(p);
+};
+
+template <Dataset D>
+photograph_recipe photograph_recipe_of(const D& d) {
+    if constexpr (PhotographBatches<D>)
+        return d.recipe_of_photographs();
+    else
+        return {};
+}
+template <Dataset D>
+bool read_photograph_of(const D& d, index i, augment_key key, std::int32_t* label, photograph& p) {
+    if constexpr (PhotographBatches<D>)
+        return d.read_photograph(i, key, label, p);
+    else
+        fail(d.sample_name(i), ": inputs of this data set are not made of photographs");
+}
+template <Dataset D>
+void decode_photograph_of(const D& d, photograph& p) {
+    if constexpr (PhotographBatches<D>)
+        d.decode_photograph(p);
+    else
+        fail(d.sample_name(p.sample), ": inputs of this data set are not made of photographs");
+}
+
 /// The table of images of `channels`, by what convert(pixels, x, channels) makes of one pixel.
 template <class Convert>
 std::vector<float> make_pixel_table(index channels, Convert&& convert) {
@@ -153,6 +187,11 @@ public:
     bool read(index i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
     std::vector<float> pixel_table() const { return held().pixel_table(); }
     bool read_pixels(index i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
+    photograph_recipe recipe_of_photographs() const { return held().recipe_of_photographs(); }
+    bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const {
+        return held().read_photograph(i, key, label, p);
+    }
+    void decode_photograph(photograph& p) const { held().decode_photograph(p); }
 
     explicit operator bool() const { return held_ != nullptr; }
 
@@ -166,6 +205,9 @@ private:
         virtual bool read(index i, augment_key key, sample_slot slot) const = 0;
         virtual std::vector<float> pixel_table() const = 0;
         virtual bool read_pixels(index i, augment_key key, pixel_slot slot) const = 0;
+        virtual photograph_recipe recipe_of_photographs() const = 0;
+        virtual bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const = 0;
+        virtual void decode_photograph(photograph& p) const = 0;
     };
     template <class D>
     struct model final : interface {
@@ -179,6 +221,11 @@ private:
         bool read_pixels(index i, augment_key key, pixel_slot slot) const override {
             return read_pixels_of(d, i, key, slot);
         }
+        photograph_recipe recipe_of_photographs() const override { return photograph_recipe_of(d); }
+        bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const override {
+            return read_photograph_of(d, i, key, label, p);
+        }
+        void decode_photograph(photograph& p) const override { decode_photograph_of(d, p); }
         D d;
     };
 
@@ -190,6 +237,6 @@ private:
     std::shared_ptr<const interface> held_;
 };
 
-static_assert(PixelBatches<any_dataset>);
+static_assert(PixelBatches<any_dataset> && PhotographBatches<any_dataset>);
 
 }  // namespace cairn

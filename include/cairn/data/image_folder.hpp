@@ -193,8 +193,9 @@ struct image_folder_config {
     index resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
-    bool rounded = false;   // resampled values become 8 bits again: batches can travel to a GPU as pixels
-    index cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
+    bool rounded = false;     // resampled values become 8 bits again: batches can travel to a GPU as pixels
+    bool compressed = false;  // a device may decode: batches can travel as files (course/decisions/0015)
+    index cache_bytes = 0;    // decoded images are kept in memory if they all take at most this much
 };
 
 namespace detail {
@@ -266,8 +267,57 @@ public:
         return resample_to_pixels(i, key, slot.pixels);
     }
 
+    photograph_recipe recipe_of_photographs() const {
+        if (!config_.compressed) return {};
+        return {config_.size, scale_, shift_, config_.rounded, jittered()};
+    }
+    /// A file that GPUs do not know, or that is not whole, is decoded here, at full size.
+    bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const {
+        *label = images_->label(at(i));
+        p.sample = i;
+        thread_local std::vector<std::uint8_t> buffer;
+        try {
+            const byte_span bytes = images_->bytes(at(i), buffer);
+            p.bytes.assign(bytes.begin(), bytes.end());
+            p.compressed = false;
+            if (!is_png(bytes)) {
+                const jpeg_decoder jpeg(bytes, sample_name(i));
+                p.height = jpeg.height();
+                p.width = jpeg.width();
+                p.compressed = jpeg.common() && is_whole_jpeg(bytes);
+            }
+            if (!p.compressed) decode_photograph(p);
+        } catch (const error&) {
+            if (config_.corrupt == corrupt_image::skip) return false;
+            throw;
+        }
+        sample_random random(key, at(i));
+        const pixel_box box = box_of(p.height, p.width, random);
+        const bool mirrored = config_.augmented && random.coin(config_.flip);
+        p.down = weights_of(resize_axis(p.height, box.top, box.height, config_.size));
+        p.across = weights_of(resize_axis(p.width, box.left, box.width, config_.size, mirrored));
+        if (jittered()) p.jitter = config_.jitter.draw(random);
+        return true;
+    }
+    void decode_photograph(photograph& p) const {
+        thread_local image decoded;
+        detail::decode_image(p.bytes, sample_name(p.sample), decoded);
+        p.bytes.assign(decoded.pixels.begin(), decoded.pixels.end());
+        p.height = decoded.height;
+        p.width = decoded.width;
+        p.compressed = false;
+    }
+
 private:
     static constexpr std::array<float, 3> one{1, 1, 1}, zero{};
+
+    static axis_weights weights_of(resize_axis&& axis) {
+        return {static_cast<std::int32_t>(axis.taps), {axis.first.begin(), axis.first.end()}, std::move(axis.weights)};
+    }
+    pixel_box box_of(index height, index width, sample_random& random) const {
+        return config_.augmented ? config_.crop(height, width, random)
+                                 : centre_crop{config_.resize, config_.size}(height, width);
+    }
 
     index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
     bool jittered() const { return config_.augmented && config_.jitter.active(); }
@@ -292,10 +342,7 @@ private:
     bool resample(index i, augment_key key, const std::array<float, 3>& scale, const std::array<float, 3>& shift,
                   float* out) const {
         sample_random random(key, at(i));
-        const auto box_of = [&](index height, index width) {
-            return config_.augmented ? config_.crop(height, width, random)
-                                     : centre_crop{config_.resize, config_.size}(height, width);
-        };
+        const auto choose = [&](index height, index width) { return box_of(height, width, random); };
         thread_local image decoded;
         thread_local std::vector<std::uint8_t> bytes;
         thread_local resize_scratch scratch;
@@ -304,11 +351,11 @@ private:
         if (cached()) {
             source = &(*cache_)[static_cast<std::size_t>(i)];
             if (source->pixels.empty()) return false;
-            box = box_of(source->height, source->width);
+            box = choose(source->height, source->width);
         } else {
             try {
                 box = detail::decode_box(images_->bytes(at(i), bytes), sample_name(i), config_.size, config_.size,
-                                         box_of, decoded);
+                                         choose, decoded);
             } catch (const error&) {
                 if (config_.corrupt == corrupt_image::skip) return false;
                 throw;
@@ -347,7 +394,7 @@ private:
     std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
 };
 
-static_assert(PixelBatches<image_folder>);
+static_assert(PixelBatches<image_folder> && PhotographBatches<image_folder>);
 
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
 /// first that differs, or that is corrupt.

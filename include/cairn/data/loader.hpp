@@ -35,9 +35,11 @@ struct cursor {
 
 /// One batch. Destroy it, or let it go before the next call of next(), so that its buffers are used again.
 struct batch {
-    tensor<float> x;                   // (N, sample shape…); empty where there are pixels
-    tensor<std::uint8_t> pixels;       // (N, H, W, C), of loader_config::pixels
-    tensor<pixel_move> moves;          // (N), of pixels
+    tensor<float> x;              // (N, sample shape…); empty where there are pixels
+    tensor<std::uint8_t> pixels;  // (N, H, W, C), of loader_config::pixels
+    tensor<pixel_move> moves;     // (N), of pixels
+    std::shared_ptr<std::vector<photograph>>
+        photographs;                   // the first N, of loader_config::photographs; null where there are none
     tensor<std::int32_t> labels;       // (N), of classes; (N, L) where a sample has L of them
     tensor<float> targets;             // (N, K), of values
     cursor at;                         // its own position
@@ -57,6 +59,8 @@ struct loader_config {
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
+    bool photographs =
+        false;  // batches of photographs, which somebody else decodes, where the data set has them (PhotographBatches)
     bool pixels =
         false;  // batches of pixels, of which somebody else makes inputs, where the data set has them (PixelBatches)
 };
@@ -80,7 +84,8 @@ public:
         : data_(std::move(data)),
           config_(config),
           info_(data_.targets()),
-          table_(config.pixels ? pixel_table_of(data_) : std::vector<float>{}),
+          recipe_(config.photographs ? photograph_recipe_of(data_) : photograph_recipe{}),
+          table_(config.pixels && !recipe_ ? pixel_table_of(data_) : std::vector<float>{}),
           values_(data_.sample_shape().size()) {
         const index n = data_.size();
         require(config.batch >= 1, "loader: batch size ", config.batch, "; at least 1 is needed");
@@ -146,6 +151,8 @@ public:
     const target_info& targets() const { return info_; }
     /// What becomes of pixels, (C, 256), where batches have pixels; otherwise empty.
     const std::vector<float>& pixel_table() const { return table_; }
+    /// What becomes of photographs, where batches have them; otherwise empty.
+    const photograph_recipe& recipe() const { return recipe_; }
     /// Shape of a full batch of this rank, the largest where ranks differ.
     shape batch_shape() const { return shape_of(room_); }
 
@@ -166,15 +173,18 @@ private:
         tensor<float> x;
         tensor<std::uint8_t> pixels;
         tensor<pixel_move> moves;
+        std::shared_ptr<std::vector<photograph>> photographs;
         tensor<std::int32_t> labels;
         tensor<float> targets;
         bool taken = false;  // by a job; otherwise free as soon as no batch shares it
 
         bool free() const {
-            if (taken || !alone(x) || !alone(pixels) || !alone(moves) || !alone(labels) || !alone(targets))
+            if (taken || photographs.use_count() > 1 || !alone(x) || !alone(pixels) || !alone(moves) ||
+                !alone(labels) || !alone(targets))
                 return false;
             // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what
             // we write.
+            const auto ours = photographs;
             x.share(), pixels.share(), moves.share(), labels.share(), targets.share();
             return true;
         }
@@ -209,7 +219,9 @@ private:
     buffers fresh_buffers() const {
         buffers b;
         memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
-        if (table_.empty()) {
+        if (recipe_) {
+            b.photographs = std::make_shared<std::vector<photograph>>(static_cast<std::size_t>(room_));
+        } else if (table_.empty()) {
             b.x = tensor<float>(shape_of(room_), category::data, pool);
         } else {
             b.pixels = tensor<std::uint8_t>(shape_of(room_), category::data, pool);
@@ -271,7 +283,9 @@ private:
             try {
                 const augment_key key{config_.seed, static_cast<std::uint32_t>(j.at.epoch)};
                 j.kept[static_cast<std::size_t>(k)] =
-                    table_.empty()
+                    recipe_
+                        ? read_photograph_of(data_, sample, key, label, (*b.photographs)[static_cast<std::size_t>(k)])
+                    : table_.empty()
                         ? data_.read(sample, key, {b.x.data() + k * values_, label, targets})
                         : read_pixels_of(data_, sample, key,
                                          {b.pixels.data() + k * values_, b.moves.data() + k, label, targets});
@@ -318,6 +332,7 @@ private:
                 close(b.x, values_, from, kept);
                 close(b.pixels, values_, from, kept);
                 close(b.moves, 1, from, kept);
+                if (b.photographs) std::swap((*b.photographs)[k], (*b.photographs)[static_cast<std::size_t>(kept)]);
                 close(b.labels, info_.labels_each, from, kept);
                 close(b.targets, targets, from, kept);
             }
@@ -325,6 +340,7 @@ private:
         }
         if (!b.x.empty()) out.x = b.x.slice(0, shape_of(kept));
         if (!b.pixels.empty()) out.pixels = b.pixels.slice(0, shape_of(kept));
+        out.photographs = b.photographs;
         if (!b.moves.empty()) out.moves = b.moves.slice(0, {kept});
         if (!b.labels.empty()) out.labels = b.labels.slice(0, labels_of(kept));
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
@@ -449,6 +465,7 @@ private:
     const D data_;
     const loader_config config_;
     const target_info info_;
+    const photograph_recipe recipe_;
     const std::vector<float> table_;  // of pixels
     const index values_;              // of a sample's input
     index batches_ = 0;

@@ -316,6 +316,8 @@ struct cuda {
             launch_in(stream_.get(), g, body);
         }
 #endif
+        /// For libraries that put work of their own between the copies.
+        cudaStream_t stream() const { return stream_.get(); }
         /// All copies and launches until now.
         mark done() const { return mark(stream_.get()); }
 

@@ -1,0 +1,22 @@
+#pragma once
+// nvJPEG as device/cuda/nvjpeg.hpp calls it, over libjpeg, in the streams of the emulated CUDA. Files are read as late as nvJPEG may read them: when
+// the stream comes to their work. Memory is that of the caller's allocators, and grows as the library's does. Refused, as by nvJPEG: progressive
+// files in a batch, four channels, a batch of another size than was prepared.
+
+#include <nvjpeg.h>
+
+#include <atomic>
+
+namespace emulated {
+
+/// Whether this GPU has engines for JPEG: else NVJPEG_BACKEND_HARDWARE does not start.
+std::atomic<bool>& nvjpeg_engines();
+/// The next batches say that one of their files is bad.
+std::atomic<int>& nvjpeg_bad_batches();
+/// Files decoded in batches, and alone.
+std::atomic<int>& nvjpeg_together();
+std::atomic<int>& nvjpeg_alone();
+/// Handles, states, buffers and others that were made and not yet destroyed.
+std::atomic<int>& nvjpeg_objects();
+
+}  // namespace emulated

@@ -1,0 +1,77 @@
+// nvJPEG's part of photographs (device/cuda/nvjpeg.hpp), by an emulated nvJPEG in the streams of the emulated CUDA.
+
+#include "catch.hpp"
+#include "data/photograph_laws.hpp"
+#include "nccl/streamed_gpu.hpp"
+#include "nvjpeg/emulated_nvjpeg.hpp"
+
+#include <cairn/device/cuda/nvjpeg.hpp>
+
+namespace cairn::test {
+namespace {
+
+static_assert(JpegDecoder<nvjpeg::decoder, cuda>);
+
+std::unique_ptr<photograph_decoder<streamed_gpu>> nvjpegs() {
+    return std::make_unique<photographs_on<streamed_gpu, nvjpeg::decoder>>();
+}
+
+}  // namespace
+
+TEST_CASE("nvjpeg: inputs are the host's, by engines or kernels, and everything made is destroyed", "[nvjpeg]") {
+    for (const bool engines : {true, false}) {
+        emulated::nvjpeg_engines() = engines;
+        CHECK(nvjpeg::decoder().by_engines() == engines);
+        emulated::nvjpeg_together() = emulated::nvjpeg_alone() = 0;
+        photograph_laws::inputs_are_the_definitions<streamed_gpu>(nvjpegs);
+        CHECK(emulated::nvjpeg_together() > 0);
+        CHECK(emulated::nvjpeg_alone() == 0);
+        CHECK(emulated::nvjpeg_objects() == 0);
+    }
+    photograph_laws::inputs_are_the_hosts<streamed_gpu>(nvjpegs);
+    CHECK(emulated::nvjpeg_alone() > 0);  // the progressive one
+    CHECK(emulated::nvjpeg_objects() == 0);
+    CHECK(emulated::failure().empty());
+}
+
+TEST_CASE("nvjpeg: damaged files are told of as by the host", "[nvjpeg]") {
+    photograph_laws::damaged_files_are_told_of<streamed_gpu>(nvjpegs);
+    CHECK(emulated::nvjpeg_objects() == 0);
+}
+
+TEST_CASE("nvjpeg: of a batch that is refused each file is tried alone", "[nvjpeg]") {
+    const temporary_folder folder;
+    const auto images = photograph_laws::all_kinds(folder);
+    const image_folder data = photograph_laws::folder_of(images, {.size = 12, .resize = 13});
+    const loader_config config{.batch = 7, .workers = 0};
+    const auto expected = photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, nullptr);
+    emulated::nvjpeg_bad_batches() = 1;
+    emulated::nvjpeg_alone() = 0;
+    photograph_counts counts;
+    CHECK(photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts) == expected);
+    CHECK(emulated::nvjpeg_bad_batches() == 0);
+    CHECK(emulated::nvjpeg_alone() == 5 + 1);
+    CHECK(counts.by_host == 4);
+}
+
+TEST_CASE("nvjpeg: its memory is of the pools, and kept", "[nvjpeg]") {
+    const temporary_folder folder;
+    const auto images = photograph_laws::all_kinds(folder);
+    const image_folder data = photograph_laws::folder_of(images, {.size = 12, .augmented = false, .resize = 13});
+    const index pinned = cuda::host_memory().use_of(category::data).live;
+    {
+        staging<streamed_gpu, image_folder> from(data, {.batch = 7, .workers = 0}, nvjpegs());
+        for (int epoch = 0; epoch < 2; ++epoch)
+            while (from.next()) {}
+        CHECK(cuda::host_memory().use_of(category::data).live > pinned);
+        std::vector<memory_request> requests;
+        cuda::memory().note(&requests);
+        for (int epoch = 0; epoch < 2; ++epoch)
+            while (from.next()) {}
+        cuda::memory().note(nullptr);
+        CHECK(requests.empty());
+    }
+    CHECK(cuda::host_memory().use_of(category::data).live == pinned);
+}
+
+}  // namespace cairn::test
