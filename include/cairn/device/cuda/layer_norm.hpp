@@ -3,6 +3,7 @@
 // sums down the columns (channels.hpp), in one more pass over dy and x.
 
 #include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/cuda/example_gradients.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 
 #include <cmath>
