@@ -117,13 +117,8 @@ struct spread_ways {
 }  // namespace
 
 TEST_CASE("GPU K-FAC on ranks, emulated: any placement takes the host's steps", "[cuda][kfac]") {
-    for (const auto& [ranks, workers, together] : {std::tuple{1, 1, true},
-                                                   {2, 1, true},
-                                                   {2, 2, false},
-                                                   {3, 1, false},
-                                                   {4, 1, true},
-                                                   {4, 2, false},
-                                                   {4, 4, true}})
+    for (const auto& [ranks, workers, together] :
+         {std::tuple{1, 1, true}, {2, 1, true}, {2, 2, false}, {3, 1, false}, {4, 2, false}})
         for (const kfac_statistics statistics :
              {kfac_statistics::all, kfac_statistics::sharded, kfac_statistics::local}) {
             if (statistics == kfac_statistics::local && workers > 1) continue;
