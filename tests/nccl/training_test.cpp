@@ -193,6 +193,11 @@ TEST_CASE("training over NCCL: optimizer state in shards, gradients and values b
 TEST_CASE("training over NCCL: K-FAC", "[nccl]") {
     CHECK(from_the_host(3, kfac_run, {"kfac.form=inverse"}) < 1e-3);
     CHECK(from_the_host(2, kfac_run, {"kfac.form=eigen"}) < 1e-3);
+    CHECK(from_the_host(2, kfac_run, {"kfac.grad_worker_fraction=0.5"}) < 1e-3);
+    const int before = emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter");
+    CHECK(from_the_host(4, kfac_run,
+                        {"kfac.grad_worker_fraction=0.5", "kfac.statistics=sharded", "kfac.form=inverse"}) < 1e-3);
+    CHECK(emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter") > before);
 }
 
 TEST_CASE("training over NCCL: a step that one rank spoilt is taken by none, with shards too", "[nccl]") {

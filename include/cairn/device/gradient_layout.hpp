@@ -5,7 +5,8 @@
 
 namespace cairn {
 
-/// A matrix (rows, in), row-major: weights (rows, width), and where there is a bias its numbers as the last column, in = width + 1.
+/// A matrix (rows, in), row-major: weights (rows, width), and where there is a bias its numbers (rows, in − width) behind them: one a row; or of
+/// scale and shift, which are one row, as many as scales.
 template <class T>
 struct gradient_layout {
     T* weight = nullptr;

@@ -34,6 +34,9 @@ struct layer_rows {
     conv_geometry conv{};               // of a convolution
 };
 
+/// Which mean and deviation normalise an element: its channel's (batch normalisation) or its row's (layer normalisation).
+enum class normalised_by { channel, row };
+
 /// Of y = scale · x̂ + shift: each example's gradient of scale and of shift, both (examples, channels).
 template <class T>
 layer_rows<T> scale_shift_rows(int scale, int shift, index examples, index channels, const T* scales, const T* shifts) {

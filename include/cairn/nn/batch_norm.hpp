@@ -193,7 +193,7 @@ private:
         S *const dgamma = sums.data(), *const dbeta = dgamma + channels;
         batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
                         dbeta);
-        if constexpr (std::floating_point<T>)  // curvature of scale and shift: not of fewer digits
+        if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
             if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
                 announce(x, dy, bits, statistics, *p.curvature);
 
@@ -215,26 +215,30 @@ private:
 
     // Each example's gradient of gamma and beta: the sums of its rows, of which the bits begin where the example does.
     void announce(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<std::uint8_t, D>& bits,
-                  const tensor<T, D>& statistics, curvature_listener& to) const {
+                  const tensor<S, D>& statistics, curvature_listener& to) const {
         const index channels = config_.channels, examples = x.extent(0), size = x.size() / std::max<index>(examples, 1);
         if (examples == 0) return;
-        if constexpr (!std::same_as<D, cpu>)
-            fail(describe(), ": curvature of scale and shift is made on the host alone");
-        const T *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<T>(config_.slope);
-        tensor<T, D> scale = tensor<T, D>::zeros({examples, channels}, category::workspace),
-                     shift = tensor<T, D>::zeros({examples, channels}, category::workspace);
-        parallel_for(examples, std::max<index>(1, 16384 / size), [&](index first, index last) {
-            for (index n = first; n < last; ++n) {
-                T *const sum_scale = scale.data() + n * channels, *const sum_shift = shift.data() + n * channels;
-                for (index e = n * size; e < (n + 1) * size; e += channels)
-                    for (index c = 0; c < channels; ++c) {
-                        const bool on = bits.empty() || (bits[(e + c) / 8] >> ((e + c) % 8) & 1) != 0;
-                        const T g = on ? dy[e + c] : config_.act == activation::leaky_relu ? slope * dy[e + c] : T{};
-                        sum_scale[c] += g * (x[e + c] - mean[c]) * invstd[c];
-                        sum_shift[c] += g;
-                    }
-            }
-        });
+        const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
+        tensor<S, D> scale = tensor<S, D>::zeros({examples, channels}, category::workspace),
+                     shift = tensor<S, D>::zeros({examples, channels}, category::workspace);
+        if constexpr (std::same_as<D, cpu>)
+            parallel_for(examples, std::max<index>(1, 16384 / size), [&](index first, index last) {
+                for (index n = first; n < last; ++n) {
+                    S *const sum_scale = scale.data() + n * channels, *const sum_shift = shift.data() + n * channels;
+                    for (index e = n * size; e < (n + 1) * size; e += channels)
+                        for (index c = 0; c < channels; ++c) {
+                            const bool on = bits.empty() || (bits[(e + c) / 8] >> ((e + c) % 8) & 1) != 0;
+                            const T g = on                                      ? dy[e + c]
+                                        : config_.act == activation::leaky_relu ? slope * dy[e + c]
+                                                                                : T{};
+                            sum_scale[c] += g * (x[e + c] - mean[c]) * invstd[c];
+                            sum_shift[c] += g;
+                        }
+                }
+            });
+        else
+            example_gradients(D{}, examples, size / channels, channels, normalised_by::channel, dy.data(), x.data(),
+                              bits.data(), config_.act, slope, mean, invstd, scale.data(), shift.data());
         to.take(scale_shift_rows(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 

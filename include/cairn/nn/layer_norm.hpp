@@ -67,8 +67,8 @@ public:
         const shape s = x.shape();
         const index rows = x.size() / config_.features;
         const T* const gradient = dy.data();
-        tensor<S, D> sums({2, config_.features});  // dgamma, dbeta
-        if constexpr (std::floating_point<T>)      // curvature of scale and shift: not of fewer digits
+        tensor<S, D> sums({2, config_.features});                       // dgamma, dbeta
+        if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
             if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
                 announce(x, gradient, statistics, *p.curvature);
         tensor<T, D> dx;
@@ -117,20 +117,23 @@ private:
     enum slot { input_slot, statistics_slot, sums_slot };
 
     // Each example's gradient of gamma and beta.
-    void announce(const tensor<T, D>& x, const T* dy, const tensor<T, D>& statistics, curvature_listener& to) const {
+    void announce(const tensor<T, D>& x, const T* dy, const tensor<S, D>& statistics, curvature_listener& to) const {
         const index features = config_.features, rows = x.size() / features, examples = x.rank() > 1 ? x.extent(0) : 1;
         if (examples == 0) return;
-        if constexpr (!std::same_as<D, cpu>)
-            fail(describe(), ": curvature of scale and shift is made on the host alone");
-        const T *const mean = statistics.data(), *const invstd = mean + rows;
-        tensor<T, D> scale = tensor<T, D>::zeros({examples, features}, category::workspace),
-                     shift = tensor<T, D>::zeros({examples, features}, category::workspace);
-        for (index r = 0; r < rows; ++r)
-            for (index c = 0; c < features; ++c) {
-                const index e = r * features + c, to_example = r / (rows / examples) * features + c;
-                scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
-                shift[to_example] += dy[e];
-            }
+        const S *const mean = statistics.data(), *const invstd = mean + rows;
+        tensor<S, D> scale = tensor<S, D>::zeros({examples, features}, category::workspace),
+                     shift = tensor<S, D>::zeros({examples, features}, category::workspace);
+        if constexpr (std::same_as<D, cpu>)
+            for (index r = 0; r < rows; ++r)
+                for (index c = 0; c < features; ++c) {
+                    const index e = r * features + c, to_example = r / (rows / examples) * features + c;
+                    scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
+                    shift[to_example] += dy[e];
+                }
+        else
+            example_gradients(D{}, examples, rows / examples, features, normalised_by::row, dy, x.data(),
+                              static_cast<const std::uint8_t*>(nullptr), activation::none, S{}, mean, invstd,
+                              scale.data(), shift.data());
         to.take(scale_shift_rows(gamma_.id, beta_.id, examples, features, scale.data(), shift.data()));
     }
 

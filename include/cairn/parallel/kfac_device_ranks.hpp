@@ -1,111 +1,265 @@
 #pragma once
-// K-FAC on ranks with a device each. The split of the work is COMM-OPT's (optim/precondition/placement.hpp): statistics are added over the ranks,
-// each decomposition is made by one rank and sent to all, and every rank preconditions everything. Other splits: kfac_ranks.hpp, on the host.
+// K-FAC's work on ranks with a device each: the placements and statistics of kfac_ranks.hpp, whose head says what travels, with the same bytes.
+// Symmetric factors travel as triangles, packed and unpacked where they are; sums when backward is done, not beside it.
+// Numbers of devices go by `tensors_over` and what is split off it, a few of the host's (rows, which decompositions are new) by `world`.
+// A reduce-scatter that `tensors_over` has not itself is made on the host. What travels in every step, directions, needs no memory of its own.
 
+#include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
-#include <cairn/comm/collectives/text.hpp>
+#include <cairn/comm/collectives/reduce_scatter.hpp>
+#include <cairn/comm/collectives/staged.hpp>
+#include <cairn/core/trace.hpp>
 #include <cairn/parallel/kfac_together.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace cairn {
 
-/// See the top of the file.
+/// Collective. α and β of messages between devices, from all-gathers of 1 KiB and of 1 MiB; the slowest rank counts.
+template <Device D, Communicator C>
+exchange_model measure_device_link(C& world, C& tensors_over) {
+    const int p = world.size();
+    if (p == 1) return {};
+    const auto timed = [&](index n) {
+        tensor<float, D> data = tensor<float, D>::zeros({n}, category::communication);
+        double best = 1e300;
+        for (int i = 0; i < 3; ++i) {
+            const stopwatch watch;
+            all_gather(tensors_over, data.span());
+            double seconds = watch.seconds();
+            all_reduce(world, std::span<double>(&seconds, 1), {.op = reduction::max});
+            best = std::min(best, seconds);
+        }
+        return best;
+    };
+    constexpr index large = index{1} << 18;
+    timed(index{1} << 10);  // connections are made
+    const double little = timed(index{1} << 8), much = timed(large), steps = p - 1.0;
+    return {little / steps, std::max(1e-13, (much - little) * p / (steps * 4 * static_cast<double>(large)))};
+}
+
+/// See the top of the file. Every call that sends is collective, and made by the thread that owns the device's stream.
 template <Communicator C, class T, Device D>
 class kfac_device_ranks final : public kfac_roles<T, D> {
 public:
     using blocks = std::vector<kfac_block<T, D>>;
+    using factor = kfac_factor<T, D>;
 
     /// `tensors_over` carries tensors of D between the same ranks as `world`. Both must outlive this, and are used when nobody else uses them.
-    kfac_device_ranks(C& world, C& tensors_over, kfac_form form)
-        : world_(world), tensors_over_(tensors_over), form_(form) {}
+    /// Throws on what is for the host alone: a bound of the error of what travels.
+    kfac_device_ranks(C& world, C& tensors_over, kfac_ranks_config c)
+        : config_(std::move(c)), world_(world), tensors_over_(tensors_over) {
+        require(config_.bound == 0, "kfac: bound ", config_.bound, " of the error of what travels is for the host; on ",
+                D::name, " it must be 0 (exact)");
+    }
 
     void start(blocks& all) override {
         agree_on_layers(world_, all);
         std::vector<factor_sizes> sizes;
         for (const kfac_block<T, D>& b : all) sizes.push_back(b.sizes());
-        place_.emplace(world_.size(), sizes);
+        placement_config place = config_.place;
+        if (place.grad_worker_fraction == 0)
+            place.grad_worker_fraction =
+                choose_placement(world_, measure_device_link<D>(world_, tensors_over_), config_, all, estimates_);
+        place_.emplace(size(), sizes, place);
+        if (place_->rows() > 1 &&
+            place_->columns() > 1) {  // else one of them is all ranks, and nobody asks for the other
+            column_.emplace(tensors_over_.split(place_->column_of(rank()), rank()));
+            row_.emplace(tensors_over_.split(place_->row_of(rank()), rank()));
+        }
     }
 
-    bool decomposes(std::size_t i, char side) const override { return place_->worker(i, side) == world_.rank(); }
+    bool observes(std::size_t i, char side) const override {
+        return config_.statistics != kfac_statistics::local || worker(i, side) == rank();
+    }
+    bool averages(std::size_t i, char side) const override {
+        return config_.statistics == kfac_statistics::all || worker(i, side) == rank();
+    }
+    bool decomposes(std::size_t i, char side) const override { return worker(i, side) == rank(); }
+    bool preconditions(std::size_t i) const override { return place_->is_gradient_worker(i, rank()); }
+    bool uses_decomposition(std::size_t i) const override { return preconditions(i); }
 
     void finish_sums(blocks& all) override {
+        if (config_.statistics == kfac_statistics::local) return;
         std::vector<double> rows;
         for (const kfac_block<T, D>& b : all) rows.push_back(static_cast<double>(b.rows));
-        all_reduce(world_, std::span<double>(rows));
-        std::vector<tensor<T, D>*> sums;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            all[i].rows = static_cast<index>(rows[i]);
-            if (all[i].rows > 0)
-                all[i].each_factor([&](kfac_factor<T, D>& f, char) { sums.push_back(&f.statistics.batch()); });
+        all_reduce(world_, std::span<double>(rows), {.subject = "rows of kfac's layers"});
+        for (std::size_t i = 0; i < all.size(); ++i) all[i].rows = static_cast<index>(rows[i]);
+        for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
+            index count = 0;
+            for (; last < all.size() && count * static_cast<index>(sizeof(T)) < config_.bucket_bytes; ++last)
+                if (all[last].rows > 0)
+                    all[last].each_factor([&](factor& f, char) { count += triangle(f.statistics); });
+            if (count > 0) add_over_ranks(all, first, last, count);
         }
-        add_over_ranks(sums);
     }
 
-    /// Averages and decompositions in use are everywhere; those of later use are not.
-    void collect(blocks& all, bool pending) override {
-        if (!pending || !place_) return;
-        std::vector<double> made;
-        for (kfac_block<T, D>& b : all)
-            b.each_factor([&](kfac_factor<T, D>& f, char) { made.push_back(f.pending.empty() ? 0 : 1); });
-        all_reduce(world_, std::span<double>(made), {.op = reduction::max});
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
-                if (made[at++] > 0) send(f.statistics, f.pending, place_->worker(i, side));
-            });
+    void share_diagonals(std::span<double> means) override {
+        if (config_.statistics != kfac_statistics::all)
+            all_reduce(world_, means, {.op = reduction::max, .subject = "diagonals of kfac's factors"});
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
         wait_for_decompositions(world_, all);
-        for (const std::string& why : all_gather_text(world_, failure))
-            if (!why.empty()) fail(why);
-        std::vector<double> made(fresh.begin(), fresh.end());
-        all_reduce(world_, std::span<double>(made), {.op = reduction::max});
+        agree_on_fresh(world_, fresh, failure);
+        if (place_->rows() == 1) return;
+        std::vector<std::vector<factor*>> made(static_cast<std::size_t>(place_->rows()));  // by row of my column
         std::size_t at = 0;
         for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](kfac_factor<T, D>& f, char side) {
-                fresh[at] = made[at] > 0;
-                if (fresh[at++]) send(f.statistics, f.inverse, place_->worker(i, side));
+            all[i].each_factor([&](factor& f, char side) {
+                if (fresh[at++] && preconditions(i))
+                    made[static_cast<std::size_t>(place_->row_of(worker(i, side)))].push_back(&f);
+            });
+        std::vector<shard> parts;
+        for (const std::vector<factor*>& of_row : made) {
+            parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
+            for (const factor* f : of_row) parts.back().count += packed_size(f->statistics, config_.form);
+        }
+        if (parts.back().end() == 0) return;
+        tensor<T, D> packed({parts.back().end()}, category::communication);
+        const auto mine = static_cast<std::size_t>(place_->row_of(rank()));
+        T* to = packed.data() + parts[mine].begin;
+        for (const factor* f : made[mine]) to = pack(f->inverse, to);
+        all_gather(column_ ? *column_ : tensors_over_, packed.span(), parts, "kfac's decompositions");
+        for (std::size_t r = 0; r < made.size(); ++r) {
+            const T* from = packed.data() + parts[r].begin;
+            for (factor* f : made[r])
+                if (config_.form == kfac_form::inverse || r != mine) from = unpack(from, f->statistics, f->inverse);
+        }
+    }
+
+    std::vector<std::size_t> order_of_directions(const blocks& all) const override {
+        std::vector<std::size_t> order = kfac_roles<T, D>::order_of_directions(all);
+        std::ranges::stable_sort(order, {}, [&](std::size_t i) { return place_->layers()[i].column; });
+        return order;
+    }
+
+    void share_directions(blocks& all, std::span<T> directions) override {
+        if (place_->columns() == 1) return;
+        const trace_scope scope("share directions", "", "communication");
+        std::vector<shard> parts(static_cast<std::size_t>(place_->columns()));
+        for (std::size_t i = 0; i < all.size(); ++i)
+            parts[static_cast<std::size_t>(place_->layers()[i].column)].count += all[i].size();
+        for (std::size_t k = 1; k < parts.size(); ++k) parts[k].begin = parts[k - 1].end();
+        all_gather(row_ ? *row_ : tensors_over_, directions, parts, "kfac's directions");
+    }
+
+    /// Flags and counts together, because a message each would be many small ones.
+    void collect(blocks& all, bool pending) override {
+        if (!place_) return;
+        std::vector<double> kept;  // of each factor, as its worker has it: batches, and which decompositions
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](factor& f, char side) {
+                const bool here = worker(i, side) == rank();
+                kept.push_back(here ? static_cast<double>(f.statistics.batches()) : 0);
+                kept.push_back(here && !f.inverse.empty());
+                kept.push_back(here && pending && !f.pending.empty());
+            });
+        all_reduce(world_, std::span<double>(kept), {.op = reduction::max, .subject = "what kfac's ranks keep"});
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](factor& f, char side) {
+                const int from = worker(i, side);
+                f.statistics.batches() = static_cast<std::int64_t>(kept[at]);
+                if (config_.statistics != kfac_statistics::all)
+                    broadcast(tensors_over_, f.statistics.average().span(), from);
+                if (kept[at + 1] > 0) send(f.statistics, f.inverse, from);
+                if (kept[at + 2] > 0) send(f.statistics, f.pending, from);
+                at += 3;
             });
     }
 
+    std::vector<std::string> remarks() const override {
+        return place_ ? placement_remarks(*place_, estimates_) : std::vector<std::string>{};
+    }
+
+    const placement& place() const { return *place_; }
+    const std::vector<placement_estimate>& estimates() const { return estimates_; }
+
 private:
-    // Packed, because a message each would be many small ones.
-    void add_over_ranks(const std::vector<tensor<T, D>*>& sums) {
-        constexpr index most = index{1} << 24;  // numbers in a message of several tensors
-        for (std::size_t first = 0, last = 0; first < sums.size(); first = last) {
-            index count = 0;
-            while (last < sums.size() && (last == first || count + sums[last]->size() <= most))
-                count += sums[last++]->size();
-            tensor<T, D> packed({count}, category::communication);
-            const auto each = [&](auto copy) {
-                index at = 0;
-                for (std::size_t i = first; i < last; at += sums[i++]->size())
-                    copy(packed.data() + at, sums[i]->data(), sums[i]->bytes());
-            };
-            each([](T* there, T* sum, index bytes) { D::copy_within(there, sum, bytes); });
-            all_reduce(tensors_over_, packed.span());
-            each([](T* there, T* sum, index bytes) { D::copy_within(sum, there, bytes); });
+    int rank() const { return world_.rank(); }
+    int size() const { return world_.size(); }
+    int worker(std::size_t i, char side) const { return place_->worker(i, side); }
+
+    static T* put(const tensor<T, D>& t, T* to) {
+        if (!t.empty()) D::copy_within(to, t.data(), t.bytes());
+        return to + t.size();
+    }
+    static const T* fetch(const T* from, tensor<T, D>& t) {
+        if (!t.empty()) D::copy_within(t.data(), from, t.bytes());
+        return from + t.size();
+    }
+    static T* pack_symmetric(const tensor<T, D>& m, T* to) {
+        if (m.rank() == 1) return put(m, to);
+        const index n = m.extent(0);
+        pack_triangle(D{}, n, m.data(), to);
+        return to + n * (n + 1) / 2;
+    }
+    static const T* unpack_symmetric(const T* from, tensor<T, D>& m) {
+        if (m.rank() == 1) return fetch(from, m);
+        const index n = m.extent(0);
+        unpack_triangle(D{}, n, from, m.data());
+        return from + n * (n + 1) / 2;
+    }
+    T* pack(const decomposition<T, D>& d, T* to) const {
+        if (config_.form == kfac_form::inverse && !d.matrix.empty()) return pack_symmetric(d.matrix, to);
+        return put(d.values, put(d.matrix, to));
+    }
+    const T* unpack(const T* from, const running_factor<T, D>& f, decomposition<T, D>& d) const {
+        make_room(f, config_.form, d);
+        if (config_.form == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
+        return fetch(fetch(from, d.matrix), d.values);
+    }
+
+    // Blocks [first, last) in one message, by the ranks that decompose them.
+    void add_over_ranks(blocks& all, std::size_t first, std::size_t last, index count) {
+        const trace_scope scope("reduce factors", "", "communication");
+        tensor<T, D> packed({count}, category::communication);
+        const auto each = [&](int owner, auto&& f) {
+            for (std::size_t i = first; i < last; ++i)
+                if (all[i].rows > 0)
+                    all[i].each_factor([&](factor& one, char side) {
+                        if (worker(i, side) == owner) f(one.statistics);
+                    });
+        };
+        std::vector<shard> parts;
+        T* to = packed.data();
+        for (int r = 0; r < size(); ++r) {
+            parts.push_back({to - packed.data(), 0});
+            each(r, [&](running_factor<T, D>& f) { to = pack_symmetric(f.batch(), to); });
+            parts.back().count = to - packed.data() - parts.back().begin;
+        }
+        const bool sharded = config_.statistics == kfac_statistics::sharded;
+        if (!sharded)
+            all_reduce(tensors_over_, packed.span(), {.subject = "kfac's factors"});
+        else if (has_native_reduce_scatter<T>(tensors_over_))
+            reduce_scatter(tensors_over_, packed.span(), parts, reduction::sum, "kfac's factors");
+        else
+            by_way_of_host<D>(packed.span(), [&](std::span<T> here) {
+                reduce_scatter(world_, here, parts, reduction::sum, "kfac's factors");
+            });
+        for (int r = 0; r < size(); ++r) {
+            if (sharded && r != rank()) continue;
+            const T* from = packed.data() + parts[static_cast<std::size_t>(r)].begin;
+            each(r, [&](running_factor<T, D>& f) { from = unpack_symmetric(from, f.batch()); });
         }
     }
 
     void send(const running_factor<T, D>& of, decomposition<T, D>& d, int from) {
-        const index n = of.size();
-        const auto share = [&](tensor<T, D>& t, const shape& s) {
-            if (t.empty()) t = tensor<T, D>(s, category::optimizer);
-            broadcast(tensors_over_, t.span(), from);
-        };
-        if (!of.is_diagonal()) share(d.matrix, {n, n});
-        if (of.is_diagonal() || form_ == kfac_form::eigen) share(d.values, {n});
+        make_room(of, config_.form, d);
+        if (!d.matrix.empty()) broadcast(tensors_over_, d.matrix.span(), from);
+        if (!d.values.empty()) broadcast(tensors_over_, d.values.span(), from);
     }
 
+    kfac_ranks_config config_;
     C &world_, &tensors_over_;
-    kfac_form form_;
     std::optional<placement> place_;
+    std::optional<C> column_, row_;
+    std::vector<placement_estimate> estimates_;
 };
 
 }  // namespace cairn

@@ -34,29 +34,6 @@
 
 namespace cairn {
 
-enum class kfac_statistics { all, sharded, local };
-
-struct kfac_ranks_config {
-    kfac_statistics statistics = kfac_statistics::all;
-    placement_config place = {};  // grad_worker_fraction 0: chosen
-    index memory_limit = 0;       // bytes of averages and decompositions on a rank; 0: none
-    index bucket_bytes = index{25} << 20;
-    bool overlap = true;  // sums travel on a thread of their own while backward runs
-    double bound =
-        0;  // of the error of decompositions and directions that travel, as a share of the largest value; 0: exact
-    kfac_form form = kfac_form::eigen;
-    std::int64_t decompose_every = 100;
-};
-
-/// What one choice of gradient workers costs, as predicted.
-struct placement_estimate {
-    double fraction = 1;
-    double decompose = 0, share_decompositions = 0, precondition = 0, share_directions = 0;  // seconds a step
-    index bytes = 0;  // of averages and decompositions on the rank that has most
-
-    double seconds() const { return decompose + share_decompositions + precondition + share_directions; }
-};
-
 /// See the top of the file. Every call that sends is collective.
 template <Communicator C, class T = float>
 class kfac_ranks final : public kfac_roles<T> {
@@ -80,7 +57,8 @@ public:
         agree_on_layers(world_, all);
         for (const kfac_block<T>& b : all) sizes_.push_back(b.sizes());
         placement_config place = config_.place;
-        if (place.grad_worker_fraction == 0) place.grad_worker_fraction = choose(all);
+        if (place.grad_worker_fraction == 0)
+            place.grad_worker_fraction = choose_placement(world_, measure_link(world_), config_, all, estimates_);
         place_.emplace(size(), sizes_, place);
         column_.emplace(world_.split(place_->column_of(rank()), rank()));
         row_.emplace(world_.split(place_->row_of(rank()), rank()));
@@ -128,13 +106,7 @@ public:
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
         wait_for_decompositions(world_, all);
-        std::vector<float> state(fresh.begin(), fresh.end());
-        state.push_back(failure.empty() ? 0.0f : 1.0f);
-        all_reduce(world_, std::span<float>(state),
-                   {.op = reduction::max, .subject = "state of kfac's decompositions"});
-        if (state.back() > 0) fail_together(failure);
-        for (std::size_t k = 0; k < fresh.size(); ++k) fresh[k] = state[k] > 0;
-
+        agree_on_fresh(world_, fresh, failure);
         std::vector<std::vector<kfac_factor<T>*>> made(
             static_cast<std::size_t>(place_->rows()));  // by row of my column
         std::size_t at = 0;
@@ -150,11 +122,11 @@ public:
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
             for (const kfac_factor<T>* f : made[r]) {
-                const index values = has_values(f->statistics) ? f->statistics.size() : 0;
-                if (packed_size(f->statistics) > values)
-                    pieces[r].push_back({packed_size(f->statistics) - values, false});
+                const index values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
+                const index size = packed_size(f->statistics, config_.form);
+                if (size > values) pieces[r].push_back({size - values, false});
                 if (values) pieces[r].push_back({values, true});
-                total += packed_size(f->statistics);
+                total += size;
             }
         }
         tensor<T> packed({total}, category::communication);
@@ -195,21 +167,7 @@ public:
     }
 
     std::vector<std::string> remarks() const override {
-        std::vector<std::string> lines;
-        if (!place_) return lines;
-        const int m = place_->rows();
-        lines.push_back(concat("kfac on ", size(), " ranks: ", m, m == 1 ? " gradient worker" : " gradient workers",
-                               " a layer (",
-                               m == size() ? "COMM-OPT"
-                               : m == 1    ? "MEM-OPT"
-                                           : "HYBRID",
-                               ")"));
-        for (const placement_estimate& e : estimates_)
-            lines.push_back(concat("  fraction ", e.fraction, ": predicted ", 1e3 * e.seconds(),
-                                   " ms a step (decompose ", 1e3 * e.decompose, ", share ",
-                                   1e3 * e.share_decompositions, ", precondition ", 1e3 * e.precondition, ", share ",
-                                   1e3 * e.share_directions, "), ", static_cast<double>(e.bytes) / 1e6, " MB"));
-        return lines;
+        return place_ ? placement_remarks(*place_, estimates_) : std::vector<std::string>{};
     }
 
     const placement& place() const { return *place_; }
@@ -233,15 +191,6 @@ private:
     int size() const { return world_.size(); }
     int worker(std::size_t i, char side) const { return place_->worker(i, side); }
 
-    static index triangle(const running_factor<T>& f) {
-        const index n = f.size();
-        return f.is_diagonal() ? n : n * (n + 1) / 2;
-    }
-    bool has_values(const running_factor<T>& f) const { return f.is_diagonal() || config_.form == kfac_form::eigen; }
-    index packed_size(const running_factor<T>& f) const {
-        const index n = f.size();
-        return (f.is_diagonal() ? 0 : config_.form == kfac_form::eigen ? n * n : triangle(f)) + (has_values(f) ? n : 0);
-    }
     static T* pack_symmetric(const tensor<T>& m, T* to) {
         const index n = m.extent(0);
         if (m.rank() == 1) return std::copy_n(m.data(), n, to);
@@ -263,13 +212,8 @@ private:
         to = std::copy_n(d.matrix.data(), d.matrix.empty() ? 0 : d.matrix.size(), to);
         return std::copy_n(d.values.data(), d.values.size(), to);
     }
-    void make_room(const running_factor<T>& f, decomposition<T>& d) const {
-        const index n = f.size();
-        if (!f.is_diagonal() && d.matrix.empty()) d.matrix = tensor<T>({n, n}, category::optimizer);
-        if (has_values(f) && d.values.empty()) d.values = tensor<T>({n}, category::optimizer);
-    }
     const T* unpack(const T* from, const running_factor<T>& f, decomposition<T>& d) const {
-        make_room(f, d);
+        make_room(f, config_.form, d);
         if (config_.form == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
         if (!f.is_diagonal()) {
             std::copy_n(from, d.matrix.size(), d.matrix.data());
@@ -282,7 +226,7 @@ private:
         std::array<std::int64_t, 1> there{d.empty() ? 0 : 1};
         broadcast(world_, std::span<std::int64_t>(there), root);
         if (!there[0]) return;
-        make_room(f, d);
+        make_room(f, config_.form, d);
         if (!f.is_diagonal()) broadcast(world_, d.matrix.span(), root);
         if (!d.values.empty()) broadcast(world_, d.values.span(), root);
     }
@@ -406,109 +350,6 @@ private:
             return true;
         }
         return false;
-    }
-
-    [[noreturn]] void fail_together(const std::string& mine) {
-        const std::vector<std::string> reasons = all_gather_text(world_, mine);
-        for (int r = 0; r < size(); ++r)
-            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; !why.empty())
-                fail("rank ", r, " of ", size(), ": ", why);
-        fail("kfac: a decomposition failed");
-    }
-
-    /// The fraction of the least predicted time that fits the memory.
-    double choose(blocks& all) {
-        const exchange_model link = measure_link(world_);
-        std::vector<double> seconds;  // of preconditioning each block, the slowest rank's
-        for (kfac_block<T>& b : all) seconds.push_back(seconds_to_precondition(b));
-        constexpr index probe = 128;
-        seconds.push_back(seconds_to_decompose(probe) / std::pow(static_cast<double>(probe), 3));
-        all_reduce(world_, std::span<double>(seconds), {.op = reduction::max, .subject = "times of kfac's parts"});
-        const double per_cube = seconds.back();
-        for (int m = size(); m >= 1; --m)
-            if (size() % m == 0) estimates_.push_back(estimate(all, m, link, seconds, per_cube));
-        const placement_estimate* best = nullptr;
-        for (const placement_estimate& e : estimates_)
-            if ((config_.memory_limit == 0 || e.bytes <= config_.memory_limit) &&
-                (!best || e.seconds() < best->seconds()))
-                best = &e;
-        require(best != nullptr, "kfac: no placement keeps within kfac.memory_limit of ", config_.memory_limit,
-                " bytes on each rank; the least is ", estimates_.back().bytes, ", with grad_worker_fraction ",
-                estimates_.back().fraction);
-        return best->fraction;
-    }
-
-    placement_estimate estimate(blocks& all, int m, const exchange_model& link, const std::vector<double>& seconds,
-                                double per_cube) const {
-        placement_config c = config_.place;
-        c.grad_worker_fraction = static_cast<double>(m) / size();
-        const placement where(size(), sizes_, c);
-        const double every = static_cast<double>(config_.decompose_every), width = sizeof(T);
-        placement_estimate e{.fraction = c.grad_worker_fraction};
-        std::vector<double> made(static_cast<std::size_t>(size())), work(static_cast<std::size_t>(where.columns())),
-            sent(work.size());
-        std::vector<index> kept(made.size());
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            const layer_place& l = where.layers()[i];
-            work[static_cast<std::size_t>(l.column)] += seconds[i];
-            sent[static_cast<std::size_t>(l.column)] += width * static_cast<double>(all[i].size());
-            all[i].each_factor([&](kfac_factor<T>& f, char side) {
-                const int owner = side == 'a' ? l.a_worker : l.g_worker;
-                const index full = packed_size(f.statistics), average = f.statistics.extents().size();
-                made[static_cast<std::size_t>(owner)] += width * static_cast<double>(full);
-                for (int r = 0; r < size(); ++r) {
-                    index& bytes = kept[static_cast<std::size_t>(r)];
-                    if (where.is_gradient_worker(i, r))
-                        bytes += static_cast<index>(width) * (config_.form == kfac_form::eigen ? full : average);
-                    if (config_.statistics == kfac_statistics::all || r == owner)
-                        bytes += static_cast<index>(width) * average;
-                }
-            });
-        }
-        const auto most = [](const auto& v) { return *std::ranges::max_element(v); };
-        const double q = m - 1, k = where.columns() - 1;
-        e.decompose = per_cube * most(where.loads()) / every;
-        e.share_decompositions = q * (link.alpha + most(made) * link.beta) / every;
-        e.precondition = most(work);
-        e.share_directions = k * (link.alpha + most(sent) * link.beta);
-        e.bytes = most(kept);
-        return e;
-    }
-
-    double seconds_to_precondition(const kfac_block<T>& b) const {
-        if (b.diagonal) return 0;
-        const auto any = [&](const running_factor<T>& f) {
-            decomposition<T> d;
-            make_room(f, d);
-            if (!d.matrix.empty()) std::fill_n(d.matrix.data(), d.matrix.size(), T{1});
-            if (!d.values.empty()) std::fill_n(d.values.data(), d.values.size(), T{1});
-            return d;
-        };
-        const decomposition<T> a = any(b.a[0].statistics), g = any(b.g[0].statistics);
-        const tensor<T> v = tensor<T>::zeros({b.out, b.in}, category::workspace);
-        double best = 1e300;
-        for (int i = 0; i < 3; ++i) {
-            tensor<T> result(v.shape(), category::workspace);
-            const stopwatch watch;
-            precondition(a, g, config_.form, 1, 1, b.out, b.in, v.data(), result.data());
-            best = std::min(best, watch.seconds());
-        }
-        return best * static_cast<double>(b.groups());
-    }
-    double seconds_to_decompose(index n) const {
-        tensor<T> m = tensor<T>::zeros({n, n}, category::workspace);
-        const random_stream random{1, 1, 0};
-        for (index i = 0; i < n; ++i)
-            for (index k = 0; k <= i; ++k)
-                m[i * n + k] = m[k * n + i] =
-                    static_cast<T>(random.normal(static_cast<std::uint64_t>(i * n + k))) + (i == k ? T(4 * n) : T{});
-        double best = 1e300;
-        for (int i = 0; i < 3; ++i) {
-            const stopwatch watch;
-            config_.form == kfac_form::eigen ? eigen_decomposition_of(m) : damped_inverse_of(m, 1.0);
-            best = std::min(best, watch.seconds());
-        }
-        return best;
     }
 
     kfac_ranks_config config_;

@@ -90,6 +90,10 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
             settings.get("kfac.compress_bound", 1e-3)};
 }
 
+inline void require_fits_one_rank(const kfac_ranks_config& c) {
+    if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit
+}
+
 inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& settings, const kfac_config& k,
                                                           any_communicator& world) {
     const kfac_ranks_settings read = read_kfac_ranks(settings, k);
@@ -97,7 +101,7 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     // Factors are no gradients: what keeps residuals or draws random numbers does not fit.
     const compression_settings how{.error_feedback = false, .bound = read.compress_bound};
     if (world.size() == 1) {
-        if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit one rank
+        require_fits_one_rank(c);
         return std::make_unique<kfac_roles<float>>();
     }
     typename kfac_ranks<any_communicator>::method_maker method;
@@ -164,14 +168,14 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
     if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
     const kfac_config c = detail::read_kfac_config(settings);
     const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
-    if (!world) return std::make_unique<kfac<float, D>>(weights, c);
-    require(how.place.grad_worker_fraction == 1 && how.statistics == kfac_statistics::all && compress == "none" &&
-                how.bound == 0,
-            "on ", D::name,
-            " kfac.grad_worker_fraction must be 1, kfac.statistics all, kfac.compress none and kfac.bound 0: other "
-            "values are for the host");
+    if (!world) {
+        detail::require_fits_one_rank(how);
+        return std::make_unique<kfac<float, D>>(weights, c);
+    }
+    require(compress == "none" && how.bound == 0, "on ", D::name,
+            " kfac.compress must be none and kfac.bound 0: other values are for the host");
     using roles = kfac_device_ranks<any_communicator, float, D>;
-    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *tensors_over, c.form));
+    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *tensors_over, how));
 }
 
 /// The step with its own size, null unless kfac.step asks for it.

@@ -5,9 +5,13 @@
 #include "device/cuda/kernel_laws.hpp"
 #include "optim/kfac_oracle.hpp"
 
+#include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 
@@ -99,10 +103,36 @@ void zeros_and_refusals() {
     c.skip = {"layer"};
     CHECK(with(c, dy) == gradient);
     CHECK_THROWS_WITH(with(exact(0), dy), Catch::Contains("damping 0"));
-    kfac_config of_host = exact(1);
-    of_host.scale_shift = true;
-    CHECK_THROWS_WITH(with(of_host, dy), Catch::Contains("scale_shift is for the host") && Catch::Contains(D::name) &&
-                                             Catch::Contains("take scale_shift = false"));
+}
+
+/// Each example's gradient of scale and shift, and a diagonal of their squares: tests/optim/kfac_test.cpp has the formula.
+template <class D, class T>
+void scale_and_shift() {
+    kfac_config c = exact(0.1);
+    c.scale_shift = true;
+    std::vector<double> gradient, of_host;
+    const auto check = [&](auto&& on, const shape& s) {
+        const tensor<double> x = random_tensor(s, 1), dy = random_tensor(s, 2);
+        for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse}) {
+            CAPTURE(s, form == kfac_form::eigen);
+            c.form = form;
+            const auto expected = preconditioned<double, cpu>(on(cpu{}, double{}), x, dy, c, of_host);
+            const auto got = preconditioned<T, D>(on(D{}, T{}), x, dy, c, gradient);
+            CHECK(distance(got, expected) < (std::is_same_v<T, double> ? 1e-10 : 1e-4));
+            CHECK(distance(got, gradient) > 0.1);
+        }
+    };
+    for (const shape& s : {shape{6, 3, 5}, shape{4, 8}, shape{2, 3, 3, 16}}) {  // 5: no whole packs of lanes
+        for (const activation act : {activation::none, activation::relu, activation::leaky_relu})
+            check(
+                [&](auto device, auto number) {
+                    return batch_norm<decltype(number), decltype(device)>({.channels = s.back(), .act = act});
+                },
+                s);
+        check([&](auto device,
+                  auto number) { return layer_norm<decltype(number), decltype(device)>({.features = s.back()}); },
+              s);
+    }
 }
 
 /// Two linear layers, and steps that depend on their number alone.
@@ -260,6 +290,8 @@ const std::vector<kernel_laws::law>& all() {
                                                     {"KL clip, float", kl_clip<D, float>},
                                                     {"KL clip, double", kl_clip<D, double>},
                                                     {"zeros and refusals", zeros_and_refusals<D, double>},
+                                                    {"scale and shift, float", scale_and_shift<D, float>},
+                                                    {"scale and shift, double", scale_and_shift<D, double>},
                                                     {"batches that are not finite", spoilt_batches<D, float>},
                                                     {"lag", lagged<D, double>},
                                                     {"resumed", resumed<D, float>},

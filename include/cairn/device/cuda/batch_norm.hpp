@@ -8,6 +8,7 @@
 
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/cuda/example_gradients.hpp>
 
 #include <cmath>
 #include <cstdint>

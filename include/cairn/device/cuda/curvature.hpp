@@ -95,6 +95,26 @@ struct add_to_diagonal_body {
     }
 };
 
+/// The upper triangle of m (n, n), row after row, to or from n (n + 1) / 2 numbers; from there both triangles are written.
+template <class T, bool Pack>
+struct triangle_body {
+    index n;
+    T *m, *packed;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index all = n * n, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index row = quotient(i, n), column = i - row * n;
+            const index first = row < column ? row : column, second = row < column ? column : row;
+            T& there = packed[first * n - quotient(first * (first - 1), 2) + second - first];
+            if (!Pack)
+                m[i] = there;
+            else if (row <= column)
+                there = m[i];
+        }
+    }
+};
+
 template <class T>
 struct diagonal_sum_body {
     index n, step;
@@ -151,7 +171,7 @@ struct scale_kronecker_body {
 template <class T>
 CAIRN_HD T& element_of(const gradient_layout<T>& g, index i) {
     const index row = quotient(i, g.in), column = i - row * g.in;
-    if (column == g.width) return g.bias[row];
+    if (column >= g.width) return g.bias[row * (g.in - g.width) + column - g.width];
     return g.transposed ? g.weight[column * g.rows + row] : g.weight[row * g.width + column];
 }
 
@@ -266,6 +286,18 @@ void add_border(D d, index count, index n, T weight, const S* rows, index stride
 template <class T, GridDevice D>
 void add_to_diagonal(D, index n, index step, T value, T* m) {
     if (n > 0) D::launch(grid::cover<D>(n), grid::add_to_diagonal_body<T>{n, step, value, m});
+}
+
+/// to (n (n + 1) / 2) = the upper triangle of m (n, n), row after row.
+template <class T, GridDevice D>
+void pack_triangle(D, index n, const T* m, T* to) {
+    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_body<T, true>{n, const_cast<T*>(m), to});
+}
+
+/// m (n, n), symmetric, from its upper triangle as pack_triangle leaves it.
+template <class T, GridDevice D>
+void unpack_triangle(D, index n, const T* from, T* m) {
+    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_body<T, false>{n, m, const_cast<T*>(from)});
 }
 
 /// Σ of n numbers that are `step` apart; waited for.

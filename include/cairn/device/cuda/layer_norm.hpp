@@ -4,6 +4,7 @@
 // more pass over dy and x.
 
 #include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/cuda/example_gradients.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 
 #include <cmath>

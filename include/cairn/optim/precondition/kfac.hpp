@@ -16,7 +16,7 @@
 // Several ranks share the work through kfac_roles (kfac_block.hpp).
 // On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps that take statistics
 // ask it something: whether they are finite. With `lag` decompositions are spread over the steps until their use, as equal shares of n³ as
-// their sizes allow: a device runs what is launched in one order. Scale and shift are for the host.
+// their sizes allow: a device runs what is launched in one order.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
@@ -76,8 +76,6 @@ public:
          std::unique_ptr<kfac_roles<T, D>> roles = std::make_unique<kfac_roles<T, D>>())
         : config_(std::move(c)), roles_(std::move(roles)) {
         check(config_);
-        require(on_host || !config_.scale_shift, "kfac: scale_shift is for the host; on ", D::name,
-                " take scale_shift = false");
         for (const auto& [name, p] : weights.parameters()) parameters_.push_back(p);
         wanted_.assign(parameters_.size(), true);
         for (const parameter<T, D>* p : parameters_)
@@ -246,8 +244,7 @@ private:
         const bool alone = !started_;  // in a first step without discovery, everybody looks at everything
         const bool a = alone || roles_->observes(at, 'a'), g = !b.diagonal && (alone || roles_->observes(at, 'g'));
         if (!a && !g) return;
-        if constexpr (on_host)
-            if (b.diagonal) return add_scale_shift(b, rows);
+        if (b.diagonal) return add_scale_shift(b, rows);
         row_sample sample = config_.sample;
         sample.offset = steps_ / config_.factor_every;
         const index used = rows_taken(rows, sharing_of(b), sample);
@@ -258,14 +255,20 @@ private:
         if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
     }
 
-    void add_scale_shift(block& b, const layer_rows<T>& rows) {
-        tensor<T>& sum = b.a[0].statistics.batch();
-        for (index n = 0; n < rows.examples; ++n)
-            for (index c = 0; c < rows.in; ++c) {
-                const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
-                sum[c] += scale * scale;
-                sum[rows.in + c] += shift * shift;
-            }
+    template <class S>
+    void add_scale_shift(block& b, const layer_rows<S>& rows) {
+        tensor<T, D>& sum = b.a[0].statistics.batch();
+        if constexpr (on_host) {
+            for (index n = 0; n < rows.examples; ++n)
+                for (index c = 0; c < rows.in; ++c) {
+                    const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
+                    sum[c] += scale * scale;
+                    sum[rows.in + c] += shift * shift;
+                }
+        } else {
+            add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.x, rows.in, sum.data());
+            add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.dy, rows.in, sum.data() + rows.in);
+        }
         b.rows += rows.examples;
     }
 
@@ -488,7 +491,7 @@ private:
         return {.weight = b.weight->grad.data(),
                 .bias = b.bias ? b.bias->grad.data() : nullptr,
                 .in = b.in,
-                .width = b.in - (b.bias ? 1 : 0),
+                .width = b.diagonal ? b.in / 2 : b.in - (b.bias ? 1 : 0),
                 .rows = rows_of(b),
                 .transposed = b.transposed};
     }
@@ -561,12 +564,16 @@ private:
 
     void make_direction(block& b) {
         T* const v = b.direction.data();
-        const T damping = static_cast<T>(config_.damping);
-        if (b.diagonal) {  // on the host alone
+        [[maybe_unused]] const T damping = static_cast<T>(config_.damping);
+        if (b.diagonal) {
             gather(b, v);
-            const tensor<T, D>& d = b.a[0].inverse.values;
-            for (index i = 0; i < b.in; ++i)
-                v[i] *= config_.form == kfac_form::inverse ? d[i] : T{1} / (d[i] + damping);
+            const bool inverse = config_.form == kfac_form::inverse;
+            const T* const d = b.a[0].inverse.values.data();
+            if constexpr (on_host)
+                for (index i = 0; i < b.in; ++i) v[i] *= inverse ? d[i] : T{1} / (d[i] + damping);
+            else
+                scale_kronecker(D{}, 1, b.in, b.in, v, static_cast<const T*>(nullptr), d, 1, config_.damping, !inverse,
+                                v);
             return;
         }
         tensor<T, D> gathered;

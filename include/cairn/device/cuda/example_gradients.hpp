@@ -1,0 +1,62 @@
+#pragma once
+// Each example's gradient of scale and shift of y = act(scale · x̂ + shift), x̂ = (x − mean) invstd, on a grid device: of which second-order methods
+// make curvature. The sums of the batch alone, for the step itself: batch_norm.hpp, layer_norm.hpp.
+// Memory traffic: x, dy (bits).
+
+#include <cairn/device/activation_kind.hpp>
+#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/layer_rows.hpp>
+
+#include <cstdint>
+
+namespace cairn {
+
+namespace grid {
+
+/// scale, shift (examples, channels): one thread each, whose neighbours read neighbouring channels.
+template <class T, class S>
+struct example_gradients_body {
+    index examples, rows, channels;  // rows of each example
+    normalised_by by;
+    const T *dy, *x;
+    const std::uint8_t* bits;  // null: no activation
+    S slope;
+    const S *mean, *invstd;
+    S *scale, *shift;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index n = examples * channels, stride = b.blocks() * b.threads();
+        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index example = quotient(i, channels), channel = i - example * channels;
+            S sum_scale{}, sum_shift{};
+            for (index row = example * rows; row < (example + 1) * rows; ++row) {
+                const index at = row * channels + channel, k = by == normalised_by::row ? row : channel;
+                const auto arrived = static_cast<S>(dy[at]);
+                const bool on = !bits || (bits[at / 8] >> (at % 8) & 1) != 0;
+                const S g = on ? arrived : leaked(slope, arrived);
+                sum_scale += g * (static_cast<S>(x[at]) - mean[k]) * invstd[k];
+                sum_shift += g;
+            }
+            scale[i] = sum_scale, shift[i] = sum_shift;
+        }
+    }
+};
+
+}  // namespace grid
+
+/// scale, shift (examples, channels) from dy, x (examples · rows, channels) and the bits of forward, null without activation.
+template <class T, class S, GridDevice D>
+void example_gradients(D, index examples, index rows, index channels, normalised_by by, const T* dy, const T* x,
+                       const std::uint8_t* bits, activation act, S slope, const S* mean, const S* invstd, S* scale,
+                       S* shift) {
+    const index n = examples * channels;
+    if (n == 0) return;
+    work::count(5.0 * double(n * rows), 2.0 * double(n * rows) * sizeof(T) + 2.0 * double(n) * sizeof(S));
+    D::launch(
+        {.blocks = grid::blocks_for<D>(n, 256, 4), .threads = 256},
+        grid::example_gradients_body<T, S>{examples, rows, channels, by, dy, x, bits,
+                                           act == activation::leaky_relu ? slope : S{}, mean, invstd, scale, shift});
+}
+
+}  // namespace cairn
