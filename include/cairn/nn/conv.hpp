@@ -65,7 +65,7 @@ public:
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
         const tensor<T, D> weight = rounded<T>(weight_.value),
                            bias = has_bias_ ? rounded<T>(bias_.value) : tensor<T, D>{};
-        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
+        convolve(g, x, weight, bias, y, p);
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -95,6 +95,8 @@ public:
         if (has_bias_) list.push_back({"bias", &bias_});
         return list;
     }
+
+    bool makes_totals() const { return totals_fit<T, D> && !has_bias_; }
 
     shape out_shape(const shape& in) const { return result_shape(geometry(in)); }
 
@@ -149,6 +151,16 @@ private:
         for (int a = 3 - dims_; a < 3; ++a) out.push_back(g.out[static_cast<std::size_t>(a)]);
         out.push_back(g.c_out);
         return out;
+    }
+
+    void convolve(const conv_geometry& g, const tensor<T, D>& x, const tensor<T, D>& weight, const tensor<T, D>& bias,
+                  tensor<T, D>& y, const pass& p) const {
+        if constexpr (totals_fit<T, D>)
+            if (output_totals* const totals = p.totals_of_output; totals && makes_totals()) {
+                totals->made = conv_forward_totals(D{}, g, x.data(), weight.data(), y.data(), totals->at);
+                return;
+            }
+        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
     }
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {

@@ -38,6 +38,17 @@ struct batch_group {
     virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
 };
 
+/// Σ y and Σ y² of each channel of a layer's result, (2, channels) on the layers' device: which some kernels have at hand when they write y, and
+/// the next layer would read all of y for.
+struct output_totals {
+    float* at = nullptr;
+    bool made = false;
+};
+
+/// Whether layers make and take them: on devices whose kernels add up in float what they round to fewer digits.
+template <class T, class D>
+inline constexpr bool totals_fit = sizeof(T) < sizeof(float) && !std::same_as<D, cpu>;
+
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
     cairn::mode mode = cairn::mode::train;
@@ -53,6 +64,8 @@ struct pass {
         nullptr;  // where a device finds `step` if launches are recorded; null: it is part of them
     const std::int32_t* lengths =
         nullptr;  // (batch), on the layers' device, until backward: positions of each sequence that count; null: all
+    output_totals* totals_of_output = nullptr;  // of forward, if the next layer takes them; null: nobody asks
+    const float* totals_of_input = nullptr;     // of forward, if the layer before made them; null: nobody has them
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
@@ -78,6 +91,8 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 ///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
 ///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
 ///   accepts_add()                                 with these two: whether this very object can do it
+///   makes_totals()                                whether forward can fill pass::totals_of_output
+///   takes_totals()                                whether forward and forward_add use pass::totals_of_input
 ///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for themselves
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
@@ -87,6 +102,21 @@ template <class L>
 bool accepts_add(const L& layer) {
     if constexpr (requires { layer.accepts_add(); })
         return layer.accepts_add();
+    else
+        return false;
+}
+
+template <class L>
+bool makes_totals(const L& layer) {
+    if constexpr (requires { layer.makes_totals(); })
+        return layer.makes_totals();
+    else
+        return false;
+}
+template <class L>
+bool takes_totals(const L& layer) {
+    if constexpr (requires { layer.takes_totals(); })
+        return layer.takes_totals();
     else
         return false;
 }
@@ -142,6 +172,8 @@ public:
         return dx;
     }
     bool accepts_add() const { return self_->accepts_add(); }
+    bool makes_totals() const { return self_->makes_totals(); }
+    bool takes_totals() const { return self_->takes_totals(); }
     tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
         return self_->forward_add(std::move(x), std::move(skip), saved, p);
     }
@@ -188,6 +220,8 @@ private:
         virtual void backward_weight(slots<T, D>&, const pass&) = 0;
         virtual tensor<T, D> backward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual bool accepts_add() const = 0;
+        virtual bool makes_totals() const = 0;
+        virtual bool takes_totals() const = 0;
         virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
@@ -216,6 +250,8 @@ private:
             return cairn::backward(layer, std::move(dy), s, p);
         }
         bool accepts_add() const override { return cairn::accepts_add(layer); }
+        bool makes_totals() const override { return cairn::makes_totals(layer); }
+        bool takes_totals() const override { return cairn::takes_totals(layer); }
         tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& s, const pass& p) override {
             if constexpr (requires { layer.forward_add(std::move(x), std::move(skip), s, p); })
                 return layer.forward_add(std::move(x), std::move(skip), s, p);

@@ -1,5 +1,6 @@
 #pragma once
-// Layers one after another. Forward drops each activation as soon as the next layer has read it and nobody saved it;
+// Layers one after another. Where one can add up its result's channels and the next wants that (a convolution, then a batch norm), the totals are
+// handed on beside the activation. Forward drops each activation as soon as the next layer has read it and nobody saved it;
 // backward drops the gradients and slots of each layer as soon as the layer before has what it needs.
 // Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
 // again first.
@@ -30,7 +31,8 @@ public:
     sequential& add(any_layer<T, D> layer) { return add(std::to_string(layers_.size()), std::move(layer)); }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        return forward_until(size(), std::move(x), saved, p);
+        handed_on beside;
+        return forward_until(size(), std::move(x), beside, saved, p);
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
@@ -55,10 +57,12 @@ public:
         const int last = size() - 1;
         require(segments_.empty() || segments_.back().end <= last,
                 "sequential: the last layer adds a skip, it cannot be recomputed");
-        x = forward_until(last, std::move(x), saved, p);
+        handed_on beside;
+        x = forward_until(last, std::move(x), beside, saved, p);
         const shape in = x.shape();
-        const auto add = [&](auto& layer) {
-            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), p);
+        const auto [its, totals] = with_totals(last, in, beside, p);
+        const auto add = [&, &its = its](auto& layer) {
+            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), its);
         };
         return visit(last, "forward", add, &in);
     }
@@ -165,27 +169,52 @@ private:
         return total;
     }
 
-    tensor<T, D> forward_until(int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    /// Totals of what layer i - 1 gives to layer i.
+    struct handed_on {
+        tensor<float, D> totals;
+        output_totals given;
+    };
+
+    /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which then is ready for those of its
+    /// result. Two layers of which one is recomputed without the other hand nothing on: its bits would be others.
+    std::pair<pass, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside, pass p) const {
+        tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
+        beside = {};
+        p.totals_of_input = taken.empty() ? nullptr : taken.data();
+        p.totals_of_output = nullptr;
+        if (p.training() && i + 1 < size() && segment_of(i) == segment_of(i + 1) && (*this)[i].makes_totals() &&
+            (*this)[i + 1].takes_totals()) {
+            const shape out = with_context(context(i), [&] { return (*this)[i].out_shape(in); });
+            beside.totals = tensor<float, D>({2, out.back()}, category::workspace);
+            beside.given.at = beside.totals.data();
+            p.totals_of_output = &beside.given;
+        }
+        return {p, std::move(taken)};
+    }
+
+    tensor<T, D> forward_until(int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved, const pass& p) {
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
             if (again) {
                 saved.put(i, x.share());
                 const discarding drop(saved);
-                x = forward_range(i, again->end, std::move(x), saved, p);
+                x = forward_range(i, again->end, std::move(x), beside, saved, p);
                 i = again->end;
             } else {
-                x = forward_range(i, i + 1, std::move(x), saved, p);
+                x = forward_range(i, i + 1, std::move(x), beside, saved, p);
                 ++i;
             }
         }
         return x;
     }
 
-    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved,
+                               const pass& p) {
         for (int i = begin; i < end; ++i) {
             const shape in = x.shape();
-            x = visit(
-                i, "forward", [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), p); }, &in);
+            const auto [its, totals] = with_totals(i, in, beside, p);
+            const auto run = [&, &its = its](auto& layer) { return layer.forward(std::move(x), saved.child(i), its); };
+            x = visit(i, "forward", run, &in);
         }
         return x;
     }
@@ -201,7 +230,8 @@ private:
         const segment* const again = segment_of(i);
         if (!again || again->end != i + 1) return;
         p.repeated = true;
-        forward_range(again->begin, again->end, saved.take(again->begin), saved, p);
+        handed_on beside;
+        forward_range(again->begin, again->end, saved.take(again->begin), beside, saved, p);
     }
 
     // The segment that layer i belongs to, or null.

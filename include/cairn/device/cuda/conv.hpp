@@ -8,6 +8,7 @@
 #include <cairn/core/work.hpp>
 #include <cairn/device/choices.hpp>
 #include <cairn/device/cuda/conv_products.hpp>
+#include <cairn/device/cuda/conv_totals.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
 #include <cairn/device/cuda/matrices.hpp>
@@ -182,6 +183,20 @@ void conv_forward(cuda, const conv_geometry& g, const T* x, const T* w, const T*
                                           y + first * g.out_points() * g.c_out, bias);
     });
     detail::count_conv<T>(g, bias ? g.y_elements() : 0);
+}
+
+/// As conv_forward() without bias, of bfloat16 or float16; and whether `totals` (2, c_out) have become Σ y and Σ y² of each channel, which they do
+/// where that is faster than another pass over y.
+template <class T>
+bool conv_forward_totals(cuda d, const conv_geometry& g, const T* x, const T* w, T* y, float* totals) {
+    check(g);
+    const T* const no_bias = nullptr;
+    if (g.n == 0 || std::max(g.x_elements(), g.y_elements()) > detail::most_conv_elements)
+        return conv_forward(d, g, x, w, no_bias, y), false;
+    const bool made = detail::conv_totals_by_choice<cuda>(
+        g, x, w, y, totals, [&] { detail::conv_plans<T>::mine().run(conv_phase::forward, g, x, w, y); });
+    detail::count_conv<T>(g, made ? 3 * g.y_elements() : 0);
+    return made;
 }
 
 /// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
