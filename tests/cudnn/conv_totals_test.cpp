@@ -50,8 +50,10 @@ struct convolution_with_totals {
             conv_forward(streamed_gpu{}, g, static_cast<const T*>(d_x.data()), static_cast<const T*>(d_w.data()),
                          static_cast<const T*>(nullptr), d_y.data());
         });
-        for (const T v : d_y.on_host().span()) y.push_back(double(float{v}));
-        for (const float v : d_totals.on_host().span()) totals.push_back(double(v));
+        const tensor<T> host_y = d_y.on_host();
+        const tensor<float> host_totals = d_totals.on_host();
+        for (const T v : host_y.span()) y.push_back(double(float{v}));
+        for (const float v : host_totals.span()) totals.push_back(double(v));
         std::vector<double> wide_x, wide_w;
         for (const T v : x.span()) wide_x.push_back(double(float{v}));
         for (const T v : w.span()) wide_w.push_back(double(float{v}));

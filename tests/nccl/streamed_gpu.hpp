@@ -85,6 +85,10 @@ void conv_backward_input(streamed_gpu, const conv_geometry& g, Arguments... a) {
     streamed_gpu::run([=] { conv_backward_input(emulated_gpu{}, g, a...); });
 }
 template <class... Arguments>
+void conv_backward_input_onto(streamed_gpu, const conv_geometry& g, Arguments... a) {
+    streamed_gpu::run([=] { conv_backward_input_onto(emulated_gpu{}, g, a...); });
+}
+template <class... Arguments>
 void conv_backward_weight(streamed_gpu, const conv_geometry& g, Arguments... a) {
     streamed_gpu::run([=] { conv_backward_weight(emulated_gpu{}, g, a...); });
 }

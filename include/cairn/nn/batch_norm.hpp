@@ -100,7 +100,7 @@ public:
     }
 
     bool accepts_add() const { return true; }
-    bool takes_totals() const { return totals_fit<T, D>; }
+    bool takes_totals() const { return has_epilogues<T, D>; }
 
     layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
     layer_buffers<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
@@ -170,7 +170,7 @@ private:
     }
 
     void moments(index rows, const tensor<T, D>& x, const pass& p, S* mean, S* var) const {
-        if constexpr (totals_fit<T, D>)
+        if constexpr (has_epilogues<T, D>)
             if (p.totals_of_input)
                 return batch_statistics_of_totals(D{}, rows, config_.channels, x.data(), p.totals_of_input, mean, var);
         batch_statistics(D{}, rows, config_.channels, x.data(), mean, var);

@@ -9,6 +9,7 @@
 #include <cairn/core/cost.hpp>
 #include <cairn/core/parameter.hpp>
 #include <cairn/device/layer_rows.hpp>
+#include <cairn/nn/add.hpp>
 #include <cairn/nn/tape.hpp>
 
 #include <concepts>
@@ -45,9 +46,9 @@ struct output_totals {
     bool made = false;
 };
 
-/// Whether layers make and take them: on devices whose kernels add up in float what they round to fewer digits.
+/// Whether kernels may do more with sums before they round them: those of bfloat16 and float16, which are float, on GPUs.
 template <class T, class D>
-inline constexpr bool totals_fit = sizeof(T) < sizeof(float) && !std::same_as<D, cpu>;
+inline constexpr bool has_epilogues = sizeof(T) < sizeof(float) && !std::same_as<D, cpu>;
 
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
@@ -90,6 +91,7 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 ///                                                 y = activation(f(x) + skip) in one pass; see nn/residual.hpp
 ///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
 ///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
+///   backward_input_onto(dy, base, saved, pass), backward_onto(…)    dx + base in one pass, empty where dx is
 ///   accepts_add()                                 with these two: whether this very object can do it
 ///   makes_totals()                                whether forward can fill pass::totals_of_output
 ///   takes_totals()                                whether forward and forward_add use pass::totals_of_input
@@ -144,6 +146,25 @@ auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,
     }
 }
 
+/// dx + base, where the layer can in one pass.
+template <Layer L, class Tensor>
+Tensor backward_input_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
+                           const pass& p) {
+    if constexpr (requires { layer.backward_input_onto(std::move(dy), std::move(base), saved, p); })
+        return layer.backward_input_onto(std::move(dy), std::move(base), saved, p);
+    else
+        return add(layer.backward_input(std::move(dy), saved, p), std::move(base));
+}
+/// The same with both halves of backward.
+template <Layer L, class Tensor>
+Tensor backward_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
+                     const pass& p) {
+    if constexpr (requires { layer.backward_onto(std::move(dy), std::move(base), saved, p); })
+        return layer.backward_onto(std::move(dy), std::move(base), saved, p);
+    else
+        return add(cairn::backward(layer, std::move(dy), saved, p), std::move(base));
+}
+
 /// Any layer over T and D: what containers hold.
 template <class T, Device D = cpu>
 class any_layer {
@@ -168,6 +189,14 @@ public:
     }
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         tensor<T, D> dx = self_->backward(std::move(dy), saved, p);
+        announce(p);
+        return dx;
+    }
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        return self_->backward_input_onto(std::move(dy), std::move(base), saved, p);
+    }
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dx = self_->backward_onto(std::move(dy), std::move(base), saved, p);
         announce(p);
         return dx;
     }
@@ -219,6 +248,8 @@ private:
         virtual tensor<T, D> backward_input(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual void backward_weight(slots<T, D>&, const pass&) = 0;
         virtual tensor<T, D> backward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward_input_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual bool accepts_add() const = 0;
         virtual bool makes_totals() const = 0;
         virtual bool takes_totals() const = 0;
@@ -248,6 +279,12 @@ private:
         void backward_weight(slots<T, D>& s, const pass& p) override { layer.backward_weight(s, p); }
         tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
             return cairn::backward(layer, std::move(dy), s, p);
+        }
+        tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+            return cairn::backward_input_onto(layer, std::move(dy), std::move(base), s, p);
+        }
+        tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+            return cairn::backward_onto(layer, std::move(dy), std::move(base), s, p);
         }
         bool accepts_add() const override { return cairn::accepts_add(layer); }
         bool makes_totals() const override { return cairn::makes_totals(layer); }

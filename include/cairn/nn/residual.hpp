@@ -2,6 +2,7 @@
 // Residual block (He et al. 2016):  y = body(x) + shortcut(x).  An empty shortcut is the identity.
 // Where the body ends in a layer that adds by itself (batch_norm), sum and activation are one pass with it:
 //   y = activation(batch_norm(… x …) + shortcut(x))
+// In backward the first layer of whichever way ends last adds what the other way says of x, in one pass where it can (conv).
 // Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside the
 // body's own: that of the sum until the body is done, then the result, to which the other half is added in place.
 
@@ -33,12 +34,12 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        if (body_.accepts_add() && is_identity()) return body_.backward_input_sum(std::move(dy), saved.child(0), p);
         auto [dx, dskip] = body_.accepts_add() ? body_.backward_input_add(std::move(dy), saved.child(0), p)
                                                : both(std::move(dy), [&](tensor<T, D> d) {
                                                      return body_.backward_input(std::move(d), saved.child(0), p);
                                                  });
-        dskip = shortcut_.backward_input(std::move(dskip), saved.child(1), p);
-        return add(std::move(dx), std::move(dskip));
+        return shortcut_.backward_input_onto(std::move(dskip), std::move(dx), saved.child(1), p);
     }
 
     void backward_weight(slots<T, D>& saved, const pass& p) {
@@ -47,12 +48,12 @@ public:
     }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        if (body_.accepts_add() && is_identity()) return body_.backward_sum(std::move(dy), saved.child(0), p);
         auto [dx, dskip] =
             body_.accepts_add()
                 ? body_.backward_add(std::move(dy), saved.child(0), p)
                 : both(std::move(dy), [&](tensor<T, D> d) { return body_.backward(std::move(d), saved.child(0), p); });
-        dskip = shortcut_.backward(std::move(dskip), saved.child(1), p);
-        return add(std::move(dx), std::move(dskip));
+        return shortcut_.backward_onto(std::move(dskip), std::move(dx), saved.child(1), p);
     }
 
     layer_parameters<T, D> params() {
@@ -103,6 +104,8 @@ public:
     const sequential<T, D>& shortcut() const { return shortcut_; }
 
 private:
+    bool is_identity() const { return shortcut_.size() == 0; }
+
     // {dx, dskip} of a body that adds nothing itself: dy goes both ways.
     template <class Backward>
     static std::pair<tensor<T, D>, tensor<T, D>> both(tensor<T, D> dy, Backward&& backward) {

@@ -50,6 +50,16 @@ public:
         return dy;
     }
 
+    /// dx + base: the first layer's business. An empty chain hands dy on.
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 1;) dy = backward_input_of(i, std::move(dy), saved, p);
+        return first_input_onto(std::move(dy), std::move(base), saved, p);
+    }
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 1;) dy = backward_of(i, std::move(dy), saved, p);
+        return first_onto(std::move(dy), std::move(base), saved, p);
+    }
+
     // Fusing "+ skip" is the business of the last layer.
     bool accepts_add() const { return size() > 0 && layers_.back().accepts_add(); }
 
@@ -83,6 +93,26 @@ public:
         });
         for (int i = last; i-- > 0;) grads.first = backward_of(i, std::move(grads.first), saved, p);
         return grads;
+    }
+
+    /// Of forward_add() where the skip was x itself: the sum of both gradients.
+    tensor<T, D> backward_input_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        if (last == 0) return sum_of(backward_input_add(std::move(dy), saved, p));
+        auto [dx, dskip] = visit(last, "backward_input", [&](auto& layer) {
+            return layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
+        });
+        for (int i = last; i-- > 1;) dx = backward_input_of(i, std::move(dx), saved, p);
+        return first_input_onto(std::move(dx), std::move(dskip), saved, p);
+    }
+    tensor<T, D> backward_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        if (last == 0) return sum_of(backward_add(std::move(dy), saved, p));
+        auto [dx, dskip] = visit(last, "backward", [&](auto& layer) {
+            return layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p));
+        });
+        for (int i = last; i-- > 1;) dx = backward_of(i, std::move(dx), saved, p);
+        return first_onto(std::move(dx), std::move(dskip), saved, p);
     }
 
     layer_parameters<T, D> params() {
@@ -223,6 +253,25 @@ private:
         restore(i, saved, p);
         return visit(i, "backward_input",
                      [&](auto& layer) { return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p)); });
+    }
+
+    static tensor<T, D> sum_of(std::pair<tensor<T, D>, tensor<T, D>> both) {
+        return cairn::add(std::move(both.first), std::move(both.second));
+    }
+
+    tensor<T, D> first_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
+        restore(0, saved, p);
+        return visit(0, "backward_input", [&](auto& layer) {
+            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), p);
+        });
+    }
+    tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
+        restore(0, saved, p);
+        return visit(0, "backward", [&](auto& layer) {
+            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), p);
+        });
     }
 
     // Where a segment ends at layer i, fills its slots by running it again.

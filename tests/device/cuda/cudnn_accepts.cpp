@@ -1,4 +1,4 @@
-// Whether the installed cuDNN takes our graphs of attention, and those of convolutions with totals, asked without a GPU: cuDNN's heuristics answer
+// Whether the installed cuDNN takes our graphs of attention, and those of convolutions with epilogues, asked without a GPU: cuDNN's heuristics answer
 // for a described one, here an H100. That an engine is suggested means that cuDNN knows the graph as an attention, or as a convolution with an
 // epilogue, and has made a kernel's text for it; nothing runs.
 // Needs a libcuda.so.1: the driver's, or the toolkit's lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends with 77, which ctest counts
@@ -103,18 +103,22 @@ std::vector<conv_geometry> convolutions() {
     return all;
 }
 
-/// Convolutions for which cuDNN has no engine that training may use in either form.
+/// Convolutions for which cuDNN has no engine that training may use, in either form of totals, or to add onto a gradient.
 template <class T>
-int without_totals(const char* type, const cudnn::descriptor& gpu) {
+int without_epilogues(const char* type, const cudnn::descriptor& gpu) {
     int bad = 0;
     for (const conv_geometry& g : convolutions()) {
         const answer of_result =
                          ask(cudnn::convolution_totals_graph<T>(cudnn::totals_form::of_result, g, nullptr), gpu),
-                     of_sums = ask(cudnn::convolution_totals_graph<T>(cudnn::totals_form::of_sums, g, nullptr), gpu);
-        std::printf("totals %s %s: of the result %ld engines, %d that training may use; of sums %ld, %d\n", type,
-                    g.to_string().c_str(), static_cast<long>(of_result.suggested), of_result.acceptable,
-                    static_cast<long>(of_sums.suggested), of_sums.acceptable);
-        bad += of_result.acceptable + of_sums.acceptable == 0;
+                     of_sums = ask(cudnn::convolution_totals_graph<T>(cudnn::totals_form::of_sums, g, nullptr), gpu),
+                     onto = ask(cudnn::convolution_graph<T>(conv_phase::backward_input, g, false, true, nullptr), gpu);
+        std::printf(
+            "convolution %s %s: totals of the result %ld engines, %d that training may use; of sums %ld, %d; onto %ld, "
+            "%d\n",
+            type, g.to_string().c_str(), static_cast<long>(of_result.suggested), of_result.acceptable,
+            static_cast<long>(of_sums.suggested), of_sums.acceptable, static_cast<long>(onto.suggested),
+            onto.acceptable);
+        bad += (of_result.acceptable + of_sums.acceptable == 0) + (onto.acceptable == 0);
     }
     return bad;
 }
@@ -145,7 +149,7 @@ int run() {
                                            .stride = 3 * 12 * head_dim};
                 bad += refused<bfloat16>("bfloat16", g, gpu) + refused<float16>("float16", g, gpu);
             }
-    bad += without_totals<bfloat16>("bfloat16", gpu) + without_totals<float16>("float16", gpu);
+    bad += without_epilogues<bfloat16>("bfloat16", gpu) + without_epilogues<float16>("float16", gpu);
     std::printf("cuDNN %zu: %d graphs without an engine\n", cudnnGetVersion(), bad);
     return bad > 0;
 }

@@ -235,6 +235,19 @@ void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, cons
         detail::narrow(wide_dx, dx);
     });
 }
+/// The sum is rounded once.
+template <detail::Half T>
+void conv_backward_input_onto(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
+        tensor<float> wide_dx({g.x_elements()});
+        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
+        for (index i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
+        detail::narrow(wide_dx, dx);
+    });
+}
 template <detail::Half T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, float* dw, float* db) {
     detail::as_cudnn_wants<T>(conv_phase::backward_weight, g, x, nullptr, dy);

@@ -60,7 +60,8 @@ void within_the_bound() {
             std::vector<double> all;
             for (index i = 0; i < x.size(); ++i) all.push_back(double(float{x[i]}));
             for (index c = 0; c < channels; ++c) {
-                const auto is = oracle::moments_of(all, static_cast<std::size_t>(c), channels, rows);
+                const auto is =
+                    oracle::moments_of(all, static_cast<std::size_t>(c), static_cast<std::size_t>(channels), rows);
                 const double square = is.mean * is.mean,
                              share = square > 256 * is.var ? 0x1p-23 : (1 + 2 * square / is.var) * epsilon;
                 CHECK(share <= 513 * epsilon);

@@ -217,9 +217,11 @@ descriptor convolution_descriptor(const conv_geometry& g) {
     return convolution.finalise("describing a convolution");
 }
 
-/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias.
+/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias; with `onto`, the result is added to what was there.
+/// h: null where no GPU is there yet.
 template <class T>
-descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false) {
+descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false, bool onto = false,
+                             cudnnHandle_t h = handle()) {
     const std::size_t axis = first_axis(g);
     const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
                      w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
@@ -229,12 +231,12 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
     const descriptor convolution = convolution_descriptor<T>(g);
     const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     const auto number_type = std::is_same_v<T, double> ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-    const number one = 1, zero = 0;
+    const number one = 1, before = onto ? 1 : 0;
     const auto operation = [&](cudnnBackendDescriptorType_t type, auto alpha, auto beta, auto of, auto xs, auto ws,
                                auto ys) {
         descriptor o(type);
         o.set(alpha, number_type, one)
-            .set(beta, number_type, zero)
+            .set(beta, number_type, before)
             .set(of, convolution)
             .set(xs, x)
             .set(ws, w)
@@ -258,7 +260,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
-    if (!bias) return graph_of({&o, 1});
+    if (!bias) return graph_of({&o, 1}, h);
     const descriptor b = tensor_descriptor<T>(id_bias, layout(1, g.c_out, {1, 1, 1}, axis));
     descriptor addition(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), then(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     const cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
@@ -271,7 +273,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
         .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
         .finalise("describing the bias");
     const std::array<descriptor, 2> operations{o, then};
-    return graph_of(operations);
+    return graph_of(operations, h);
 }
 
 /// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.
