@@ -269,6 +269,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     emulated::changed();
     return cudaSuccess;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+    *status = cudaStreamCaptureStatusNone;  // these streams are not recorded
+    return said(cudaSuccess);
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     std::unique_lock guard(emulated::lock());
     if (!knows(stream)) return said(cudaErrorInvalidResourceHandle);

@@ -7,6 +7,7 @@
 //   evaluate   the same with the running values, over x where nobody else holds it
 // Where the batch lies on several processes (pass::group), n, mean and var are those of the whole: each process gives its (n, mean,
 // Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta) likewise.
+// Where the layer before made Σ x and Σ x² of each channel when it wrote x (pass::totals_of_input), x is not read for mean and var.
 // Tape: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
@@ -99,6 +100,7 @@ public:
     }
 
     bool accepts_add() const { return true; }
+    bool takes_totals() const { return has_epilogues<T, D>; }
 
     layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
     layer_buffers<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
@@ -149,7 +151,7 @@ private:
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std
         S *const mean = statistics.data(), *const invstd = mean + channels;
-        batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
+        moments(rows, x, p, mean, invstd);
         const index all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
         if (!p.repeated) update_running(all_rows, mean, invstd);
         for_each(D{}, channels, rules::inverse_deviation<S>{config_.eps}, invstd, invstd);
@@ -165,6 +167,13 @@ private:
         saved.put(statistics_slot, std::move(statistics));
         if (has_sign()) saved.put(bits_slot, std::move(bits));
         return y;
+    }
+
+    void moments(index rows, const tensor<T, D>& x, const pass& p, S* mean, S* var) const {
+        if constexpr (has_epilogues<T, D>)
+            if (p.totals_of_input)
+                return batch_statistics_of_totals(D{}, rows, config_.channels, x.data(), p.totals_of_input, mean, var);
+        batch_statistics(D{}, rows, config_.channels, x.data(), mean, var);
     }
 
     tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {

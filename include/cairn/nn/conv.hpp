@@ -65,13 +65,19 @@ public:
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
         const tensor<T, D> weight = rounded<T>(weight_.value),
                            bias = has_bias_ ? rounded<T>(bias_.value) : tensor<T, D>{};
-        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
+        convolve(g, x, weight, bias, y, p);
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
+        saved.put(1, std::move(dy));
+        return dx;
+    }
+
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dx = p.input_gradient ? gradient_onto(std::move(base), dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
     }
@@ -90,11 +96,21 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> x = saved.take(0);
+        const shape in = x.shape();
+        weight_gradient(x, dy, p);
+        x.reset();
+        return p.input_gradient ? gradient_onto(std::move(base), dy, in) : tensor<T, D>{};
+    }
+
     layer_parameters<T, D> params() {
         layer_parameters<T, D> list{{"weight", &weight_}};
         if (has_bias_) list.push_back({"bias", &bias_});
         return list;
     }
+
+    bool makes_totals() const { return has_epilogues<T, D> && !has_bias_; }
 
     shape out_shape(const shape& in) const { return result_shape(geometry(in)); }
 
@@ -151,10 +167,31 @@ private:
         return out;
     }
 
+    void convolve(const conv_geometry& g, const tensor<T, D>& x, const tensor<T, D>& weight, const tensor<T, D>& bias,
+                  tensor<T, D>& y, const pass& p) const {
+        if constexpr (has_epilogues<T, D>)
+            if (output_totals* const totals = p.totals_of_output; totals && makes_totals()) {
+                totals->made = conv_forward_totals(D{}, g, x.data(), weight.data(), y.data(), totals->at);
+                return;
+            }
+        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
+    }
+
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
         conv_backward_input(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), dx.data());
         return dx;
+    }
+
+    // In base's memory where nobody else holds it.
+    tensor<T, D> gradient_onto(tensor<T, D> base, const tensor<T, D>& dy, const shape& in) {
+        if constexpr (has_epilogues<T, D>)
+            if (base.unique()) {
+                require_shape(base, in, "conv: the gradient that dx is added to");
+                conv_backward_input_onto(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), base.data());
+                return base;
+            }
+        return add(input_gradient(dy, in), std::move(base));
     }
 
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {

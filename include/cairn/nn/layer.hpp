@@ -9,6 +9,7 @@
 #include <cairn/core/cost.hpp>
 #include <cairn/core/parameter.hpp>
 #include <cairn/device/layer_rows.hpp>
+#include <cairn/nn/add.hpp>
 #include <cairn/nn/tape.hpp>
 
 #include <concepts>
@@ -38,6 +39,17 @@ struct batch_group {
     virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
 };
 
+/// Σ y and Σ y² of each channel of a layer's result, (2, channels) on the layers' device: which some kernels have at hand when they write y, and
+/// the next layer would read all of y for.
+struct output_totals {
+    float* at = nullptr;
+    bool made = false;
+};
+
+/// Whether kernels may do more with sums before they round them: those of bfloat16 and float16, which are float, on GPUs.
+template <class T, class D>
+inline constexpr bool has_epilogues = sizeof(T) < sizeof(float) && !std::same_as<D, cpu>;
+
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass {
     cairn::mode mode = cairn::mode::train;
@@ -53,6 +65,8 @@ struct pass {
         nullptr;  // where a device finds `step` if launches are recorded; null: it is part of them
     const std::int32_t* lengths =
         nullptr;  // (batch), on the layers' device, until backward: positions of each sequence that count; null: all
+    output_totals* totals_of_output = nullptr;  // of forward, if the next layer takes them; null: nobody asks
+    const float* totals_of_input = nullptr;     // of forward, if the layer before made them; null: nobody has them
 
     bool training() const { return mode == cairn::mode::train; }
     random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
@@ -78,7 +92,10 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 ///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
 ///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
 ///   accepts_add()                                 with these two: whether this very object can do it
-///   backward_input_sum(dy, more, saved, pass)     dx + more in one pass, of what a residual block begins with
+///   backward_input_onto(dy, base, saved, pass), backward_onto(…)    dx + base in one pass, empty where dx is
+///   adds_base()                                   whether that is one pass wherever it is called (costs count it)
+///   makes_totals()                                whether forward can fill pass::totals_of_output
+///   takes_totals()                                whether forward and forward_add use pass::totals_of_input
 ///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for themselves
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
@@ -92,12 +109,27 @@ bool accepts_add(const L& layer) {
         return false;
 }
 
-/// Whether the layer can fuse "+ more" into its input's gradient.
-template <Layer L>
-constexpr bool sums_gradients = requires(L& layer, tensor<typename L::value_type, typename L::device> t,
-                                         slots<typename L::value_type, typename L::device>& s, const pass& p) {
-    layer.backward_input_sum(std::move(t), std::move(t), s, p);
-};
+template <class L>
+bool adds_base(const L& layer) {
+    if constexpr (requires { layer.adds_base(); })
+        return layer.adds_base();
+    else
+        return false;
+}
+template <class L>
+bool makes_totals(const L& layer) {
+    if constexpr (requires { layer.makes_totals(); })
+        return layer.makes_totals();
+    else
+        return false;
+}
+template <class L>
+bool takes_totals(const L& layer) {
+    if constexpr (requires { layer.takes_totals(); })
+        return layer.takes_totals();
+    else
+        return false;
+}
 
 /// The layer's state that is not trained, empty for most.
 template <Layer L>
@@ -120,6 +152,30 @@ auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,
         saved.clear();
         return dx;
     }
+}
+
+/// dx + base, where the layer can in one pass.
+template <Layer L, class Tensor>
+Tensor backward_input_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
+                           const pass& p) {
+    if constexpr (requires { layer.backward_input_onto(std::move(dy), std::move(base), saved, p); })
+        return layer.backward_input_onto(std::move(dy), std::move(base), saved, p);
+    else
+        return add(layer.backward_input(std::move(dy), saved, p), std::move(base));
+}
+/// The same with both halves of backward.
+template <Layer L, class Tensor>
+Tensor backward_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
+                     const pass& p) {
+    if constexpr (requires { layer.backward_onto(std::move(dy), std::move(base), saved, p); })
+        return layer.backward_onto(std::move(dy), std::move(base), saved, p);
+    else if constexpr (requires { layer.backward_input_onto(std::move(dy), std::move(base), saved, p); }) {
+        Tensor dx = layer.backward_input_onto(std::move(dy), std::move(base), saved, p);
+        layer.backward_weight(saved, p);
+        saved.clear();
+        return dx;
+    } else
+        return add(cairn::backward(layer, std::move(dy), saved, p), std::move(base));
 }
 
 /// Any layer over T and D: what containers hold.
@@ -149,7 +205,18 @@ public:
         announce(p);
         return dx;
     }
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        return self_->backward_input_onto(std::move(dy), std::move(base), saved, p);
+    }
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        tensor<T, D> dx = self_->backward_onto(std::move(dy), std::move(base), saved, p);
+        announce(p);
+        return dx;
+    }
     bool accepts_add() const { return self_->accepts_add(); }
+    bool adds_base() const { return self_->adds_base(); }
+    bool makes_totals() const { return self_->makes_totals(); }
+    bool takes_totals() const { return self_->takes_totals(); }
     tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
         return self_->forward_add(std::move(x), std::move(skip), saved, p);
     }
@@ -160,18 +227,6 @@ public:
         add_gradients grads = self_->backward_add(std::move(dy), saved, p);
         announce(p);
         return grads;
-    }
-    bool sums_gradients() const { return self_->sums_gradients(); }
-    tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
-        return self_->backward_input_sum(std::move(dy), std::move(more), saved, p);
-    }
-    /// Both halves of that at once.
-    tensor<T, D> backward_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
-        tensor<T, D> dx = self_->backward_input_sum(std::move(dy), std::move(more), saved, p);
-        self_->backward_weight(saved, p);
-        saved.clear();
-        announce(p);
-        return dx;
     }
     layer_parameters<T, D> params() { return self_->params(); }
     layer_buffers<T, D> buffers() { return self_->buffers(); }
@@ -207,12 +262,15 @@ private:
         virtual tensor<T, D> backward_input(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual void backward_weight(slots<T, D>&, const pass&) = 0;
         virtual tensor<T, D> backward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward_input_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
+        virtual tensor<T, D> backward_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual bool accepts_add() const = 0;
+        virtual bool adds_base() const = 0;
+        virtual bool makes_totals() const = 0;
+        virtual bool takes_totals() const = 0;
         virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual bool sums_gradients() const = 0;
-        virtual tensor<T, D> backward_input_sum(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
         virtual layer_parameters<T, D> params() = 0;
         virtual layer_buffers<T, D> buffers() = 0;
         virtual shape out_shape(const shape&) const = 0;
@@ -237,7 +295,16 @@ private:
         tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
             return cairn::backward(layer, std::move(dy), s, p);
         }
+        tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+            return cairn::backward_input_onto(layer, std::move(dy), std::move(base), s, p);
+        }
+        tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+            return cairn::backward_onto(layer, std::move(dy), std::move(base), s, p);
+        }
         bool accepts_add() const override { return cairn::accepts_add(layer); }
+        bool adds_base() const override { return cairn::adds_base(layer); }
+        bool makes_totals() const override { return cairn::makes_totals(layer); }
+        bool takes_totals() const override { return cairn::takes_totals(layer); }
         tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& s, const pass& p) override {
             if constexpr (requires { layer.forward_add(std::move(x), std::move(skip), s, p); })
                 return layer.forward_add(std::move(x), std::move(skip), s, p);
@@ -259,13 +326,6 @@ private:
                 s.clear();
                 return grads;
             }
-        }
-        bool sums_gradients() const override { return cairn::sums_gradients<L>; }
-        tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& s, const pass& p) override {
-            if constexpr (cairn::sums_gradients<L>)
-                return layer.backward_input_sum(std::move(dy), std::move(more), s, p);
-            else
-                fail(layer.describe(), ": cannot add to its gradient");
         }
         layer_parameters<T, D> params() override { return layer.params(); }
         layer_buffers<T, D> buffers() override { return buffers_of(layer); }

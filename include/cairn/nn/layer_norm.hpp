@@ -55,15 +55,15 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return backward_input_sum(std::move(dy), {}, saved, p);
+        return backward_input_onto(std::move(dy), {}, saved, p);
     }
 
-    /// dx + more, or dx where that is empty.
-    tensor<T, D> backward_input_sum(tensor<T, D> dy, tensor<T, D> more, slots<T, D>& saved, const pass& p) {
+    /// dx + base, or dx where that is empty.
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
         const tensor<T, D> x = saved.take(input_slot);
         const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         require_shape(dy, x.shape(), "layer_norm: dy");
-        if (!more.empty()) require_shape(more, x.shape(), "layer_norm: the gradient to add");
+        if (!base.empty()) require_shape(base, x.shape(), "layer_norm: the gradient that dx is added to");
         const shape s = x.shape();
         const index rows = x.size() / config_.features;
         const T* const gradient = dy.data();
@@ -75,7 +75,7 @@ public:
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
                             statistics.data() + rows, gamma_.value.data(), dx.data(), sums.data(),
-                            sums.data() + config_.features, more.empty() ? nullptr : more.data());
+                            sums.data() + config_.features, base.empty() ? nullptr : base.data());
         saved.put(sums_slot, std::move(sums));
         return dx;
     }
@@ -86,6 +86,8 @@ public:
         for_each(D{}, config_.features, rules::add{}, gamma_.grad.data(), sums.data());
         for_each(D{}, config_.features, rules::add{}, beta_.grad.data(), sums.data() + config_.features);
     }
+
+    bool adds_base() const { return true; }
 
     layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
 

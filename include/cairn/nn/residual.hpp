@@ -2,9 +2,9 @@
 // Residual block (He et al. 2016):  y = body(x) + shortcut(x).  An empty shortcut is the identity.
 // Where the body ends in a layer that adds by itself (batch_norm), sum and activation are one pass with it:
 //   y = activation(batch_norm(… x …) + shortcut(x))
-// So does linear, without an activation. Otherwise an activation belongs behind the block, where it works in place. Backward holds one gradient beside
-// the body's own: that of the sum until the body is done, then the result, to which the other half is added in place; by the body's first layer, where
-// the shortcut is the identity and that layer can (layer_norm).
+// So does linear, without an activation. Otherwise an activation belongs behind the block, where it works in place.
+// In backward the first layer of whichever way ends last adds what the other way says of x, in one pass where it can (layer_norm; conv on GPUs).
+// Backward holds one gradient beside the body's own: that of the sum until the body is done, then the result, to which the other half is added in place.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
@@ -34,13 +34,16 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        if (sums_in_body()) return body_.template backward_around<1>(std::move(dy), saved.child(0), p);
+        if (is_identity()) {
+            if (body_.accepts_add()) return body_.backward_input_sum(std::move(dy), saved.child(0), p);
+            tensor<T, D> dskip = dy.share();
+            return body_.backward_input_onto(std::move(dy), std::move(dskip), saved.child(0), p);
+        }
         auto [dx, dskip] = body_.accepts_add() ? body_.backward_input_add(std::move(dy), saved.child(0), p)
                                                : both(std::move(dy), [&](tensor<T, D> d) {
                                                      return body_.backward_input(std::move(d), saved.child(0), p);
                                                  });
-        dskip = shortcut_.backward_input(std::move(dskip), saved.child(1), p);
-        return add(std::move(dx), std::move(dskip));
+        return shortcut_.backward_input_onto(std::move(dskip), std::move(dx), saved.child(1), p);
     }
 
     void backward_weight(slots<T, D>& saved, const pass& p) {
@@ -49,13 +52,16 @@ public:
     }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        if (sums_in_body()) return body_.template backward_around<2>(std::move(dy), saved.child(0), p);
+        if (is_identity()) {
+            if (body_.accepts_add()) return body_.backward_sum(std::move(dy), saved.child(0), p);
+            tensor<T, D> dskip = dy.share();
+            return body_.backward_onto(std::move(dy), std::move(dskip), saved.child(0), p);
+        }
         auto [dx, dskip] =
             body_.accepts_add()
                 ? body_.backward_add(std::move(dy), saved.child(0), p)
                 : both(std::move(dy), [&](tensor<T, D> d) { return body_.backward(std::move(d), saved.child(0), p); });
-        dskip = shortcut_.backward(std::move(dskip), saved.child(1), p);
-        return add(std::move(dx), std::move(dskip));
+        return shortcut_.backward_onto(std::move(dskip), std::move(dx), saved.child(1), p);
     }
 
     layer_parameters<T, D> params() {
@@ -84,7 +90,7 @@ public:
         c.forward += skip.forward;
         c.backward_input += skip.backward_input;
         c.backward_weight += skip.backward_weight;
-        c.backward_input += {x, (sums_in_body() ? 1 : 3) * size * x};
+        c.backward_input += {x, (is_identity() && body_.adds_base() ? 1 : 3) * size * x};
         c.parameters += skip.parameters;
         c.saved_bytes += skip.saved_bytes;
         c.saves_input = c.saves_input || skip.saves_input;
@@ -106,7 +112,7 @@ public:
     const sequential<T, D>& shortcut() const { return shortcut_; }
 
 private:
-    bool sums_in_body() const { return shortcut_.size() == 0 && body_.sums_gradients(); }
+    bool is_identity() const { return shortcut_.size() == 0; }
 
     // {dx, dskip} of a body that adds nothing itself: dy goes both ways.
     template <class Backward>

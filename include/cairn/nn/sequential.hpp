@@ -1,5 +1,6 @@
 #pragma once
-// Layers one after another. Forward drops each activation as soon as the next layer has read it and nobody saved it;
+// Layers one after another. Where one can add up its result's channels and the next wants that (a convolution, then a batch norm), the totals are
+// handed on beside the activation. Forward drops each activation as soon as the next layer has read it and nobody saved it;
 // backward drops the gradients and slots of each layer as soon as the layer before has what it needs.
 // Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
 // again first.
@@ -8,8 +9,6 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
-
-#include <tuple>
 
 namespace cairn {
 
@@ -32,7 +31,8 @@ public:
     sequential& add(any_layer<T, D> layer) { return add(std::to_string(layers_.size()), std::move(layer)); }
 
     tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        return forward_until(size(), std::move(x), saved, p);
+        handed_on beside;
+        return forward_until(size(), std::move(x), beside, saved, p);
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
@@ -50,6 +50,18 @@ public:
         return dy;
     }
 
+    /// dx + base: the first layer's business. An empty chain hands dy on.
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 1;) dy = backward_input_of(i, std::move(dy), saved, p);
+        return first_input_onto(std::move(dy), std::move(base), saved, p);
+    }
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        for (int i = size(); i-- > 1;) dy = backward_of(i, std::move(dy), saved, p);
+        return first_onto(std::move(dy), std::move(base), saved, p);
+    }
+
+    bool adds_base() const { return size() > 0 && layers_.front().adds_base(); }
+
     // Fusing "+ skip" is the business of the last layer.
     bool accepts_add() const { return size() > 0 && layers_.back().accepts_add(); }
 
@@ -57,10 +69,12 @@ public:
         const int last = size() - 1;
         require(segments_.empty() || segments_.back().end <= last,
                 "sequential: the last layer adds a skip, it cannot be recomputed");
-        x = forward_until(last, std::move(x), saved, p);
+        handed_on beside;
+        x = forward_until(last, std::move(x), beside, saved, p);
         const shape in = x.shape();
-        const auto add = [&](auto& layer) {
-            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), p);
+        const auto [its, totals] = with_totals(last, in, beside, p);
+        const auto add = [&, &its = its](auto& layer) {
+            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), its);
         };
         return visit(last, "forward", add, &in);
     }
@@ -83,33 +97,24 @@ public:
         return grads;
     }
 
-    // Fusing "+ the gradient that comes past the chain" is the business of the first layer.
-    bool sums_gradients() const { return size() > 0 && layers_.front().sums_gradients(); }
-
-    /// Gradient of x + chain(x), where sums_gradients(): both halves of backward, or `Halves` 1: the first.
-    template <int Halves>
-    tensor<T, D> backward_around(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    /// Of forward_add() where the skip was x itself: the sum of both gradients.
+    tensor<T, D> backward_input_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
         const int last = size() - 1;
-        tensor<T, D> past;
-        const auto through = [&](int i) {
-            dy = Halves == 2 ? backward_of(i, std::move(dy), saved, p) : backward_input_of(i, std::move(dy), saved, p);
-        };
-        if (last > 0 && accepts_add()) {
-            std::tie(dy, past) = visit(last, Halves == 2 ? "backward" : "backward_input", [&](auto& layer) {
-                return Halves == 2 ? layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p))
-                                   : layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
-            });
-        } else {
-            past = dy.share();
-            if (last > 0) through(last);
-        }
-        for (int i = last; --i > 0;) through(i);
-        restore(0, saved, p);
-        return visit(0, Halves == 2 ? "backward" : "backward_input", [&](auto& layer) {
-            return Halves == 2
-                       ? layer.backward_sum(std::move(dy), std::move(past), saved.child(0), pass_of(0, p))
-                       : layer.backward_input_sum(std::move(dy), std::move(past), saved.child(0), pass_of(0, p));
+        if (last == 0) return sum_of(backward_input_add(std::move(dy), saved, p));
+        auto [dx, dskip] = visit(last, "backward_input", [&](auto& layer) {
+            return layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
         });
+        for (int i = last; i-- > 1;) dx = backward_input_of(i, std::move(dx), saved, p);
+        return first_input_onto(std::move(dx), std::move(dskip), saved, p);
+    }
+    tensor<T, D> backward_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+        const int last = size() - 1;
+        if (last == 0) return sum_of(backward_add(std::move(dy), saved, p));
+        auto [dx, dskip] = visit(last, "backward", [&](auto& layer) {
+            return layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p));
+        });
+        for (int i = last; i-- > 1;) dx = backward_of(i, std::move(dx), saved, p);
+        return first_onto(std::move(dx), std::move(dskip), saved, p);
     }
 
     layer_parameters<T, D> params() {
@@ -196,27 +201,52 @@ private:
         return total;
     }
 
-    tensor<T, D> forward_until(int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    /// Totals of what layer i - 1 gives to layer i.
+    struct handed_on {
+        tensor<float, D> totals;
+        output_totals given;
+    };
+
+    /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which then is ready for those of its
+    /// result. Two layers of which one is recomputed without the other hand nothing on: its bits would be others.
+    std::pair<pass, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside, pass p) const {
+        tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
+        beside = {};
+        p.totals_of_input = taken.empty() ? nullptr : taken.data();
+        p.totals_of_output = nullptr;
+        if (p.training() && i + 1 < size() && segment_of(i) == segment_of(i + 1) && (*this)[i].makes_totals() &&
+            (*this)[i + 1].takes_totals()) {
+            const shape out = with_context(context(i), [&] { return (*this)[i].out_shape(in); });
+            beside.totals = tensor<float, D>({2, out.back()}, category::workspace);
+            beside.given.at = beside.totals.data();
+            p.totals_of_output = &beside.given;
+        }
+        return {p, std::move(taken)};
+    }
+
+    tensor<T, D> forward_until(int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved, const pass& p) {
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
             if (again) {
                 saved.put(i, x.share());
                 const discarding drop(saved);
-                x = forward_range(i, again->end, std::move(x), saved, p);
+                x = forward_range(i, again->end, std::move(x), beside, saved, p);
                 i = again->end;
             } else {
-                x = forward_range(i, i + 1, std::move(x), saved, p);
+                x = forward_range(i, i + 1, std::move(x), beside, saved, p);
                 ++i;
             }
         }
         return x;
     }
 
-    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved,
+                               const pass& p) {
         for (int i = begin; i < end; ++i) {
             const shape in = x.shape();
-            x = visit(
-                i, "forward", [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), p); }, &in);
+            const auto [its, totals] = with_totals(i, in, beside, p);
+            const auto run = [&, &its = its](auto& layer) { return layer.forward(std::move(x), saved.child(i), its); };
+            x = visit(i, "forward", run, &in);
         }
         return x;
     }
@@ -227,12 +257,32 @@ private:
                      [&](auto& layer) { return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p)); });
     }
 
+    static tensor<T, D> sum_of(std::pair<tensor<T, D>, tensor<T, D>> both) {
+        return cairn::add(std::move(both.first), std::move(both.second));
+    }
+
+    tensor<T, D> first_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
+        restore(0, saved, p);
+        return visit(0, "backward_input", [&](auto& layer) {
+            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), p);
+        });
+    }
+    tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
+        restore(0, saved, p);
+        return visit(0, "backward", [&](auto& layer) {
+            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), p);
+        });
+    }
+
     // Where a segment ends at layer i, fills its slots by running it again.
     void restore(int i, slots<T, D>& saved, pass p) {
         const segment* const again = segment_of(i);
         if (!again || again->end != i + 1) return;
         p.repeated = true;
-        forward_range(again->begin, again->end, saved.take(again->begin), saved, p);
+        handed_on beside;
+        forward_range(again->begin, again->end, saved.take(again->begin), beside, saved, p);
     }
 
     // The segment that layer i belongs to, or null.

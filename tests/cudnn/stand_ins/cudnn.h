@@ -1,5 +1,5 @@
 #pragma once
-// What device/cuda/cudnn.hpp and cudnn_attention.hpp use of cuDNN, for machines without its headers. Values of constants are our own.
+// What device/cuda/cudnn.hpp and the graphs of cudnn_*.hpp use of cuDNN, for machines without its headers. Values of constants are our own.
 
 #include <cuda_runtime.h>
 
@@ -35,6 +35,10 @@ enum cudnnPointwiseMode_t {
     CUDNN_POINTWISE_CMP_GE,
     CUDNN_POINTWISE_GEN_INDEX,
     CUDNN_POINTWISE_BINARY_SELECT,
+    CUDNN_POINTWISE_IDENTITY,
+};
+enum cudnnGenStatsMode_t {
+    CUDNN_GENSTATS_SUM_SQSUM = 0,
 };
 enum cudnnBackendAttributeName_t {
     CUDNN_ATTR_POINTWISE_MODE = 0,
@@ -102,6 +106,11 @@ enum cudnnBackendAttributeName_t {
     CUDNN_ATTR_OPERATION_REDUCTION_DESC,
     CUDNN_ATTR_OPERATION_RESHAPE_XDESC,
     CUDNN_ATTR_OPERATION_RESHAPE_YDESC,
+    CUDNN_ATTR_OPERATION_GENSTATS_MODE,
+    CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC,
+    CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
+    CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
+    CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC,
 };
 enum cudnnBackendAttributeType_t {
     CUDNN_TYPE_HANDLE = 0,
@@ -117,6 +126,7 @@ enum cudnnBackendAttributeType_t {
     CUDNN_TYPE_POINTWISE_MODE,
     CUDNN_TYPE_BACKEND_DESCRIPTOR,
     CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
+    CUDNN_TYPE_GENSTATS_MODE,
 };
 enum cudnnBackendDescriptorType_t {
     CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0,
@@ -137,6 +147,7 @@ enum cudnnBackendDescriptorType_t {
     CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
     CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
     CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
+    CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR,
 };
 enum cudnnBackendNumericalNote_t {
     CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0,

@@ -322,6 +322,53 @@ void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
 }
 
+/// Convolutions that leave totals, by each plan that does, and by none: y is conv_forward()'s within `rounding`; totals, where they are made, are
+/// those of y but for its rounding, the same every time.
+template <class T>
+void convolutions_with_totals(double rounding) {
+    struct back {
+        ~back() {
+            choices::global().force("conv_totals_gpu", "");
+            choices::global().clear();
+        }
+    } const afterwards;
+    for (const conv_geometry& g : conv_geometries())
+        for (const char* name : {"apart", "result0", "result1", "sums0", "sums1", "sums2", "sums3"})
+            DYNAMIC_SECTION(name << ' ' << g.to_string()) {
+                const auto in_type = [](shape s, std::uint32_t stream) {
+                    const auto f = drawn<float>(s, stream);
+                    tensor<T> t(s);
+                    for (index i = 0; i < f.size(); ++i) t[i] = T(f[i]);
+                    return on_device<cuda>(t);
+                };
+                const auto x = in_type({g.x_elements()}, 135), w = in_type({g.w_elements()}, 136);
+                tensor<T, cuda> plain({g.y_elements()}), y({g.y_elements()});
+                tensor<float, cuda> totals({2, g.c_out});
+                choices::global().force("conv_totals_gpu", name);
+                conv_forward(cuda{}, g, x.data(), w.data(), static_cast<const T*>(nullptr), plain.data());
+                const bool made = conv_forward_totals(cuda{}, g, x.data(), w.data(), y.data(), totals.data());
+                const tensor<T> expected = on_host(plain), got = on_host(y);
+                const tensor<float> its = on_host(totals);
+                std::vector<double> sums(static_cast<std::size_t>(2 * g.c_out));
+                for (index i = 0; i < got.size(); ++i) {
+                    const double v = double(float{got[i]}), e = double(float{expected[i]});
+                    REQUIRE(std::abs(v - e) <= rounding * (1 + std::abs(e)));
+                    sums[static_cast<std::size_t>(i % g.c_out)] += v;
+                    sums[static_cast<std::size_t>(g.c_out + i % g.c_out)] += v * v;
+                }
+                if (!made) continue;  // no such plan
+                const double rows = double(g.n * g.out_points());
+                for (index c = 0; c < g.c_out; ++c) {
+                    const double squares = sums[static_cast<std::size_t>(g.c_out + c)];
+                    CHECK(std::abs(double(its[c]) - sums[static_cast<std::size_t>(c)]) <=
+                          rounding * std::sqrt(rows * squares));
+                    CHECK(std::abs(double(its[g.c_out + c]) - squares) <= 2 * rounding * squares);
+                }
+                CHECK(conv_forward_totals(cuda{}, g, x.data(), w.data(), y.data(), totals.data()));
+                check_close(on_host(totals), its, 0);
+            }
+}
+
 /// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise, strides larger than the
 /// kernel, odd numbers of channels.
 template <class T>

@@ -157,8 +157,17 @@ inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t
     return graph.finalise("making a graph");
 }
 
-/// Numbers of the tensors of a convolution in its graph: its three, the bias, and the sums before the bias, which no memory holds.
-enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y', id_bias = 'b', id_sums = 's' };
+/// Numbers of the tensors of a convolution in its graph: its three, the bias, what it sums up before that is rounded, which no memory holds, and
+/// the totals of its result and of that squared.
+enum tensor_id : std::int64_t {
+    id_x = 'x',
+    id_w = 'w',
+    id_y = 'y',
+    id_bias = 'b',
+    id_sums = 's',
+    id_total = '1',
+    id_square_total = '2'
+};
 
 /// Sizes of a channels-last tensor in cuDNN's order (N, C, spatial…), and how far apart neighbours lie.
 struct layout {
@@ -183,19 +192,18 @@ descriptor tensor_descriptor(tensor_id id, const layout& l) {
                            id == id_sums ? tensor_place::chip : tensor_place::memory);
 }
 
-/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias.
+/// The first axis of a convolution that cuDNN is told of: images have no depth.
+inline std::size_t first_axis(const conv_geometry& g) {
+    return g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 && g.pad[0] == 0 ? 1 : 0;
+}
+
+/// Strides, paddings and dilations of a convolution, and that it adds up in float, or double in double.
 template <class T>
-descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false) {
-    const bool flat = g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 && g.pad[0] == 0;
-    const std::size_t axis = flat ? 1 : 0;
+descriptor convolution_descriptor(const conv_geometry& g) {
+    const std::size_t axis = first_axis(g);
     const auto spatial = [axis](const std::array<index, 3>& v) {
         return std::vector<std::int64_t>(v.begin() + static_cast<std::ptrdiff_t>(axis), v.end());
     };
-    const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
-                     w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
-                     y = tensor_descriptor<T>(id_y, layout(g.n, g.c_out, g.out, axis));
-    using number = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    const descriptor result = bias ? tensor_descriptor<number>(id_sums, layout(g.n, g.c_out, g.out, axis)) : y;
     descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     const std::int64_t axes = static_cast<std::int64_t>(3 - axis);
@@ -205,15 +213,30 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, spatial(g.stride))
         .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, spatial(g.pad))
         .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, spatial(g.pad))
-        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, axes)
-        .finalise("describing a convolution");
+        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, axes);
+    return convolution.finalise("describing a convolution");
+}
+
+/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias; with `onto`, the result is added to what was there.
+/// h: null where no GPU is there yet.
+template <class T>
+descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false, bool onto = false,
+                             cudnnHandle_t h = handle()) {
+    const std::size_t axis = first_axis(g);
+    const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
+                     w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
+                     y = tensor_descriptor<T>(id_y, layout(g.n, g.c_out, g.out, axis));
+    using number = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const descriptor result = bias ? tensor_descriptor<number>(id_sums, layout(g.n, g.c_out, g.out, axis)) : y;
+    const descriptor convolution = convolution_descriptor<T>(g);
+    const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     const auto number_type = std::is_same_v<T, double> ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-    const number one = 1, zero = 0;
+    const number one = 1, before = onto ? 1 : 0;
     const auto operation = [&](cudnnBackendDescriptorType_t type, auto alpha, auto beta, auto of, auto xs, auto ws,
                                auto ys) {
         descriptor o(type);
         o.set(alpha, number_type, one)
-            .set(beta, number_type, zero)
+            .set(beta, number_type, before)
             .set(of, convolution)
             .set(xs, x)
             .set(ws, w)
@@ -237,7 +260,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
-    if (!bias) return graph_of({&o, 1});
+    if (!bias) return graph_of({&o, 1}, h);
     const descriptor b = tensor_descriptor<T>(id_bias, layout(1, g.c_out, {1, 1, 1}, axis));
     descriptor addition(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), then(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     const cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
@@ -250,7 +273,7 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
         .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
         .finalise("describing the bias");
     const std::array<descriptor, 2> operations{o, then};
-    return graph_of(operations);
+    return graph_of(operations, h);
 }
 
 /// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.

@@ -13,6 +13,7 @@
 #include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
+#include "device/cuda/totals_laws.hpp"
 
 #include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/runtime.hpp>
@@ -46,6 +47,7 @@ TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's resu
             }
 }
 
+TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") { check(totals_laws::all<cuda>()); }
 TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check(norm_laws::all<cuda>()); }
 
 TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check(pool_laws::all<cuda>()); }
