@@ -40,7 +40,7 @@ def check_ranks(train, workload, folder, timing):
         lines = [line for line in result.stdout.strip().split("\n") if line.startswith("{")]
         return result.returncode, result.stdout + result.stderr, json.loads(lines[-1]) if lines else {}
 
-    sync = ("--set", "parallel.sync_batch_norm=true", "--set", "train.batch=15", "--set", "data.volumes=64")
+    sync = ("--set", "parallel.sync_batch_norm=true", "--set", "train.batch=15", "--set", "data.volumes=64", "--set", "data.size=16")
     _, text, one = run(1, workload, "--steps", 3, "--out", f"{folder}/one", *sync)
     _, more, two = run(2, workload, "--steps", 3, "--out", f"{folder}/two", *sync)
     close = abs(one.get("train_loss", 0) - two.get("train_loss", 1)) < 2e-3 * abs(one.get("train_loss", 1))
