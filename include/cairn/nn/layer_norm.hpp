@@ -6,6 +6,7 @@
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/layer_norm.hpp>
 #include <cairn/nn/layer.hpp>
 
