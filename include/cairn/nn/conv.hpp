@@ -183,15 +183,16 @@ private:
         return dx;
     }
 
-    // In base's memory where nobody else holds it.
+    // In base's memory where nobody else holds it, else in a copy: the bits are the same.
     tensor<T, D> gradient_onto(tensor<T, D> base, const tensor<T, D>& dy, const shape& in) {
-        if constexpr (has_epilogues<T, D>)
-            if (base.unique()) {
-                require_shape(base, in, "conv: the gradient that dx is added to");
-                conv_backward_input_onto(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), base.data());
-                return base;
-            }
-        return add(input_gradient(dy, in), std::move(base));
+        if constexpr (has_epilogues<T, D>) {
+            require_shape(base, in, "conv: the gradient that dx is added to");
+            if (!base.unique()) base = base.clone();
+            conv_backward_input_onto(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), base.data());
+            return base;
+        } else {
+            return add(input_gradient(dy, in), std::move(base));
+        }
     }
 
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
