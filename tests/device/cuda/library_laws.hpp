@@ -369,6 +369,44 @@ void convolutions_with_totals(double rounding) {
             }
 }
 
+/// Input gradients added onto what is there, by each plan that does, and by none: conv_backward_input()'s and that, within two roundings; the same every
+/// time.
+template <class T>
+void convolutions_onto(double rounding) {
+    struct back {
+        ~back() {
+            choices::global().force("conv_onto_gpu", "");
+            choices::global().clear();
+        }
+    } const afterwards;
+    for (const conv_geometry& g : conv_geometries())
+        for (const char* name : {"apart", "onto0", "onto1", "onto2", "onto3", "onto4", "onto5"})
+            DYNAMIC_SECTION(name << " onto, " << g.to_string()) {
+                const auto in_type = [](shape s, std::uint32_t stream) {
+                    const auto f = drawn<float>(s, stream);
+                    tensor<T> t(s);
+                    for (index i = 0; i < f.size(); ++i) t[i] = T(f[i]);
+                    return on_device<cuda>(t);
+                };
+                const auto dy = in_type({g.y_elements()}, 137), w = in_type({g.w_elements()}, 138),
+                           base = in_type({g.x_elements()}, 139);
+                tensor<T, cuda> plain({g.x_elements()});
+                conv_backward_input(cuda{}, g, dy.data(), w.data(), plain.data());
+                choices::global().force("conv_onto_gpu", name);
+                const auto run = [&] {
+                    auto dx = base.clone();
+                    conv_backward_input_onto(cuda{}, g, dy.data(), w.data(), dx.data());
+                    return on_host(dx);
+                };
+                const tensor<T> was = on_host(base), alone = on_host(plain), got = run();
+                for (index i = 0; i < got.size(); ++i) {
+                    const double b = double(float{was[i]}), d = double(float{alone[i]});
+                    REQUIRE(std::abs(double(float{got[i]}) - b - d) <= rounding * (1 + 2 * std::abs(d) + std::abs(b)));
+                }
+                check_close(run(), got, 0);
+            }
+}
+
 /// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise, strides larger than the
 /// kernel, odd numbers of channels.
 template <class T>
