@@ -45,20 +45,34 @@ def own_group():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def alive(process):
+    """Whether a process has not ended. One that has, and that nobody has asked about yet, has."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
 def end(process, grace=5):
-    """Ends a process and what it has started: first asks, then does. Returns what it said."""
-    every = descendants(process.pid)
+    """Ends a process and all that it has started: first asks, then does. They have ended when this returns. Returns what the process said."""
+    every, said = descendants(process.pid), None
     for number in (signal.SIGTERM, signal.SIGKILL):
         for one, how in [(process.pid, os.killpg), *((one, os.kill) for one in every)]:
             try:
                 how(one, number)
             except ProcessLookupError:
                 pass
+        over = time.monotonic() + grace
         try:
-            return process.communicate(timeout=grace)
+            said = said or process.communicate(timeout=grace)
         except subprocess.TimeoutExpired:
             every = list(dict.fromkeys([*every, *descendants(process.pid)]))
-    return "", "(it does not end, not even when killed: the GPU or its driver may hang)"
+        # Its output ends a little before a process does, and one that says nothing may be deaf: the GPU's memory is free only without them.
+        while any(map(alive, every)) and time.monotonic() < over:
+            time.sleep(0.01)
+        if said and not any(map(alive, every)):
+            return said
+    return said or ("", "(it does not end, not even when killed: the GPU or its driver may hang)")
 
 
 class Session:
