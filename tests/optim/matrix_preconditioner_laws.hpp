@@ -2,7 +2,7 @@
 // Shampoo, SOAP and Muon on any device against plain loops in double; their states, and what a step asks of the host. On another device than
 // the host, included after its products and decompositions.
 
-#include "catch.hpp"
+#include "law.hpp"
 
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cpu/linalg.hpp>
@@ -474,11 +474,6 @@ void resumed() {
         });
     });
 }
-
-struct law {
-    const char* name;
-    void (*check)();
-};
 
 template <Device D>
 const std::vector<law>& all() {

@@ -5,7 +5,7 @@
 namespace cairn {
 
 TEST_CASE("matrix preconditioners: plain loops, zero gradients, saved states", "[shampoo][soap][muon]") {
-    for (const auto& law : matrix_preconditioner_laws::all<cpu>()) SECTION(law.name) law.check();
+    check_each(matrix_preconditioner_laws::all<cpu>());
 }
 
 }  // namespace cairn

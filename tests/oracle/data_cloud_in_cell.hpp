@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace cairn::oracle {
+namespace oracle {
 
 /// Density on n³ cells of particles at (p[3 i], p[3 i + 1], p[3 i + 2]) in cells, each of mass 1.
 inline std::vector<double> cloud_in_cell(const std::vector<double>& p, int n) {
@@ -24,4 +24,4 @@ inline std::vector<double> cloud_in_cell(const std::vector<double>& p, int n) {
     return density;
 }
 
-}  // namespace cairn::oracle
+}  // namespace oracle

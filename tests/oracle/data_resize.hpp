@@ -8,11 +8,12 @@
 #include <cmath>
 #include <vector>
 
-namespace cairn::oracle {
+namespace oracle {
 
 /// Values 0 … 255 of the part `box` of `in` at height × width.
-inline std::vector<double> resize(const image& in, pixel_box box, index height, index width, bool mirrored = false) {
-    const auto weight = [](index source, double begin, double extent, index out, index n) {
+inline std::vector<double> resize(const cairn::image& in, cairn::pixel_box box, cairn::index height, cairn::index width,
+                                  bool mirrored = false) {
+    const auto weight = [](cairn::index source, double begin, double extent, cairn::index out, cairn::index n) {
         const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
         const double centre = begin + (static_cast<double>(out) + 0.5) * scale;
         const bool inside =
@@ -21,12 +22,12 @@ inline std::vector<double> resize(const image& in, pixel_box box, index height, 
         return std::max(0.0, 1 - std::abs(static_cast<double>(source) + 0.5 - centre) / support);
     };
     std::vector<double> result;
-    for (index y = 0; y < height; ++y)
-        for (index x = 0; x < width; ++x)
-            for (index c = 0; c < in.channels; ++c) {
+    for (cairn::index y = 0; y < height; ++y)
+        for (cairn::index x = 0; x < width; ++x)
+            for (cairn::index c = 0; c < in.channels; ++c) {
                 double sum = 0, total = 0;
-                for (index v = 0; v < in.height; ++v)
-                    for (index u = 0; u < in.width; ++u) {
+                for (cairn::index v = 0; v < in.height; ++v)
+                    for (cairn::index u = 0; u < in.width; ++u) {
                         const double w = weight(v, box.top, box.height, y, height) *
                                          weight(u, box.left, box.width, mirrored ? width - 1 - x : x, width);
                         sum += w * in.row(v)[u * in.channels + c];
@@ -37,4 +38,4 @@ inline std::vector<double> resize(const image& in, pixel_box box, index height, 
     return result;
 }
 
-}  // namespace cairn::oracle
+}  // namespace oracle

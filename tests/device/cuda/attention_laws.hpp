@@ -195,17 +195,16 @@ void errors() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{
-        {"attention, float", all_shapes<D, float>},
-        {"attention, double", all_shapes<D, double>},
-        {"attention, bfloat16", all_shapes<D, bfloat16, float>},
-        {"attention of library shapes, bfloat16", library_shapes<D, bfloat16>},
-        {"attention of library shapes, float16", library_shapes<D, float16>},
-        {"attention of numbers that are none", broken_numbers<D>},
-        {"attention, addresses that fit no packet", misaligned<D>},
-        {"attention, the step of a mask in memory", step_in_memory<D>},
-        {"attention, errors", errors<D>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"attention, float", all_shapes<D, float>},
+                                       {"attention, double", all_shapes<D, double>},
+                                       {"attention, bfloat16", all_shapes<D, bfloat16, float>},
+                                       {"attention of library shapes, bfloat16", library_shapes<D, bfloat16>},
+                                       {"attention of library shapes, float16", library_shapes<D, float16>},
+                                       {"attention of numbers that are none", broken_numbers<D>},
+                                       {"attention, addresses that fit no packet", misaligned<D>},
+                                       {"attention, the step of a mask in memory", step_in_memory<D>},
+                                       {"attention, errors", errors<D>}};
     return laws;
 }
 

@@ -6,15 +6,15 @@
 
 namespace cairn {
 
-inline void check_both_ways(const std::vector<kernel_laws::law>& laws) {
-    for (const auto& law : laws) SECTION(law.name)
+inline void check_both_ways(const std::vector<law>& laws) {
+    for (const law& one : laws) SECTION(one.name)
     for (const bool backwards : {false, true}) {
         CAPTURE(backwards);
         struct order {
             explicit order(bool b) { emulated_gpu::backwards = b; }
             ~order() { emulated_gpu::backwards = false; }
         } const of_threads(backwards);
-        law.check();
+        one.check();
     }
 }
 

@@ -465,18 +465,18 @@ void contracts() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"casts", casts<D>},
-                                                    {"powers of two", powers_of_two<D>},
-                                                    {"signs", signs<D>},
-                                                    {"levels", levels<D>},
-                                                    {"rounded sums", rounded_sums<D>},
-                                                    {"sums", sums<D>},
-                                                    {"error feedback", feedback<D>},
-                                                    {"not finite", not_finite<D>},
-                                                    {"long buckets", long_buckets<D>},
-                                                    {"steps", steps<D>},
-                                                    {"contracts", contracts<D>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"casts", casts<D>},
+                                       {"powers of two", powers_of_two<D>},
+                                       {"signs", signs<D>},
+                                       {"levels", levels<D>},
+                                       {"rounded sums", rounded_sums<D>},
+                                       {"sums", sums<D>},
+                                       {"error feedback", feedback<D>},
+                                       {"not finite", not_finite<D>},
+                                       {"long buckets", long_buckets<D>},
+                                       {"steps", steps<D>},
+                                       {"contracts", contracts<D>}};
     return laws;
 }
 

@@ -179,13 +179,13 @@ void directions() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"gathered rows, float", gathered_rows<D, float>},
-                                                    {"gathered rows, double", gathered_rows<D, double>},
-                                                    {"borders, float", borders<D, float>},
-                                                    {"borders, double", borders<D, double>},
-                                                    {"directions, float", directions<D, float>},
-                                                    {"directions, double", directions<D, double>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"gathered rows, float", gathered_rows<D, float>},
+                                       {"gathered rows, double", gathered_rows<D, double>},
+                                       {"borders, float", borders<D, float>},
+                                       {"borders, double", borders<D, double>},
+                                       {"directions, float", directions<D, float>},
+                                       {"directions, double", directions<D, double>}};
     return laws;
 }
 

@@ -96,8 +96,8 @@ void products() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{
+const std::vector<law>& all() {
+    static const std::vector<law> laws{
         {"classes", classes<D>}, {"normals and pixels", normals_and_pixels<D>}, {"sums of products", products<D>}};
     return laws;
 }

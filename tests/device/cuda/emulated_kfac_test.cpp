@@ -6,7 +6,7 @@
 namespace cairn {
 
 TEST_CASE("GPU K-FAC, emulated: explicit solves, batches that are not finite, resumption", "[cuda]") {
-    for (const auto& law : kfac_laws::all<emulated_gpu, double>()) SECTION(law.name) law.check();
+    check_each(kfac_laws::all<emulated_gpu, double>());
     SECTION("convolutions, float") kfac_laws::convolutions<emulated_gpu, float>();
 }
 

@@ -9,7 +9,7 @@ namespace cairn {
 
 TEST_CASE("GPU layers, emulated: the laws of layers hold", "[cuda]") {
     choices::global().set_policy(choice_policy::first);  // the host's convolutions are not measured
-    for (const auto& law : device_layer_laws::all<emulated_gpu, true>()) SECTION(law.name) law.check();
+    check_each(device_layer_laws::all<emulated_gpu, true>());
 }
 
 }  // namespace cairn

@@ -1,5 +1,6 @@
 // Shampoo, SOAP and Muon on the emulated GPU, and their passes on both devices.
 
+#include "device/cuda/both_ways.hpp"
 #include "device/cuda/drawn_laws.hpp"
 #include "device/cuda/emulated_libraries.hpp"
 #include "device/cuda/matrix_direction_laws.hpp"
@@ -10,17 +11,11 @@
 namespace cairn {
 
 TEST_CASE("GPU passes of matrix preconditioners, emulated: results are those of plain loops", "[cuda]") {
-    for (const auto& law : matrix_direction_laws::all<emulated_gpu>()) SECTION(law.name)
-    for (const bool backwards : {false, true}) {
-        CAPTURE(backwards);
-        emulated_gpu::backwards = backwards;
-        law.check();
-        emulated_gpu::backwards = false;
-    }
+    check_both_ways(matrix_direction_laws::all<emulated_gpu>());
 }
 
 TEST_CASE("GPU draws from outputs and sums of products, emulated: results are those of plain loops", "[cuda]") {
-    for (const auto& law : drawn_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(drawn_laws::all<emulated_gpu>());
 }
 
 TEST_CASE("draws from outputs on the host: results are those of plain loops", "[cpu]") {
@@ -29,11 +24,11 @@ TEST_CASE("draws from outputs on the host: results are those of plain loops", "[
 }
 
 TEST_CASE("passes of matrix preconditioners on the host: results are those of plain loops", "[cpu]") {
-    for (const auto& law : matrix_direction_laws::all<cpu>()) SECTION(law.name) law.check();
+    check_each(matrix_direction_laws::all<cpu>());
 }
 
 TEST_CASE("GPU matrix preconditioners, emulated: the twins of the host's laws", "[cuda]") {
-    for (const auto& law : matrix_preconditioner_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(matrix_preconditioner_laws::all<emulated_gpu>());
 }
 
 TEST_CASE("GPU matrix preconditioners, emulated: only steps that decompose wait, and Muon's never do", "[cuda]") {

@@ -25,7 +25,7 @@ struct normalised {
 }  // namespace
 
 TEST_CASE("GPU optimizers, emulated: plain loops, layout, resumption, clipping", "[cuda]") {
-    for (const auto& law : optimizer_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(optimizer_laws::all<emulated_gpu>());
 }
 
 TEST_CASE("GPU optimizers, emulated: the host waits once a step, for one number, when all is launched", "[cuda]") {

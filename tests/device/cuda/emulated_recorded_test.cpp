@@ -6,7 +6,7 @@
 namespace cairn {
 
 TEST_CASE("GPU recorded steps, emulated: the bits of steps that are launched one by one", "[cuda]") {
-    for (const auto& law : recorded_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(recorded_laws::all<emulated_gpu>());
 }
 
 TEST_CASE("emulated GPU: what is copied from the host stays as it is until somebody has waited", "[cuda]") {

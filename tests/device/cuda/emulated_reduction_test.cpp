@@ -6,7 +6,7 @@
 namespace cairn {
 
 TEST_CASE("GPU reductions, emulated: compressed sums and states are the host's", "[cuda]") {
-    for (const auto& law : reduction_laws::all<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(reduction_laws::all<emulated_gpu>());
 }
 
 }  // namespace cairn

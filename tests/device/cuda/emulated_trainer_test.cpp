@@ -6,7 +6,7 @@
 namespace cairn {
 
 TEST_CASE("GPU trainer, emulated: what is not finite is named, first values and recomputed layers", "[cuda]") {
-    for (const auto& law : trainer_laws::all<emulated_gpu, double>()) SECTION(law.name) law.check();
+    check_each(trainer_laws::all<emulated_gpu, double>());
     SECTION("on the host") trainer_laws::what_is_not_finite<cpu>();
 }
 

@@ -6,8 +6,8 @@
 namespace cairn {
 
 TEST_CASE("GPU training, emulated: losses, parameters and running statistics are the host's", "[cuda]") {
-    for (const auto& law : training_laws::all<emulated_gpu, double>()) SECTION(law.name) law.check();
-    for (const auto& law : training_laws::in_double<emulated_gpu>()) SECTION(law.name) law.check();
+    check_each(training_laws::all<emulated_gpu, double>());
+    check_each(training_laws::in_double<emulated_gpu>());
 }
 
 }  // namespace cairn

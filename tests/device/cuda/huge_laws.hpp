@@ -111,11 +111,6 @@ inline void norms() {
     CHECK(sum_of_squares(cuda{}, x.size(), x.data()) == 5.0 * static_cast<double>(x.size()));
 }
 
-struct law {
-    const char* name;
-    void (*check)();
-};
-
 inline const std::vector<law>& all() {
     static const std::vector<law> laws{{"for_each and sums", elementwise},
                                        {"column sums", columns},

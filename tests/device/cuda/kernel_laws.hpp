@@ -2,7 +2,7 @@
 // What the kernels of every grid device obey: the same results as those of the host, which are tested against plain loops. Run on the emulated
 // device (emulated_kernels_test.cpp) and on a GPU (gpu_laws/). Inputs are drawn from a seed: CAIRN_TEST_SEED, or 1.
 
-#include "catch.hpp"
+#include "law.hpp"
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -601,11 +601,6 @@ void sums_of_changes() {
         check_close(d_x, doubled, 0);
     }
 }
-
-struct law {
-    const char* name;
-    void (*check)();
-};
 
 template <GridDevice D>
 const std::vector<law>& all() {

@@ -283,19 +283,19 @@ void statistics_only() {
 
 /// T: what the device has convolutions for.
 template <GridDevice D, class T>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"linear layers, float", linear_layers<D, float>},
-                                                    {"linear layers, double", linear_layers<D, double>},
-                                                    {"convolutions", convolutions<D, T>},
-                                                    {"KL clip, float", kl_clip<D, float>},
-                                                    {"KL clip, double", kl_clip<D, double>},
-                                                    {"zeros and refusals", zeros_and_refusals<D, double>},
-                                                    {"scale and shift, float", scale_and_shift<D, float>},
-                                                    {"scale and shift, double", scale_and_shift<D, double>},
-                                                    {"batches that are not finite", spoilt_batches<D, float>},
-                                                    {"lag", lagged<D, double>},
-                                                    {"resumed", resumed<D, float>},
-                                                    {"statistics only", statistics_only<D, double>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"linear layers, float", linear_layers<D, float>},
+                                       {"linear layers, double", linear_layers<D, double>},
+                                       {"convolutions", convolutions<D, T>},
+                                       {"KL clip, float", kl_clip<D, float>},
+                                       {"KL clip, double", kl_clip<D, double>},
+                                       {"zeros and refusals", zeros_and_refusals<D, double>},
+                                       {"scale and shift, float", scale_and_shift<D, float>},
+                                       {"scale and shift, double", scale_and_shift<D, double>},
+                                       {"batches that are not finite", spoilt_batches<D, float>},
+                                       {"lag", lagged<D, double>},
+                                       {"resumed", resumed<D, float>},
+                                       {"statistics only", statistics_only<D, double>}};
     return laws;
 }
 

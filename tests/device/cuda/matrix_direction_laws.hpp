@@ -155,15 +155,15 @@ void orders() {
 }
 
 template <Device D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"scaled and turned, float", scaled_and_turned<D, float>},
-                                                    {"scaled and turned, double", scaled_and_turned<D, double>},
-                                                    {"powers, float", powers<D, float>},
-                                                    {"powers, double", powers<D, double>},
-                                                    {"grafts, float", grafts<D, float>},
-                                                    {"grafts, double", grafts<D, double>},
-                                                    {"orders, float", orders<D, float>},
-                                                    {"orders, double", orders<D, double>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"scaled and turned, float", scaled_and_turned<D, float>},
+                                       {"scaled and turned, double", scaled_and_turned<D, double>},
+                                       {"powers, float", powers<D, float>},
+                                       {"powers, double", powers<D, double>},
+                                       {"grafts, float", grafts<D, float>},
+                                       {"grafts, double", grafts<D, double>},
+                                       {"orders, float", orders<D, float>},
+                                       {"orders, double", orders<D, double>}};
     return laws;
 }
 

@@ -12,7 +12,6 @@ namespace cairn::matrix_laws {
 
 using kernel_laws::check_close;
 using kernel_laws::drawn;
-using kernel_laws::law;
 using kernel_laws::on_device;
 using kernel_laws::on_host;
 

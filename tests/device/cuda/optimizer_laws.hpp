@@ -321,15 +321,15 @@ void ends() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"plain loops, float", oracle_steps<D, float>},
-                                                    {"plain loops, double", oracle_steps<D, double>},
-                                                    {"layout", layout<D>},
-                                                    {"an arena that moves", arena_moves<D>},
-                                                    {"resumed", resume<D>},
-                                                    {"gradients that are not finite", broken_gradient<D>},
-                                                    {"clipping", clipping<D>},
-                                                    {"zeros and the largest numbers", ends<D>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"plain loops, float", oracle_steps<D, float>},
+                                       {"plain loops, double", oracle_steps<D, double>},
+                                       {"layout", layout<D>},
+                                       {"an arena that moves", arena_moves<D>},
+                                       {"resumed", resume<D>},
+                                       {"gradients that are not finite", broken_gradient<D>},
+                                       {"clipping", clipping<D>},
+                                       {"zeros and the largest numbers", ends<D>}};
     return laws;
 }
 

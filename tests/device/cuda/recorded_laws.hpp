@@ -252,11 +252,11 @@ void whole_steps() {
 }
 
 template <RecordsSteps D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"numbers ahead of launches", numbers_ahead<D>},
-                                                    {"host code among launches", host_code_among_launches<D>},
-                                                    {"updates", updates<D>},
-                                                    {"whole steps", whole_steps<D>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"numbers ahead of launches", numbers_ahead<D>},
+                                       {"host code among launches", host_code_among_launches<D>},
+                                       {"updates", updates<D>},
+                                       {"whole steps", whole_steps<D>}};
     return laws;
 }
 

@@ -401,15 +401,15 @@ void released() {
 }
 
 template <GridDevice D>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"messages", messages<D>},
-                                                    {"two phases", two_phases<D>},
-                                                    {"sparse", sparse<D>},
-                                                    {"largest", largest<D>},
-                                                    {"dgc", deep_gradient_compression<D>},
-                                                    {"low rank", low_rank<D>},
-                                                    {"dense steps", dense_steps<D>},
-                                                    {"release", released<D>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"messages", messages<D>},
+                                       {"two phases", two_phases<D>},
+                                       {"sparse", sparse<D>},
+                                       {"largest", largest<D>},
+                                       {"dgc", deep_gradient_compression<D>},
+                                       {"low rank", low_rank<D>},
+                                       {"dense steps", dense_steps<D>},
+                                       {"release", released<D>}};
     return laws;
 }
 

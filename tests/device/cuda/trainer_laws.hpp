@@ -152,12 +152,12 @@ void recomputed() {
 
 /// T: what the device has convolutions for.
 template <GridDevice D, class T>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"what is not finite", what_is_not_finite<D>},
-                                                    {"first values, float", first_values<D, float>},
-                                                    {"first values", first_values<D, T>},
-                                                    {"first element that is not finite", first_non_finite_element<D>},
-                                                    {"recomputed layers", recomputed<D, T>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"what is not finite", what_is_not_finite<D>},
+                                       {"first values, float", first_values<D, float>},
+                                       {"first values", first_values<D, T>},
+                                       {"first element that is not finite", first_non_finite_element<D>},
+                                       {"recomputed layers", recomputed<D, T>}};
     return laws;
 }
 

@@ -288,23 +288,23 @@ void kfac_directions() {
 
 /// T: what the device has convolutions for.
 template <GridDevice D, class T>
-const std::vector<kernel_laws::law>& all() {
-    static const std::vector<kernel_laws::law> laws{{"sgd", sgd_trains<D, T>},
-                                                    {"layers in bfloat16", bfloat16_trains<D>},
-                                                    {"layers in float16", float16_trains<D>},
-                                                    {"clipped adamw", clipped_adam_trains<D, T>},
-                                                    {"lars, clipped by value", lars_trains<D, T>},
-                                                    {"lamb", lamb_trains<D, T>},
-                                                    {"losses of elements", losses_of_elements<D, T>},
-                                                    {"K-FAC", kfac_directions<D, T>}};
+const std::vector<law>& all() {
+    static const std::vector<law> laws{{"sgd", sgd_trains<D, T>},
+                                       {"layers in bfloat16", bfloat16_trains<D>},
+                                       {"layers in float16", float16_trains<D>},
+                                       {"clipped adamw", clipped_adam_trains<D, T>},
+                                       {"lars, clipped by value", lars_trains<D, T>},
+                                       {"lamb", lamb_trains<D, T>},
+                                       {"losses of elements", losses_of_elements<D, T>},
+                                       {"K-FAC", kfac_directions<D, T>}};
     return laws;
 }
 
 /// In double, on any device: what needs no convolutions.
 template <GridDevice D>
-const std::vector<kernel_laws::law>& in_double() {
-    static const std::vector<kernel_laws::law> laws{{"rows, double", rows_train<D, double>},
-                                                    {"losses of elements, double", losses_of_elements<D, double>}};
+const std::vector<law>& in_double() {
+    static const std::vector<law> laws{{"rows, double", rows_train<D, double>},
+                                       {"losses of elements, double", losses_of_elements<D, double>}};
     return laws;
 }
 

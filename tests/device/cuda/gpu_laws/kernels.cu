@@ -20,65 +20,57 @@
 
 namespace cairn {
 
-namespace {
-
-void check(const std::vector<kernel_laws::law>& laws) {
-    for (const auto& law : laws) SECTION(law.name) law.check();
-}
-
-}  // namespace
-
 TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
-    for (const auto& law : kernel_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(kernel_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
     choices::global().force("attention_gpu", "own");
-    for (const auto& law : attention_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(attention_laws::all<cuda>());
     choices::global().force("attention_gpu", "");
 }
 
 TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's results", "[gpu]") {
     for (const char* name : {"cudnn0", "cudnn1", ""})
-        for (const auto& law : attention_laws::all<cuda>()) SECTION(concat(law.name, ' ', name)) {
+        for (const law& one : attention_laws::all<cuda>()) SECTION(concat(one.name, ' ', name)) {
                 choices::global().force("attention_gpu", name);
-                law.check();
+                one.check();
                 choices::global().force("attention_gpu", "");
             }
 }
 
-TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") { check(totals_laws::all<cuda>()); }
-TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check(norm_laws::all<cuda>()); }
+TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") { check_each(totals_laws::all<cuda>()); }
+TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check_each(norm_laws::all<cuda>()); }
 
-TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check(pool_laws::all<cuda>()); }
+TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check_each(pool_laws::all<cuda>()); }
 
-TEST_CASE("GPU: softmax gives the results of plain loops", "[gpu]") { check(softmax_laws::all<cuda>()); }
+TEST_CASE("GPU: softmax gives the results of plain loops", "[gpu]") { check_each(softmax_laws::all<cuda>()); }
 
 TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
-    check(sum_laws::all<cuda>());
-    check(sum_laws::of_long_arrays<cuda>());
+    check_each(sum_laws::all<cuda>());
+    check_each(sum_laws::of_long_arrays<cuda>());
 }
 
-TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check(pointwise_laws::all<cuda>()); }
+TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check_each(pointwise_laws::all<cuda>()); }
 
-TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check(refusal_laws::all<cuda>()); }
+TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check_each(refusal_laws::all<cuda>()); }
 
 TEST_CASE("GPU: kernels give the same bits again", "[gpu]") { repeat_laws::same_bits_again<cuda>(); }
 
 TEST_CASE("GPU: kernels in bfloat16 give the results of float, rounded once", "[gpu]") {
-    check(bfloat16_laws::all<cuda>());
+    check_each(bfloat16_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: kernels of curvature give the results of plain loops", "[gpu]") {
-    for (const auto& law : curvature_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(curvature_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: passes over matrices give the results of plain loops", "[gpu]") {
-    for (const auto& law : matrix_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(matrix_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") {
-    for (const auto& law : huge_laws::all()) SECTION(law.name) law.check();
+    check_each(huge_laws::all());
 }
 
 }  // namespace cairn

@@ -9,17 +9,9 @@
 
 namespace cairn {
 
-namespace {
+TEST_CASE("GPU: losses give the values and gradients of plain loops", "[gpu]") { check_each(loss_laws::all<cuda>()); }
 
-void check(const std::vector<kernel_laws::law>& laws) {
-    for (const auto& law : laws) SECTION(law.name) law.check();
-}
-
-}  // namespace
-
-TEST_CASE("GPU: losses give the values and gradients of plain loops", "[gpu]") { check(loss_laws::all<cuda>()); }
-
-TEST_CASE("GPU: the laws of layers hold", "[gpu]") { check(device_layer_laws::all<cuda, false>()); }
+TEST_CASE("GPU: the laws of layers hold", "[gpu]") { check_each(device_layer_laws::all<cuda, false>()); }
 
 TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
     SECTION("float") transformer_laws::trains<cuda, float>();

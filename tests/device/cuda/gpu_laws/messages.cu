@@ -8,11 +8,11 @@
 namespace cairn {
 
 TEST_CASE("GPU: compressors' messages are the host's", "[gpu]") {
-    for (const auto& law : codec_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(codec_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: compressed sums over ranks and their states are the host's", "[gpu]") {
-    for (const auto& law : reduction_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(reduction_laws::all<cuda>());
 }
 
 }  // namespace cairn

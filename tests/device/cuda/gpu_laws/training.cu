@@ -13,30 +13,30 @@
 namespace cairn {
 
 TEST_CASE("GPU: networks train as on the host", "[gpu]") {
-    for (const auto& law : training_laws::all<cuda, float>()) SECTION(law.name) law.check();
-    for (const auto& law : training_laws::in_double<cuda>()) SECTION(law.name) law.check();
+    check_each(training_laws::all<cuda, float>());
+    check_each(training_laws::in_double<cuda>());
 }
 
 TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be resumed", "[gpu]") {
-    for (const auto& law : kfac_laws::all<cuda, float>()) SECTION(law.name) law.check();
+    check_each(kfac_laws::all<cuda, float>());
 }
 
 TEST_CASE("GPU: Shampoo, SOAP, Muon and draws from outputs are plain loops, and can be resumed", "[gpu]") {
-    for (const auto& law : drawn_laws::all<cuda>()) SECTION(law.name) law.check();
-    for (const auto& law : matrix_direction_laws::all<cuda>()) SECTION(law.name) law.check();
-    for (const auto& law : matrix_preconditioner_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(drawn_laws::all<cuda>());
+    check_each(matrix_direction_laws::all<cuda>());
+    check_each(matrix_preconditioner_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: the trainer names what is not finite; first values and recomputed layers are the host's", "[gpu]") {
-    for (const auto& law : trainer_laws::all<cuda, float>()) SECTION(law.name) law.check();
+    check_each(trainer_laws::all<cuda, float>());
 }
 
 TEST_CASE("GPU: recorded steps have the bits of steps that are launched one by one", "[gpu]") {
-    for (const auto& law : recorded_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(recorded_laws::all<cuda>());
 }
 
 TEST_CASE("GPU: optimizers are plain loops, can be resumed and clipped", "[gpu]") {
-    for (const auto& law : optimizer_laws::all<cuda>()) SECTION(law.name) law.check();
+    check_each(optimizer_laws::all<cuda>());
 }
 
 }  // namespace cairn

@@ -1,0 +1,46 @@
+// What tests spend their time in, for builds that do not optimise: plain loops, random numbers, checksums, and the switches between threads of
+// the emulated GPU. Optimised and linked first, these functions are what all files of a test program call.
+
+#include "device/cuda/emulated_gpu.hpp"
+#include "oracle/attention.hpp"
+#include "oracle/conv.hpp"
+#include "oracle/gemm.hpp"
+#include "oracle/losses.hpp"
+#include "oracle/softmax.hpp"
+
+#include <cairn/core/random.hpp>
+#include <cairn/state/checksum.hpp>
+
+namespace oracle {
+
+template void conv_forward<float>(const cairn::conv_geometry&, const float*, const float*, const float*, float*);
+template void conv_forward<double>(const cairn::conv_geometry&, const double*, const double*, const double*, double*);
+template void conv_backward_input<float>(const cairn::conv_geometry&, const float*, const float*, float*);
+template void conv_backward_input<double>(const cairn::conv_geometry&, const double*, const double*, double*);
+template void conv_backward_weight<float>(const cairn::conv_geometry&, const float*, const float*, float*, float*);
+template void conv_backward_weight<double>(const cairn::conv_geometry&, const double*, const double*, double*, double*);
+template void gemm<float>(bool, bool, cairn::index, cairn::index, cairn::index, float, const float*, cairn::index,
+                          const float*, cairn::index, float, float*, cairn::index);
+template void gemm<double>(bool, bool, cairn::index, cairn::index, cairn::index, double, const double*, cairn::index,
+                           const double*, cairn::index, double, double*, cairn::index);
+
+}  // namespace oracle
+
+struct kernel_that_waits {
+    template <class Block>
+    void operator()(Block& b) const {
+        b.sync();
+    }
+};
+
+/// Nobody reads it: of a function whose address is known there is one that is not part of another.
+struct wanted {
+    decltype(&oracle::attention) attention = oracle::attention;
+    double (*cross_entropy)(const std::vector<double>&, const std::vector<int>&, double,
+                            const std::vector<double>&) = oracle::cross_entropy;
+    decltype(&oracle::softmax_gradient) softmax_gradient = oracle::softmax_gradient;
+    decltype(&cairn::random_stream::bits4) random_bits = &cairn::random_stream::bits4;
+    decltype(&cairn::crc32c) checksum = cairn::crc32c;
+    void (cairn::emulation::block_runner::*run)(cairn::index, const kernel_that_waits&) =
+        &cairn::emulation::block_runner::run<kernel_that_waits>;
+} cairn_test_optimised;
