@@ -10,7 +10,7 @@
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/parallel/kfac_together.hpp>
+#include <cairn/parallel/placed_kfac_roles.hpp>
 
 #include <algorithm>
 #include <optional>
@@ -44,51 +44,33 @@ exchange_model measure_device_link(C& world, C& tensors_over) {
 
 /// See the top of the file. Every call that sends is collective, and made by the thread that owns the device's stream.
 template <Communicator C, class T, Device D>
-class kfac_device_ranks final : public kfac_roles<T, D> {
+class kfac_device_ranks final : public placed_kfac_roles<T, D> {
+    using base = placed_kfac_roles<T, D>;
+    using base::config_, base::place_, base::rank_, base::size_;
+
 public:
-    using blocks = std::vector<kfac_block<T, D>>;
-    using factor = kfac_factor<T, D>;
+    using typename base::blocks, typename base::factor;
 
     /// `tensors_over` carries tensors of D between the same ranks as `world`. Both must outlive this, and are used when nobody else uses them.
     /// Throws on what is for the host alone: a bound of the error of what travels.
     kfac_device_ranks(C& world, C& tensors_over, kfac_ranks_config c)
-        : config_(std::move(c)), world_(world), tensors_over_(tensors_over) {
+        : base(std::move(c), world.rank(), world.size()), world_(world), tensors_over_(tensors_over) {
         require(config_.bound == 0, "kfac: bound ", config_.bound, " of the error of what travels is for the host; on ",
                 D::name, " it must be 0 (exact)");
     }
 
     void start(blocks& all) override {
-        agree_on_layers(world_, all);
-        std::vector<factor_sizes> sizes;
-        for (const kfac_block<T, D>& b : all) sizes.push_back(b.sizes());
-        placement_config place = config_.place;
-        if (place.grad_worker_fraction == 0)
-            place.grad_worker_fraction =
-                choose_placement(world_, measure_device_link<D>(world_, tensors_over_), config_, all, estimates_);
-        place_.emplace(size(), sizes, place);
+        base::put_in_place(world_, all, [&] { return measure_device_link<D>(world_, tensors_over_); });
         if (place_->rows() > 1 &&
             place_->columns() > 1) {  // else one of them is all ranks, and nobody asks for the other
-            column_.emplace(tensors_over_.split(place_->column_of(rank()), rank()));
-            row_.emplace(tensors_over_.split(place_->row_of(rank()), rank()));
+            column_.emplace(tensors_over_.split(place_->column_of(rank_), rank_));
+            row_.emplace(tensors_over_.split(place_->row_of(rank_), rank_));
         }
     }
 
-    bool observes(std::size_t i, char side) const override {
-        return config_.statistics != kfac_statistics::local || worker(i, side) == rank();
-    }
-    bool averages(std::size_t i, char side) const override {
-        return config_.statistics == kfac_statistics::all || worker(i, side) == rank();
-    }
-    bool decomposes(std::size_t i, char side) const override { return worker(i, side) == rank(); }
-    bool preconditions(std::size_t i) const override { return place_->is_gradient_worker(i, rank()); }
-    bool uses_decomposition(std::size_t i) const override { return preconditions(i); }
-
     void finish_sums(blocks& all) override {
         if (config_.statistics == kfac_statistics::local) return;
-        std::vector<double> rows;
-        for (const kfac_block<T, D>& b : all) rows.push_back(static_cast<double>(b.rows));
-        all_reduce(world_, std::span<double>(rows), {.subject = "rows of kfac's layers"});
-        for (std::size_t i = 0; i < all.size(); ++i) all[i].rows = static_cast<index>(rows[i]);
+        base::add_rows(world_, all);
         for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
             index count = 0;
             for (; last < all.size() && count * static_cast<index>(sizeof(T)) < config_.bucket_bytes; ++last)
@@ -107,13 +89,7 @@ public:
         wait_for_decompositions(world_, all);
         agree_on_fresh(world_, fresh, failure);
         if (place_->rows() == 1) return;
-        std::vector<std::vector<factor*>> made(static_cast<std::size_t>(place_->rows()));  // by row of my column
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](factor& f, char side) {
-                if (fresh[at++] && preconditions(i))
-                    made[static_cast<std::size_t>(place_->row_of(worker(i, side)))].push_back(&f);
-            });
+        const std::vector<std::vector<factor*>> made = base::made_in_my_column(all, fresh);
         std::vector<shard> parts;
         for (const std::vector<factor*>& of_row : made) {
             parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
@@ -121,7 +97,7 @@ public:
         }
         if (parts.back().end() == 0) return;
         tensor<T, D> packed({parts.back().end()}, category::communication);
-        const auto mine = static_cast<std::size_t>(place_->row_of(rank()));
+        const auto mine = static_cast<std::size_t>(place_->row_of(rank_));
         T* to = packed.data() + parts[mine].begin;
         for (const factor* f : made[mine]) to = pack(f->inverse, to);
         all_gather(column_ ? *column_ : tensors_over_, packed.span(), parts, "kfac's decompositions");
@@ -130,12 +106,6 @@ public:
             for (factor* f : made[r])
                 if (config_.form == kfac_form::inverse || r != mine) from = unpack(from, f->statistics, f->inverse);
         }
-    }
-
-    std::vector<std::size_t> order_of_directions(const blocks& all) const override {
-        std::vector<std::size_t> order = kfac_roles<T, D>::order_of_directions(all);
-        std::ranges::stable_sort(order, {}, [&](std::size_t i) { return place_->layers()[i].column; });
-        return order;
     }
 
     void share_directions(blocks& all, std::span<T> directions) override {
@@ -154,7 +124,7 @@ public:
         std::vector<double> kept;  // of each factor, as its worker has it: batches, and which decompositions
         for (std::size_t i = 0; i < all.size(); ++i)
             all[i].each_factor([&](factor& f, char side) {
-                const bool here = worker(i, side) == rank();
+                const bool here = this->worker(i, side) == rank_;
                 kept.push_back(here ? static_cast<double>(f.statistics.batches()) : 0);
                 kept.push_back(here && !f.inverse.empty());
                 kept.push_back(here && pending && !f.pending.empty());
@@ -163,7 +133,7 @@ public:
         std::size_t at = 0;
         for (std::size_t i = 0; i < all.size(); ++i)
             all[i].each_factor([&](factor& f, char side) {
-                const int from = worker(i, side);
+                const int from = this->worker(i, side);
                 f.statistics.batches() = static_cast<std::int64_t>(kept[at]);
                 if (config_.statistics != kfac_statistics::all)
                     broadcast(tensors_over_, f.statistics.average().span(), from);
@@ -173,18 +143,7 @@ public:
             });
     }
 
-    std::vector<std::string> remarks() const override {
-        return place_ ? placement_remarks(*place_, estimates_) : std::vector<std::string>{};
-    }
-
-    const placement& place() const { return *place_; }
-    const std::vector<placement_estimate>& estimates() const { return estimates_; }
-
 private:
-    int rank() const { return world_.rank(); }
-    int size() const { return world_.size(); }
-    int worker(std::size_t i, char side) const { return place_->worker(i, side); }
-
     static T* put(const tensor<T, D>& t, T* to) {
         if (!t.empty()) D::copy_within(to, t.data(), t.bytes());
         return to + t.size();
@@ -220,15 +179,13 @@ private:
         const trace_scope scope("reduce factors", "", "communication");
         tensor<T, D> packed({count}, category::communication);
         const auto each = [&](int owner, auto&& f) {
-            for (std::size_t i = first; i < last; ++i)
-                if (all[i].rows > 0)
-                    all[i].each_factor([&](factor& one, char side) {
-                        if (worker(i, side) == owner) f(one.statistics);
-                    });
+            this->each_sum(all, first, last, owner, [&](const kfac_block<T, D>& b, running_factor<T, D>& one) {
+                if (b.rows > 0) f(one);
+            });
         };
         std::vector<shard> parts;
         T* to = packed.data();
-        for (int r = 0; r < size(); ++r) {
+        for (int r = 0; r < size_; ++r) {
             parts.push_back({to - packed.data(), 0});
             each(r, [&](running_factor<T, D>& f) { to = pack_symmetric(f.batch(), to); });
             parts.back().count = to - packed.data() - parts.back().begin;
@@ -242,8 +199,8 @@ private:
             by_way_of_host<D>(packed.span(), [&](std::span<T> here) {
                 reduce_scatter(world_, here, parts, reduction::sum, "kfac's factors");
             });
-        for (int r = 0; r < size(); ++r) {
-            if (sharded && r != rank()) continue;
+        for (int r = 0; r < size_; ++r) {
+            if (sharded && r != rank_) continue;
             const T* from = packed.data() + parts[static_cast<std::size_t>(r)].begin;
             each(r, [&](running_factor<T, D>& f) { from = unpack_symmetric(from, f.batch()); });
         }
@@ -255,11 +212,8 @@ private:
         if (!d.values.empty()) broadcast(tensors_over_, d.values.span(), from);
     }
 
-    kfac_ranks_config config_;
     C &world_, &tensors_over_;
-    std::optional<placement> place_;
     std::optional<C> column_, row_;
-    std::vector<placement_estimate> estimates_;
 };
 
 }  // namespace cairn

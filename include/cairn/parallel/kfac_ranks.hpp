@@ -17,7 +17,7 @@
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/parallel/governed.hpp>
-#include <cairn/parallel/kfac_together.hpp>
+#include <cairn/parallel/placed_kfac_roles.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 #include <cairn/parallel/reduction_method.hpp>
 
@@ -36,14 +36,17 @@ namespace cairn {
 
 /// See the top of the file. Every call that sends is collective.
 template <Communicator C, class T = float>
-class kfac_ranks final : public kfac_roles<T> {
+class kfac_ranks final : public placed_kfac_roles<T, cpu> {
+    using base = placed_kfac_roles<T, cpu>;
+    using base::config_, base::place_, base::rank_, base::size_;
+
 public:
-    using blocks = std::vector<kfac_block<T>>;
+    using typename base::blocks;
     /// Makes the method that sums a bucket of n numbers; unset: exact.
     using method_maker = std::function<std::unique_ptr<reduction_method<C>>(index n)>;
 
     kfac_ranks(C& world, kfac_ranks_config c, method_maker method = {})
-        : config_(std::move(c)),
+        : base(std::move(c), world.rank(), world.size()),
           make_method_(std::move(method)),
           world_(world.split(0, world.rank())),
           sums_(world.split(0, world.rank())) {
@@ -54,37 +57,22 @@ public:
     }
 
     void start(blocks& all) override {
-        agree_on_layers(world_, all);
-        for (const kfac_block<T>& b : all) sizes_.push_back(b.sizes());
-        placement_config place = config_.place;
-        if (place.grad_worker_fraction == 0)
-            place.grad_worker_fraction = choose_placement(world_, measure_link(world_), config_, all, estimates_);
-        place_.emplace(size(), sizes_, place);
-        column_.emplace(world_.split(place_->column_of(rank()), rank()));
-        row_.emplace(world_.split(place_->row_of(rank()), rank()));
+        base::put_in_place(world_, all, [&] { return measure_link(world_); });
+        column_.emplace(world_.split(place_->column_of(rank_), rank_));
+        row_.emplace(world_.split(place_->row_of(rank_), rank_));
         make_buckets(all);
-        if (config_.overlap && size() > 1 && config_.statistics != kfac_statistics::local)
+        if (config_.overlap && size_ > 1 && config_.statistics != kfac_statistics::local)
             thread_ = std::make_unique<progress_thread>();
     }
 
-    bool observes(std::size_t i, char side) const override {
-        return config_.statistics != kfac_statistics::local || worker(i, side) == rank();
-    }
-    bool averages(std::size_t i, char side) const override {
-        return config_.statistics == kfac_statistics::all || worker(i, side) == rank();
-    }
-    bool decomposes(std::size_t i, char side) const override { return worker(i, side) == rank(); }
-    bool preconditions(std::size_t i) const override { return place_->is_gradient_worker(i, rank()); }
-    bool uses_decomposition(std::size_t i) const override { return preconditions(i); }
-
     void sums_ready(blocks& all, std::size_t i) override {
-        if (config_.statistics == kfac_statistics::local || size() == 1) return;
+        if (config_.statistics == kfac_statistics::local || size_ == 1) return;
         done_[i] = true;
         while (next_ < buckets_.size() && is_done(buckets_[next_])) launch(all, next_++);
     }
 
     void finish_sums(blocks& all) override {
-        if (config_.statistics == kfac_statistics::local || size() == 1) return;
+        if (config_.statistics == kfac_statistics::local || size_ == 1) return;
         while (next_ < buckets_.size()) launch(all, next_++);
         {
             const trace_scope scope("wait for factors", "", "communication");
@@ -93,32 +81,22 @@ public:
         next_ = 0;
         std::fill(done_.begin(), done_.end(), false);
         ++step_;
-        std::vector<double> rows;
-        for (const kfac_block<T>& b : all) rows.push_back(static_cast<double>(b.rows));
-        all_reduce(world_, std::span<double>(rows), {.subject = "rows of kfac's layers"});
-        for (std::size_t i = 0; i < rows.size(); ++i) all[i].rows = static_cast<index>(rows[i]);
+        base::add_rows(world_, all);
     }
 
     void share_diagonals(std::span<double> means) override {
-        if (config_.statistics != kfac_statistics::all && size() > 1)
+        if (config_.statistics != kfac_statistics::all && size_ > 1)
             all_reduce(world_, means, {.op = reduction::max, .subject = "diagonals of kfac's factors"});
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
         wait_for_decompositions(world_, all);
         agree_on_fresh(world_, fresh, failure);
-        std::vector<std::vector<kfac_factor<T>*>> made(
-            static_cast<std::size_t>(place_->rows()));  // by row of my column
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](kfac_factor<T>& f, char side) {
-                if (fresh[at++] && preconditions(i))
-                    made[static_cast<std::size_t>(place_->row_of(worker(i, side)))].push_back(&f);
-            });
         if (place_->rows() == 1) return;
+        const std::vector<std::vector<kfac_factor<T>*>> made = base::made_in_my_column(all, fresh);
         std::vector<std::vector<piece>> pieces(made.size());
         index total = 0, begin = 0;
-        const auto mine = static_cast<std::size_t>(place_->row_of(rank()));
+        const auto mine = static_cast<std::size_t>(place_->row_of(rank_));
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
             for (const kfac_factor<T>* f : made[r]) {
@@ -138,12 +116,6 @@ public:
             for (kfac_factor<T>* f : of_row) from = unpack(from, f->statistics, f->inverse);
     }
 
-    std::vector<std::size_t> order_of_directions(const blocks& all) const override {
-        std::vector<std::size_t> order = kfac_roles<T>::order_of_directions(all);
-        std::ranges::stable_sort(order, {}, [&](std::size_t i) { return place_->layers()[i].column; });
-        return order;
-    }
-
     void share_directions(blocks& all, std::span<T> directions) override {
         if (place_->columns() == 1) return;
         const trace_scope scope("share directions", "", "communication");
@@ -154,10 +126,10 @@ public:
     }
 
     void collect(blocks& all, bool pending) override {
-        if (size() == 1) return;
+        if (size_ == 1) return;
         for (std::size_t i = 0; i < all.size(); ++i) {
             all[i].each_factor([&](kfac_factor<T>& f, char side) {
-                const int root = worker(i, side);
+                const int root = this->worker(i, side);
                 broadcast(world_, std::span<std::int64_t>(&f.statistics.batches(), 1), root);
                 broadcast(world_, f.statistics.average().span(), root);
                 broadcast_decomposition(f.statistics, f.inverse, root);
@@ -166,12 +138,6 @@ public:
         }
     }
 
-    std::vector<std::string> remarks() const override {
-        return place_ ? placement_remarks(*place_, estimates_) : std::vector<std::string>{};
-    }
-
-    const placement& place() const { return *place_; }
-    const std::vector<placement_estimate>& estimates() const { return estimates_; }
     C& world() { return world_; }
 
 private:
@@ -186,10 +152,6 @@ private:
         std::vector<shard> parts;         // of each rank
         std::unique_ptr<reduction_method<C>> method;
     };
-
-    int rank() const { return world_.rank(); }
-    int size() const { return world_.size(); }
-    int worker(std::size_t i, char side) const { return place_->worker(i, side); }
 
     static T* pack_symmetric(const tensor<T>& m, T* to) {
         const index n = m.extent(0);
@@ -293,7 +255,7 @@ private:
                 b.last = ++i;
             }
             index at = 0;
-            for (int r = 0; r < size(); ++r) {
+            for (int r = 0; r < size_; ++r) {
                 index n = 0;
                 each_sum(all, b, r, [&](running_factor<T>& f) { n += triangle(f); });
                 b.parts.push_back({at, n});
@@ -307,13 +269,9 @@ private:
         return std::all_of(done_.begin() + static_cast<std::ptrdiff_t>(b.first),
                            done_.begin() + static_cast<std::ptrdiff_t>(b.last), [](bool d) { return d; });
     }
-    // The factors of a bucket that `owner` decomposes.
     template <class F>
-    void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) {
-        for (std::size_t i = b.first; i < b.last; ++i)
-            all[i].each_factor([&](kfac_factor<T>& factor, char side) {
-                if (worker(i, side) == owner) f(factor.statistics);
-            });
+    void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) const {
+        base::each_sum(all, b.first, b.last, owner, [&](const kfac_block<T>&, running_factor<T>& one) { f(one); });
     }
     void launch(blocks& all, std::size_t which) {
         auto job = [this, &all, which] {
@@ -321,15 +279,15 @@ private:
             sum_bucket& b = buckets_[which];
             tensor<T> packed({b.count}, category::communication);
             T* to = packed.data();
-            for (int r = 0; r < size(); ++r)
+            for (int r = 0; r < size_; ++r)
                 each_sum(all, b, r, [&](running_factor<T>& f) { to = pack_symmetric(f.batch(), to); });
             const bool sharded = config_.statistics == kfac_statistics::sharded;
             if (sharded)
                 reduce_scatter(sums_, packed.span(), b.parts, reduction::sum, "kfac's factors");
             else if (!reduce_by_method(b, packed.span()))
                 all_reduce(sums_, packed.span(), {.subject = "kfac's factors"});
-            for (int r = 0; r < size(); ++r) {
-                if (sharded && r != rank()) continue;
+            for (int r = 0; r < size_; ++r) {
+                if (sharded && r != rank_) continue;
                 const T* from = packed.data() + b.parts[static_cast<std::size_t>(r)].begin;
                 each_sum(all, b, r, [&](running_factor<T>& f) { from = unpack_symmetric(from, f.batch()); });
             }
@@ -346,23 +304,19 @@ private:
             std::array<float, 1> broken{first_non_finite(tensor<T>::view(data.data(), {b.count})) ? 1.0f : 0.0f};
             all_reduce(sums_, std::span<float>(broken), {.op = reduction::max});
             if (broken[0] > 0) return false;
-            b.method->reduce(sums_, data, encode_step{.rank = rank(), .step = step_});
+            b.method->reduce(sums_, data, encode_step{.rank = rank_, .step = step_});
             return true;
         }
         return false;
     }
 
-    kfac_ranks_config config_;
     method_maker make_method_;
     C world_, sums_;
-    std::vector<factor_sizes> sizes_;
-    std::optional<placement> place_;
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;
     std::vector<bool> done_;  // blocks whose sums are complete
     std::size_t next_ = 0;    // bucket to launch
     std::int64_t step_ = 0;
-    std::vector<placement_estimate> estimates_;
     std::unique_ptr<progress_thread> thread_;  // last: stops before what it works on goes
 };
 
