@@ -43,4 +43,6 @@ struct wanted {
     decltype(&cairn::crc32c) checksum = cairn::crc32c;
     void (cairn::emulation::block_runner::*run)(cairn::index, const kernel_that_waits&) =
         &cairn::emulation::block_runner::run<kernel_that_waits>;
-} cairn_test_optimised;
+};
+extern const wanted cairn_test_optimised;
+const wanted cairn_test_optimised;

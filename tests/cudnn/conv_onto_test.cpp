@@ -1,11 +1,7 @@
 // The graphs that add a convolution's input gradient onto one that is there, on an interpreter of them: the sum is that of plain loops, rounded once,
 // and what is chosen among them and a pass that adds is what may be chosen.
 
-#include "cudnn/emulated_cudnn.hpp"
-#include "device/cuda/emulated_libraries.hpp"
-#include "device/cuda/law_numbers.hpp"
-#include "nccl/streamed_gpu.hpp"
-#include "oracle/conv.hpp"
+#include "cudnn/conv_world.hpp"
 
 #include <cairn/device/cuda/conv_onto.hpp>
 
@@ -13,35 +9,17 @@ namespace cairn {
 
 namespace {
 
-struct onto_world {
-    explicit onto_world(const char* name, std::vector<emulated::cudnn_engine> engines = {{}}) {
-        emulated::cudnn_engines() = std::move(engines);
-        choices::global().clear();
-        choices::global().force("conv_onto_gpu", name);
-    }
-    ~onto_world() {
-        emulated::cudnn_ignores_beta() = false;
-        emulated::cudnn_engines() = {{}};
-        choices::global().force("conv_onto_gpu", "");
-        choices::global().clear();
-    }
+struct onto_world : conv_world {
+    explicit onto_world(const char* name, std::vector<emulated::cudnn_engine> engines = {{}})
+        : conv_world("conv_onto_gpu", name, std::move(engines)) {}
 };
 
 /// Largest error over what one rounding of the sum may cost, or, `twice`, that of the gradient before it; of two calls, of which the first chooses.
 template <class T>
 double onto_error(const conv_geometry& shape, bool twice = false) {
     const conv_geometry g = shape.with_output();
-    const auto drawn = [](index n, std::uint32_t stream) {
-        const tensor<float> wide = kernel_laws::drawn<float>({n}, stream);
-        tensor<T> t({n});
-        for (index i = 0; i < n; ++i) t[i] = T(wide[i]);
-        return t;
-    };
-    const auto doubles = [](const tensor<T>& t) {
-        std::vector<double> all;
-        for (const T v : t.span()) all.push_back(double(float{v}));
-        return all;
-    };
+    const auto drawn = [](index n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
+    using kernel_laws::doubles;
     const tensor<T> dy = drawn(g.y_elements(), 81), w = drawn(g.w_elements(), 82), base = drawn(g.x_elements(), 83);
     std::vector<double> gradient(static_cast<std::size_t>(g.x_elements()));
     oracle::conv_backward_input<double>(g, doubles(dy).data(), doubles(w).data(), gradient.data());
@@ -81,19 +59,13 @@ TEMPLATE_TEST_CASE("gradients onto gradients, emulated: the sum is rounded once"
 TEST_CASE("gradients onto gradients, emulated: measured without adding to what was there", "[cudnn]") {
     const onto_world world("", {{}, {}});
     CHECK(onto_error<bfloat16>(onto_shape, true) <= 1);
-    std::vector<std::string> names;
-    for (const auto& [key, entry] : choices::global().entries())
-        if (key.starts_with("conv_onto_gpu/backward_input emulated cudnn 91900 bfloat16 "))
-            for (const auto& one : entry.seconds) names.push_back(one.first);
+    const auto names = names_measured("conv_onto_gpu/backward_input emulated cudnn 91900 bfloat16 ");
     CHECK(names == std::vector<std::string>{"apart", "onto0", "onto1"});
 }
 
 TEST_CASE("gradients onto gradients, emulated: plans that may not run do not", "[cudnn]") {
-    using emulated::cudnn_engine;
     SECTION("other bits every time, engines that cannot, or that want too much memory") {
-        const onto_world world("onto0",
-                               {cudnn_engine{{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, cudnn_engine{.works = false},
-                                cudnn_engine{.workspace = (std::int64_t{1} << 30) + 1}});
+        const onto_world world("onto0", engines_that_may_not_run());
         const std::size_t before = emulated::cudnn_runs().size();
         CHECK(onto_error<bfloat16>(onto_shape, true) <= 1);
         CHECK(emulated::cudnn_runs().size() == before);

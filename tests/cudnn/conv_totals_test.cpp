@@ -1,11 +1,7 @@
 // The graphs of convolutions with totals that cuDNN is given, on an interpreter of them: results and totals are those of plain loops, and what is
 // chosen among them and a pass over the result is what may be chosen.
 
-#include "cudnn/emulated_cudnn.hpp"
-#include "device/cuda/emulated_libraries.hpp"
-#include "device/cuda/law_numbers.hpp"
-#include "nccl/streamed_gpu.hpp"
-#include "oracle/conv.hpp"
+#include "cudnn/conv_world.hpp"
 
 #include <cairn/device/cuda/conv_totals.hpp>
 
@@ -13,19 +9,9 @@ namespace cairn {
 
 namespace {
 
-/// Engines that are suggested, and what is chosen for totals, while it lives.
-struct totals_world {
-    explicit totals_world(const char* name, std::vector<emulated::cudnn_engine> engines = {{}}) {
-        emulated::cudnn_engines() = std::move(engines);
-        choices::global().clear();
-        choices::global().force("conv_totals_gpu", name);
-    }
-    ~totals_world() {
-        emulated::cudnn_totals_factor() = 1;
-        emulated::cudnn_engines() = {{}};
-        choices::global().force("conv_totals_gpu", "");
-        choices::global().clear();
-    }
+struct totals_world : conv_world {
+    explicit totals_world(const char* name, std::vector<emulated::cudnn_engine> engines = {{}})
+        : conv_world("conv_totals_gpu", name, std::move(engines)) {}
 };
 
 /// One convolution, as it comes from the choice, and from plain loops.
@@ -36,12 +22,7 @@ struct convolution_with_totals {
 
     explicit convolution_with_totals(const conv_geometry& shape) {
         const conv_geometry g = shape.with_output();
-        const auto drawn = [](index n, std::uint32_t stream) {
-            const tensor<float> wide = kernel_laws::drawn<float>({n}, stream);
-            tensor<T> t({n});
-            for (index i = 0; i < n; ++i) t[i] = T(wide[i]);
-            return t;
-        };
+        const auto drawn = [](index n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
         const tensor<T> x = drawn(g.x_elements(), 71), w = drawn(g.w_elements(), 72);
         const auto d_x = tensor<T, streamed_gpu>::copy_of(x), d_w = tensor<T, streamed_gpu>::copy_of(w);
         tensor<T, streamed_gpu> d_y({g.y_elements()});
@@ -50,15 +31,11 @@ struct convolution_with_totals {
             conv_forward(streamed_gpu{}, g, static_cast<const T*>(d_x.data()), static_cast<const T*>(d_w.data()),
                          static_cast<const T*>(nullptr), d_y.data());
         });
-        const tensor<T> host_y = d_y.on_host();
-        const tensor<float> host_totals = d_totals.on_host();
-        for (const T v : host_y.span()) y.push_back(double(float{v}));
-        for (const float v : host_totals.span()) totals.push_back(double(v));
-        std::vector<double> wide_x, wide_w;
-        for (const T v : x.span()) wide_x.push_back(double(float{v}));
-        for (const T v : w.span()) wide_w.push_back(double(float{v}));
+        using kernel_laws::doubles;
+        y = doubles(d_y.on_host());
+        totals = doubles(d_totals.on_host());
         expected_y.resize(y.size());
-        oracle::conv_forward<double>(g, wide_x.data(), wide_w.data(), nullptr, expected_y.data());
+        oracle::conv_forward<double>(g, doubles(x).data(), doubles(w).data(), nullptr, expected_y.data());
         expected_totals.resize(totals.size());
         const auto channels = static_cast<std::size_t>(g.c_out);
         for (std::size_t i = 0; i < y.size(); ++i) {
@@ -86,14 +63,6 @@ struct convolution_with_totals {
 constexpr conv_geometry few_points{
     .n = 2, .in = {1, 5, 6}, .c_in = 4, .c_out = 8, .kernel = {1, 3, 3}, .stride = {1, 2, 1}, .pad = {0, 1, 1}};
 
-std::vector<std::string> names_measured() {
-    std::vector<std::string> all;
-    for (const auto& [key, entry] : choices::global().entries())
-        if (key.starts_with("conv_totals_gpu/"))
-            for (const auto& one : entry.seconds) all.push_back(one.first);
-    return all;
-}
-
 }  // namespace
 
 TEMPLATE_TEST_CASE("convolutions with totals, emulated: results are those of plain loops", "[cudnn]", bfloat16,
@@ -113,7 +82,8 @@ TEST_CASE("convolutions with totals, emulated: chosen by measurement, written do
     const totals_world world("", {{}, {}});
     const convolution_with_totals<bfloat16> measured(few_points);
     measured.check(false);
-    CHECK(names_measured() == std::vector<std::string>{"apart", "result0", "result1", "sums0", "sums1"});
+    CHECK(names_measured("conv_totals_gpu/") ==
+          std::vector<std::string>{"apart", "result0", "result1", "sums0", "sums1"});
     std::string key;
     for (const auto& entry : choices::global().entries())
         if (entry.first.starts_with("conv_totals_gpu/")) key = entry.first;
@@ -128,11 +98,8 @@ TEST_CASE("convolutions with totals, emulated: chosen by measurement, written do
 }
 
 TEST_CASE("convolutions with totals, emulated: plans that may not run do not", "[cudnn]") {
-    using emulated::cudnn_engine;
     SECTION("other bits every time, engines that cannot, or that want too much memory") {
-        const totals_world world("result0",
-                                 {cudnn_engine{{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, cudnn_engine{.works = false},
-                                  cudnn_engine{.workspace = (std::int64_t{1} << 30) + 1}});
+        const totals_world world("result0", engines_that_may_not_run());
         const std::size_t before = emulated::cudnn_runs().size();
         const convolution_with_totals<bfloat16> one(few_points);
         CHECK_FALSE(one.made);

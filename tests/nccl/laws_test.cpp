@@ -128,7 +128,9 @@ void own_collectives_of() {
     for (const int ranks : numbers_of_ranks)
         run_gpu_ranks(ranks, [](nccl_communicator& c, threads_communicator&) {
             const index p = c.size(), n = 5;
-            const auto value = [](index rank, index i) { return static_cast<T>((7 * rank + 3 * i) % 11); };
+            const auto value = [](index rank, index i) {
+                return static_cast<T>(static_cast<int>((7 * rank + 3 * i) % 11));
+            };
             const auto filled = [&](index count, auto&& f) {
                 std::vector<T> host(static_cast<std::size_t>(count));
                 for (index i = 0; i < count; ++i) host[static_cast<std::size_t>(i)] = f(i);

@@ -396,7 +396,7 @@ void long_buckets() {
     const auto message = encoded_here(natural{}, x, 0, step_of());
     const auto start = drawn<float>({n + 4}, 451);
     auto expected = start.clone();
-    natural{}.decode_add(message, expected.span().subspan(0, n), step_of(), 0.5f);
+    natural{}.decode_add(message, subspan(expected.span(), {0, n}), step_of(), 0.5f);
     check_same(added_on<D>(natural{}, message, start, 0, 0.5f), expected);
 }
 

@@ -203,7 +203,7 @@ void spoilt_batches() {
     // The inputs of both layers, and what arrives at the first one through tanh; not what arrives at the second.
     CHECK(device.curvature->rejected() == 3);
     REQUIRE(after.size() == 4);  // A and G of the second layer, then of the first one
-    for (const std::size_t i : {0, 2, 3}) kernel_laws::check_close(after[i], before[i], 0);
+    for (const std::size_t i : {0u, 2u, 3u}) kernel_laws::check_close(after[i], before[i], 0);
     CHECK(std::memcmp(after[1].data(), before[1].data(), static_cast<std::size_t>(after[1].bytes())) != 0);
     for (index i = 0; i < spoilt.size(); ++i) CHECK(std::isfinite(spoilt[i]));
     device.step_on_ones(3);

@@ -4,6 +4,7 @@
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace cairn::kernel_laws {
@@ -16,8 +17,9 @@ template <class T>
 tensor<T> drawn(shape s, std::uint32_t stream, double deviation, double mean = 0) {
     tensor<T> t(s);
     const random_stream random{seed(), stream, 0};
+    using number = std::conditional_t<sizeof(T) == 8, double, float>;  // what a T is made of
     for (index i = 0; i < t.size(); ++i)
-        t[i] = static_cast<T>(mean + deviation * random.normal(static_cast<std::uint64_t>(i)));
+        t[i] = static_cast<T>(static_cast<number>(mean + deviation * random.normal(static_cast<std::uint64_t>(i))));
     return t;
 }
 
