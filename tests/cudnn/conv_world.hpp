@@ -4,6 +4,7 @@
 #include "cudnn/emulated_cudnn.hpp"
 #include "device/cuda/emulated_libraries.hpp"
 #include "device/cuda/law_numbers.hpp"
+#include "forced_choice.hpp"
 #include "nccl/streamed_gpu.hpp"
 #include "oracle/conv.hpp"
 
@@ -15,19 +16,17 @@ namespace cairn {
 
 /// Engines that are suggested, and what is chosen for `choice`, while it lives; what a test then wants them to do wrong ends with it.
 struct conv_world {
-    const char* choice;
+    forced_choice choice;
 
-    conv_world(const char* of, const char* name, std::vector<emulated::cudnn_engine> engines = {{}}) : choice(of) {
-        emulated::cudnn_engines() = std::move(engines);
+    conv_world(const char* of, const char* name, std::vector<emulated::cudnn_engine> engines = {{}})
+        : choice(of, name) {
         choices::global().clear();
-        choices::global().force(choice, name);
+        emulated::cudnn_engines() = std::move(engines);
     }
     ~conv_world() {
         emulated::cudnn_totals_factor() = 1;
         emulated::cudnn_ignores_beta() = false;
         emulated::cudnn_engines() = {{}};
-        choices::global().force(choice, "");
-        choices::global().clear();
     }
 };
 

@@ -227,29 +227,32 @@ bool conv_forward_totals(emulated_gpu, const conv_geometry& g, const T* x, const
     });
     return are_made;
 }
-template <detail::Half T>
-void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
+namespace detail {
+
+/// Onto what is there, or not; either way it is rounded once.
+template <Half T>
+void half_backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx, bool onto) {
+    as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
-        const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
+        const tensor<float> wide_dy = widened(dy, g.y_elements()), wide_w = widened(w, g.w_elements());
         tensor<float> wide_dx({g.x_elements()});
         conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
-        detail::narrow(wide_dx, dx);
+        if (onto)
+            for (index i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
+        narrow(wide_dx, dx);
     });
 }
-/// The sum is rounded once.
+
+}  // namespace detail
+
+template <detail::Half T>
+void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    detail::half_backward_input(g, dy, w, dx, false);
+}
 template <detail::Half T>
 void conv_backward_input_onto(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
-    emulated_gpu::run([=] {
-        const emulated_gpu::opened memory_is;
-        const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
-        tensor<float> wide_dx({g.x_elements()});
-        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
-        for (index i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
-        detail::narrow(wide_dx, dx);
-    });
+    detail::half_backward_input(g, dy, w, dx, true);
 }
 template <detail::Half T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, float* dw, float* db) {

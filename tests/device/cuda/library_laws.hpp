@@ -5,6 +5,7 @@
 #include "device/cuda/matrix_laws.hpp"
 #include "device/random_geometry.hpp"
 #include "device/refusals.hpp"
+#include "forced_choice.hpp"
 
 #include <cairn/device/cpu/conv.hpp>
 #include <cairn/device/cpu/gemm_bias.hpp>
@@ -125,6 +126,12 @@ tensor<T> narrowed(const tensor<double>& t) {
     tensor<T> r(t.shape());
     for (index i = 0; i < t.size(); ++i) r[i] = T(static_cast<grid::sum_type<T>>(t[i]));
     return r;
+}
+
+/// Normal numbers on the GPU.
+template <class T>
+tensor<T, cuda> numbers(shape s, std::uint32_t stream) {
+    return on_device<cuda>(narrowed<T>(drawn<double>(s, stream)));
 }
 template <class T>
 tensor<double> in_double(const tensor<T>& t) {
@@ -326,25 +333,14 @@ void convolutions(double rounding) {
 /// those of y but for its rounding, the same every time.
 template <class T>
 void convolutions_with_totals(double rounding) {
-    struct back {
-        ~back() {
-            choices::global().force("conv_totals_gpu", "");
-            choices::global().clear();
-        }
-    } const afterwards;
+    const forced_choice plan("conv_totals_gpu");
     for (const conv_geometry& g : conv_geometries())
         for (const char* name : {"apart", "result0", "result1", "sums0", "sums1", "sums2", "sums3"})
             DYNAMIC_SECTION(name << ' ' << g.to_string()) {
-                const auto in_type = [](shape s, std::uint32_t stream) {
-                    const auto f = drawn<float>(s, stream);
-                    tensor<T> t(s);
-                    for (index i = 0; i < f.size(); ++i) t[i] = T(f[i]);
-                    return on_device<cuda>(t);
-                };
-                const auto x = in_type({g.x_elements()}, 135), w = in_type({g.w_elements()}, 136);
+                const auto x = numbers<T>({g.x_elements()}, 135), w = numbers<T>({g.w_elements()}, 136);
                 tensor<T, cuda> plain({g.y_elements()}), y({g.y_elements()});
                 tensor<float, cuda> totals({2, g.c_out});
-                choices::global().force("conv_totals_gpu", name);
+                plan.force(name);
                 conv_forward(cuda{}, g, x.data(), w.data(), static_cast<const T*>(nullptr), plain.data());
                 const bool made = conv_forward_totals(cuda{}, g, x.data(), w.data(), y.data(), totals.data());
                 const tensor<T> expected = on_host(plain), got = on_host(y);
@@ -373,26 +369,15 @@ void convolutions_with_totals(double rounding) {
 /// time.
 template <class T>
 void convolutions_onto(double rounding) {
-    struct back {
-        ~back() {
-            choices::global().force("conv_onto_gpu", "");
-            choices::global().clear();
-        }
-    } const afterwards;
+    const forced_choice plan("conv_onto_gpu");
     for (const conv_geometry& g : conv_geometries())
         for (const char* name : {"apart", "onto0", "onto1", "onto2", "onto3", "onto4", "onto5"})
             DYNAMIC_SECTION(name << " onto, " << g.to_string()) {
-                const auto in_type = [](shape s, std::uint32_t stream) {
-                    const auto f = drawn<float>(s, stream);
-                    tensor<T> t(s);
-                    for (index i = 0; i < f.size(); ++i) t[i] = T(f[i]);
-                    return on_device<cuda>(t);
-                };
-                const auto dy = in_type({g.y_elements()}, 137), w = in_type({g.w_elements()}, 138),
-                           base = in_type({g.x_elements()}, 139);
+                const auto dy = numbers<T>({g.y_elements()}, 137), w = numbers<T>({g.w_elements()}, 138),
+                           base = numbers<T>({g.x_elements()}, 139);
                 tensor<T, cuda> plain({g.x_elements()});
                 conv_backward_input(cuda{}, g, dy.data(), w.data(), plain.data());
-                choices::global().force("conv_onto_gpu", name);
+                plan.force(name);
                 const auto run = [&] {
                     auto dx = base.clone();
                     conv_backward_input_onto(cuda{}, g, dy.data(), w.data(), dx.data());
@@ -411,10 +396,7 @@ void convolutions_onto(double rounding) {
 /// kernel, odd numbers of channels.
 template <class T>
 void random_convolutions(double rounding) {
-    struct back {
-        choice_policy before = choices::global().policy();
-        ~back() { choices::global().set_policy(before); }
-    } const afterwards;
+    const forced_choice restored("conv_gpu");
     choices::global().set_policy(choice_policy::first);
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         const conv_geometry g = kernel_tests::random_geometry(seed);
@@ -452,15 +434,7 @@ inline void convolution_edges() {
 /// counted; no workspace stays behind.
 inline void convolution_choices() {
     auto& registry = choices::global();
-    struct back {
-        choices& all = choices::global();
-        choice_policy before = all.policy();
-        ~back() {
-            all.set_policy(before);
-            all.force("conv_gpu", "");
-            all.clear();
-        }
-    } const afterwards;
+    const forced_choice plan("conv_gpu");
     const conv_geometry g = conv_geometries()[1];
     const auto x = on_device<cuda>(drawn<float>({g.x_elements()}, 132)),
                w = on_device<cuda>(drawn<float>({g.w_elements()}, 133)),
@@ -492,9 +466,9 @@ inline void convolution_choices() {
         const auto by_hand = run();
         check_close(by_hand, first, 1e-4);
         registry.set(key, made.at(key));
-        registry.force("conv_gpu", name);
+        plan.force(name);
         check_close(run(), by_hand, 0);
-        registry.force("conv_gpu", "");
+        plan.force("");
     }
     check_close(run(), first, 0);
 

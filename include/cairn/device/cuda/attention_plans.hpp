@@ -78,10 +78,7 @@ private:
         const attention_geometry& g = c.g;
         if (g.lengths || g.dropout > 0 || g.head_dim % 8 != 0 || g.head_dim > 128 || g.position() % 8 != 0)
             return false;
-        const auto aligned = [](const auto*... at) {
-            return ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...);
-        };
-        if (!aligned(c.q, c.k, c.v, c.y, c.lse, c.dy, c.dq, c.dk, c.dv)) return false;
+        if (!cudnn::aligned(c.q, c.k, c.v, c.y, c.lse, c.dy, c.dq, c.dk, c.dv)) return false;
         return c.is_forward() || cudnnGetVersion() >= any_length_since || g.length % 128 == 0;
     }
 

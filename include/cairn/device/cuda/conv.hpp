@@ -36,9 +36,9 @@ public:
 
     /// Runs the phase; x, w, y hold dx, dw, dy where the phase makes them. Forward adds the bias (c_out), if it is not null.
     void run(conv_phase phase, const conv_geometry& g, const T* x, const T* w, const T* y, const T* bias = nullptr) {
-        require(common_alignment(x, w, y) >= 16, "convolution ", g.to_string(),
+        require(cudnn::aligned(x, w, y), "convolution ", g.to_string(),
                 ": cuDNN wants addresses that are multiples of 16 bytes");
-        const call c{phase, g, uses_tensor_cores(), bias && common_alignment(bias) >= 16, x, w, y, bias};
+        const call c{phase, g, uses_tensor_cores(), bias && cudnn::aligned(bias), x, w, y, bias};
         const std::uint64_t epoch = choices::global().epoch();
         const auto found = chosen_.find(numbers_of(c));
         if (found != chosen_.end() && found->second.epoch == epoch) return execute(found->second.plan, c);
@@ -220,7 +220,7 @@ void conv_backward_input_onto(cuda, const conv_geometry& g, const T* dy, const T
     grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
         const T* const part_dy = dy + first * g.out_points() * g.c_out;
         T* const part_dx = dx + first * g.in_points() * g.c_in;
-        require(detail::common_alignment(part_dx, w, part_dy) >= 16, "convolution ", part.to_string(),
+        require(cudnn::aligned(part_dx, w, part_dy), "convolution ", part.to_string(),
                 ": cuDNN wants addresses that are multiples of 16 bytes");
         detail::conv_onto_by_choice<cuda>(part, part_dy, w, part_dx, [&](T* to) {
             detail::conv_plans<T>::mine().run(conv_phase::backward_input, part, to, w, part_dy);

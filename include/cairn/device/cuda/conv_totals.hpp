@@ -114,8 +114,7 @@ private:
 /// rounded or behind it. apart(): what makes y alone, not counted as work. n ≥ 1, and no tensor beyond what cuDNN counts.
 template <GridDevice D, class T, class Apart>
 bool conv_totals_by_choice(const conv_geometry& g, const T* x, const T* w, T* y, float* totals, Apart&& apart) {
-    const auto aligned = [](const auto*... at) { return ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...); };
-    if (!aligned(x, w, y, totals, totals + g.c_out)) {
+    if (!cudnn::aligned(x, w, y, totals, totals + g.c_out)) {
         apart();
         return false;
     }

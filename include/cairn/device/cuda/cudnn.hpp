@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -134,10 +135,17 @@ constexpr cudnnDataType_t data_type() {
 /// Where the numbers of a tensor of a graph are: in memory that the plan is given, nowhere but on the chip, or with the host, one number.
 enum class tensor_place { memory, chip, host };
 
+inline constexpr std::int64_t alignment = 16;  // of the tensors of a plan, in bytes
+
+/// Whether plans take these addresses.
+template <class... Address>
+bool aligned(const Address*... at) {
+    return ((reinterpret_cast<std::uintptr_t>(at) % alignment == 0) && ...);
+}
+
 inline descriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const std::vector<std::int64_t>& sizes,
                                   const std::vector<std::int64_t>& steps, tensor_place place) {
     descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const std::int64_t alignment = 16;
     const bool yes = true;
     d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
         .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)

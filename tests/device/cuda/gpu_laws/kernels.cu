@@ -14,6 +14,7 @@
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
 #include "device/cuda/totals_laws.hpp"
+#include "forced_choice.hpp"
 
 #include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/runtime.hpp>
@@ -25,17 +26,15 @@ TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
 }
 
 TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
-    choices::global().force("attention_gpu", "own");
+    const forced_choice own("attention_gpu", "own");
     check_each(attention_laws::all<cuda>());
-    choices::global().force("attention_gpu", "");
 }
 
 TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's results", "[gpu]") {
     for (const char* name : {"cudnn0", "cudnn1", ""})
         for (const law& one : attention_laws::all<cuda>()) SECTION(concat(one.name, ' ', name)) {
-                choices::global().force("attention_gpu", name);
+                const forced_choice kernel("attention_gpu", name);
                 one.check();
-                choices::global().force("attention_gpu", "");
             }
 }
 

@@ -1,0 +1,27 @@
+#pragma once
+// What tests of measured choices change in the registry of all, and put back.
+
+#include <cairn/device/choices.hpp>
+
+namespace cairn {
+
+/// The choices of one family, named `of`, as force() takes it. At its end none is forced, none is known, and the policy is what it was.
+class forced_choice {
+public:
+    explicit forced_choice(const char* of) : of_(of) {}
+    forced_choice(const char* of, const char* name) : of_(of) { force(name); }
+    forced_choice(const forced_choice&) = delete;
+    forced_choice& operator=(const forced_choice&) = delete;
+    ~forced_choice() {
+        choices::global().set_policy(before_);
+        force("");
+        choices::global().clear();
+    }
+    void force(const char* name) const { choices::global().force(of_, name); }
+
+private:
+    const char* of_;
+    choice_policy before_ = choices::global().policy();
+};
+
+}  // namespace cairn
