@@ -41,7 +41,7 @@ struct with_engines {
 };
 
 template <class T>
-void law(const attention_geometry& g, double tolerance) {
+void same_as_host(const attention_geometry& g, double tolerance) {
     attention_laws::same<T, float, streamed_gpu>(g, tolerance);
 }
 
@@ -74,7 +74,8 @@ TEMPLATE_TEST_CASE("cuDNN attention, emulated: results are the host's", "[cudnn]
     calls += 2 * 5 * 4;  // shapes; forward and backward, twice
     for (const bool is_causal : {false, true})
         for (const index head_dim : {24, 104}) {
-            law<T>({.batch = 2, .length = 70, .heads = 2, .head_dim = head_dim, .causal = is_causal}, tolerance_of<T>);
+            same_as_host<T>({.batch = 2, .length = 70, .heads = 2, .head_dim = head_dim, .causal = is_causal},
+                            tolerance_of<T>);
             calls += 4;
         }
     CHECK(emulated::cudnn_runs().size() == before + calls);
@@ -89,8 +90,8 @@ TEST_CASE("cuDNN attention, emulated: what it is not made for runs on our own ke
             CHECK(emulated::cudnn_runs().size() == before);
         }
     SECTION("sizes and lengths") {
-        law<bfloat16>({.batch = 1, .length = 20, .heads = 2, .head_dim = 20}, 0.02);
-        law<bfloat16>({.batch = 1, .length = 20, .heads = 1, .head_dim = 136}, 0.02);
+        same_as_host<bfloat16>({.batch = 1, .length = 20, .heads = 2, .head_dim = 20}, 0.02);
+        same_as_host<bfloat16>({.batch = 1, .length = 20, .heads = 1, .head_dim = 136}, 0.02);
         tensor<std::int32_t> lengths({2});
         lengths[0] = 33, lengths[1] = 7;
         attention_laws::same<bfloat16, float, streamed_gpu>(small, 0.02, lengths);
@@ -98,9 +99,9 @@ TEST_CASE("cuDNN attention, emulated: what it is not made for runs on our own ke
     }
     SECTION("backward of odd lengths by versions that have it wrong") {
         emulated::cudnn_version() = 91500;
-        law<bfloat16>(small, 0.02);
+        same_as_host<bfloat16>(small, 0.02);
         CHECK(emulated::cudnn_runs().size() == before + 2);  // forward
-        law<bfloat16>({.batch = 1, .length = 128, .heads = 1, .head_dim = 8}, 0.02);
+        same_as_host<bfloat16>({.batch = 1, .length = 128, .heads = 1, .head_dim = 8}, 0.02);
         CHECK(emulated::cudnn_runs().size() == before + 6);
         emulated::cudnn_version() = 91900;
     }
@@ -141,7 +142,7 @@ TEST_CASE("cuDNN attention, emulated: plans that may not run do not", "[cudnn][a
     SECTION("other bits every time") {
         const with_engines engines({cudnn_engine{{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, cudnn_engine{}});
         const forced cudnn("cudnn0");
-        law<bfloat16>(causal(small), 0.02);
+        same_as_host<bfloat16>(causal(small), 0.02);
         const auto runs = emulated::cudnn_runs();
         CHECK(runs.size() == before + 4);
         for (std::size_t i = before; i < runs.size(); ++i) CHECK(runs[i] == 1);
@@ -149,7 +150,7 @@ TEST_CASE("cuDNN attention, emulated: plans that may not run do not", "[cudnn][a
     SECTION("engines that cannot, or want too much memory; then our own kernels are what is left") {
         const with_engines engines(
             {cudnn_engine{.works = false}, cudnn_engine{.workspace = (std::int64_t{1} << 30) + 1}});
-        law<float16>(small, 0.003);
+        same_as_host<float16>(small, 0.003);
         CHECK(emulated::cudnn_runs().size() == before);
         CHECK(chosen("attention_gpu/") == std::vector<std::string>{"own", "own"});
     }
@@ -157,7 +158,7 @@ TEST_CASE("cuDNN attention, emulated: plans that may not run do not", "[cudnn][a
 
 TEST_CASE("cuDNN attention, emulated: chosen by measurement, written down, and taken again", "[cudnn][attention]") {
     const with_engines engines({emulated::cudnn_engine{}});
-    law<bfloat16>(small, 0.02);
+    same_as_host<bfloat16>(small, 0.02);
     auto entries = choices::global().entries();
     std::vector<std::string> keys;
     for (const auto& [key, entry] : entries)
@@ -172,7 +173,7 @@ TEST_CASE("cuDNN attention, emulated: chosen by measurement, written down, and t
     for (const char* name : {"own", "cudnn0"}) {
         for (const auto& key : keys) choices::global().set(key, {.choice = name, .seconds = {}});
         const std::size_t before = emulated::cudnn_runs().size();
-        law<bfloat16>(small, 0.02);
+        same_as_host<bfloat16>(small, 0.02);
         CHECK(emulated::cudnn_runs().size() == before + (name == std::string("own") ? 0 : 4));
     }
 }
