@@ -3,6 +3,8 @@
 
 #include <cairn/device/choices.hpp>
 
+#include <string>
+
 namespace cairn {
 
 /// The choices of one family, named `of`, as force() takes it. At its end none is forced, none is known, and the policy is what it was.
@@ -17,7 +19,7 @@ public:
         force("");
         choices::global().clear();
     }
-    void force(const char* name) const { choices::global().force(of_, name); }
+    void force(const std::string& name) const { choices::global().force(of_, name); }
 
 private:
     const char* of_;
