@@ -115,6 +115,13 @@ TEST_CASE("convolutions with totals, emulated: plans that may not run do not", "
             one.check(false);
         }
     }
+    SECTION("totals on top of what was there") {
+        const totals_world world("sums0");
+        emulated::cudnn_adds_to_totals() = true;
+        const convolution_with_totals<bfloat16> one(few_points);
+        CHECK_FALSE(one.made);
+        one.check(false);
+    }
     SECTION("addresses that are no multiples of 16 bytes") {
         const totals_world world("sums0");
         conv_geometry odd = few_points;

@@ -25,7 +25,7 @@ struct conv_world {
     }
     ~conv_world() {
         emulated::cudnn_totals_factor() = 1;
-        emulated::cudnn_ignores_beta() = false;
+        emulated::cudnn_adds_to_totals() = emulated::cudnn_ignores_beta() = false;
         emulated::cudnn_engines() = {{}};
     }
 };

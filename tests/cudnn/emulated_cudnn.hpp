@@ -28,6 +28,9 @@ std::vector<int> cudnn_runs();
 /// What totals of channels are totals of, times the result: 1, unless a test wants an engine that does something else.
 std::atomic<double>& cudnn_totals_factor();
 
+/// Whether engines add totals to what was there, which a test wants.
+std::atomic<bool>& cudnn_adds_to_totals();
+
 /// Whether engines forget to add what was there, which a test wants.
 std::atomic<bool>& cudnn_ignores_beta();
 

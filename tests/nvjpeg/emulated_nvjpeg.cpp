@@ -4,8 +4,11 @@
 
 #include <cairn/data/image_jpeg.hpp>
 
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace emulated {
@@ -17,6 +20,10 @@ std::atomic<bool>& nvjpeg_engines() {
 std::atomic<int>& nvjpeg_bad_batches() {
     static std::atomic<int> n = 0;
     return n;
+}
+std::atomic<bool>& nvjpeg_reads_other_sizes() {
+    static std::atomic<bool> other = false;
+    return other;
 }
 std::atomic<int>& nvjpeg_together() {
     static std::atomic<int> n = 0;
@@ -116,6 +123,7 @@ struct nvjpegJpegState : counted {
     nvjpegBufferDevice* device_buffer = nullptr;
     std::vector<unsigned char> file;  // between the phases
     bool there = false;
+    std::shared_ptr<std::atomic<int>> on_their_way = std::make_shared<std::atomic<int>>(0);
 };
 struct nvjpegDecodeParams : counted {
     bool format = false;
@@ -192,7 +200,7 @@ nvjpegStatus_t nvjpegJpegStreamParse(nvjpegHandle_t, const unsigned char* data, 
     return into->of.marker ? NVJPEG_STATUS_SUCCESS : NVJPEG_STATUS_BAD_JPEG;
 }
 nvjpegStatus_t nvjpegJpegStreamGetFrameDimensions(nvjpegJpegStream_t s, unsigned* width, unsigned* height) {
-    *width = s->of.width;
+    *width = s->of.width + (emulated::nvjpeg_reads_other_sizes() ? 1 : 0);
     *height = s->of.height;
     return NVJPEG_STATUS_SUCCESS;
 }
@@ -227,7 +235,7 @@ nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t, nvjpegJpegState_t s, const un
 }
 nvjpegStatus_t nvjpegDecodeJpegHost(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpegJpegState_t s, nvjpegDecodeParams_t,
                                     nvjpegJpegStream_t file) {
-    if (!s->pinned_buffer || !s->device_buffer) return NVJPEG_STATUS_INVALID_PARAMETER;
+    if (!s->pinned_buffer || !s->device_buffer || *s->on_their_way > 0) return NVJPEG_STATUS_INVALID_PARAMETER;
     if (!s->pinned_buffer->memory.grow(file->bytes, nullptr)) return NVJPEG_STATUS_ALLOCATOR_FAILURE;
     std::memcpy(s->pinned_buffer->memory.block, file->data, file->bytes);
     s->file.resize(file->bytes);
@@ -246,8 +254,13 @@ nvjpegStatus_t nvjpegDecodeJpegTransferToDevice(nvjpegHandle_t, nvjpegJpegDecode
 nvjpegStatus_t nvjpegDecodeJpegDevice(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpegJpegState_t s, nvjpegImage_t* to,
                                       cudaStream_t stream) {
     if (!s->there) return NVJPEG_STATUS_INVALID_PARAMETER;
+    ++*s->on_their_way;
     emulated::launch(stream, [file = static_cast<const unsigned char*>(s->device_buffer->memory.block),
-                              n = s->file.size(), place = *to] { emulated::decode_now(file, n, place); });
+                              n = s->file.size(), place = *to, busy = s->on_their_way] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // longer than the host's part
+        emulated::decode_now(file, n, place);
+        --*busy;
+    });
     ++emulated::nvjpeg_alone();
     return NVJPEG_STATUS_SUCCESS;
 }

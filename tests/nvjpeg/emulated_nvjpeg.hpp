@@ -1,7 +1,7 @@
 #pragma once
 // nvJPEG as device/cuda/nvjpeg.hpp calls it, over libjpeg, in the streams of the emulated CUDA. Files are read as late as nvJPEG may read them: when
 // the stream comes to their work. Memory is that of the caller's allocators, and grows as the library's does. Refused, as by nvJPEG: progressive
-// files in a batch, four channels, a batch of another size than was prepared.
+// files in a batch, four channels, a batch of another size than was prepared, a state that is used while its last file is on its way.
 
 #include <nvjpeg.h>
 
@@ -13,6 +13,8 @@ namespace emulated {
 std::atomic<bool>& nvjpeg_engines();
 /// The next batches say that one of their files is bad.
 std::atomic<int>& nvjpeg_bad_batches();
+/// Whether headers are read as of another width than they have.
+std::atomic<bool>& nvjpeg_reads_other_sizes();
 /// Files decoded in batches, and alone.
 std::atomic<int>& nvjpeg_together();
 std::atomic<int>& nvjpeg_alone();

@@ -54,6 +54,22 @@ TEST_CASE("nvjpeg: of a batch that is refused each file is tried alone", "[nvjpe
     CHECK(counts.by_host == 4);
 }
 
+TEST_CASE("nvjpeg: a file that it takes for another size is the host's", "[nvjpeg]") {
+    const temporary_folder folder;
+    const auto images = photograph_laws::all_kinds(folder);
+    const image_folder data = photograph_laws::folder_of(images, {.size = 12, .resize = 13});
+    struct other_sizes {
+        other_sizes() { emulated::nvjpeg_reads_other_sizes() = true; }
+        ~other_sizes() { emulated::nvjpeg_reads_other_sizes() = false; }
+    } const read;
+    emulated::nvjpeg_together() = emulated::nvjpeg_alone() = 0;
+    photograph_counts counts;
+    photograph_laws::inputs_of<streamed_gpu>(data, {.batch = 7, .workers = 0}, nvjpegs, &counts);
+    CHECK(emulated::nvjpeg_together() + emulated::nvjpeg_alone() == 0);
+    CHECK(counts.on_device == 0);
+    CHECK(counts.by_host == 2 * data.size());  // two epochs
+}
+
 TEST_CASE("nvjpeg: its memory is of the pools, and kept", "[nvjpeg]") {
     const temporary_folder folder;
     const auto images = photograph_laws::all_kinds(folder);
