@@ -158,6 +158,28 @@ TEST_CASE("kfac on ranks: local statistics are those of the rank that decomposes
     });
 }
 
+TEST_CASE("kfac on ranks: a rank looks at and keeps what its place asks for, no more", "[kfac][parallel]") {
+    for (const kfac_statistics kind : {kfac_statistics::all, kfac_statistics::sharded, kfac_statistics::local})
+        run_ranks(4, [kind](threads_communicator& c) {
+            kfac_ranks_config r{.statistics = kind};
+            r.place.grad_worker_fraction = 0.5;
+            auto made = std::make_unique<kfac_ranks<threads_communicator, double>>(c, r);
+            const auto& roles = *made;
+            trained<double> mine(config_of(kfac_form::eigen), std::move(made), c.rank(), 4);
+            mine.step(c, 0);
+            for (std::size_t i = 0; i < mine.k->blocks().size(); ++i) {
+                const bool worker = roles.place().is_gradient_worker(i, c.rank());
+                require(roles.uses_decomposition(i) == worker && roles.preconditions(i) == worker, "block ", i);
+                mine.k->blocks()[i].each_factor([&](kfac_factor<double>& f, char side) {
+                    const bool owner = roles.place().worker(i, side) == c.rank();
+                    require(roles.observes(i, side) == (owner || kind != kfac_statistics::local), "looks at ", i, side);
+                    require(f.statistics.has_average() == (owner || kind == kfac_statistics::all), "keeps ", i, side);
+                    require(roles.decomposes(i, side) == owner, "decomposes ", i, side);
+                });
+            }
+        });
+}
+
 TEST_CASE("kfac on ranks: a factor that is not finite on one rank is left out by all", "[kfac][parallel]") {
     for (const kfac_statistics statistics : {kfac_statistics::all, kfac_statistics::sharded})
         run_ranks(3, [&](threads_communicator& c) {
