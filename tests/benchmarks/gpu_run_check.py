@@ -55,6 +55,7 @@ class Place:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(PRETENDS + text + "\n")
             path.chmod(0o755)
+        (folder / "tmp").mkdir()
 
     def command(self, *arguments, build=True):
         return [sys.executable, str(RUN), *arguments, *(["--build", str(self.folder)] if build else []), "--out", str(self.out), "--python", str(self.folder / "python")]
@@ -62,7 +63,7 @@ class Place:
     def environment(self, **more):
         self.log.write_text("")
         path = os.environ["PATH"] if more.pop("bare", False) else f"{self.folder}/smi:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "FAKE_LOG": str(self.log), "FAKE_FAIL": "", "FAKE_HANG": "", "FAKE_DIFFERS": "", **more}
+        return {**os.environ, "PATH": path, "TMPDIR": str(self.folder / "tmp"), "FAKE_LOG": str(self.log), "FAKE_FAIL": "", "FAKE_HANG": "", "FAKE_DIFFERS": "", **more}
 
     def run(self, *arguments, build=True, **more):
         return subprocess.run(self.command(*arguments, build=build), env=self.environment(**more), capture_output=True, text=True, timeout=300)
