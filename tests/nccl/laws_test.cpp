@@ -129,7 +129,7 @@ void own_collectives_of() {
         run_gpu_ranks(ranks, [](nccl_communicator& c, threads_communicator&) {
             const index p = c.size(), n = 5;
             const auto value = [](index rank, index i) {
-                return static_cast<T>(static_cast<int>((7 * rank + 3 * i) % 11));
+                return static_cast<T>(static_cast<std::int8_t>((7 * rank + 3 * i) % 11));
             };
             const auto filled = [&](index count, auto&& f) {
                 std::vector<T> host(static_cast<std::size_t>(count));

@@ -6,6 +6,7 @@
 
 #include <cairn/compress/feedback.hpp>
 #include <cairn/compress/on_device.hpp>
+#include <cairn/core/shard.hpp>
 
 #include <algorithm>
 #include <string>
