@@ -215,6 +215,17 @@ TEST_CASE("threads: wrong sizes, peers and tags", "[comm]") {
     CHECK_THROWS_WITH(peer(), Catch::Contains("there is no rank 2"));
     const auto tag = [] { run_ranks(2, [](threads_communicator& c) { send(c, std::span<int>(), 0, -1); }); };
     CHECK_THROWS_WITH(tag(), Catch::Contains("tag -1"));
+    const auto overlap = [](std::size_t received_at) {
+        run_ranks(2, [=](threads_communicator& c) {
+            std::array<int, 6> numbers{1, 2, 3};
+            const auto all = std::span<int>(numbers);
+            send_receive(c, all.first(3), 1 - c.rank(), all.subspan(received_at, 3), 1 - c.rank(), 1);
+            require(numbers[5] == 3, "not what the other rank sent");
+        });
+    };
+    CHECK_THROWS_WITH(overlap(0), Catch::Contains("the buffers overlap"));
+    CHECK_THROWS_WITH(overlap(2), Catch::Contains("send_receive of 12 bytes to rank") && Catch::Contains("overlap"));
+    overlap(3);  // beside it
     self_communicator self;
     int x = 0;
     CHECK_THROWS_WITH(receive(self, std::span<int>(&x, 1), 0, 4), Catch::Contains("wait forever"));

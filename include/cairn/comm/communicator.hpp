@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,13 @@ template <Communicator C, class T>
     return c.irecv(std::as_writable_bytes(room), peer, tag);
 }
 
+namespace detail {
+inline bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+    const std::less<const std::byte*> before;
+    return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
+}
+}  // namespace detail
+
 /// Sends and returns when the buffer may be reused.
 template <Communicator C, class T>
 void send(C& c, std::span<T> data, int peer, int tag) {
@@ -115,9 +123,13 @@ void receive(C& c, std::span<T> room, int peer, int tag) {
     irecv(c, room, peer, tag).wait();
 }
 
-/// Sends to one rank while receiving from another: the step that most collectives repeat.
+/// Sends to one rank while receiving from another: the step that most collectives repeat. Throws where the two buffers overlap: what is
+/// received would be sent on, or not, as it happens.
 template <Communicator C, class T, class U>
 void send_receive(C& c, std::span<T> data, int to, std::span<U> room, int from, int tag) {
+    require(!detail::overlap(std::as_bytes(data), std::as_bytes(room)), "rank ", c.rank(), " of ", c.size(),
+            ": send_receive of ", data.size_bytes(), " bytes to rank ", to, " and ", room.size_bytes(), " from rank ",
+            from, ", tag ", tag, ": the buffers overlap; receive into another one");
     auto got = irecv(c, room, from, tag);
     auto sent = isend(c, data, to, tag);
     got.wait();
