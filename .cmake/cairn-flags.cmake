@@ -8,7 +8,8 @@ add_library(cairn_flags INTERFACE)
 target_compile_features(cairn_flags INTERFACE cxx_std_20)
 # Aggregates with defaults are named by designators in part (config{.rate = 0.1}): no warning about the rest.
 target_compile_options(cairn_flags INTERFACE
-    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-missing-field-initializers
+    -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wconversion -Wno-missing-field-initializers
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>  # in unity builds names of one file hide those of others
     $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>  # no remark where an omp simd loop is not vectorised at -O1
     # GCC 12 warns wrongly about "text" + std::string (its bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
