@@ -71,7 +71,8 @@ TEMPLATE_TEST_CASE("cuDNN attention, emulated: results are the host's", "[cudnn]
     const std::size_t before = emulated::cudnn_runs().size();
     std::size_t calls = 0;
     attention_laws::library_shapes<streamed_gpu, T>();
-    calls += 2 * 5 * 4;  // shapes; forward and backward, twice
+    calls += 2 * 3 * 4 +
+             2 * 2 * 2;  // shapes; forward and backward, twice; of length 1 only forward, of a negative factor none
     for (const bool is_causal : {false, true})
         for (const index head_dim : {24, 104}) {
             same_as_host<T>({.batch = 2, .length = 70, .heads = 2, .head_dim = head_dim, .causal = is_causal},
@@ -103,6 +104,15 @@ TEST_CASE("cuDNN attention, emulated: what it is not made for runs on our own ke
         CHECK(emulated::cudnn_runs().size() == before + 2);  // forward
         same_as_host<bfloat16>({.batch = 1, .length = 128, .heads = 1, .head_dim = 8}, 0.02);
         CHECK(emulated::cudnn_runs().size() == before + 6);
+        emulated::cudnn_version() = 91001;
+        same_as_host<bfloat16>(small, 0.02);
+        CHECK(emulated::cudnn_runs().size() == before + 6);
+        emulated::cudnn_version() = 91900;
+        same_as_host<bfloat16>({.batch = 1, .length = 192, .heads = 1, .head_dim = 8}, 0.02);
+        CHECK(emulated::cudnn_runs().size() == before + 8);
+        emulated::cudnn_version() = 92600;
+        same_as_host<bfloat16>({.batch = 1, .length = 192, .heads = 1, .head_dim = 8}, 0.02);
+        CHECK(emulated::cudnn_runs().size() == before + 12);
         emulated::cudnn_version() = 91900;
     }
     SECTION("addresses") {

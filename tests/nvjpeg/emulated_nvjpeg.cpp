@@ -5,6 +5,7 @@
 #include <cairn/data/image_jpeg.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -18,6 +19,14 @@ std::atomic<bool>& nvjpeg_engines() {
     return engines;
 }
 std::atomic<int>& nvjpeg_bad_batches() {
+    static std::atomic<int> n = 0;
+    return n;
+}
+std::atomic<int>& nvjpeg_bad_questions() {
+    static std::atomic<int> n = 0;
+    return n;
+}
+std::atomic<int>& nvjpeg_bad_files() {
     static std::atomic<int> n = 0;
     return n;
 }
@@ -41,6 +50,11 @@ std::atomic<int>& nvjpeg_objects() {
 // Not without a name: where all sources are compiled as one file, nvJPEG's own types, which have linkage, are made of these.
 namespace of_nvjpeg {
 
+// Where the program is wrong: the real library's "invalid parameter" may be about a file as well.
+constexpr nvjpegStatus_t misused = NVJPEG_STATUS_NOT_INITIALIZED;
+
+bool aligned(const void* block) { return reinterpret_cast<std::uintptr_t>(block) % 256 == 0; }
+
 struct counted {
     counted() { ++nvjpeg_objects(); }
     ~counted() { --nvjpeg_objects(); }
@@ -62,7 +76,7 @@ struct room {
         bytes = 0;
         if (take(context, &block, wanted, stream) != 0) return false;
         bytes = wanted;
-        return true;
+        return aligned(block);
     }
     ~room() {
         if (block) let_go(context, block, bytes, nullptr);
@@ -99,11 +113,12 @@ using namespace of_nvjpeg;
 
 }  // namespace emulated
 
-using emulated::counted, emulated::frame, emulated::room;
+using emulated::counted, emulated::frame, emulated::misused, emulated::room;
 
 struct nvjpegHandle : counted {
     nvjpegDevAllocatorV2_t device{};
     nvjpegPinnedAllocatorV2_t pinned{};
+    bool engines = false;
 };
 struct nvjpegBufferPinned : counted {
     room memory;
@@ -149,6 +164,7 @@ nvjpegStatus_t nvjpegCreateExV2(nvjpegBackend_t backend, nvjpegDevAllocatorV2_t*
     made(out);
     (*out)->device = *device;
     (*out)->pinned = *pinned;
+    (*out)->engines = backend == NVJPEG_BACKEND_HARDWARE;
     return NVJPEG_STATUS_SUCCESS;
 }
 nvjpegStatus_t nvjpegDestroy(nvjpegHandle_t h) { return gone(h); }
@@ -205,7 +221,11 @@ nvjpegStatus_t nvjpegJpegStreamGetFrameDimensions(nvjpegJpegStream_t s, unsigned
     return NVJPEG_STATUS_SUCCESS;
 }
 nvjpegStatus_t nvjpegDecodeBatchedSupportedEx(nvjpegHandle_t, nvjpegJpegStream_t s, nvjpegDecodeParams_t p, int* no) {
-    if (!p->format) return NVJPEG_STATUS_INVALID_PARAMETER;
+    if (!p->format) return misused;
+    if (emulated::nvjpeg_bad_questions() > 0) {
+        --emulated::nvjpeg_bad_questions();
+        return NVJPEG_STATUS_INTERNAL_ERROR;
+    }
     *no = s->of.marker == 0xc0 && s->of.channels != 4 ? 0 : 1;
     return NVJPEG_STATUS_SUCCESS;
 }
@@ -215,27 +235,37 @@ nvjpegStatus_t nvjpegDecoderJpegSupported(nvjpegJpegDecoder_t, nvjpegJpegStream_
 }
 nvjpegStatus_t nvjpegDecodeBatchedInitialize(nvjpegHandle_t, nvjpegJpegState_t s, int n, int, nvjpegOutputFormat_t) {
     s->batch = n;
-    return n > 0 ? NVJPEG_STATUS_SUCCESS : NVJPEG_STATUS_INVALID_PARAMETER;
+    return n > 0 ? NVJPEG_STATUS_SUCCESS : misused;
 }
-nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t, nvjpegJpegState_t s, const unsigned char* const* data,
+nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t h, nvjpegJpegState_t s, const unsigned char* const* data,
                                    const std::size_t* lengths, nvjpegImage_t* places, cudaStream_t stream) {
-    if (s->batch == 0) return NVJPEG_STATUS_INVALID_PARAMETER;
+    if (s->batch == 0) return misused;
     if (emulated::nvjpeg_bad_batches() > 0) {
         --emulated::nvjpeg_bad_batches();
-        return NVJPEG_STATUS_BAD_JPEG;
+        return NVJPEG_STATUS_EXECUTION_FAILED;
     }
     std::size_t bytes = 0;
     for (int i = 0; i < s->batch; ++i) bytes += lengths[i];
     if (!s->pinned.grow(bytes, stream) || !s->device.grow(bytes, stream)) return NVJPEG_STATUS_ALLOCATOR_FAILURE;
-    for (int i = 0; i < s->batch; ++i)
-        emulated::launch(stream,
-                         [file = data[i], n = lengths[i], to = places[i]] { emulated::decode_now(file, n, to); });
+    if (h->engines) std::memset(s->device.block, 0, bytes);
+    for (int i = 0; i < s->batch; ++i) {
+        if (h->engines && !emulated::aligned(places[i].channel[0])) return misused;
+        const auto decode = [file = data[i], n = lengths[i], to = places[i]] { emulated::decode_now(file, n, to); };
+        if (h->engines)
+            decode();  // at once, whatever the stream holds
+        else
+            emulated::launch(stream, decode);
+    }
     emulated::nvjpeg_together() += s->batch;
     return NVJPEG_STATUS_SUCCESS;
 }
 nvjpegStatus_t nvjpegDecodeJpegHost(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpegJpegState_t s, nvjpegDecodeParams_t,
                                     nvjpegJpegStream_t file) {
-    if (!s->pinned_buffer || !s->device_buffer || *s->on_their_way > 0) return NVJPEG_STATUS_INVALID_PARAMETER;
+    if (!s->pinned_buffer || !s->device_buffer || *s->on_their_way > 0) return misused;
+    if (emulated::nvjpeg_bad_files() > 0) {
+        --emulated::nvjpeg_bad_files();
+        return NVJPEG_STATUS_INVALID_PARAMETER;
+    }
     if (!s->pinned_buffer->memory.grow(file->bytes, nullptr)) return NVJPEG_STATUS_ALLOCATOR_FAILURE;
     std::memcpy(s->pinned_buffer->memory.block, file->data, file->bytes);
     s->file.resize(file->bytes);
@@ -253,7 +283,7 @@ nvjpegStatus_t nvjpegDecodeJpegTransferToDevice(nvjpegHandle_t, nvjpegJpegDecode
 }
 nvjpegStatus_t nvjpegDecodeJpegDevice(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpegJpegState_t s, nvjpegImage_t* to,
                                       cudaStream_t stream) {
-    if (!s->there) return NVJPEG_STATUS_INVALID_PARAMETER;
+    if (!s->there) return misused;
     ++*s->on_their_way;
     emulated::launch(stream, [file = static_cast<const unsigned char*>(s->device_buffer->memory.block),
                               n = s->file.size(), place = *to, busy = s->on_their_way] {

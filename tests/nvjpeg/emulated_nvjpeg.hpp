@@ -1,7 +1,8 @@
 #pragma once
 // nvJPEG as device/cuda/nvjpeg.hpp calls it, over libjpeg, in the streams of the emulated CUDA. Files are read as late as nvJPEG may read them: when
 // the stream comes to their work. Memory is that of the caller's allocators, and grows as the library's does. Refused, as by nvJPEG: progressive
-// files in a batch, four channels, a batch of another size than was prepared, a state that is used while its last file is on its way.
+// files in a batch, four channels, a batch of another size than was prepared, a state that is used while its last file is on its way, memory at
+// addresses that are no multiples of 256. Engines write at once, as real ones do, whatever the stream still holds.
 
 #include <nvjpeg.h>
 
@@ -11,8 +12,10 @@ namespace emulated {
 
 /// Whether this GPU has engines for JPEG: else NVJPEG_BACKEND_HARDWARE does not start.
 std::atomic<bool>& nvjpeg_engines();
-/// The next batches say that one of their files is bad.
+/// The next batches, questions whether a file is supported, and files decoded alone that end in an error.
 std::atomic<int>& nvjpeg_bad_batches();
+std::atomic<int>& nvjpeg_bad_questions();
+std::atomic<int>& nvjpeg_bad_files();
 /// Whether headers are read as of another width than they have.
 std::atomic<bool>& nvjpeg_reads_other_sizes();
 /// Files decoded in batches, and alone.

@@ -7,6 +7,11 @@
 
 #include <cairn/device/cuda/nvjpeg.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 namespace cairn::test {
 namespace {
 
@@ -52,6 +57,49 @@ TEST_CASE("nvjpeg: of a batch that is refused each file is tried alone", "[nvjpe
     CHECK(emulated::nvjpeg_bad_batches() == 0);
     CHECK(emulated::nvjpeg_alone() == 5 + 1);
     CHECK(counts.by_host == 4);
+}
+
+TEST_CASE("nvjpeg: a file at which it fails is the host's", "[nvjpeg]") {
+    const temporary_folder folder;
+    const auto images = photograph_laws::all_kinds(folder);
+    const image_folder data = photograph_laws::folder_of(images, {.size = 12, .augmented = false, .resize = 13});
+    const loader_config config{.batch = 7, .workers = 0};
+    photograph_counts counts;
+    photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts);
+    const index before = counts.by_host;
+    emulated::nvjpeg_bad_questions() = 1;  // this one is tried alone, with the progressive one
+    emulated::nvjpeg_bad_files() = 2;
+    photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts);
+    CHECK(counts.by_host == before + 2);
+    CHECK(emulated::nvjpeg_bad_questions() + emulated::nvjpeg_bad_files() == 0);
+}
+
+TEST_CASE("nvjpeg: pixels are written when what used their memory is done", "[nvjpeg]") {
+    const std::vector<std::uint8_t> file = jpeg_file(picture(30, 40, 0));
+    for (const bool engines : {true, false}) {
+        emulated::nvjpeg_engines() = engines;
+        nvjpeg::decoder decoder;
+        tensor<std::uint8_t, cuda> pixels({30 * 40 * 3 + 256});
+        std::uint8_t* const begin = pixels.data() + 256 - reinterpret_cast<std::uintptr_t>(pixels.data()) % 256;
+        std::vector<jpeg_job> jobs{{file, begin, 30, 40}};
+        cuda::uploads queue;
+        decoder.decode(jobs, queue);  // so that no memory grows below
+        queue.done().finish();
+        std::fill(begin, begin + 30 * 40 * 3, std::uint8_t{7});
+        std::atomic<bool> early = false;
+        emulated::launch(cuda::stream(), [&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            for (index i = 0; i < 30 * 40 * 3; ++i) early = early || begin[i] != 7;
+        });
+        queue.after(cuda::mark());
+        decoder.decode(jobs, queue);
+        queue.done().finish();
+        CHECK_FALSE(jobs[0].refused);
+        CHECK_FALSE(early);
+        CHECK(std::any_of(begin, begin + 30 * 40 * 3, [](std::uint8_t p) { return p != 7; }));
+        emulated::nvjpeg_engines() = false;
+    }
+    CHECK(emulated::failure().empty());
 }
 
 TEST_CASE("nvjpeg: a file that it takes for another size is the host's", "[nvjpeg]") {

@@ -103,7 +103,7 @@ void empty_products() {
 /// Strides as small as the matrices and larger, and of numbers that no alignment survives.
 template <class T>
 void batched_products() {
-    for (const index batch : {1, 3, 20})
+    for (const index batch : {1, 3, 20, 65'500})  // the last one in more than one call
         for (const index more : {0, 5}) {
             CAPTURE(batch, more);
             constexpr index m = 9, n = 11, k = 13;

@@ -63,8 +63,10 @@ private:
     };
     static constexpr std::array<const char*, 5> names{"own", "cudnn0", "cudnn1", "cudnn2", "cudnn3"};
     static constexpr index most_workspace = index{1} << 30;
-    static constexpr std::size_t any_length_since =
-        91501;  // before, backward has to be told a length that is no multiple of 128
+    // What cuDNN cannot, after its own front end, which refuses this; and what goes wrong in it.
+    static constexpr std::size_t works_since = 91002;       // versions before have "known bugs" in bfloat16 and float16
+    static constexpr std::size_t any_length_since = 91501;  // before, backward is of multiples of 128
+    static constexpr std::size_t half_tiles_since = 92600;  // before, backward of 128 n + 64 may make NaN on H100
 
     static std::string key_of(const call& c) {
         const attention_geometry& g = c.g;
@@ -78,8 +80,13 @@ private:
         const attention_geometry& g = c.g;
         if (g.lengths || g.dropout > 0 || g.head_dim % 8 != 0 || g.head_dim > 128 || g.position() % 8 != 0)
             return false;
+        if (!(g.factor() > 0)) return false;  // a mask of −∞ before a negative factor counts for everything
         if (!cudnn::aligned(c.q, c.k, c.v, c.y, c.lse, c.dy, c.dq, c.dk, c.dv)) return false;
-        return c.is_forward() || cudnnGetVersion() >= any_length_since || g.length % 128 == 0;
+        const std::size_t version = cudnnGetVersion();
+        if (version < works_since) return false;
+        if (c.is_forward()) return true;
+        if (g.length == 1 || (g.length % 128 == 64 && version < half_tiles_since)) return false;
+        return g.length % 128 == 0 || version >= any_length_since;
     }
 
     static std::optional<cudnn::plan> choose(const std::string& key, const call& c) {

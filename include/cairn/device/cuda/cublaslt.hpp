@@ -83,10 +83,12 @@ public:
     };
 
     /// Launches d = alpha op(a) op(b) + beta c; rows of d and c are equally far apart. `vector`: the bias or its gradient, of the type of d. False, and
-    /// nothing is launched, where cuBLASLt has no algorithm with this epilogue; without one that is an error.
+    /// nothing is launched, where cuBLASLt has no algorithm with this epilogue, or none that is known to be safe: of a vector that no packet fits, its
+    /// heuristic has named kernels that read packets of 16 bytes (pytorch's #194497). Without an epilogue that is an error.
     template <class S>
     bool run(const product_shape& s, S alpha, const void* a, const void* b, S beta, const void* c, void* d,
              void* vector = nullptr) {
+        if (vector && s.vector_alignment < 16) return false;
         const plan& p = plan_of(s);
         if (!p.possible) return false;
         if (vector) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);

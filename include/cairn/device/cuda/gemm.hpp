@@ -9,7 +9,6 @@
 #include <cairn/device/gemm_size.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
 namespace cairn {
@@ -36,8 +35,6 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
     static_assert(std::is_same_v<S, grid::sum_type<T>>, "alpha and beta: double for double, else float");
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s, batch);
-    require(batch <= std::numeric_limits<std::int32_t>::max(), "gemm_batched: batch of ", batch,
-            "; cuBLAS takes up to 2^31 - 1");
     detail::count_products<T, R>(m, n, k, batch, beta == S{} ? 1 : 2);
     if (m == 0 || n == 0 || batch == 0) return;
     if (k == 0) {  // cuBLAS wants something to multiply
@@ -50,7 +47,13 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
         shape.alignment = detail::common_power(shape.alignment, stride_a * index{sizeof(T)},
                                                stride_b * index{sizeof(T)}, stride_c * index{sizeof(R)});
     }
-    detail::lt_products::mine().run(shape, alpha, a, b, beta, c, c);
+    constexpr index most =
+        65472;  // matrices a call: beyond 65535 cuBLASLt may have no algorithm (its grids' third extent)
+    for (index i = 0; i < batch; i += most) {
+        if (batch > 1) shape.batch = std::min(most, batch - i);
+        detail::lt_products::mine().run(shape, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c,
+                                        c + i * stride_c);
+    }
 }
 
 /// One product; sizes may be 0.

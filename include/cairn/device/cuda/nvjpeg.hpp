@@ -2,8 +2,9 @@
 // JPEG files to RGB on the GPU by nvJPEG. The one place that includes it, where it is there (CAIRN_HAS_NVJPEG).
 // Files of one call that nvjpegDecodeBatchedSupported() takes are one batch: for the engines that some chips have beside their multiprocessors
 // (A100, H100, H200), else by kernels (GPU_HYBRID). Others, progressive ones above all, follow one by one with Huffman's code read by the calling
-// thread; what nvJPEG does not know at all it refuses. Memory is that of the pools of device/cuda/runtime.hpp, kept until the decoder goes; while it
-// grows, the host waits for the stream.
+// thread; what nvJPEG does not know at all it refuses. Memory is that of the pools of device/cuda/runtime.hpp, kept until the decoder goes.
+// Engines write when they are called, whatever the stream still holds (torchcodec's #1634, measured on H100): before them, and where memory grows, the
+// host waits.
 
 #include <cairn/device/cuda/photographs.hpp>
 #include <cairn/device/cuda/runtime.hpp>
@@ -25,6 +26,7 @@ inline constexpr bool has_nvjpeg = CAIRN_HAS_NVJPEG;
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,10 +62,11 @@ inline const char* text_of(nvjpegStatus_t status) {
     return "unknown status";
 }
 
-/// Whether a status is about a file, and not about the machine.
+/// Whether a status may be about a file, and not about the machine. Of single files of ImageNet nvJPEG says "invalid parameter" and "execution failed"
+/// (DALI's #3160, #6026). Where the GPU itself has failed, the next call says so.
 inline bool refuses(nvjpegStatus_t s) {
-    return s == NVJPEG_STATUS_BAD_JPEG || s == NVJPEG_STATUS_JPEG_NOT_SUPPORTED ||
-           s == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED || s == NVJPEG_STATUS_INCOMPLETE_BITSTREAM;
+    return s != NVJPEG_STATUS_SUCCESS && s != NVJPEG_STATUS_NOT_INITIALIZED && s != NVJPEG_STATUS_ALLOCATOR_FAILURE &&
+           s != NVJPEG_STATUS_ARCH_MISMATCH;
 }
 
 template <class... What>
@@ -94,7 +97,7 @@ public:
     memory(const memory&) = delete;
     memory& operator=(const memory&) = delete;
     ~memory() {
-        for (const auto& [block, b] : blocks_) b.pool->release(block, b.bytes, category::data);
+        for (const auto& [block, b] : blocks_) b.pool->release(b.begin, b.bytes, category::data);
     }
 
     nvjpegDevAllocatorV2_t* device() { return &device_; }
@@ -105,17 +108,21 @@ public:
 private:
     struct taken {
         memory_pool* pool;
+        void* begin;  // of what is the pool's; the block begins at the next multiple of `alignment`
         index bytes;
     };
+    static constexpr std::size_t alignment = 256;  // cudaMalloc's, which nvJPEG would call
     static memory& of(void* self) { return *static_cast<memory*>(self); }
 
     // What the calling thread has launched may use what this memory was before.
     int take(memory_pool& pool, void** block, std::size_t bytes, cudaStream_t) noexcept {
         try {
-            const auto size = static_cast<index>(std::max<std::size_t>(bytes, 1));
-            *block = pool.allocate(size, category::data);
-            blocks_[*block] = {&pool, size};
-            if (stream_) cuda::mark().wait_on(stream_);
+            const auto size = static_cast<index>(bytes + alignment);
+            void* const begin = pool.allocate(size, category::data);
+            *block = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(begin) + alignment - 1) / alignment *
+                                             alignment);
+            blocks_[*block] = {&pool, begin, size};
+            cuda::mark().finish();
             return 0;
         } catch (...) {
             return 1;
@@ -125,7 +132,7 @@ private:
         const auto found = blocks_.find(block);
         if (found == blocks_.end()) return block == nullptr ? 0 : 1;
         if (stream_) cudaStreamSynchronize(stream_);
-        found->second.pool->release(block, found->second.bytes, category::data);
+        found->second.pool->release(found->second.begin, found->second.bytes, category::data);
         blocks_.erase(found);
         return 0;
     }
@@ -235,15 +242,17 @@ private:
         }
         j.refused = width != j.width || height != j.height;
         if (j.refused) return;
-        int no = 1;  // 0 says that it is supported
-        check(nvjpegDecodeBatchedSupportedEx(library_.get(), file, parameters_.get(), &no), "asking about a file");
-        if (no == 0) {
-            together_.push_back(&j);
-            return;
-        }
-        check(nvjpegDecoderJpegSupported(single_.get(), file, parameters_.get(), &no), "asking about a file");
-        j.refused = no != 0;
-        if (!j.refused) alone_.push_back(&j);
+        const auto takes = [](nvjpegStatus_t answer, int no) {
+            if (!refuses(answer)) check(answer, "asking about a file");
+            return answer == NVJPEG_STATUS_SUCCESS && no == 0;
+        };
+        int no = 1;
+        said = nvjpegDecodeBatchedSupportedEx(library_.get(), file, parameters_.get(), &no);
+        if (takes(said, no)) return together_.push_back(&j);
+        no = 1;
+        said = nvjpegDecoderJpegSupported(single_.get(), file, parameters_.get(), &no);
+        if (takes(said, no)) return alone_.push_back(&j);
+        j.refused = true;
     }
 
     // False: one of the files is refused, and nothing says which.
@@ -261,6 +270,7 @@ private:
             lengths_.push_back(j->file.size());
             places_.push_back(place_of(*j));
         }
+        if (engines_) cairn::check(cudaStreamSynchronize(stream), "waiting before engines write");
         const nvjpegStatus_t said =
             nvjpegDecodeBatched(library_.get(), batch_.get(), files_.data(), lengths_.data(), places_.data(), stream);
         if (refuses(said)) {

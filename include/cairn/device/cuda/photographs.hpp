@@ -149,8 +149,8 @@ struct jpeg_job {
     bool refused = false;  // the decoder's answer
 };
 
-/// Decodes whole JPEG files on D behind what `queue` holds; marks those that it refuses. Files stay until what queue then holds is done; it is called
-/// again after that.
+/// Decodes whole JPEG files on D behind what `queue` holds, to addresses that are multiples of 256; marks those that it refuses. Files stay until what
+/// queue then holds is done; it is called again after that.
 ///   decoder.decode(jobs, queue)
 template <class J, class D>
 concept JpegDecoder = requires(J& j, std::vector<jpeg_job>& jobs, typename D::uploads& queue) {
@@ -176,7 +176,8 @@ public:
             places_[i] = room;
             room += aligned(from[i].height * from[i].width * 3);
         }
-        std::uint8_t* const decoded = grown<D>(decoded_, room, D::memory(), &queue);
+        const auto begin = reinterpret_cast<std::uintptr_t>(grown<D>(decoded_, room + alignment, D::memory(), &queue));
+        auto* const decoded = reinterpret_cast<std::uint8_t*>((begin + alignment - 1) / alignment * alignment);
         for (std::size_t i = 0; i < places_.size(); ++i) {
             if (!from[i].compressed) continue;
             jobs_.push_back({from[i].bytes, decoded + places_[i], from[i].height, from[i].width});
