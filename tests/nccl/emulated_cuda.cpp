@@ -56,6 +56,7 @@ struct machine {
     struct range {
         char* begin;
         std::size_t bytes;
+        std::array<std::size_t, gpus> open{};  // bytes from the beginning that each GPU may reach
     };
     std::array<std::vector<range>, gpus> memory;
     std::uint32_t state = 1;
@@ -149,7 +150,7 @@ CUresult reserve(CUdeviceptr* at, std::size_t bytes, std::size_t, CUdeviceptr, u
     if (range == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     *at = reinterpret_cast<CUdeviceptr>(range);
     const std::scoped_lock guard(lock());
-    the_machine().memory[static_cast<std::size_t>(current_gpu)].push_back({static_cast<char*>(range), bytes});
+    the_machine().memory[static_cast<std::size_t>(current_gpu)].push_back({static_cast<char*>(range), bytes, {}});
     return CUDA_SUCCESS;
 }
 CUresult create(CUmemGenericAllocationHandle* handle, std::size_t, const CUmemAllocationProp*, unsigned long long) {
@@ -159,11 +160,25 @@ CUresult create(CUmemGenericAllocationHandle* handle, std::size_t, const CUmemAl
 CUresult map(CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long) {
     return CUDA_SUCCESS;
 }
-CUresult set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessDesc*, std::size_t) {
+CUresult set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessDesc* to, std::size_t n) {
+    const std::scoped_lock guard(lock());
+    for (auto& ranges : the_machine().memory)
+        for (machine::range& r : ranges) {
+            const std::size_t begin = at - reinterpret_cast<CUdeviceptr>(r.begin);
+            for (std::size_t i = 0; begin < r.bytes && i < n; ++i) {
+                std::size_t& open = r.open[static_cast<std::size_t>(to[i].location.id)];
+                if (begin > open) return CUDA_ERROR_INVALID_VALUE;
+                open = std::max(open, begin + bytes);
+            }
+        }
     return mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS
                                                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult release(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
+CUresult attribute(int* value, CUdevice_attribute, CUdevice) {
+    *value = 1;
+    return CUDA_SUCCESS;
+}
 
 }  // namespace
 
@@ -186,6 +201,13 @@ bool in_memory_of(int gpu, const void* at, std::size_t bytes) {
     const auto* p = static_cast<const char*>(at);
     return std::ranges::any_of(the_machine().memory[static_cast<std::size_t>(gpu)],
                                [&](const auto& r) { return p >= r.begin && p + bytes <= r.begin + r.bytes; });
+}
+bool may_reach(int gpu, const void* at, std::size_t bytes) {
+    const auto* p = static_cast<const char*>(at);
+    for (const auto& ranges : the_machine().memory)
+        for (const machine::range& r : ranges)
+            if (p >= r.begin && p + bytes <= r.begin + r.open[static_cast<std::size_t>(gpu)]) return true;
+    return false;
 }
 int gpu_of(cudaStream_t stream) { return knows(stream) ? stream->gpu : -1; }
 std::string failure() {
@@ -220,6 +242,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
     return cudaSuccess;
 }
 cudaError_t cudaFree(void*) { return cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int other) {
+    *can = gpu != other;
+    return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
     *available = *total = std::size_t{1} << 29;
     return cudaSuccess;
@@ -235,12 +261,13 @@ cudaError_t cudaFreeHost(void* block) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
     const std::string name = symbol;
-    *function = name == "cuMemAddressReserve" ? reinterpret_cast<void*>(&emulated::reserve)
-                : name == "cuMemCreate"       ? reinterpret_cast<void*>(&emulated::create)
-                : name == "cuMemMap"          ? reinterpret_cast<void*>(&emulated::map)
-                : name == "cuMemSetAccess"    ? reinterpret_cast<void*>(&emulated::set_access)
-                : name == "cuMemRelease"      ? reinterpret_cast<void*>(&emulated::release)
-                                              : nullptr;
+    *function = name == "cuMemAddressReserve"    ? reinterpret_cast<void*>(&emulated::reserve)
+                : name == "cuMemCreate"          ? reinterpret_cast<void*>(&emulated::create)
+                : name == "cuMemMap"             ? reinterpret_cast<void*>(&emulated::map)
+                : name == "cuMemSetAccess"       ? reinterpret_cast<void*>(&emulated::set_access)
+                : name == "cuMemRelease"         ? reinterpret_cast<void*>(&emulated::release)
+                : name == "cuDeviceGetAttribute" ? reinterpret_cast<void*>(&emulated::attribute)
+                                                 : nullptr;
     *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }

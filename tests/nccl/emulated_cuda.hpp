@@ -31,6 +31,9 @@ void launch_step(cudaStream_t stream, std::function<bool()> done);
 /// Whether all n bytes lie in memory of that GPU.
 bool in_memory_of(int gpu, const void* at, std::size_t bytes);
 
+/// Whether what runs on that GPU may read and write all n bytes, in memory of any GPU.
+bool may_reach(int gpu, const void* at, std::size_t bytes);
+
 /// The GPU of a stream; -1: there is no such stream.
 int gpu_of(cudaStream_t stream);
 

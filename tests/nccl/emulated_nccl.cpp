@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -110,7 +111,7 @@ thread_local ncclResult_t group_error = ncclSuccess;
 void break_member(member& m, ncclResult_t state, const std::string& why) {
     if (m.gone || (m.state != ncclSuccess && m.state != ncclInProgress)) return;
     m.state = state;
-    m.why = why;
+    if (m.why.empty()) m.why = why;  // else of a call that was refused, and nobody has asked yet
     m.in_progress = nullptr;
     changed();
 }
@@ -221,6 +222,20 @@ void enter_collective(member& m, const part_pointer& what) {
                 cairn::concat("rank ", r, " calls ", other->text(), ", rank ", m.rank, " calls ", what->text()));
 }
 
+/// Kernels of ranks in one process may read and write each other's buffers: false, and all ranks have an error, where a GPU cannot.
+bool reach_each_other(world& w, const std::vector<int>& ranks, const std::vector<part_pointer>& parts) {
+    for (const int r : ranks)
+        for (const auto& one : parts)
+            for (const char* const at : {one->from, static_cast<const char*>(one->to)}) {
+                const int gpu = w.members[static_cast<std::size_t>(r)]->gpu;
+                const std::size_t bytes = one->count * size_of(one->type);
+                if (!at || bytes == 0 || may_reach(gpu, at, bytes)) continue;
+                break_world(w, ncclUnhandledCudaError, cairn::concat("GPU ", gpu, " may not reach another's memory"));
+                return false;
+            }
+    return true;
+}
+
 /// One more asking: whether the part is done.
 bool advance(member& m, part& what, std::size_t number) {
     if (what.done) return true;
@@ -235,6 +250,9 @@ bool advance(member& m, part& what, std::size_t number) {
         const auto& slot = w.collectives[number];
         if (!std::ranges::all_of(slot, [](const auto& one) { return one && one->at_head; })) return false;
         if (std::ranges::any_of(w.members, is_gone)) return false;
+        std::vector<int> ranks(slot.size());
+        std::iota(ranks.begin(), ranks.end(), 0);
+        if (!reach_each_other(w, ranks, slot)) return false;
         run_collective(slot);
         w.collectives.erase(number);
         return true;
@@ -251,6 +269,7 @@ bool advance(member& m, part& what, std::size_t number) {
             return false;
         }
         if (!s->at_head || !r->at_head || is_gone(w.members[static_cast<std::size_t>(what.peer)])) break;
+        if (!reach_each_other(w, {way.first, way.second}, {s, r})) return false;
         if (bytes) std::memcpy(r->to, s->from, bytes);
         s->done = r->done = true;
         sends.pop_front();

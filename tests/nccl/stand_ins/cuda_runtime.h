@@ -44,6 +44,7 @@ cudaError_t cudaGetDevice(int*);
 cudaError_t cudaSetDevice(int);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int);
 cudaError_t cudaFree(void*);
+cudaError_t cudaDeviceCanAccessPeer(int*, int, int);
 cudaError_t cudaMemGetInfo(std::size_t*, std::size_t*);
 cudaError_t cudaHostAlloc(void**, std::size_t, unsigned);
 cudaError_t cudaFreeHost(void*);

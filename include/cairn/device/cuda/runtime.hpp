@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace cairn {
 
@@ -60,10 +61,19 @@ inline void check_driver(CUresult status, const char* what, index bytes) {
             static_cast<int>(status));
 }
 
-/// Address space as large as the GPU's memory, backed piece by piece as the pool grows: the driver's figure is the pool's peak.
+/// Address space as large as the GPU's memory, backed piece by piece as the pool grows: the driver's figure is the pool's peak. All GPUs of this
+/// process that can reach each other may: NCCL's kernels read and write the memory of ranks of the same process (llama.cpp's #24489).
 class gpu_memory final : public memory_pool {
 public:
-    explicit gpu_memory(int gpu) : gpu_memory(gpu, range_of(gpu)) {}
+    explicit gpu_memory(int gpu) : gpu_memory(gpu, range_of(gpu)) {
+        auto& [mutex, all] = of_process();
+        const std::scoped_lock lock(mutex);
+        for (gpu_memory* const other : all) {
+            other->open_to(gpu);
+            open_to(other->gpu_);
+        }
+        all.push_back(this);
+    }
 
 private:
     static constexpr index piece = index{32} << 20;
@@ -76,7 +86,44 @@ private:
     gpu_memory(int gpu, range r)
         : memory_pool(r.begin, r.bytes, r.limit, concat("memory of GPU ", gpu), "CAIRN_GPU_MEMORY_LIMIT"),
           gpu_(gpu),
-          mapped_(r.begin) {}
+          begin_(r.begin),
+          mapped_(r.begin),
+          open_to_{access_of(gpu)} {
+        int can = 0;
+        check_driver(driver_function<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute")(
+                         &can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, gpu),
+                     "asking about GPUDirect for memory", r.bytes);
+        network_reads_ = can != 0;
+    }
+
+    // Those of this process; the lock also guards what each of them has mapped, and to whom.
+    struct process {
+        std::mutex mutex;
+        std::vector<gpu_memory*> all;
+    };
+    static process& of_process() {
+        static auto* one = new process;
+        return *one;
+    }
+
+    static CUmemAccessDesc access_of(int gpu) {
+        return {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu},
+                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    }
+
+    void open_to(int other) {
+        int can = 0;
+        check(cudaDeviceCanAccessPeer(&can, other, gpu_), "asking whether GPU ", other, " can reach GPU ", gpu_);
+        if (can == 0) return;
+        open_to_.push_back(access_of(other));
+        if (mapped_ > begin_) open(begin_, mapped_ - begin_, &open_to_.back(), 1);
+    }
+
+    static void open(char* from, index bytes, const CUmemAccessDesc* to, std::size_t n) {
+        check_driver(driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(
+                         reinterpret_cast<CUdeviceptr>(from), static_cast<std::size_t>(bytes), to, n),
+                     "opening memory", bytes);
+    }
 
     static range range_of(int gpu) {
         check(cudaSetDevice(gpu), "choosing GPU ", gpu);
@@ -94,10 +141,12 @@ private:
     }
 
     bool back(char* to) override {
+        const std::scoped_lock lock(of_process().mutex);
         while (mapped_ < to) {
             CUmemAllocationProp what{};
             what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-            what.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu_};
+            what.location = open_to_[0].location;
+            what.allocFlags.gpuDirectRDMACapable = network_reads_;
             CUmemGenericAllocationHandle handle{};
             const CUresult made = driver_function<decltype(cuMemCreate)>("cuMemCreate")(&handle, piece, &what, 0);
             if (made == CUDA_ERROR_OUT_OF_MEMORY) return false;
@@ -105,9 +154,7 @@ private:
             const auto at = reinterpret_cast<CUdeviceptr>(mapped_);
             check_driver(driver_function<decltype(cuMemMap)>("cuMemMap")(at, piece, 0, handle, 0), "mapping memory",
                          piece);
-            const CUmemAccessDesc access{.location = what.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            check_driver(driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, piece, &access, 1),
-                         "opening memory", piece);
+            open(mapped_, piece, open_to_.data(), open_to_.size());
             check_driver(driver_function<decltype(cuMemRelease)>("cuMemRelease")(handle), "naming memory", piece);
             mapped_ += piece;
         }
@@ -121,7 +168,10 @@ private:
     }
 
     int gpu_;
-    char* mapped_;  // the range is backed up to here
+    char* begin_;
+    char* mapped_;                          // the range is backed up to here
+    std::vector<CUmemAccessDesc> open_to_;  // this GPU first
+    bool network_reads_ = false;            // network cards may: NCCL over several hosts, MPI that knows GPUs
 };
 
 /// Memory of the host that a GPU copies from and to by itself: its pages stay where they are. Each block is an allocation of the driver, so
