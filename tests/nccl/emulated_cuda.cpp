@@ -175,7 +175,7 @@ CUresult set_access(CUdeviceptr at, std::size_t bytes, const CUmemAccessDesc* to
                                                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult release(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
-CUresult attribute(int* value, CUdevice_attribute, CUdevice) {
+CUresult ask_device(int* value, CUdevice_attribute, CUdevice) {
     *value = 1;
     return CUDA_SUCCESS;
 }
@@ -266,7 +266,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
                 : name == "cuMemMap"             ? reinterpret_cast<void*>(&emulated::map)
                 : name == "cuMemSetAccess"       ? reinterpret_cast<void*>(&emulated::set_access)
                 : name == "cuMemRelease"         ? reinterpret_cast<void*>(&emulated::release)
-                : name == "cuDeviceGetAttribute" ? reinterpret_cast<void*>(&emulated::attribute)
+                : name == "cuDeviceGetAttribute" ? reinterpret_cast<void*>(&emulated::ask_device)
                                                  : nullptr;
     *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
