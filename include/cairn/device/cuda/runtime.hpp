@@ -486,9 +486,12 @@ private:
         const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
         const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
-        if (g.shared > 48 << 10)  // more than that is given to who asks
-            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(g.shared)),
-                  "asking for ", g.shared, " bytes of shared memory");
+        constexpr int most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
+        require(g.shared >= 0 && g.shared <= most_shared, "CUDA: ", g.shared, " bytes of shared memory; 0 to ",
+                most_shared, " are possible");
+        if (g.shared > 48 << 10)  // given to who asks; once less is asked for, launches that were recorded may not run
+            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared),
+                  "asking for shared memory");
         void* arguments[] = {const_cast<Body*>(&body)};
         check(cudaLaunchKernel(kernel, blocks, threads, arguments, shared, in), "launching ", g.blocks, " blocks of ",
               g.threads, " threads");
