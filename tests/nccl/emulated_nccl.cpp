@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -223,14 +222,15 @@ void enter_collective(member& m, const part_pointer& what) {
 }
 
 /// Kernels of ranks in one process may read and write each other's buffers: false, and all ranks have an error, where a GPU cannot.
-bool reach_each_other(world& w, const std::vector<int>& ranks, const std::vector<part_pointer>& parts) {
-    for (const int r : ranks)
+bool reach_each_other(world& w, const std::vector<std::shared_ptr<member>>& ranks,
+                      const std::vector<part_pointer>& parts) {
+    for (const auto& m : ranks)
         for (const auto& one : parts)
             for (const char* const at : {one->from, static_cast<const char*>(one->to)}) {
-                const int gpu = w.members[static_cast<std::size_t>(r)]->gpu;
                 const std::size_t bytes = one->count * size_of(one->type);
-                if (!at || bytes == 0 || may_reach(gpu, at, bytes)) continue;
-                break_world(w, ncclUnhandledCudaError, cairn::concat("GPU ", gpu, " may not reach another's memory"));
+                if (!at || bytes == 0 || may_reach(m->gpu, at, bytes)) continue;
+                break_world(w, ncclUnhandledCudaError,
+                            cairn::concat("GPU ", m->gpu, " may not reach another's memory"));
                 return false;
             }
     return true;
@@ -250,9 +250,7 @@ bool advance(member& m, part& what, std::size_t number) {
         const auto& slot = w.collectives[number];
         if (!std::ranges::all_of(slot, [](const auto& one) { return one && one->at_head; })) return false;
         if (std::ranges::any_of(w.members, is_gone)) return false;
-        std::vector<int> ranks(slot.size());
-        std::iota(ranks.begin(), ranks.end(), 0);
-        if (!reach_each_other(w, ranks, slot)) return false;
+        if (!reach_each_other(w, w.members, slot)) return false;
         run_collective(slot);
         w.collectives.erase(number);
         return true;
@@ -268,8 +266,9 @@ bool advance(member& m, part& what, std::size_t number) {
                                       ", which expects ", room));
             return false;
         }
-        if (!s->at_head || !r->at_head || is_gone(w.members[static_cast<std::size_t>(what.peer)])) break;
-        if (!reach_each_other(w, {way.first, way.second}, {s, r})) return false;
+        const auto& peer = w.members[static_cast<std::size_t>(what.peer)];
+        if (!s->at_head || !r->at_head || is_gone(peer)) break;
+        if (!reach_each_other(w, {w.members[static_cast<std::size_t>(m.rank)], peer}, {s, r})) return false;
         if (bytes) std::memcpy(r->to, s->from, bytes);
         s->done = r->done = true;
         sends.pop_front();

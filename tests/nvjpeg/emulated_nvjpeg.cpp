@@ -14,39 +14,6 @@
 
 namespace emulated {
 
-std::atomic<bool>& nvjpeg_engines() {
-    static std::atomic<bool> engines = false;
-    return engines;
-}
-std::atomic<int>& nvjpeg_bad_batches() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-std::atomic<int>& nvjpeg_bad_questions() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-std::atomic<int>& nvjpeg_bad_files() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-std::atomic<bool>& nvjpeg_reads_other_sizes() {
-    static std::atomic<bool> other = false;
-    return other;
-}
-std::atomic<int>& nvjpeg_together() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-std::atomic<int>& nvjpeg_alone() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-std::atomic<int>& nvjpeg_objects() {
-    static std::atomic<int> n = 0;
-    return n;
-}
-
 // Not without a name: where all sources are compiled as one file, nvJPEG's own types, which have linkage, are made of these.
 namespace of_nvjpeg {
 
@@ -56,8 +23,8 @@ constexpr nvjpegStatus_t misused = NVJPEG_STATUS_NOT_INITIALIZED;
 bool aligned(const void* block) { return reinterpret_cast<std::uintptr_t>(block) % 256 == 0; }
 
 struct counted {
-    counted() { ++nvjpeg_objects(); }
-    ~counted() { --nvjpeg_objects(); }
+    counted() { ++nvjpeg_objects; }
+    ~counted() { --nvjpeg_objects; }
     counted(const counted&) = delete;
 };
 
@@ -160,7 +127,7 @@ nvjpegStatus_t gone(T* h) {
 
 nvjpegStatus_t nvjpegCreateExV2(nvjpegBackend_t backend, nvjpegDevAllocatorV2_t* device,
                                 nvjpegPinnedAllocatorV2_t* pinned, unsigned, nvjpegHandle_t* out) {
-    if (backend == NVJPEG_BACKEND_HARDWARE && !emulated::nvjpeg_engines()) return NVJPEG_STATUS_ARCH_MISMATCH;
+    if (backend == NVJPEG_BACKEND_HARDWARE && !emulated::nvjpeg_engines) return NVJPEG_STATUS_ARCH_MISMATCH;
     made(out);
     (*out)->device = *device;
     (*out)->pinned = *pinned;
@@ -216,14 +183,14 @@ nvjpegStatus_t nvjpegJpegStreamParse(nvjpegHandle_t, const unsigned char* data, 
     return into->of.marker ? NVJPEG_STATUS_SUCCESS : NVJPEG_STATUS_BAD_JPEG;
 }
 nvjpegStatus_t nvjpegJpegStreamGetFrameDimensions(nvjpegJpegStream_t s, unsigned* width, unsigned* height) {
-    *width = s->of.width + (emulated::nvjpeg_reads_other_sizes() ? 1 : 0);
+    *width = s->of.width + (emulated::nvjpeg_reads_other_sizes ? 1 : 0);
     *height = s->of.height;
     return NVJPEG_STATUS_SUCCESS;
 }
 nvjpegStatus_t nvjpegDecodeBatchedSupportedEx(nvjpegHandle_t, nvjpegJpegStream_t s, nvjpegDecodeParams_t p, int* no) {
     if (!p->format) return misused;
-    if (emulated::nvjpeg_bad_questions() > 0) {
-        --emulated::nvjpeg_bad_questions();
+    if (emulated::nvjpeg_bad_questions > 0) {
+        --emulated::nvjpeg_bad_questions;
         return NVJPEG_STATUS_INTERNAL_ERROR;
     }
     *no = s->of.marker == 0xc0 && s->of.channels != 4 ? 0 : 1;
@@ -240,8 +207,8 @@ nvjpegStatus_t nvjpegDecodeBatchedInitialize(nvjpegHandle_t, nvjpegJpegState_t s
 nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t h, nvjpegJpegState_t s, const unsigned char* const* data,
                                    const std::size_t* lengths, nvjpegImage_t* places, cudaStream_t stream) {
     if (s->batch == 0) return misused;
-    if (emulated::nvjpeg_bad_batches() > 0) {
-        --emulated::nvjpeg_bad_batches();
+    if (emulated::nvjpeg_bad_batches > 0) {
+        --emulated::nvjpeg_bad_batches;
         return NVJPEG_STATUS_EXECUTION_FAILED;
     }
     std::size_t bytes = 0;
@@ -256,14 +223,14 @@ nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t h, nvjpegJpegState_t s, const 
         else
             emulated::launch(stream, decode);
     }
-    emulated::nvjpeg_together() += s->batch;
+    emulated::nvjpeg_together += s->batch;
     return NVJPEG_STATUS_SUCCESS;
 }
 nvjpegStatus_t nvjpegDecodeJpegHost(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpegJpegState_t s, nvjpegDecodeParams_t,
                                     nvjpegJpegStream_t file) {
     if (!s->pinned_buffer || !s->device_buffer || *s->on_their_way > 0) return misused;
-    if (emulated::nvjpeg_bad_files() > 0) {
-        --emulated::nvjpeg_bad_files();
+    if (emulated::nvjpeg_bad_files > 0) {
+        --emulated::nvjpeg_bad_files;
         return NVJPEG_STATUS_INVALID_PARAMETER;
     }
     if (!s->pinned_buffer->memory.grow(file->bytes, nullptr)) return NVJPEG_STATUS_ALLOCATOR_FAILURE;
@@ -291,6 +258,6 @@ nvjpegStatus_t nvjpegDecodeJpegDevice(nvjpegHandle_t, nvjpegJpegDecoder_t, nvjpe
         emulated::decode_now(file, n, place);
         --*busy;
     });
-    ++emulated::nvjpeg_alone();
+    ++emulated::nvjpeg_alone;
     return NVJPEG_STATUS_SUCCESS;
 }

@@ -11,17 +11,17 @@
 namespace emulated {
 
 /// Whether this GPU has engines for JPEG: else NVJPEG_BACKEND_HARDWARE does not start.
-std::atomic<bool>& nvjpeg_engines();
+inline std::atomic<bool> nvjpeg_engines = false;
 /// The next batches, questions whether a file is supported, and files decoded alone that end in an error.
-std::atomic<int>& nvjpeg_bad_batches();
-std::atomic<int>& nvjpeg_bad_questions();
-std::atomic<int>& nvjpeg_bad_files();
+inline std::atomic<int> nvjpeg_bad_batches = 0;
+inline std::atomic<int> nvjpeg_bad_questions = 0;
+inline std::atomic<int> nvjpeg_bad_files = 0;
 /// Whether headers are read as of another width than they have.
-std::atomic<bool>& nvjpeg_reads_other_sizes();
+inline std::atomic<bool> nvjpeg_reads_other_sizes = false;
 /// Files decoded in batches, and alone.
-std::atomic<int>& nvjpeg_together();
-std::atomic<int>& nvjpeg_alone();
+inline std::atomic<int> nvjpeg_together = 0;
+inline std::atomic<int> nvjpeg_alone = 0;
 /// Handles, states, buffers and others that were made and not yet destroyed.
-std::atomic<int>& nvjpeg_objects();
+inline std::atomic<int> nvjpeg_objects = 0;
 
 }  // namespace emulated

@@ -25,23 +25,23 @@ std::unique_ptr<photograph_decoder<streamed_gpu>> nvjpegs() {
 
 TEST_CASE("nvjpeg: inputs are the host's, by engines or kernels, and everything made is destroyed", "[nvjpeg]") {
     for (const bool engines : {true, false}) {
-        emulated::nvjpeg_engines() = engines;
+        emulated::nvjpeg_engines = engines;
         CHECK(nvjpeg::decoder().by_engines() == engines);
-        emulated::nvjpeg_together() = emulated::nvjpeg_alone() = 0;
+        emulated::nvjpeg_together = emulated::nvjpeg_alone = 0;
         photograph_laws::inputs_are_the_definitions<streamed_gpu>(nvjpegs);
-        CHECK(emulated::nvjpeg_together() > 0);
-        CHECK(emulated::nvjpeg_alone() == 0);
-        CHECK(emulated::nvjpeg_objects() == 0);
+        CHECK(emulated::nvjpeg_together > 0);
+        CHECK(emulated::nvjpeg_alone == 0);
+        CHECK(emulated::nvjpeg_objects == 0);
     }
     photograph_laws::inputs_are_the_hosts<streamed_gpu>(nvjpegs);
-    CHECK(emulated::nvjpeg_alone() > 0);  // the progressive one
-    CHECK(emulated::nvjpeg_objects() == 0);
+    CHECK(emulated::nvjpeg_alone > 0);  // the progressive one
+    CHECK(emulated::nvjpeg_objects == 0);
     CHECK(emulated::failure().empty());
 }
 
 TEST_CASE("nvjpeg: damaged files are told of as by the host", "[nvjpeg]") {
     photograph_laws::damaged_files_are_told_of<streamed_gpu>(nvjpegs);
-    CHECK(emulated::nvjpeg_objects() == 0);
+    CHECK(emulated::nvjpeg_objects == 0);
 }
 
 TEST_CASE("nvjpeg: of a batch that is refused each file is tried alone", "[nvjpeg]") {
@@ -50,12 +50,12 @@ TEST_CASE("nvjpeg: of a batch that is refused each file is tried alone", "[nvjpe
     const image_folder data = photograph_laws::folder_of(images, {.size = 12, .resize = 13});
     const loader_config config{.batch = 7, .workers = 0};
     const auto expected = photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, nullptr);
-    emulated::nvjpeg_bad_batches() = 1;
-    emulated::nvjpeg_alone() = 0;
+    emulated::nvjpeg_bad_batches = 1;
+    emulated::nvjpeg_alone = 0;
     photograph_counts counts;
     CHECK(photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts) == expected);
-    CHECK(emulated::nvjpeg_bad_batches() == 0);
-    CHECK(emulated::nvjpeg_alone() == 5 + 1);
+    CHECK(emulated::nvjpeg_bad_batches == 0);
+    CHECK(emulated::nvjpeg_alone == 5 + 1);
     CHECK(counts.by_host == 4);
 }
 
@@ -67,17 +67,17 @@ TEST_CASE("nvjpeg: a file at which it fails is the host's", "[nvjpeg]") {
     photograph_counts counts;
     photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts);
     const index before = counts.by_host;
-    emulated::nvjpeg_bad_questions() = 1;  // this one is tried alone, with the progressive one
-    emulated::nvjpeg_bad_files() = 2;
+    emulated::nvjpeg_bad_questions = 1;  // this one is tried alone, with the progressive one
+    emulated::nvjpeg_bad_files = 2;
     photograph_laws::inputs_of<streamed_gpu>(data, config, nvjpegs, &counts);
     CHECK(counts.by_host == before + 2);
-    CHECK(emulated::nvjpeg_bad_questions() + emulated::nvjpeg_bad_files() == 0);
+    CHECK(emulated::nvjpeg_bad_questions + emulated::nvjpeg_bad_files == 0);
 }
 
 TEST_CASE("nvjpeg: pixels are written when what used their memory is done", "[nvjpeg]") {
     const std::vector<std::uint8_t> file = jpeg_file(picture(30, 40, 0));
     for (const bool engines : {true, false}) {
-        emulated::nvjpeg_engines() = engines;
+        emulated::nvjpeg_engines = engines;
         nvjpeg::decoder decoder;
         tensor<std::uint8_t, cuda> pixels({30 * 40 * 3 + 256});
         std::uint8_t* const begin = pixels.data() + 256 - reinterpret_cast<std::uintptr_t>(pixels.data()) % 256;
@@ -97,7 +97,7 @@ TEST_CASE("nvjpeg: pixels are written when what used their memory is done", "[nv
         CHECK_FALSE(jobs[0].refused);
         CHECK_FALSE(early);
         CHECK(std::any_of(begin, begin + 30 * 40 * 3, [](std::uint8_t p) { return p != 7; }));
-        emulated::nvjpeg_engines() = false;
+        emulated::nvjpeg_engines = false;
     }
     CHECK(emulated::failure().empty());
 }
@@ -107,13 +107,13 @@ TEST_CASE("nvjpeg: a file that it takes for another size is the host's", "[nvjpe
     const auto images = photograph_laws::all_kinds(folder);
     const image_folder data = photograph_laws::folder_of(images, {.size = 12, .resize = 13});
     struct other_sizes {
-        other_sizes() { emulated::nvjpeg_reads_other_sizes() = true; }
-        ~other_sizes() { emulated::nvjpeg_reads_other_sizes() = false; }
+        other_sizes() { emulated::nvjpeg_reads_other_sizes = true; }
+        ~other_sizes() { emulated::nvjpeg_reads_other_sizes = false; }
     } const read;
-    emulated::nvjpeg_together() = emulated::nvjpeg_alone() = 0;
+    emulated::nvjpeg_together = emulated::nvjpeg_alone = 0;
     photograph_counts counts;
     photograph_laws::inputs_of<streamed_gpu>(data, {.batch = 7, .workers = 0}, nvjpegs, &counts);
-    CHECK(emulated::nvjpeg_together() + emulated::nvjpeg_alone() == 0);
+    CHECK(emulated::nvjpeg_together + emulated::nvjpeg_alone == 0);
     CHECK(counts.on_device == 0);
     CHECK(counts.by_host == 2 * data.size());  // two epochs
 }

@@ -20,7 +20,6 @@ namespace cairn {
 namespace grid {
 
 inline constexpr int attention_threads = 128;
-inline constexpr index attention_shared = 99 << 10;  // what a block can have on every GPU since 8.0
 
 /// Sizes of the tiles of one kernel.
 template <class T>
@@ -58,10 +57,10 @@ struct attention_tiles {
         for (const index rows : {index{32}, index{16}})
             for (const index keys : {index{32}, index{16}}) {
                 const attention_tiles t{rows, keys, g.head_dim, g.dropout > 0};
-                if (bytes(t) <= attention_shared) return t;
+                if (bytes(t) <= grid_size::most_shared) return t;
             }
-        fail("attention: heads of ", g.head_dim, " numbers of ", sizeof(T), " bytes do not fit the ", attention_shared,
-             " bytes that a block of a GPU shares; take more heads of fewer numbers each");
+        fail("attention: heads of ", g.head_dim, " numbers of ", sizeof(T), " bytes do not fit the ",
+             grid_size::most_shared, " bytes that a block of a GPU shares; take more heads of fewer numbers each");
     }
 };
 

@@ -47,8 +47,7 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
         shape.alignment = detail::common_power(shape.alignment, stride_a * index{sizeof(T)},
                                                stride_b * index{sizeof(T)}, stride_c * index{sizeof(R)});
     }
-    constexpr index most =
-        65472;  // matrices a call: beyond 65535 cuBLASLt may have no algorithm (its grids' third extent)
+    constexpr index most = 65472;  // a call: beyond 65535 cuBLASLt may have no algorithm (its grids' third extent)
     for (index i = 0; i < batch; i += most) {
         if (batch > 1) shape.batch = std::min(most, batch - i);
         detail::lt_products::mine().run(shape, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c,

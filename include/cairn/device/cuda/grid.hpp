@@ -29,10 +29,22 @@
 namespace cairn {
 
 struct grid_size {
+    static constexpr index most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
+
     index blocks = 1;
     int threads = 256;  // a block, a multiple of 32
-    index shared = 0;   // bytes of memory that the threads of a block share, 99 KiB at most
+    index shared = 0;   // bytes of memory that the threads of a block share
 };
+
+/// Of the memory that NVIDIA's libraries are given: cudaMalloc's, where the pools give memory_pool::alignment.
+inline constexpr index library_alignment = 256;
+
+/// The first address from `at` on that is a multiple of it.
+template <class T>
+T* library_aligned(T* at) {
+    constexpr auto n = static_cast<std::uintptr_t>(library_alignment);
+    return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(at) + n - 1) / n * n);
+}
 
 /// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its results.
 template <class D>

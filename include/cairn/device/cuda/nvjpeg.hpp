@@ -26,7 +26,6 @@ inline constexpr bool has_nvjpeg = CAIRN_HAS_NVJPEG;
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -108,19 +107,17 @@ public:
 private:
     struct taken {
         memory_pool* pool;
-        void* begin;  // of what is the pool's; the block begins at the next multiple of `alignment`
+        void* begin;  // of what is the pool's; the block begins at the next multiple of library_alignment
         index bytes;
     };
-    static constexpr std::size_t alignment = 256;  // cudaMalloc's, which nvJPEG would call
     static memory& of(void* self) { return *static_cast<memory*>(self); }
 
     // What the calling thread has launched may use what this memory was before.
     int take(memory_pool& pool, void** block, std::size_t bytes, cudaStream_t) noexcept {
         try {
-            const auto size = static_cast<index>(bytes + alignment);
+            const auto size = static_cast<index>(bytes) + library_alignment;
             void* const begin = pool.allocate(size, category::data);
-            *block = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(begin) + alignment - 1) / alignment *
-                                             alignment);
+            *block = library_aligned(begin);
             blocks_[*block] = {&pool, begin, size};
             cuda::mark().finish();
             return 0;

@@ -176,8 +176,8 @@ public:
             places_[i] = room;
             room += aligned(from[i].height * from[i].width * 3);
         }
-        const auto begin = reinterpret_cast<std::uintptr_t>(grown<D>(decoded_, room + alignment, D::memory(), &queue));
-        auto* const decoded = reinterpret_cast<std::uint8_t*>((begin + alignment - 1) / alignment * alignment);
+        std::uint8_t* const decoded =
+            library_aligned(grown<D>(decoded_, room + library_alignment, D::memory(), &queue));
         for (std::size_t i = 0; i < places_.size(); ++i) {
             if (!from[i].compressed) continue;
             jobs_.push_back({from[i].bytes, decoded + places_[i], from[i].height, from[i].width});
@@ -198,8 +198,9 @@ public:
     }
 
 private:
-    static constexpr index alignment = 256;
-    static index aligned(index bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+    static index aligned(index bytes) {
+        return (bytes + library_alignment - 1) / library_alignment * library_alignment;
+    }
     template <class T>
     static index bytes_of(const std::vector<T>& v) {
         return aligned(static_cast<index>(v.size() * sizeof(T)));

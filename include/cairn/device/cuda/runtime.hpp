@@ -86,7 +86,6 @@ private:
     gpu_memory(int gpu, range r)
         : memory_pool(r.begin, r.bytes, r.limit, concat("memory of GPU ", gpu), "CAIRN_GPU_MEMORY_LIMIT"),
           gpu_(gpu),
-          begin_(r.begin),
           mapped_(r.begin),
           open_to_{access_of(gpu)} {
         int can = 0;
@@ -116,7 +115,7 @@ private:
         check(cudaDeviceCanAccessPeer(&can, other, gpu_), "asking whether GPU ", other, " can reach GPU ", gpu_);
         if (can == 0) return;
         open_to_.push_back(access_of(other));
-        if (mapped_ > begin_) open(begin_, mapped_ - begin_, &open_to_.back(), 1);
+        if (mapped_ > begin()) open(begin(), mapped_ - begin(), &open_to_.back(), 1);
     }
 
     static void open(char* from, index bytes, const CUmemAccessDesc* to, std::size_t n) {
@@ -168,7 +167,6 @@ private:
     }
 
     int gpu_;
-    char* begin_;
     char* mapped_;                          // the range is backed up to here
     std::vector<CUmemAccessDesc> open_to_;  // this GPU first
     bool network_reads_ = false;            // network cards may: NCCL over several hosts, MPI that knows GPUs
@@ -486,11 +484,11 @@ private:
         const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
         const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
-        constexpr int most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
-        require(g.shared >= 0 && g.shared <= most_shared, "CUDA: ", g.shared, " bytes of shared memory; 0 to ",
-                most_shared, " are possible");
+        require(g.shared >= 0 && g.shared <= grid_size::most_shared, "CUDA: ", g.shared,
+                " bytes of shared memory; 0 to ", grid_size::most_shared, " are possible");
         if (g.shared > 48 << 10)  // given to who asks; once less is asked for, launches that were recorded may not run
-            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared),
+            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(grid_size::most_shared)),
                   "asking for shared memory");
         void* arguments[] = {const_cast<Body*>(&body)};
         check(cudaLaunchKernel(kernel, blocks, threads, arguments, shared, in), "launching ", g.blocks, " blocks of ",
@@ -506,15 +504,12 @@ private:
 
 static_assert(GridDevice<cuda>);
 
-/// Memory for a library's call, aligned as libraries want it (256 bytes, where the pool gives 64).
+/// Memory for a library's call, aligned as libraries want it.
 class gpu_workspace {
 public:
     explicit gpu_workspace(std::size_t bytes)
-        : block_({static_cast<index>(bytes) + 256}, category::workspace), bytes_(bytes) {}
-    void* data() {
-        const auto at = reinterpret_cast<std::uintptr_t>(block_.data());
-        return reinterpret_cast<void*>((at + 255) / 256 * 256);
-    }
+        : block_({static_cast<index>(bytes) + library_alignment}, category::workspace), bytes_(bytes) {}
+    void* data() { return library_aligned(block_.data()); }
     std::size_t bytes() const { return bytes_; }
 
 private:
