@@ -62,9 +62,10 @@ public:
     }
 
     autotune_cache() {
-        if (const char* text = std::getenv("CAIRN_AUTOTUNE")) {
+        const char* name = std::getenv("CAIRN_AUTOTUNE") ? "CAIRN_AUTOTUNE" : "CAIRN_CHOICES";  // its old name
+        if (const char* text = std::getenv(name)) {
             const std::string policy = text;
-            require(policy == "measure" || policy == "first", "CAIRN_AUTOTUNE=", policy, ": expected measure or first");
+            require(policy == "measure" || policy == "first", name, "=", policy, ": expected measure or first");
             policy_ = policy == "first" ? autotune_policy::first : autotune_policy::measure;
         }
     }
