@@ -141,10 +141,7 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
         };
         if (mine.zero_stage) {
             optimizer_over o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
-                                        [&](double x) {
-                                            all_reduce(all.world(), std::span<double>(&x, 1));
-                                            return x;
-                                        }},
+                                        [&](std::span<double> by_parameter) { all_reduce(all.world(), by_parameter); }},
                              weights);
             train(o);
         } else {

@@ -29,6 +29,22 @@ inline std::vector<shard> shards_of(index total, int parts) {
     return all;
 }
 
+/// Parts of an array, and the pieces of at most `grain` elements that they are cut into: what sums by parts are made of. A part's pieces, and
+/// so the bits of its sum, do not depend on the other parts.
+struct parts_in_pieces {
+    std::vector<shard> pieces;
+    std::vector<index> first{0};  // piece of each part, and one past the last
+
+    parts_in_pieces(std::span<const shard> parts, index grain) {
+        for (const shard& part : parts) {
+            for (index at = part.begin; at < part.end(); at += grain)
+                pieces.push_back({at, std::min(grain, part.end() - at)});
+            first.push_back(static_cast<index>(pieces.size()));
+        }
+    }
+    index parts() const { return static_cast<index>(first.size()) - 1; }
+};
+
 template <class T>
 std::span<T> subspan(std::span<T> all, shard s) {
     return all.subspan(static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.count));

@@ -10,6 +10,8 @@
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 
+#include <algorithm>
+
 namespace cairn {
 
 /// A chain of named layers.
@@ -22,8 +24,10 @@ public:
 
     sequential() = default;
 
-    /// Appends a layer; without a name it is called by its number.
+    /// Appends a layer; without a name it is called by its number. Throws on a second layer of one name: paths are identities.
     sequential& add(std::string name, any_layer<T, D> layer) {
+        require(std::ranges::find(names_, name) == names_.end(), "sequential: two layers are called ", name,
+                "; give them different names");
         names_.push_back(std::move(name));
         layers_.push_back(std::move(layer));
         return *this;
@@ -42,7 +46,7 @@ public:
 
     void backward_weight(slots<T, D>& saved, const pass& p) {
         for (int i = size(); i-- > 0;)
-            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), p); });
+            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), pass_of(i, p)); });
     }
 
     tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
@@ -146,6 +150,13 @@ public:
     const any_layer<T, D>& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
     const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
+    /// The pass of layer i. All layers but the first must hand a gradient on.
+    pass pass_of(int i, const pass& p) const {
+        pass of = p.child(name(i));
+        of.input_gradient = p.input_gradient || i > 0;
+        return of;
+    }
+
     /// Layers [begin, end), recomputed together.
     struct segment {
         int begin, end;
@@ -209,7 +220,8 @@ private:
 
     /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which then is ready for those of its
     /// result. Two layers of which one is recomputed without the other hand nothing on: its bits would be others.
-    std::pair<pass, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside, pass p) const {
+    std::pair<pass, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside, const pass& of) const {
+        pass p = pass_of(i, of);
         tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
         beside = {};
         p.totals_of_input = taken.empty() ? nullptr : taken.data();
@@ -265,14 +277,14 @@ private:
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward_input", [&](auto& layer) {
-            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), p);
+            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), pass_of(0, p));
         });
     }
     tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward", [&](auto& layer) {
-            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), p);
+            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), pass_of(0, p));
         });
     }
 
@@ -301,12 +313,6 @@ private:
         slots<T, D>& saved;
         bool before;
     };
-
-    // All layers but the first must hand a gradient on.
-    static pass pass_of(int i, pass p) {
-        p.input_gradient = p.input_gradient || i > 0;
-        return p;
-    }
 
     std::string context(int i) const { return "layer " + name(i); }
 

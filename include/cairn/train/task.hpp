@@ -66,23 +66,25 @@ public:
     }
 
     /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes from softmax(y),
-    /// values from the normal distribution around y of which the loss is the negative logarithm, pixels from sigmoid(y).
+    /// values from the normal distribution around y of which the loss is the negative logarithm, pixels from sigmoid(y). y begins with sample
+    /// `first_sample` of the batch of all ranks, and each sample draws numbers of its own.
     template <Device D>
-    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random) const {
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index first_sample = 0) const {
         samples<D> drawn;
+        const index first = y.empty() ? 0 : first_sample * (y.size() / y.extent(0));
         if (c_.kind == task_kind::classes) {
             const index classes = y.shape().back(), rows = y.size() / classes;
             drawn.labels = tensor<std::int32_t, D>({rows}, category::workspace);
-            drawn_classes(D{}, rows, classes, y.data(), random, drawn.labels.data());
+            drawn_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             return loss(std::move(y), drawn).gradient;
         }
         if (c_.kind == task_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
-            drawn_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data());
+            drawn_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data(), first);
             return y;
         }
         drawn.x = tensor<float, D>(y.shape(), category::workspace);
-        drawn_pixels(D{}, y.size(), y.data(), random, drawn.x.data());
+        drawn_pixels(D{}, y.size(), y.data(), random, drawn.x.data(), first);
         return loss(std::move(y), drawn).gradient;
     }
 

@@ -23,6 +23,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -122,7 +123,7 @@ public:
             correct_ += static_cast<index>(static_cast<double>(piece.correct));
             seen_ += s.count;
             if (std::isfinite(loss)) continue;
-            const auto explain = [&] { throw_non_finite(slice(staged, s), pass_of(m, m + 1 == pieces), loss); };
+            const auto explain = [&] { throw_non_finite(slice(staged, s), pass_of(s, m + 1 == pieces), loss); };
             if (!world_) explain();
             if (reason.empty()) reason = reason_of(explain);
         }
@@ -219,10 +220,12 @@ private:
     static constexpr bool scales = std::same_as<T, float16>;
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
-    pass pass_of(index micro_batch, bool last) {
+    // Of samples s of this rank.
+    pass pass_of(shard s, bool last) {
         const pass p{.mode = mode::train,
                      .seed = config_.seed,
-                     .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
+                     .step = static_cast<std::uint32_t>(steps()),
+                     .first_sample = first_ + s.begin,
                      .repeated = false,
                      .input_gradient = false,
                      .curvature = listener_};
@@ -236,15 +239,13 @@ private:
             const staged_batch<D> piece =
                 slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
-            pass p = pass_of(m, false);
+            pass p = pass_of(s, false);
             p.repeated = true;
             p.weight_gradient = false;
             tape<T, D> scratch;
-            // Every rank draws numbers of its own.
-            const random_stream random{config_.seed,
-                                       0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
+            const random_stream random = stream_of_path(config_.seed, p.path, "sampled labels", p.step);
             tensor<float, D> dy = goal_.sampled_gradient(
-                rounded<float>(model_.forward(rounded<T>(piece.there.x.share()), scratch, p)), random);
+                rounded<float>(model_.forward(rounded<T>(piece.there.x.share()), scratch, p)), random, p.first_sample);
             const float weight = static_cast<float>(static_cast<double>(piece.host.count) / whole);
             for_each(rules::times<float>{weight}, dy);
             model_.backward(scaled(std::move(dy)), scratch, p);
@@ -274,7 +275,7 @@ private:
 
     // Of the only micro-batch of this step: its outputs once more.
     pass pass_again() {
-        pass p = pass_of(0, true);
+        pass p = pass_of({}, true);
         p.repeated = true;
         p.curvature = nullptr;
         return p;
@@ -285,9 +286,10 @@ private:
     numbers_of_step<D> launch(const staged_batch<D>& b, index pieces, double whole) {
         if constexpr (RecordsSteps<D>) {
             if (config_.graph) {
-                recorded_.send(pass_of(0, false).step, config_.micro_batches, optimizer_, rate_(steps()));
+                recorded_.send(static_cast<std::uint32_t>(steps()), optimizer_, rate_(steps()));
                 const auto all = [&](const among_launches& host) { return gradients(b, pieces, whole, host); };
-                return listener_ || b.host.count == 0 ? all(among_launches()) : recorded_.gradients(b, whole, all);
+                return listener_ || b.host.count == 0 ? all(among_launches())
+                                                      : recorded_.gradients(b, whole, first_, all);
             }
         }
         return gradients(b, pieces, whole, among_launches());
@@ -300,9 +302,9 @@ private:
         for (index m = 0; m < pieces; ++m) {
             const shard s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
-            pass p = pass_of(m, m + 1 == pieces);
+            pass p = pass_of(s, m + 1 == pieces);
             if constexpr (RecordsSteps<D>)
-                if (config_.graph) p.step_at = recorded_.passes() + m;
+                if (config_.graph) p.step_at = recorded_.step();
             numbers.pieces.push_back(forward_backward(slice(b, s), p, static_cast<double>(s.count) / whole));
         }
         numbers.broken = look_at_gradients();
@@ -417,13 +419,18 @@ private:
         fail("step ", steps() + 1, ": a gradient is not finite. ", advice);
     }
 
-    // Samples of all ranks in this step. Where ranks left corrupt samples out, they must tell each other.
+    // Samples of all ranks in this step, and in first_ those before this rank's. Where ranks left corrupt samples out, they must tell each
+    // other.
     double whole_batch(const batch& b) {
+        first_ = world_ ? b.first_sample : 0;
         if (!world_) return static_cast<double>(b.count);
         if (!config_.may_skip) return static_cast<double>(b.global_count);
-        std::array<double, 1> kept{static_cast<double>(b.count)};
-        all_reduce(world_->world(), std::span<double>(kept));
-        return kept[0];
+        std::vector<double> kept(static_cast<std::size_t>(world_->size()));
+        const auto mine = kept.begin() + world_->rank();
+        *mine = static_cast<double>(b.count);
+        all_gather(world_->world(), std::span<double>(kept));
+        first_ = static_cast<index>(std::accumulate(kept.begin(), mine, 0.0));
+        return std::accumulate(kept.begin(), kept.end(), 0.0);
     }
 
     static staged_batch<D> slice(const staged_batch<D>& b, shard s) {
@@ -439,6 +446,7 @@ private:
         part.at = b.at;
         part.count = s.count;
         part.global_count = b.global_count;
+        part.first_sample = b.first_sample + s.begin;
         return part;
     }
 
@@ -474,7 +482,7 @@ private:
         tape<T, D> scratch;
         tensor<T, D> x = rounded<T>(staged.there.x.share());
         for (int i = 0; i < model_.size(); ++i) {
-            x = model_[i].forward(std::move(x), scratch.child(i), p);
+            x = model_[i].forward(std::move(x), scratch.child(i), model_.pass_of(i, p));
             if (first_non_finite(rounded<float>(x)))
                 fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(),
                      ')', advice);
@@ -494,6 +502,7 @@ private:
     loss_scaler* scaler_;
     std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
+    index first_ = 0;                         // samples of the step at hand that are other ranks' and come before
     step_recorder<D> recorded_;
     tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded
     tensor<float, D> few_outputs_;  // of the step at hand

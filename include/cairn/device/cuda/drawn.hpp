@@ -17,6 +17,7 @@ struct drawn_classes_body {
     const float* y;
     random_stream random;
     std::int32_t* labels;
+    index first;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const index stride = b.blocks() * b.threads();
@@ -27,7 +28,7 @@ struct drawn_classes_body {
             const double most = static_cast<double>(largest);
             double total = 0;
             for (index k = 0; k < classes; ++k) total += std::exp(static_cast<double>(row[k]) - most);
-            double left = random.uniform(static_cast<std::uint64_t>(r)) * total;
+            double left = random.uniform(static_cast<std::uint64_t>(first + r)) * total;
             index label = 0;
             for (; label + 1 < classes; ++label)
                 if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
@@ -41,11 +42,12 @@ struct drawn_normals_body {
     float scale;
     random_stream random;
     float* x;
+    index first;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const index stride = b.blocks() * b.threads();
         for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
-            x[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+            x[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(first + i)));
     }
 };
 
@@ -54,36 +56,39 @@ struct drawn_pixels_body {
     const float* y;
     random_stream random;
     float* x;
+    index first;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const index stride = b.blocks() * b.threads();
         for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
-            x[i] = random.uniform(static_cast<std::uint64_t>(i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])))
-                       ? 1.0f
-                       : 0.0f;
+            x[i] =
+                random.uniform(static_cast<std::uint64_t>(first + i)) < 1 / (1 + std::exp(-static_cast<double>(y[i])))
+                    ? 1.0f
+                    : 0.0f;
     }
 };
 
 }  // namespace grid
 
-/// labels (rows): of row r of y (rows, classes) class k with the probability softmax(y)[r, k], by uniform number r of `random`.
+/// labels (rows): of row r of y (rows, classes) class k with the probability softmax(y)[r, k], by uniform number first + r of `random`.
 template <GridDevice D>
-void drawn_classes(D, index rows, index classes, const float* y, const random_stream& random, std::int32_t* labels) {
+void drawn_classes(D, index rows, index classes, const float* y, const random_stream& random, std::int32_t* labels,
+                   index first = 0) {
     if (rows > 0)
         D::launch({.blocks = grid::blocks_for<D>(rows, 64), .threads = 64},
-                  grid::drawn_classes_body{rows, classes, y, random, labels});
+                  grid::drawn_classes_body{rows, classes, y, random, labels, first});
 }
 
-/// x[i] = scale · standard normal number i of `random`.
+/// x[i] = scale · standard normal number first + i of `random`.
 template <GridDevice D>
-void drawn_normals(D, index n, float scale, const random_stream& random, float* x) {
-    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n, 256)}, grid::drawn_normals_body{n, scale, random, x});
+void drawn_normals(D, index n, float scale, const random_stream& random, float* x, index first = 0) {
+    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n, 256)}, grid::drawn_normals_body{n, scale, random, x, first});
 }
 
-/// x[i] = 1 with the probability sigmoid(y[i]), else 0, by uniform number i of `random`; x may be y.
+/// x[i] = 1 with the probability sigmoid(y[i]), else 0, by uniform number first + i of `random`; x may be y.
 template <GridDevice D>
-void drawn_pixels(D, index n, const float* y, const random_stream& random, float* x) {
-    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n, 256)}, grid::drawn_pixels_body{n, y, random, x});
+void drawn_pixels(D, index n, const float* y, const random_stream& random, float* x, index first = 0) {
+    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n, 256)}, grid::drawn_pixels_body{n, y, random, x, first});
 }
 
 }  // namespace cairn
