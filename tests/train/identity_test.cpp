@@ -9,6 +9,7 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
+#include <cairn/optim/sgd.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/trainer.hpp>
 
@@ -73,8 +74,10 @@ struct run {
                                : std::make_unique<kfac_roles<float>>();
             curvature = std::make_unique<kfac<float>>(weights, c, std::move(roles));
         }
-        train.emplace(model, weights, optimizer_over<adam, float, cpu>(adam{}, weights), constant(0.01),
-                      task({task_kind::classes, 0}, {}),
+        using any = any_optimizer<float, cpu>;  // Adam would make a step of what is but rounding in K-FAC's directions
+        train.emplace(model, weights,
+                      h.sampled_labels ? any(optimizer_over(sgd{}, weights)) : any(optimizer_over(adam{}, weights)),
+                      constant(0.01), task({task_kind::classes, 0}, {}),
                       trainer_config{.seed = 5,
                                      .micro_batches = h.micro_batches,
                                      .may_skip = h.may_skip,
