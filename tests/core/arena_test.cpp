@@ -32,15 +32,15 @@ TEST_CASE("arena: parameters are aligned slices of one block, in order, gaps are
     arena a(m.list(), 1);
     CHECK(a.count() == 35 + 5 + 1000 + 4000);
     int id = 0;
-    index at = 0;
+    index_t at = 0;
     for (const auto& [name, p] : a.parameters()) {
         CHECK(p->name == name);
         CHECK(p->id == id++);
         CHECK(p->value.data() == a.values().data() + at);
         CHECK(p->grad.data() == a.grads().data() + at);
         CHECK(p->value.shape() == p->shape);
-        const index padded = (p->shape.size() + 15) / 16 * 16;
-        for (index i = p->shape.size(); i < padded; ++i) CHECK(a.values()[at + i] == 0.0f);
+        const index_t padded = (p->shape.size() + 15) / 16 * 16;
+        for (index_t i = p->shape.size(); i < padded; ++i) CHECK(a.values()[at + i] == 0.0f);
         at += padded;
     }
     CHECK(a.values().size() == at);
@@ -49,20 +49,20 @@ TEST_CASE("arena: parameters are aligned slices of one block, in order, gaps are
 
 TEST_CASE("arena: memory is counted as parameters and gradients", "[arena]") {
     auto& pool = memory_pool::host();
-    const auto parameters = pool.use_of(category::parameters).live;
-    const auto gradients = pool.use_of(category::gradients).live;
+    const auto parameters = pool.use_of(memory_category::parameters).live;
+    const auto gradients = pool.use_of(memory_category::gradients).live;
     model m;
     const arena a(m.list(), 1);
-    const index bytes = (48 + 16 + 1008 + 4000) * 4;
-    CHECK(pool.use_of(category::parameters).live == parameters + bytes);
-    CHECK(pool.use_of(category::gradients).live == gradients + bytes);
+    const index_t bytes = (48 + 16 + 1008 + 4000) * 4;
+    CHECK(pool.use_of(memory_category::parameters).live == parameters + bytes);
+    CHECK(pool.use_of(memory_category::gradients).live == gradients + bytes);
 }
 
 TEST_CASE("arena: values follow the initializer, the seed and the path alone", "[arena]") {
     model m, same, other;
     const arena a(m.list(), 7), b(same.list(), 7), c(other.list(), 8);
-    index equal = 0;
-    for (index i = 0; i < 35; ++i) {
+    index_t equal = 0;
+    for (index_t i = 0; i < 35; ++i) {
         CHECK(m.weight.value[i] == same.weight.value[i]);
         equal += m.weight.value[i] == other.weight.value[i];
         const random_stream random = stream_of_path(7, path_hash("a/weight"), "initial values");
@@ -100,7 +100,7 @@ TEST_CASE("arena: any part of a model in any order starts with the numbers of th
     for (const auto& [name, p] : some.parameters())
         for (const auto& [same, of_whole] : all.parameters())
             if (name == same)
-                for (index i = 0; i < p->value.size(); ++i) REQUIRE(p->value[i] == of_whole->value[i]);
+                for (index_t i = 0; i < p->value.size(); ++i) REQUIRE(p->value[i] == of_whole->value[i]);
 }
 
 TEST_CASE("arena: a slice of a parameter has the slice of the whole's values", "[arena]") {
@@ -117,9 +117,9 @@ TEST_CASE("arena: a slice of a parameter has the slice of the whole's values", "
             parameter<float> slice{.shape = extent, .init = init, .layout = {.global = whole.shape}};
             std::copy(begin.begin(), begin.end(), slice.layout.begin.begin());
             const arena<float> some({{"block/weight", &slice}}, 3);
-            for (index i = 0; i < extent[0]; ++i)
-                for (index j = 0; j < extent[1]; ++j)
-                    for (index k = 0; k < extent[2]; ++k)
+            for (index_t i = 0; i < extent[0]; ++i)
+                for (index_t j = 0; j < extent[1]; ++j)
+                    for (index_t k = 0; k < extent[2]; ++k)
                         REQUIRE(slice.value[(i * extent[1] + j) * extent[2] + k] ==
                                 whole.value[((begin[0] + i) * 5 + begin[1] + j) * 4 + begin[2] + k]);
         }
@@ -135,7 +135,7 @@ TEST_CASE("arena: a slice of a parameter has the slice of the whole's values", "
 }
 
 TEST_CASE("parameter_layout: of the ranks that hold one slice the first counts it", "[arena]") {
-    const auto at = [](index data, index tensor) {
+    const auto at = [](index_t data, index_t tensor) {
         return [=](const std::string& axis) { return axis == "data" ? data : tensor; };
     };
     const parameter_layout slice{.replicated_over = {"data"}}, copy{.replicated_over = {"data", "tensor"}};
@@ -180,11 +180,11 @@ TEST_CASE("first_non_finite: the first in memory order, whatever the number of t
     auto t = tensor<float>::zeros({200'000});
     CHECK_FALSE(first_non_finite(t));
     t[199'999] = std::numeric_limits<float>::infinity();
-    CHECK(first_non_finite(t) == index{199'999});
+    CHECK(first_non_finite(t) == index_t{199'999});
     t[70'000] = std::numeric_limits<float>::quiet_NaN();
-    CHECK(first_non_finite(t) == index{70'000});
+    CHECK(first_non_finite(t) == index_t{70'000});
     t[3] = -std::numeric_limits<float>::infinity();
-    CHECK(first_non_finite(t) == index{3});
+    CHECK(first_non_finite(t) == index_t{3});
     CHECK_FALSE(first_non_finite(tensor<float>{}));
     CHECK_FALSE(first_non_finite(tensor<float>::filled({5}, std::numeric_limits<float>::max())));
 }

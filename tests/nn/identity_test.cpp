@@ -1,14 +1,15 @@
-// What a layer draws depends on its path in the whole model and on the places of its samples in the whole batch alone: a model that is cut
-// into two stages, and a batch that is cut into parts, have the initial values, masks, results and gradients of the whole.
+// What a layer draws depends on its path in the whole model and on the places of its samples in the whole batch alone:
+// a model that is cut into two stages, and a batch that is cut into parts, have the initial values, masks, results and
+// gradients of the whole.
 
 #include "layer_laws.hpp"
 
 #include <cairn/core/arena.hpp>
 #include <cairn/models/transformer.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
-#include <cairn/nn/skip.hpp>
 
 #include <map>
 
@@ -20,7 +21,7 @@ using chain = sequential<double>;
 
 /// Layers of every kind of container, each with a dropout of its own.
 chain containers() {
-    const auto dense = [](index in, index out, double rate) {
+    const auto dense = [](index_t in, index_t out, double rate) {
         chain c;
         c.add("fc", linear<double>({.in = in, .out = out})).add("drop", dropout<double>(rate));
         return c;
@@ -32,21 +33,21 @@ chain containers() {
     std::vector<chain> sides;
     sides.push_back(dense(9, 5, 0.3));
     sides.push_back(dense(9, 4, 0.3));
-    net.add("sides", branches<double>(std::move(sides)));
+    net.add("sides", concat_branches<double>(std::move(sides)));
     sides.clear();
     sides.push_back(dense(9, 6, 0.3));
     sides.push_back(dense(9, 6, 0.3));
-    net.add("sum", summed<double>(std::move(sides)));
-    net.add("around", skip<double>(dense(6, 3, 0.3)));
+    net.add("sum", add_branches<double>(std::move(sides)));
+    net.add("around", concat_skip<double>(dense(6, 3, 0.3)));
     net.add(dropout<double>(0.1));
     net.add("head", dense(9, 5, 0.1));
     return net;
 }
 
 chain text_model() {
-    return transformer<double>({.vocabulary = 11,
-                                .longest = 6,
-                                .width = 8,
+    return transformer<double>({.vocab_size = 11,
+                                .max_length = 6,
+                                .embedding_dim = 8,
                                 .heads = 2,
                                 .blocks = 2,
                                 .dropout = 0.2,
@@ -56,18 +57,18 @@ chain text_model() {
 struct network {
     chain (*make)();
     tensor<double> x;
-    index classes;
+    index_t classes;
 };
 
-network with_containers(index samples) { return {containers, laws::numbers<double>({samples, 7}, 1), 5}; }
-network with_attention(index samples) {
+network with_containers(index_t samples) { return {containers, laws::numbers<double>({samples, 7}, 1), 5}; }
+network with_attention(index_t samples) {
     tensor<double> tokens({samples, 6});
-    for (index i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<double>(i * 5 % 11);
+    for (index_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<double>(i * 5 % 11);
     return {text_model, std::move(tokens), 11};
 }
 
-tensor<double> rows(const tensor<double>& t, shard s) {
-    const index width = t.size() / t.extent(0);
+tensor<double> rows(const tensor<double>& t, range s) {
+    const index_t width = t.size() / t.extent(0);
     return t.slice(s.begin * width, t.shape().with(0, s.count)).clone();
 }
 
@@ -85,19 +86,19 @@ void keep(const Weights& weights, outcome& o) {
     }
 }
 
-std::pair<double, tensor<double>> loss_of(const tensor<double>& y, index classes) {
+std::pair<double, tensor<double>> loss_of(const tensor<double>& y, index_t classes) {
     tensor<std::int32_t> labels({y.size() / classes});
-    for (index i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i * 3 % classes);
+    for (index_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i * 3 % classes);
     auto [loss, dy] = cross_entropy{}(y.clone(), labels);
     return {loss, std::move(dy)};
 }
 
-const pass how{.seed = 9, .step = 4};
+const pass_context how{.seed = 9, .step = 4};
 
 outcome whole(const network& n) {
     chain net = n.make();
-    const arena<double> weights(net.params(), 3);
-    tape<double> saved;
+    const arena<double> weights(net.parameters(), 3);
+    saved_tensors<double> saved;
     outcome o;
     o.y = net.forward(n.x.clone(), saved, how);
     auto [loss, dy] = loss_of(o.y, n.classes);
@@ -126,8 +127,8 @@ outcome in_two_stages(const network& n, int layers) {
     cut(net, first, second, layers);
     REQUIRE(first.size() > 0);
     if (second.size() == 0) return {};
-    const arena<double> first_weights(first.params(), 3), second_weights(second.params(), 3);
-    tape<double> of_first, of_second;
+    const arena<double> first_weights(first.parameters(), 3), second_weights(second.parameters(), 3);
+    saved_tensors<double> of_first, of_second;
     outcome o;
     o.y = second.forward(first.forward(n.x.clone(), of_first, how), of_second, how);
     auto [loss, dy] = loss_of(o.y, n.classes);
@@ -161,16 +162,16 @@ TEST_CASE("identity: any parts of a batch draw the masks of the whole batch", "[
     for (const network& n : {with_containers(13), with_attention(7)}) {
         const outcome expected = whole(n);
         chain net = n.make();
-        const arena<double> weights(net.params(), 3);
+        const arena<double> weights(net.parameters(), 3);
         for (const int parts : {1, 2, 3, 5})
             for (int part = 0; part < parts; ++part) {
                 CAPTURE(parts, part);
-                const shard s = shard_of(n.x.extent(0), parts, part);
-                pass p = how;
+                const range s = shard_of(n.x.extent(0), parts, part);
+                pass_context p = how;
                 p.first_sample = s.begin;
-                tape<double> saved;
+                saved_tensors<double> saved;
                 const tensor<double> y = net.forward(rows(n.x, s), saved, p), there = rows(expected.y, s);
-                for (index i = 0; i < y.size(); ++i) REQUIRE(y[i] == Approx(there[i]).margin(1e-12));
+                for (index_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == Approx(there[i]).margin(1e-12));
                 if (s.begin == 0) continue;
                 p.first_sample = 0;  // other samples, other masks
                 CHECK_FALSE(laws::same_bits(net.forward(rows(n.x, s), saved, p), y));
@@ -185,7 +186,7 @@ TEST_CASE("identity: a mask follows from the path, the step and the seed, whatev
         for (int i = 0; i < before; ++i) inner.add(concat("idle", i), dropout<double>(0));
         inner.add(name, dropout<double>(0.5));
         net.add("block", std::move(inner));
-        tape<double> saved;
+        saved_tensors<double> saved;
         return net.forward(tensor<double>::filled({3, 70}, 1), saved, {.seed = seed, .step = step});
     };
     const tensor<double> one = mask("drop", 0);

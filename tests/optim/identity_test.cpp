@@ -1,5 +1,5 @@
-// Sums over a model are made by parameter, in path order: stages have the norms, and take the steps, of the whole model, bit for bit; copies of
-// a parameter are counted once.
+// Sums over a model are made by parameter, in path order: stages have the norms, and take the steps, of the whole
+// model, bit for bit; copies of a parameter are counted once.
 
 #include "catch.hpp"
 #include "optim/small_model.hpp"
@@ -61,18 +61,18 @@ parameters_of some_layers(int begin, int end) {
 template <class O>
 struct of_stage {
     O inner;
-    shard range;
+    range range;
     std::function<std::vector<double>(std::vector<double>)> gather;
     static constexpr const char* name = "stage";
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;
     template <class T, Device D>
-    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         cairn::update(inner, theta, grad, s, at);
     }
     void check() const {}
-    shard owned() const { return range; }
+    range owned() const { return range; }
     std::vector<double> over_all(std::vector<double> mine) const { return gather(std::move(mine)); }
 };
 
@@ -82,7 +82,7 @@ template <class O>
 std::vector<double> train(O rule, parameters_of& all, std::uint64_t seed, values_by_path& after) {
     arena<float> weights(all.list, seed);
     if constexpr (requires { rule.range; }) rule.range = {0, weights.values().size()};
-    optimizer_over o(rule, weights);
+    bound_optimizer o(rule, weights);
     std::vector<double> norms;
     for (std::uint32_t step = 0; step < steps; ++step) {
         all.set_gradients(step);
@@ -106,7 +106,7 @@ void check_stages(const O& rule) {
             parameters_of mine = c.rank() == 0 ? some_layers(0, cut) : some_layers(cut, layers);
             const auto gather = [&](const std::vector<double>& sums) {
                 std::vector<double> all(2 * layers);
-                const index first = c.rank() == 0 ? 0 : 2 * cut;
+                const index_t first = c.rank() == 0 ? 0 : 2 * cut;
                 std::copy(sums.begin(), sums.end(), all.begin() + first);
                 all_gather(c, std::span<double>(all), {{0, 2 * cut}, {2 * cut, 2 * (layers - cut)}});
                 return all;
@@ -135,7 +135,7 @@ TEST_CASE("identity: two stages have the norms of the whole model and take its s
 TEST_CASE("identity: sums by parameter have the bits of the parameter alone on any number of threads", "[identity]") {
     tensor<float> x({300'000});
     fill(x.span(), {initializer::distribution::normal, 2.0, 0.5}, {1, 0, 0});
-    const std::vector<shard> parts{{0, 17}, {32, 0}, {32, 70'000}, {70'048, 1}, {70'064, 65'536}, {140'000, 160'000}};
+    const std::vector<range> parts{{0, 17}, {32, 0}, {32, 70'000}, {70'048, 1}, {70'064, 65'536}, {140'000, 160'000}};
     const squares_by_parameter<> squares(parts);
     const int before = threads();
     for (const int n : {1, 2, 3}) {
@@ -160,7 +160,7 @@ TEST_CASE("identity: slices make the norm of the whole, copies are counted once"
     const std::vector<double> norms = train(clipped{sgd{}, by_norm{2}}, whole, 5, expected);
     run_ranks(2, [&](threads_communicator& c) {
         parameters_of mine;
-        const auto slice = [&](const std::string& name, index rows, index columns) {
+        const auto slice = [&](const std::string& name, index_t rows, index_t columns) {
             mine.add(name, {rows / 2, columns}, true, {.global = {rows, columns}, .begin = {c.rank() * rows / 2, 0}});
         };
         slice("a/weight", 12, 7);
@@ -177,7 +177,7 @@ TEST_CASE("identity: slices make the norm of the whole, copies are counted once"
         for (std::size_t i = 0; i < norms.size(); ++i)
             require(std::abs(got[i] - norms[i]) < 1e-12 * norms[i], "norm ", got[i], " is not ", norms[i]);
         for (const auto& [name, p] : mine.list)
-            for (index i = 0; i < p->value.size(); ++i) {
+            for (index_t i = 0; i < p->value.size(); ++i) {
                 const float there = expected[name][static_cast<std::size_t>(p->layout.global_index(p->shape, i))];
                 require(std::abs(after[name][static_cast<std::size_t>(i)] - there) < 1e-6f, name, ' ', i);
             }

@@ -1,5 +1,5 @@
-// Any number of ranks and micro-batches draws the masks, and the labels of K-FAC, that one rank draws, and takes its steps to rounding; a run
-// that goes on draws those of the run that was not stopped.
+// Any number of ranks and micro-batches draws the masks, and the labels of K-FAC, that one rank draws, and takes its
+// steps to rounding; a run that goes on draws those of the run that was not stopped.
 
 #include "catch.hpp"
 
@@ -19,12 +19,12 @@ namespace cairn {
 
 namespace {
 
-constexpr index inputs = 12, classes = 3;
+constexpr index_t inputs = 12, classes = 3;
 constexpr int steps = 6;
 
 struct how {
     int ranks = 1;
-    index micro_batches = 1;
+    index_t micro_batches = 1;
     bool sampled_labels = false;  // of K-FAC
     bool may_skip = false;        // ranks tell each other how many samples they have
 };
@@ -39,15 +39,15 @@ sequential<float> network() {
 
 /// This rank's part of batch `step`, of 11 samples or of 7.
 batch part_of(int step, int ranks, int rank) {
-    const index whole = step % 2 ? 7 : 11;
-    const shard s = shard_of(whole, ranks, rank);
+    const index_t whole = step % 2 ? 7 : 11;
+    const range s = shard_of(whole, ranks, rank);
     const random_stream random{11, static_cast<std::uint32_t>(step)};
     batch b;
     b.x = tensor<float>({s.count, inputs});
     b.labels = tensor<std::int32_t>({s.count});
-    for (index i = 0; i < b.x.size(); ++i)
+    for (index_t i = 0; i < b.x.size(); ++i)
         b.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(s.begin * inputs + i)));
-    for (index i = 0; i < s.count; ++i) b.labels[i] = static_cast<std::int32_t>((s.begin + i + step) % classes);
+    for (index_t i = 0; i < s.count; ++i) b.labels[i] = static_cast<std::int32_t>((s.begin + i + step) % classes);
     b.count = s.count;
     b.global_count = whole;
     b.first_sample = s.begin;
@@ -57,7 +57,7 @@ batch part_of(int step, int ranks, int rank) {
 /// A model and all that trains it, of one rank.
 struct run {
     sequential<float> model = network();
-    arena<float> weights{model.params(), 3};
+    arena<float> weights{model.parameters(), 3};
     std::optional<ranks<cpu>> all;
     std::unique_ptr<kfac<float>> curvature;
     std::optional<trainer<cpu>> train;
@@ -69,15 +69,15 @@ struct run {
             all.emplace(*world, weights, std::move(c));
         }
         if (h.sampled_labels) {
-            const kfac_config c{.damping = 0.1, .factor_every = 1, .decompose_every = 1};
+            const kfac_config c{.damping = 0.1, .factor_update_interval = 1, .inverse_update_interval = 1};
             auto roles = world ? std::make_unique<kfac_ranks<any_communicator>>(*world, kfac_ranks_config{})
-                               : std::make_unique<kfac_roles<float>>();
+                               : std::make_unique<kfac_work_assignment<float>>();
             curvature = std::make_unique<kfac<float>>(weights, c, std::move(roles));
         }
         using any = any_optimizer<float, cpu>;  // Adam would make a step of what is but rounding in K-FAC's directions
         train.emplace(model, weights,
-                      h.sampled_labels ? any(optimizer_over(sgd{}, weights)) : any(optimizer_over(adam{}, weights)),
-                      constant(0.01), task({task_kind::classes, 0}, {}),
+                      h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
+                      constant(0.01), objective({objective_kind::classes, 0}, {}),
                       trainer_config{.seed = 5,
                                      .micro_batches = h.micro_batches,
                                      .may_skip = h.may_skip,
@@ -118,7 +118,7 @@ void check_near(const std::vector<double>& losses, const std::vector<double>& ex
 TEST_CASE("identity: ranks and micro-batches draw the masks of one rank with one", "[identity]") {
     const std::vector<double> alone = losses_of({});
     for (const int ranks : {1, 2, 3})
-        for (const index pieces : {1, 2, 3}) {
+        for (const index_t pieces : {1, 2, 3}) {
             CAPTURE(ranks, pieces);
             check_near(losses_of({.ranks = ranks, .micro_batches = pieces}), alone, 1e-5);
             check_near(losses_of({.ranks = ranks, .micro_batches = pieces, .may_skip = ranks > 1}), alone, 1e-5);
@@ -128,7 +128,7 @@ TEST_CASE("identity: ranks and micro-batches draw the masks of one rank with one
 TEST_CASE("identity: ranks and micro-batches draw the labels of one rank with one", "[identity]") {
     const std::vector<double> alone = losses_of({.sampled_labels = true});
     for (const int ranks : {1, 2, 3})
-        for (const index pieces : {1, 2}) {
+        for (const index_t pieces : {1, 2}) {
             CAPTURE(ranks, pieces);
             check_near(losses_of({.ranks = ranks, .micro_batches = pieces, .sampled_labels = true}), alone, 1e-4);
         }
@@ -157,17 +157,18 @@ TEST_CASE("identity: a run that goes on keeps its masks", "[identity]") {
 
 TEST_CASE("identity: each part of a batch draws the labels of the whole batch", "[identity]") {
     const random_stream random{3, 4, 5};
-    constexpr index samples = 9, length = 2;
-    for (const task_kind kind : {task_kind::classes, task_kind::values, task_kind::reconstruction}) {
-        const task goal({kind, 0}, {});
+    constexpr index_t samples = 9, length = 2;
+    for (const objective_kind kind :
+         {objective_kind::classes, objective_kind::values, objective_kind::reconstruction}) {
+        const objective goal({kind, 0}, {});
         tensor<float> y({samples, length, classes});
-        for (index i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 7) / 4;
+        for (index_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 7) / 4;
         const tensor<float> whole = goal.sampled_gradient(y.clone(), random);
-        for (const shard s : {shard{0, 4}, shard{4, 5}, shard{8, 1}}) {
-            const index width = length * classes;
+        for (const range s : {range{0, 4}, range{4, 5}, range{8, 1}}) {
+            const index_t width = length * classes;
             const tensor<float> part = y.slice(s.begin * width, {s.count, length, classes});
             const tensor<float> got = goal.sampled_gradient(part.clone(), random, s.begin);
-            for (index i = 0; i < got.size(); ++i)  // of means over the samples
+            for (index_t i = 0; i < got.size(); ++i)  // of means over the samples
                 REQUIRE(got[i] * static_cast<float>(s.count) ==
                         Approx(whole[s.begin * width + i] * float(samples)).margin(1e-5));
         }

@@ -1,6 +1,6 @@
 #pragma once
-// Small codes packed by planes: plane j holds bit j of all codes of a group, so that packing is a comparison of whole vectors
-// and needs no shifts across codes.
+// Small codes packed by planes: plane j holds bit j of all codes of a group, so that packing is a comparison of whole
+// vectors and needs no shifts across codes.
 //   group of m ≤ 128 codes of b bits: b planes of ⌈m/8⌉ bytes; code i is in bit i mod 8 of byte i / 8 of each plane
 
 #include <cairn/core/shape.hpp>
@@ -14,10 +14,10 @@
 
 namespace cairn {
 
-inline constexpr index plane_group = 128;
+inline constexpr index_t plane_group = 128;
 
 /// Bytes of n codes of `bits` bits in groups of 128.
-constexpr index plane_bytes(index n, index bits) {
+constexpr index_t plane_bytes(index_t n, index_t bits) {
     return bits * (n / plane_group * (plane_group / 8) + (n % plane_group + 7) / 8);
 }
 
@@ -25,9 +25,9 @@ namespace detail {
 
 template <class Count>
 [[gnu::always_inline]] inline void store_planes(const std::uint32_t* codes, Count m, int bits, std::byte* out) {
-    const index stride = (m + 7) / 8;
-    for (index first = 0; first < m; first += 16) {
-        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+    const index_t stride = (m + 7) / 8;
+    for (index_t first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index_t>(2, stride - first / 8));
 #if CAIRN_SIMD_AVX512
         const __m512i v = _mm512_loadu_si512(codes + first);
 #endif
@@ -46,9 +46,9 @@ template <class Count>
 
 template <class Count>
 [[gnu::always_inline]] inline void load_planes(const std::byte* in, Count m, int bits, std::uint32_t* codes) {
-    const index stride = (m + 7) / 8;
-    for (index first = 0; first < m; first += 16) {
-        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+    const index_t stride = (m + 7) / 8;
+    for (index_t first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index_t>(2, stride - first / 8));
 #if CAIRN_SIMD_AVX512
         __m512i group = _mm512_setzero_si512();
         for (int j = 0; j < bits; ++j) {
@@ -72,12 +72,12 @@ template <class Count>
 }
 
 /// The size of a whole group as a compile-time constant: its loops unroll.
-using whole_group = std::integral_constant<index, plane_group>;
+using whole_group = std::integral_constant<index_t, plane_group>;
 
 }  // namespace detail
 
 /// Packs m ≤ 128 codes; codes has room for 128, those behind m are zero. Writes plane_bytes(m, bits) bytes.
-inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byte* out) {
+inline void store_planes(const std::uint32_t* codes, index_t m, int bits, std::byte* out) {
     if (m == plane_group)
         detail::store_planes(codes, detail::whole_group{}, bits, out);
     else
@@ -85,7 +85,7 @@ inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byt
 }
 
 /// The inverse: m codes to `codes`, which has room for 128.
-inline void load_planes(const std::byte* in, index m, int bits, std::uint32_t* codes) {
+inline void load_planes(const std::byte* in, index_t m, int bits, std::uint32_t* codes) {
     if (m == plane_group)
         detail::load_planes(in, detail::whole_group{}, bits, codes);
     else

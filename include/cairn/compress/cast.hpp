@@ -18,14 +18,14 @@ namespace detail {
 
 template <class Format, class Put>
 void decode_cast(std::span<const std::byte> bytes, std::span<float> into, Put put) {
-    const index n = static_cast<index>(into.size());
+    const index_t n = static_cast<index_t>(into.size());
     message_reader reader(Format::name, bytes);
     const std::byte* const source = reader.take(2 * n, "values");
     reader.finish();
     float* const y = into.data();
-    parallel_for(n, compress_grain, [=](index begin, index end) {
+    parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             std::uint16_t h;
             std::memcpy(&h, source + 2 * i, 2);
             put(y[i], Format::widen(h));
@@ -40,18 +40,18 @@ template <class Format>
 class nearest_cast {
 public:
     std::string name() const { return Format::name; }
-    compression_contract contract(index) const {
+    compression_contract contract(index_t) const {
         return {.summable = Format::type, .contraction = Format::contraction};
     }
-    index max_bytes(index n) const { return 2 * n; }
+    index_t max_bytes(index_t n) const { return 2 * n; }
 
     void encode(std::span<const float> values, message& out, const encode_step&) const {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         const float* const x = values.data();
         auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
-        parallel_for(n, compress_grain, [=](index begin, index end) {
+        parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) target[i] = Format::nearest(x[i]);
+            for (index_t i = begin; i < end; ++i) target[i] = Format::nearest(x[i]);
         });
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
@@ -67,29 +67,31 @@ template <class Format>
 class stochastic_cast {
 public:
     std::string name() const { return std::string(Format::name) + "_stochastic"; }
-    compression_contract contract(index) const {
+    compression_contract contract(index_t) const {
         return {.unbiased = true,
                 .deterministic = false,
                 .summable = Format::type,
                 .contraction = 1 - Format::variance,
                 .variance = Format::variance};
     }
-    index max_bytes(index n) const { return 2 * n; }
+    index_t max_bytes(index_t n) const { return 2 * n; }
 
     void encode(std::span<const float> values, message& out, const encode_step& at) const {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         const float* const x = values.data();
         auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
         const group_bits random(at.own_random(Format::name));
-        parallel_for((n + random_group - 1) / random_group, compress_grain / random_group, [=](index begin, index end) {
-            for (index g = begin; g < end; ++g) {
-                std::uint32_t r[random_group];
-                random.fill(g, r);
-                const index first = g * random_group, count = std::min(n - first, random_group);
+        parallel_for((n + random_group - 1) / random_group, compress_grain / random_group,
+                     [=](index_t begin, index_t end) {
+                         for (index_t g = begin; g < end; ++g) {
+                             std::uint32_t r[random_group];
+                             random.fill(g, r);
+                             const index_t first = g * random_group, count = std::min(n - first, random_group);
 #pragma omp simd
-                for (index i = 0; i < count; ++i) target[first + i] = Format::stochastic(x[first + i], r[i]);
-            }
-        });
+                             for (index_t i = 0; i < count; ++i)
+                                 target[first + i] = Format::stochastic(x[first + i], r[i]);
+                         }
+                     });
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         detail::decode_cast<Format>(bytes, into, assign{});

@@ -4,15 +4,18 @@
 //   c.encode(values, out, at);               // out: the bytes that travel, nothing else does
 //   c.decode(out.bytes(), into, at);         // into[i] = decoded value
 //   c.decode_add(out.bytes(), into, at, s);  // into[i] += s · decoded value: a mean over ranks adds with s = 1/ranks
-// What may be relied on is said by contract(n) and tested as a law for every compressor (tests/compress/compressor_laws.hpp).
+// What may be relied on is said by contract(n) and tested as a law for every compressor
+// (tests/compress/compressor_laws.hpp).
 //
-// - One object serves one bucket: state is sized by the first bucket it sees, and belongs to the checkpoint (tensors_of).
+// - One object serves one bucket: state is sized by the first bucket it sees, and belongs to the checkpoint
+//   (tensors_of).
 // - Each file's head gives the wire format; all numbers are little-endian. max_bytes(n) is the format's arithmetic.
 // - n = 0 is a bucket like any other.
-// - A NaN or Inf among the values: encode throws an error naming the element, and the parameter where at.layout is given,
-//   and leaves state as it was, so that the caller may skip the step on all ranks. Only casts (bf16, fp16) pass them on.
-// - decode of a message that is cut short, too long or damaged throws an error naming the byte; it never reads or writes
-//   outside the message and `into`.
+// - A NaN or Inf among the values: encode throws an error naming the element, and the parameter where at.layout is
+//   given, and leaves state as it was, so that the caller may skip the step on all ranks. Only casts (bf16, fp16) pass
+//   them on.
+// - decode of a message that is cut short, too long or damaged throws an error naming the byte; it never reads or
+//   writes outside the message and `into`.
 // - The same bits for the same (values, state, at), whatever the number of threads.
 //
 // Schemes that need an exchange in the middle know no communicator: they are handed a function, see powersgd.hpp
@@ -40,12 +43,12 @@
 namespace cairn {
 
 /// Values that a thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
-inline constexpr index compress_grain = index{1} << 16;
+inline constexpr index_t compress_grain = index_t{1} << 16;
 
 /// A parameter's elements in a bucket.
 struct bucket_slice {
     std::string name;
-    index offset = 0;
+    index_t offset = 0;
     cairn::shape shape;
 };
 /// The parameters of a bucket by rising offset. Gaps between them belong to nobody and hold zeros.
@@ -79,7 +82,8 @@ struct compression_contract {
     bool deterministic = true;         // x̂ does not depend on seed, rank and step
     summand summable = summand::none;  // whole messages are arrays of this type
     bool fixed_bytes = true;           // every message has max_bytes(n) bytes
-    // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic. Below 0 it only says how far off x̂ may be.
+    // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic. Below 0 it only says how far off x̂
+    // may be.
     double contraction = -std::numeric_limits<double>::infinity();
     double variance = std::numeric_limits<double>::infinity();        // ω: E‖x̂ − x‖² ≤ ω ‖x‖²
     double absolute_error = std::numeric_limits<double>::infinity();  // |x − x̂| ≤ this, each element
@@ -89,19 +93,19 @@ struct compression_contract {
 class message {
 public:
     /// Makes the message `bytes` long and returns it; the contents are undefined.
-    std::span<std::byte> prepare(index bytes) {
+    std::span<std::byte> prepare(index_t bytes) {
         require(bytes >= 0, "message: of ", bytes, " bytes");
-        if (memory_.size() < bytes) memory_ = tensor<std::byte>({bytes}, category::communication);
+        if (memory_.size() < bytes) memory_ = tensor<std::byte>({bytes}, memory_category::communication);
         size_ = bytes;
         return this->bytes();
     }
-    index size() const { return size_; }
+    index_t size() const { return size_; }
     std::span<std::byte> bytes() { return {memory_.data(), static_cast<std::size_t>(size_)}; }
     std::span<const std::byte> bytes() const { return {memory_.data(), static_cast<std::size_t>(size_)}; }
 
 private:
     tensor<std::byte> memory_;
-    index size_ = 0;
+    index_t size_ = 0;
 };
 
 /// A tensor of a compressor's state and its name, "residual".
@@ -114,17 +118,18 @@ using compressor_tensor = compressor_tensor_on<cpu>;
 
 /// A method that sends one message a bucket and step.
 /// Optional, of those that keep state:
-///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none: before a checkpoint is read into it
+///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none: before a checkpoint is read
+///                       into it
 ///   tensors()           → vector<compressor_tensor>: handles to the state that a checkpoint keeps
 ///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
-/// prepare_state, tensors_of and release_residual call them where they are there.
+/// prepare_state, tensors_of and flush_residual_of call them where they are there.
 template <class C>
 concept Compressor = std::movable<C> &&
-    requires(C& c, const C& constant, index n, std::span<const float> values, std::span<float> into, message& out,
+    requires(C& c, const C& constant, index_t n, std::span<const float> values, std::span<float> into, message& out,
              std::span<const std::byte> bytes, const encode_step& at, float scale) {
     { constant.name() } -> std::convertible_to<std::string>;
     { constant.contract(n) } -> std::same_as<compression_contract>;
-    { constant.max_bytes(n) } -> std::same_as<index>;
+    { constant.max_bytes(n) } -> std::same_as<index_t>;
     c.encode(values, out, at);
     constant.decode(bytes, into, at);
     constant.decode_add(bytes, into, at, scale);
@@ -138,12 +143,12 @@ concept ReducingCompressor = std::movable<C> &&
     requires(C& c, const C& constant, std::span<const float> gradient, std::span<float> mean, int ranks,
              const encode_step& at, void (*sum)(std::span<float>)) {
     { constant.name() } -> std::convertible_to<std::string>;
-    { constant.exchanged() } -> std::same_as<index>;
+    { constant.exchanged() } -> std::same_as<index_t>;
     c.reduce(gradient, mean, ranks, at, sum);
 };
 
 template <class C>
-void prepare_state(C& c, index n) {
+void prepare_state(C& c, index_t n) {
     if constexpr (requires { c.prepare(n); }) c.prepare(n);
 }
 
@@ -158,11 +163,11 @@ std::vector<compressor_tensor> tensors_of(C& c) {
 
 /// Adds what earlier steps kept back to a gradient that is about to be sent dense, and forgets it.
 template <class C>
-void release_residual(C& c, std::span<float> gradient) {
-    if constexpr (requires { c.release(gradient); }) c.release(gradient);
+void flush_residual_of(C& c, std::span<float> gradient) {
+    if constexpr (requires { c.flush_residual(gradient); }) c.flush_residual(gradient);
 }
 
-namespace rules {
+namespace functors {
 
 struct take_residual {
     CAIRN_HD void operator()(float& gradient, float& residual) const {
@@ -171,17 +176,18 @@ struct take_residual {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
-/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The n values are on the residual's device.
+/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The n values are on the residual's
+/// device.
 template <Device D>
-void release_into(tensor<float, D>& residual, index n, float* gradient) {
+void flush_into(tensor<float, D>& residual, index_t n, float* gradient) {
     if (residual.empty()) return;
     require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
-    for_each(D{}, n, rules::take_residual{}, gradient, residual.data());
+    for_each(D{}, n, functors::take_residual{}, gradient, residual.data());
 }
-inline void release_into(tensor<float>& residual, std::span<float> gradient) {
-    release_into(residual, static_cast<index>(gradient.size()), gradient.data());
+inline void flush_into(tensor<float>& residual, std::span<float> gradient) {
+    flush_into(residual, static_cast<index_t>(gradient.size()), gradient.data());
 }
 
 /// How decoded values enter an array: what decode and decode_add differ by.
@@ -194,7 +200,7 @@ struct add_scaled {
 };
 
 /// "element 7 of conv1/weight (16, 3, 3, 3)", or "element 7 of the bucket" where no layout says whose it is.
-inline std::string place_in_bucket(const bucket_layout* layout, index i) {
+inline std::string place_in_bucket(const bucket_layout* layout, index_t i) {
     if (layout)
         for (const bucket_slice& s : *layout)
             if (i >= s.offset && i < s.offset + s.shape.size())
@@ -203,10 +209,10 @@ inline std::string place_in_bucket(const bucket_layout* layout, index i) {
 }
 
 /// Position of the first NaN or Inf, or nothing. 1 read per element.
-inline std::optional<index> first_non_finite(std::span<const float> values) {
-    const index n = static_cast<index>(values.size());
+inline std::optional<index_t> first_non_finite(std::span<const float> values) {
+    const index_t n = static_cast<index_t>(values.size());
     if (count_nonfinite(cpu{}, n, values.data()) == 0) return std::nullopt;
-    index i = 0;
+    index_t i = 0;
     while (std::isfinite(values[static_cast<std::size_t>(i)])) ++i;
     return i;
 }
@@ -223,11 +229,11 @@ class message_reader {
 public:
     message_reader(std::string_view who, std::span<const std::byte> bytes) : who_(who), bytes_(bytes) {}
 
-    index position() const { return position_; }
-    index left() const { return static_cast<index>(bytes_.size()) - position_; }
+    index_t position() const { return position_; }
+    index_t left() const { return static_cast<index_t>(bytes_.size()) - position_; }
 
     /// The next `count` bytes. `what` names them in the error if the message ends before.
-    const std::byte* take(index count, std::string_view what) {
+    const std::byte* take(index_t count, std::string_view what) {
         if (count < 0 || count > left()) [[unlikely]]
             damaged(count, " bytes of ", what, " expected, ", left(), " left");
         const std::byte* here = bytes_.data() + position_;
@@ -254,13 +260,13 @@ public:
 private:
     std::string_view who_;
     std::span<const std::byte> bytes_;
-    index position_ = 0;
+    index_t position_ = 0;
 };
 
 /// into = 0, in parallel.
 inline void fill_zero(std::span<float> into) {
-    parallel_for(static_cast<index>(into.size()), compress_grain,
-                 [p = into.data()](index begin, index end) { std::fill(p + begin, p + end, 0.0f); });
+    parallel_for(static_cast<index_t>(into.size()), compress_grain,
+                 [p = into.data()](index_t begin, index_t end) { std::fill(p + begin, p + end, 0.0f); });
 }
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
 #pragma once
-// The kernels of on_device.hpp: for each compressor what makes its message, and what reads four values of one. Formats are those of the
-// compressors' own files.
+// The kernels of on_device.hpp: for each compressor what makes its message, and what reads four values of one. Formats
+// are those of the compressors' own files.
 
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/device_packets.hpp>
@@ -29,12 +29,12 @@ struct round_to_nearest {
 };
 
 template <GridDevice D, class Format>
-void encode(D d, const nearest_cast<Format>&, const values_alone& values, index n, std::uint8_t* out,
+void encode(D d, const nearest_cast<Format>&, const values_alone& values, index_t n, std::uint8_t* out,
             const encode_step&) {
     for_each(d, n, round_to_nearest<Format>{}, values.x, reinterpret_cast<std::uint16_t*>(out));
 }
 template <GridDevice D, class Format>
-void encode(D d, const nearest_cast<Format>&, const values_with_residual& values, index n, std::uint8_t* out,
+void encode(D d, const nearest_cast<Format>&, const values_with_residual& values, index_t n, std::uint8_t* out,
             const encode_step&) {
     for_each(d, n, round_to_nearest<Format>{}, values.gradient, values.residual, reinterpret_cast<std::uint16_t*>(out));
 }
@@ -43,7 +43,7 @@ void encode(D d, const nearest_cast<Format>&, const values_with_residual& values
 
 template <class Format, class Values>
 struct round_at_random {
-    index n;
+    index_t n;
     random_stream random;
     Values values;
     std::uint16_t* out;
@@ -52,8 +52,8 @@ struct round_at_random {
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
         std::uint32_t* const words = b.template shared<std::uint32_t>() + here.warp * span_words;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet x[span_packets];  // on their way while random words are computed
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -68,7 +68,7 @@ struct round_at_random {
                     h.v[j] = Format::stochastic(x[k].v[j], r.v[j]);
                     sent.v[j] = Format::widen(h.v[j]);
                 }
-                const index i = first + here.of_packet(k);
+                const index_t i = first + here.of_packet(k);
                 store_four(out, i, n, h);
                 values.keep(i, n, x[k], sent);
             }
@@ -78,7 +78,7 @@ struct round_at_random {
 };
 
 template <GridDevice D, class Format, class Values>
-void encode(D d, const stochastic_cast<Format>&, const Values& values, index n, std::uint8_t* out,
+void encode(D d, const stochastic_cast<Format>&, const Values& values, index_t n, std::uint8_t* out,
             const encode_step& at) {
     launch_spans(
         d, n, 4 * span_words,
@@ -88,8 +88,8 @@ void encode(D d, const stochastic_cast<Format>&, const Values& values, index n, 
 // natural: exponents go through shared memory, because their part of the message may begin at any byte.
 
 template <class Values>
-struct natural_body {
-    index n;
+struct natural_kernel {
+    index_t n;
     random_stream random;
     Values values;
     std::uint8_t* out;
@@ -101,8 +101,8 @@ struct natural_body {
         std::uint32_t* const words = memory + here.warp * span_words;
         auto* const exponents =
             reinterpret_cast<std::uint8_t*>(memory + span_warps * span_words) + here.warp * span_values;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet x[span_packets];
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -127,7 +127,7 @@ struct natural_body {
                 values.keep(first + here.of_packet(k), n, x[k], sent);
             }
             signs = transposed_nibbles(b, signs);
-            const index i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
+            const index_t i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
             if (i < n) store_bits(out + i / 8, signs, n - i);
             b.sync();  // all have written exponents, and read the words
             if (first < n)
@@ -138,14 +138,14 @@ struct natural_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const natural&, const Values& values, index n, std::uint8_t* out, const encode_step& at) {
-    launch_spans(d, n, 4 * span_words + span_values, natural_body<Values>{n, at.own_random("natural"), values, out});
+void encode(D d, const natural&, const Values& values, index_t n, std::uint8_t* out, const encode_step& at) {
+    launch_spans(d, n, 4 * span_words + span_values, natural_kernel<Values>{n, at.own_random("natural"), values, out});
 }
 
 struct natural_values {
-    index n;
+    index_t n;
     const std::uint8_t* bytes;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const auto e = load_four(bytes + (n + 7) / 8, i, n);
         const std::uint32_t signs = bytes[i / 8] >> (i % 8);
         float_packet v;
@@ -153,23 +153,23 @@ struct natural_values {
         return v;
     }
 };
-inline natural_values decoded(const natural&, index n, const std::uint8_t* bytes) { return {n, bytes}; }
+inline natural_values decoded(const natural&, index_t n, const std::uint8_t* bytes) { return {n, bytes}; }
 
 // sign: a span is a block with a scale.
 
 static_assert(sign::block == span_values);
 
 template <class Values>
-struct sign_body {
-    index n;
+struct sign_kernel {
+    index_t n;
     Values values;
     std::uint8_t* out;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all), count = n - first < span_values ? n - first : span_values;
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all), count = n - first < span_values ? n - first : span_values;
             float_packet x[span_packets];
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -188,7 +188,7 @@ struct sign_body {
             if (first >= n) continue;
             const float scale = static_cast<float>(sum / static_cast<double>(count));
             if (here.lane == 0) reinterpret_cast<float*>(out)[first / span_values] = scale;
-            const index i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
+            const index_t i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
             if (i < n) store_bits(out + 4 * scale_count(n, span_values) + i / 8, together, n - i);
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) {
@@ -201,14 +201,14 @@ struct sign_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const sign&, const Values& values, index n, std::uint8_t* out, const encode_step&) {
-    launch_spans(d, n, 0, sign_body<Values>{n, values, out});
+void encode(D d, const sign&, const Values& values, index_t n, std::uint8_t* out, const encode_step&) {
+    launch_spans(d, n, 0, sign_kernel<Values>{n, values, out});
 }
 
 struct sign_values {
     const float* scales;
     const std::uint8_t* bits;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const float scale = scales[i / span_values];
         const std::uint32_t signs = bits[i / 8] >> (i % 8);
         float_packet v;
@@ -216,7 +216,7 @@ struct sign_values {
         return v;
     }
 };
-inline sign_values decoded(const sign&, index n, const std::uint8_t* bytes) {
+inline sign_values decoded(const sign&, index_t n, const std::uint8_t* bytes) {
     return {reinterpret_cast<const float*>(bytes), bytes + 4 * scale_count(n, span_values)};
 }
 
@@ -226,8 +226,8 @@ static_assert(plane_group == span_group);
 
 /// Where the bucket of value i lies in a message of n values.
 struct qsgd_bucket {
-    index offset, stride, values;  // first byte, bytes of a plane
-    CAIRN_HD qsgd_bucket(const qsgd_code& code, index i, index n)
+    index_t offset, stride, values;  // first byte, bytes of a plane
+    CAIRN_HD qsgd_bucket(const qsgd_code& code, index_t i, index_t n)
         : offset(i / plane_group * (4 + code.bits * (plane_group / 8))),
           values(n - i / plane_group * plane_group < plane_group ? n - i / plane_group * plane_group : plane_group) {
         stride = (values + 7) / 8;
@@ -235,8 +235,8 @@ struct qsgd_bucket {
 };
 
 template <class Values>
-struct qsgd_body {
-    index n;
+struct qsgd_kernel {
+    index_t n;
     random_stream random;
     qsgd_code code;
     Values values;
@@ -246,8 +246,8 @@ struct qsgd_body {
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
         std::uint32_t* const words = b.template shared<std::uint32_t>() + here.warp * span_words;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet next = values.load(first + here.of_packet(0), n);
             draw_words(random, here.lane, first, n, words);
             b.sync();
@@ -262,7 +262,7 @@ struct qsgd_body {
 
     /// The bucket of which this thread has the values from number i on.
     template <class Block>
-    CAIRN_HD void encode_bucket(Block& b, int lane, index i, const float_packet& x, const word_packet& r) const {
+    CAIRN_HD void encode_bucket(Block& b, int lane, index_t i, const float_packet& x, const word_packet& r) const {
         double squares = 0;
         for (int j = 0; j < 4; ++j) squares += static_cast<double>(x.v[j]) * static_cast<double>(x.v[j]);
         for (int mask = warp_threads / 2; mask > 0; mask /= 2) squares += b.shuffle_xor(squares, mask);
@@ -291,15 +291,15 @@ struct qsgd_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const qsgd& c, const Values& values, index n, std::uint8_t* out, const encode_step& at) {
-    launch_spans(d, n, 4 * span_words, qsgd_body<Values>{n, at.own_random("qsgd"), c.code(), values, out});
+void encode(D d, const qsgd& c, const Values& values, index_t n, std::uint8_t* out, const encode_step& at) {
+    launch_spans(d, n, 4 * span_words, qsgd_kernel<Values>{n, at.own_random("qsgd"), c.code(), values, out});
 }
 
 struct qsgd_values {
-    index n;
+    index_t n;
     qsgd_code code;
     const std::uint8_t* bytes;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const qsgd_bucket bucket(code, i, n);
         const std::uint8_t* const from = bytes + bucket.offset;
         const float unit = code.unit(*reinterpret_cast<const float*>(from));
@@ -316,7 +316,7 @@ struct qsgd_values {
         return v;
     }
 };
-inline qsgd_values decoded(const qsgd& c, index n, const std::uint8_t* bytes) { return {n, c.code(), bytes}; }
+inline qsgd_values decoded(const qsgd& c, index_t n, const std::uint8_t* bytes) { return {n, c.code(), bytes}; }
 
 // Reading: casts are elementwise passes, the others go by packets.
 
@@ -327,16 +327,16 @@ struct add_widened {
 };
 
 template <class Decoded>
-struct add_decoded_body {
-    index n;
+struct add_decoded_kernel {
+    index_t n;
     Decoded values;
     float scale;
     float* into;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = 4 * b.blocks() * b.threads();
-        for (index i = 4 * (b.block() * b.threads() + b.thread()); i < n; i += stride) {
+        const index_t stride = 4 * b.blocks() * b.threads();
+        for (index_t i = 4 * (b.block() * b.threads() + b.thread()); i < n; i += stride) {
             float_packet y = load_four(static_cast<const float*>(into), i, n);
             const float_packet v = values.load(i);
             for (int j = 0; j < 4; ++j) y.v[j] += scale * v.v[j];
@@ -346,22 +346,22 @@ struct add_decoded_body {
 };
 
 template <GridDevice D, class Format>
-void add_cast(D d, index n, const std::uint8_t* bytes, float* into, float scale) {
+void add_cast(D d, index_t n, const std::uint8_t* bytes, float* into, float scale) {
     for_each(d, n, add_widened<Format>{scale}, reinterpret_cast<const std::uint16_t*>(bytes), into);
 }
 template <GridDevice D, class Format>
-void decode_add(D d, const nearest_cast<Format>&, index n, const std::uint8_t* bytes, float* into, float scale) {
+void decode_add(D d, const nearest_cast<Format>&, index_t n, const std::uint8_t* bytes, float* into, float scale) {
     add_cast<D, Format>(d, n, bytes, into, scale);
 }
 template <GridDevice D, class Format>
-void decode_add(D d, const stochastic_cast<Format>&, index n, const std::uint8_t* bytes, float* into, float scale) {
+void decode_add(D d, const stochastic_cast<Format>&, index_t n, const std::uint8_t* bytes, float* into, float scale) {
     add_cast<D, Format>(d, n, bytes, into, scale);
 }
 template <GridDevice D, class C>
-void decode_add(D, const C& c, index n, const std::uint8_t* bytes, float* into, float scale) {
+void decode_add(D, const C& c, index_t n, const std::uint8_t* bytes, float* into, float scale) {
     const auto values = decoded(c, n, bytes);
     D::launch({.blocks = blocks_for<D>(n, 256, 8), .threads = 256},
-              add_decoded_body<std::remove_const_t<decltype(values)>>{n, values, scale, into});
+              add_decoded_kernel<std::remove_const_t<decltype(values)>>{n, values, scale, into});
 }
 
 }  // namespace grid

@@ -1,15 +1,18 @@
 #pragma once
 // A few values of a bucket, found, sent and added on a grid device.
-//   largest_values<D>     the k values of largest magnitude, exactly, of equal ones the first: select.hpp's, by three histograms of 11, 10
-//                         and 10 bits of all values, and one pass that counts and one that writes, so that positions rise
+//   largest_values<D>     the k values of largest magnitude, exactly, of equal ones the first: select.hpp's, by three
+//                         histograms of 11, 10 and 10 bits of all values, and one pass that counts and one that writes,
+//                         so that positions rise
 //   random_values         randomk's places, which all ranks know
 // Message of largest_values:   | k positions, 4 bytes each | k values, 4 bytes each |
-// 8 k bytes, where the host's code for positions (index_code.hpp) makes about 5 k of it: a gap's width depends on all gaps before it.
+// 8 k bytes, where the host's code for positions (index_code.hpp) makes about 5 k of it: a gap's width depends on all
+// gaps before it.
 //
-// Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after the constructor, and how many values are equal does not matter.
+// Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after the constructor, and how many values are equal
+// does not matter.
 
 #include <cairn/compress/randomk.hpp>
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 
 #include <bit>
@@ -19,8 +22,9 @@ namespace cairn {
 namespace grid {
 
 inline constexpr int select_threads = 256;
-inline constexpr index select_each = 16, select_chunk = select_threads * select_each;  // values of a thread, of a block
-inline constexpr index select_bins = 2048;
+// values of a thread, of a block
+inline constexpr index_t select_each = 16, select_chunk = select_threads * select_each;
+inline constexpr index_t select_bins = 2048;
 
 CAIRN_HD inline std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
@@ -31,7 +35,7 @@ struct magnitude_search {
 
 /// bins[the `bits` bits above `shift`] += 1 for each value whose bits above those are the prefix.
 struct count_magnitudes {
-    index n;
+    index_t n;
     const float* x;
     const magnitude_search* search;
     int shift, bits;
@@ -44,7 +48,7 @@ struct count_magnitudes {
         for (int i = first; i < count; i += step) own[i] = 0;
         b.sync();
         const std::uint32_t prefix = search->prefix, mask = static_cast<std::uint32_t>(count - 1);
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
             const std::uint32_t m = magnitude_bits(x[i]) >> shift;
             if (m >> bits == prefix) b.add(own + (m & mask), 1);
         }
@@ -100,26 +104,30 @@ struct run_counts {
         above += m > threshold;
         equal += m == threshold;
     }
-    CAIRN_HD static run_counts of(const float* x, index begin, index end, std::uint32_t threshold) {
+    CAIRN_HD static run_counts of(const float* x, index_t begin, index_t end, std::uint32_t threshold) {
         run_counts c;
-        for (index i = begin; i < end; ++i) c.see(x[i], threshold);
+        for (index_t i = begin; i < end; ++i) c.see(x[i], threshold);
         return c;
     }
 };
 
-CAIRN_HD inline index first_of_run(index chunk, index thread) { return chunk * select_chunk + thread * select_each; }
-CAIRN_HD inline index end_of_run(index first, index n) { return first + select_each < n ? first + select_each : n; }
+CAIRN_HD inline index_t first_of_run(index_t chunk, index_t thread) {
+    return chunk * select_chunk + thread * select_each;
+}
+CAIRN_HD inline index_t end_of_run(index_t first, index_t n) {
+    return first + select_each < n ? first + select_each : n;
+}
 
 /// counts[chunk] of all runs of a chunk. A block a chunk.
 struct count_chunk {
-    index n;
+    index_t n;
     const float* x;
     const magnitude_search* search;
     run_counts* counts;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first = first_of_run(b.block(), b.thread());
+        const index_t first = first_of_run(b.block(), b.thread());
         const run_counts mine = run_counts::of(x, first, end_of_run(first, n), search->prefix);
         std::uint32_t* const scratch = b.template shared<std::uint32_t>();
         const std::uint32_t above = block_sum(b, mine.above, scratch), equal = block_sum(b, mine.equal, scratch);
@@ -130,10 +138,10 @@ struct count_chunk {
 /// Σ over the threads before this one. `room`: select_threads of T.
 template <class Block>
 CAIRN_HD run_counts sum_before(Block& b, run_counts mine, run_counts* room) {
-    const index t = b.thread();
+    const index_t t = b.thread();
     room[t] = mine;
     b.sync();
-    for (index apart = 1; apart < select_threads; apart *= 2) {
+    for (index_t apart = 1; apart < select_threads; apart *= 2) {
         run_counts other;
         if (t >= apart) other = room[t - apart];
         b.sync();
@@ -146,20 +154,20 @@ CAIRN_HD run_counts sum_before(Block& b, run_counts mine, run_counts* room) {
 
 /// counts[chunk] becomes the sum of those before it. One block.
 struct scan_chunks {
-    index chunks;
+    index_t chunks;
     run_counts* counts;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index each = (chunks + select_threads - 1) / select_threads;
-        const index begin = b.thread() * each, end = begin + each < chunks ? begin + each : chunks;
+        const index_t each = (chunks + select_threads - 1) / select_threads;
+        const index_t begin = b.thread() * each, end = begin + each < chunks ? begin + each : chunks;
         run_counts mine;
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             mine.above += counts[i].above;
             mine.equal += counts[i].equal;
         }
         run_counts at = sum_before(b, mine, b.template shared<run_counts>());
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             const run_counts own = counts[i];
             counts[i] = at;
             at.above += own.above;
@@ -170,7 +178,7 @@ struct scan_chunks {
 
 /// Writes what is chosen, and zeros in its place. A block a chunk.
 struct write_chosen {
-    index n;
+    index_t n;
     float* x;
     float* also;  // becomes zero too; may be null
     const magnitude_search* search;
@@ -180,12 +188,12 @@ struct write_chosen {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first = first_of_run(b.block(), b.thread()), end = end_of_run(first, n);
+        const index_t first = first_of_run(b.block(), b.thread()), end = end_of_run(first, n);
         const std::uint32_t threshold = search->prefix, ties = search->rank;
         run_counts at = sum_before(b, run_counts::of(x, first, end, threshold), b.template shared<run_counts>());
         at.above += before[b.block()].above;
         at.equal += before[b.block()].equal;
-        for (index i = first; i < end; ++i) {
+        for (index_t i = first; i < end; ++i) {
             const float v = x[i];
             const std::uint32_t m = magnitude_bits(v);
             if (m > threshold || (m == threshold && at.equal < ties)) {
@@ -202,34 +210,34 @@ struct write_chosen {
 
 /// into[positions[i]] += values[i]; positions differ.
 struct add_at_positions {
-    index k, n;
+    index_t k, n;
     const std::uint32_t* positions;
     const float* values;
     float* into;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
+        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
             if (positions[i] < n) into[positions[i]] += values[i];
     }
 };
 
-/// randomk's places: values[i] = x[place i], which becomes zero if `take`; or x[place i] = size of the stratum · values[i], 1 for its size unless
-/// `unbiased`.
+/// randomk's places: values[i] = x[place i], which becomes zero if `take`; or x[place i] = size of the stratum ·
+/// values[i], 1 for its size unless `unbiased`.
 struct random_places {
-    index n, k;
+    index_t n, k;
     random_stream random;
     bool put, unbiased, take;
     float *x, *values;
 
-    CAIRN_HD index begin_of(index i) const { return i * (n / k) + i * (n % k) / k; }
+    CAIRN_HD index_t begin_of(index_t i) const { return i * (n / k) + i * (n % k) / k; }
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads()) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads()) {
             const std::uint64_t r = random.bits4(static_cast<std::uint64_t>(i / 4))[static_cast<std::size_t>(i % 4)];
-            const index first = begin_of(i), size = begin_of(i + 1) - first;
-            const index place = first + static_cast<index>((r * static_cast<std::uint64_t>(size)) >> 32);
+            const index_t first = begin_of(i), size = begin_of(i + 1) - first;
+            const index_t place = first + static_cast<index_t>((r * static_cast<std::uint64_t>(size)) >> 32);
             if (put) {
                 x[place] = unbiased ? values[i] * static_cast<float>(size) : values[i];
             } else {
@@ -255,24 +263,26 @@ struct accumulate_velocity {
 template <GridDevice D>
 class largest_values {
 public:
-    explicit largest_values(index n) : n_(n) {
+    explicit largest_values(index_t n) : n_(n) {
         detail::check_countable("topk", n);
-        const auto room = [](index bytes) { return tensor<std::uint8_t, D>::zeros({bytes}, category::communication); };
+        const auto room = [](index_t bytes) {
+            return tensor<std::uint8_t, D>::zeros({bytes}, memory_category::communication);
+        };
         bins_ = room(grid::select_bins * 4);
         search_ = room(sizeof(grid::magnitude_search));
-        counts_ = room(chunks() * static_cast<index>(sizeof(grid::run_counts)));
+        counts_ = room(chunks() * static_cast<index_t>(sizeof(grid::run_counts)));
     }
 
     /// Bytes of the message of k values.
-    static index bytes(index k) { return 8 * k; }
+    static index_t bytes(index_t k) { return 8 * k; }
 
     /// The k largest of x (n), 1 ≤ k ≤ n, to `out`; in x, and in `also` if it is not null, they become zero.
-    void take(float* x, index k, std::byte* out, float* also = nullptr) {
-        work::count(0, 20.0 * static_cast<double>(n_) + static_cast<double>(bytes(k)));
+    void take(float* x, index_t k, std::byte* out, float* also = nullptr) {
+        flop_counter::count(0, 20.0 * static_cast<double>(n_) + static_cast<double>(bytes(k)));
         auto* const bins = reinterpret_cast<std::uint32_t*>(bins_.data());
         auto* const search = reinterpret_cast<grid::magnitude_search*>(search_.data());
         auto* const counts = reinterpret_cast<grid::run_counts*>(counts_.data());
-        constexpr index of_counts = grid::select_threads * static_cast<index>(sizeof(grid::run_counts));
+        constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
         D::launch({.blocks = 1, .threads = 32}, grid::begin_search{search, static_cast<std::uint32_t>(k)});
         int shift = 20;
         for (const int bits : {11, 10, 10}) {
@@ -293,32 +303,32 @@ public:
     }
 
     /// into[position] += value, of all k of a message.
-    void add(std::byte* message, index k, float* into) const {
-        work::count(0, 16.0 * static_cast<double>(k));
+    void add(std::byte* message, index_t k, float* into) const {
+        flop_counter::count(0, 16.0 * static_cast<double>(k));
         D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
                   grid::add_at_positions{k, n_, positions_in(message), values_in(message, k), into});
     }
 
 private:
-    index chunks() const { return (n_ + grid::select_chunk - 1) / grid::select_chunk; }
+    index_t chunks() const { return (n_ + grid::select_chunk - 1) / grid::select_chunk; }
     static std::uint32_t* positions_in(std::byte* m) { return reinterpret_cast<std::uint32_t*>(m); }
-    static float* values_in(std::byte* m, index k) { return reinterpret_cast<float*>(m + 4 * k); }
+    static float* values_in(std::byte* m, index_t k) { return reinterpret_cast<float*>(m + 4 * k); }
 
-    index n_;
+    index_t n_;
     tensor<std::uint8_t, D> bins_, search_, counts_;
 };
 
 /// values (k) = x (n) at randomk's places of this step; `take`: x is zero there then.
 template <GridDevice D>
-void take_random_values(D, index n, index k, const encode_step& at, bool take, float* x, float* values) {
-    work::count(0, 12.0 * static_cast<double>(k));
+void take_random_values(D, index_t n, index_t k, const encode_step& at, bool take, float* x, float* values) {
+    flop_counter::count(0, 12.0 * static_cast<double>(k));
     D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
               grid::random_places{n, k, at.shared_random("randomk"), false, false, take, x, values});
 }
 /// x at those places = values, times what makes them unbiased if that is asked for.
 template <GridDevice D>
-void put_random_values(D, index n, index k, const encode_step& at, bool unbiased, float* x, float* values) {
-    work::count(0, 12.0 * static_cast<double>(k));
+void put_random_values(D, index_t n, index_t k, const encode_step& at, bool unbiased, float* x, float* values) {
+    flop_counter::count(0, 12.0 * static_cast<double>(k));
     D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
               grid::random_places{n, k, at.shared_random("randomk"), true, unbiased, false, x, values});
 }

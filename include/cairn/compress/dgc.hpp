@@ -7,8 +7,9 @@
 //   u, v ← 0 there                          momentum factor masking
 //   ratio: 0.25, 0.0625, … in the first stages of warm-up, one quarter of the last each, down to the final one
 //
-// Wire format: sparse_message.hpp. State: u and v, n floats each ("velocity", "accumulated"). Memory traffic of encode: 6
-// reads and writes of 4 bytes a value. Σ sent + v follows from the velocities alone: with m = 0 it is Σ g (error feedback).
+// Wire format: sparse_message.hpp. State: u and v, n floats each ("velocity", "accumulated"). Memory traffic of encode:
+// 6 reads and writes of 4 bytes a value. Σ sent + v follows from the velocities alone: with m = 0 it is Σ g (error
+// feedback).
 
 #include <cairn/compress/topk.hpp>
 
@@ -33,11 +34,11 @@ public:
     }
 
     std::string name() const { return "dgc"; }
-    compression_contract contract(index) const { return {.fixed_bytes = false}; }
+    compression_contract contract(index_t) const { return {.fixed_bytes = false}; }
     /// Bytes at the largest ratio of the warm-up.
-    index max_bytes(index n) const {
-        const index k = detail::chosen_count(ratio(0), n);
-        return sparse_message_max_bytes(n, std::min(n, static_cast<index>(1.3 * static_cast<double>(k))),
+    index_t max_bytes(index_t n) const {
+        const index_t k = detail::chosen_count(ratio(0), n);
+        return sparse_message_max_bytes(n, std::min(n, static_cast<index_t>(1.3 * static_cast<double>(k))),
                                         config_.values);
     }
     /// The share that is sent in a step.
@@ -46,17 +47,17 @@ public:
         return std::max(config_.ratio, std::pow(0.25, static_cast<double>(1 + step / config_.warmup_stage)));
     }
 
-    void prepare(index n) {
+    void prepare(index_t n) {
         if (velocity_.empty()) {
-            velocity_ = tensor<float>::zeros({n}, category::communication);
-            accumulated_ = tensor<float>::zeros({n}, category::communication);
+            velocity_ = tensor<float>::zeros({n}, memory_category::communication);
+            accumulated_ = tensor<float>::zeros({n}, memory_category::communication);
         }
         require(velocity_.size() == n, "dgc: a bucket of ", n, " values after one of ", velocity_.size(),
                 "; each bucket needs a compressor of its own");
     }
 
     void encode(std::span<const float> gradient, message& out, const encode_step& at) {
-        const index n = static_cast<index>(gradient.size());
+        const index_t n = static_cast<index_t>(gradient.size());
         detail::check_countable(name(), n);
         prepare(n);
         const double norm = std::sqrt(sum_of_squares(cpu{}, n, gradient.data()));
@@ -66,9 +67,9 @@ public:
         const auto m = static_cast<float>(config_.momentum);
         const float* const g = gradient.data();
         float *const u = velocity_.data(), *const v = accumulated_.data();
-        parallel_for(n, compress_grain, [=](index begin, index end) {
+        parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) {
+            for (index_t i = begin; i < end; ++i) {
                 u[i] = m * u[i] + shrink * g[i];
                 v[i] += u[i];
             }

@@ -1,9 +1,11 @@
 #pragma once
-// Error feedback (Seide et al. 2014; Karimireddy et al., ICML 2019): what a compressor loses in one step is sent in the next.
+// Error feedback (Seide et al. 2014; Karimireddy et al., ICML 2019): what a compressor loses in one step is sent in the
+// next.
 //   x = g + e;  send C(x);  e ← x − C(x)
 // Over T steps Σ sent + e_T = Σ g + e_0: nothing is lost, only late. With it, any δ-contraction converges as SGD does.
 //
-// State: the residual e, n floats ("residual"), zero at the start. C works on it in place: e is x until the message is made.
+// State: the residual e, n floats ("residual"), zero at the start. C works on it in place: e is x until the message is
+// made.
 // Memory traffic beside C's encode: 4 reads and 1 write of 4 bytes a value, and one decode_add of C.
 
 #include <cairn/compress/compressor.hpp>
@@ -15,12 +17,12 @@ namespace cairn {
 namespace detail {
 
 /// How many g[i] + e[i] are NaN or infinite.
-inline index count_non_finite_sums(index n, const float* g, const float* e) {
+inline index_t count_non_finite_sums(index_t n, const float* g, const float* e) {
     std::uint32_t found = 0;
 #pragma omp simd reduction(+ : found)
-    for (index i = 0; i < n; ++i)
+    for (index_t i = 0; i < n; ++i)
         found += (std::bit_cast<std::uint32_t>(g[i] + e[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-    return static_cast<index>(found);
+    return static_cast<index_t>(found);
 }
 
 }  // namespace detail
@@ -33,35 +35,35 @@ public:
 
     std::string name() const { return concat(inner_.name(), "+ef"); }
     /// The contract of the messages: they are C's. What holds beyond one step is the sum above.
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         compression_contract c = inner_.contract(n);
         c.unbiased = false;  // of x, not of g
         return c;
     }
-    index max_bytes(index n) const { return inner_.max_bytes(n); }
+    index_t max_bytes(index_t n) const { return inner_.max_bytes(n); }
     const C& inner() const { return inner_; }
 
-    void prepare(index n) {
+    void prepare(index_t n) {
         prepare_state(inner_, n);
-        if (residual_.empty()) residual_ = tensor<float>::zeros({n}, category::communication);
+        if (residual_.empty()) residual_ = tensor<float>::zeros({n}, memory_category::communication);
         require(residual_.size() == n, name(), ": a bucket of ", n, " values after one of ", residual_.size(),
                 "; each bucket needs a compressor of its own");
     }
 
     /// On a NaN or Inf in g + e: throws, and the state is as before.
     void encode(std::span<const float> gradient, message& out, const encode_step& at) {
-        const index n = static_cast<index>(gradient.size());
+        const index_t n = static_cast<index_t>(gradient.size());
         prepare(n);
         const float* const g = gradient.data();
         float* const e = residual_.data();
-        const index bad = parallel_sum<index>(n, compress_grain, [=](index begin, index end) {
+        const index_t bad = parallel_sum<index_t>(n, compress_grain, [=](index_t begin, index_t end) {
             return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
         });
         if (bad) [[unlikely]]
             throw_non_finite(gradient, at);
-        parallel_for(n, compress_grain, [=](index begin, index end) {
+        parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) e[i] += g[i];
+            for (index_t i = begin; i < end; ++i) e[i] += g[i];
         });
         inner_.encode(residual_.span(), out, at);
         inner_.decode_add(std::as_const(out).bytes(), residual_.span(), at, -1.0f);
@@ -73,7 +75,7 @@ public:
         inner_.decode_add(bytes, into, at, scale);
     }
 
-    void release(std::span<float> gradient) { release_into(residual_, gradient); }
+    void flush_residual(std::span<float> gradient) { flush_into(residual_, gradient); }
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all = tensors_of(inner_);
         if (!residual_.empty()) all.push_back({"residual", residual_.share()});
@@ -83,7 +85,7 @@ public:
 private:
     [[noreturn, gnu::cold]] void throw_non_finite(std::span<const float> gradient, const encode_step& at) {
         std::vector<float> sum(gradient.size());
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index>(i)];
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index_t>(i)];
         require_finite(name(), sum, at);
         fail(name(), ": the gradient changed while it was encoded");
     }

@@ -1,12 +1,13 @@
 #pragma once
-// What the two variants of PowerSGD share: which parts of a bucket are matrices, and the products of M (rows, cols) with two
-// thin factors that are kept transposed, so that every inner loop runs along memory:
+// What the two variants of PowerSGD share: which parts of a bucket are matrices, and the products of M (rows, cols)
+// with two thin factors that are kept transposed, so that every inner loop runs along memory:
 //   P (r, rows): P_c = M Q_cᵀ       project        Q (r, cols): Q_c = P_c M       back_project
 //   M̂ = Σ_c P_cᵀ Q_c                reconstruct    rows of P or Q made orthonormal  orthonormalise
 //
-// A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r < rows
-// · cols; vectors, small matrices and what no parameter owns travel as they are. All matrices of a bucket are worked on in one
-// parallel pass, cut into pieces of equal work: which is what batching those of the same shape is for elsewhere.
+// A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r <
+// rows · cols; vectors, small matrices and what no parameter owns travel as they are. All matrices of a bucket are
+// worked on in one parallel pass, cut into pieces of equal work: which is what batching those of the same shape is for
+// elsewhere.
 // Memory traffic: each product reads M once for r ≤ 4.
 
 #include <cairn/compress/compressor.hpp>
@@ -18,37 +19,37 @@ namespace cairn {
 
 /// One matrix of a bucket and its factors.
 struct low_rank_matrix {
-    index offset = 0;  // of the first value in the bucket
-    index rows = 0, cols = 0, rank = 0;
-    index p = 0, q = 0;  // where its factors begin in all P, all Q
+    index_t offset = 0;  // of the first value in the bucket
+    index_t rows = 0, cols = 0, rank = 0;
+    index_t p = 0, q = 0;  // where its factors begin in all P, all Q
 };
 
 /// A run of a bucket that is sent as it is, from `offset` to `at` among all of these.
 struct dense_run {
-    index offset = 0, count = 0, at = 0;
+    index_t offset = 0, count = 0, at = 0;
 };
 
 struct low_rank_plan {
     std::vector<low_rank_matrix> matrices;
     std::vector<dense_run> dense;
-    index n = 0, p_size = 0, q_size = 0, dense_size = 0;
+    index_t n = 0, p_size = 0, q_size = 0, dense_size = 0;
 
     /// Throws if parameters overlap, are out of order or outside n values.
-    low_rank_plan(const bucket_layout& layout, index values, int rank) : n(values) {
+    low_rank_plan(const bucket_layout& layout, index_t values, int rank) : n(values) {
         require(rank >= 1, "powersgd: rank ", rank, ", expected at least 1");
-        index at = 0;
-        const auto dense_to = [&](index to) {
+        index_t at = 0;
+        const auto dense_to = [&](index_t to) {
             if (to > at) dense.push_back({at, to - at, std::exchange(dense_size, dense_size + to - at)});
             at = to;
         };
-        index end = 0;
+        index_t end = 0;
         for (const bucket_slice& s : layout) {
-            const index size = s.shape.size();
+            const index_t size = s.shape.size();
             require(s.offset >= end && s.offset + size <= n, "powersgd: ", s.name, ' ', s.shape, " at ", s.offset,
                     " does not fit behind ", end, " in a bucket of ", n, " values");
             end = s.offset + size;
             if (s.shape.rank() < 2 || size == 0) continue;
-            const index rows = s.shape[0], cols = size / rows, r = std::min({index{rank}, rows, cols});
+            const index_t rows = s.shape[0], cols = size / rows, r = std::min({index_t{rank}, rows, cols});
             if ((rows + cols) * r >= rows * cols) continue;
             dense_to(s.offset);
             matrices.push_back({s.offset, rows, cols, r, p_size, q_size});
@@ -67,15 +68,15 @@ template <class Body>
 void for_each_row_block(const low_rank_plan& plan, Body&& body) {
     struct piece {
         const low_rank_matrix* m;
-        index begin, end;
+        index_t begin, end;
     };
     std::vector<piece> pieces;
     for (const low_rank_matrix& m : plan.matrices) {
-        const index step = std::max<index>(1, compress_grain / m.cols);
-        for (index i = 0; i < m.rows; i += step) pieces.push_back({&m, i, std::min(m.rows, i + step)});
+        const index_t step = std::max<index_t>(1, compress_grain / m.cols);
+        for (index_t i = 0; i < m.rows; i += step) pieces.push_back({&m, i, std::min(m.rows, i + step)});
     }
-    parallel_for(static_cast<index>(pieces.size()), 1, [&](index begin, index end) {
-        for (index k = begin; k < end; ++k) {
+    parallel_for(static_cast<index_t>(pieces.size()), 1, [&](index_t begin, index_t end) {
+        for (index_t k = begin; k < end; ++k) {
             const piece& w = pieces[static_cast<std::size_t>(k)];
             body(*w.m, w.begin, w.end);
         }
@@ -84,12 +85,12 @@ void for_each_row_block(const low_rank_plan& plan, Body&& body) {
 
 /// out[c · stride] = ⟨row, factor_c⟩ for R factors, reading the row once.
 template <int R>
-void dots(index n, const float* row, const float* factors, float* out, index stride) {
+void dots(index_t n, const float* row, const float* factors, float* out, index_t stride) {
     const float *f0 = factors, *f1 = factors + (R > 1 ? n : 0), *f2 = factors + (R > 2 ? 2 * n : 0),
                 *f3 = factors + (R > 3 ? 3 * n : 0);
     float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (index j = 0; j < n; ++j) {
+    for (index_t j = 0; j < n; ++j) {
         const float m = row[j];
         s0 += m * f0[j];
         if constexpr (R > 1) s1 += m * f1[j];
@@ -104,11 +105,11 @@ void dots(index n, const float* row, const float* factors, float* out, index str
 
 /// y[j] (+)= Σ_k a[k · stride] x_k[j] for K rows x_k of length `ld` apart.
 template <int K>
-void combine_rows(bool add, index n, const float* a, index stride, const float* x, index ld, float* y) {
+void combine_rows(bool add, index_t n, const float* a, index_t stride, const float* x, index_t ld, float* y) {
     const float a0 = a[0], a1 = K > 1 ? a[stride] : 0, a2 = K > 2 ? a[2 * stride] : 0, a3 = K > 3 ? a[3 * stride] : 0;
     const float *x0 = x, *x1 = x + (K > 1 ? ld : 0), *x2 = x + (K > 2 ? 2 * ld : 0), *x3 = x + (K > 3 ? 3 * ld : 0);
 #pragma omp simd
-    for (index j = 0; j < n; ++j) {
+    for (index_t j = 0; j < n; ++j) {
         float s = add ? y[j] : 0.0f;
         s += a0 * x0[j];
         if constexpr (K > 1) s += a1 * x1[j];
@@ -119,8 +120,9 @@ void combine_rows(bool add, index n, const float* a, index stride, const float* 
 }
 
 /// y = Σ_k a[k · stride] x_k over `count` rows, four at a time. y is overwritten.
-inline void combine_all_rows(index count, index n, const float* a, index stride, const float* x, index ld, float* y) {
-    index k = 0;
+inline void combine_all_rows(index_t count, index_t n, const float* a, index_t stride, const float* x, index_t ld,
+                             float* y) {
+    index_t k = 0;
     for (; k + 4 <= count; k += 4) combine_rows<4>(k > 0, n, a + k * stride, stride, x + k * ld, ld, y);
     for (; k < count; ++k) combine_rows<1>(k > 0, n, a + k * stride, stride, x + k * ld, ld, y);
 }
@@ -129,12 +131,12 @@ inline void combine_all_rows(index count, index n, const float* a, index stride,
 
 /// P_c = M Q_cᵀ for all matrices of the bucket `values`.
 inline void project(const low_rank_plan& plan, const float* values, const float* all_q, float* all_p) {
-    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index begin, index end) {
+    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
         const float* const q = all_q + m.q;
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             const float* const row = values + m.offset + i * m.cols;
             float* const p = all_p + m.p + i;
-            index c = 0;
+            index_t c = 0;
             for (; c + 4 <= m.rank; c += 4) detail::dots<4>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
             for (; c + 2 <= m.rank; c += 2) detail::dots<2>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
             for (; c < m.rank; ++c) detail::dots<1>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
@@ -146,25 +148,25 @@ inline void project(const low_rank_plan& plan, const float* values, const float*
 inline void back_project(const low_rank_plan& plan, const float* values, const float* all_p, float* all_q) {
     struct panel {
         const low_rank_matrix* m;
-        index begin, count;
+        index_t begin, count;
     };
-    constexpr index width = 1024;
+    constexpr index_t width = 1024;
     std::vector<panel> panels;
     for (const low_rank_matrix& m : plan.matrices)
-        for (index j = 0; j < m.cols; j += width) panels.push_back({&m, j, std::min(width, m.cols - j)});
-    parallel_for(static_cast<index>(panels.size()), 1, [&](index begin, index end) {
-        for (index k = begin; k < end; ++k) {
+        for (index_t j = 0; j < m.cols; j += width) panels.push_back({&m, j, std::min(width, m.cols - j)});
+    parallel_for(static_cast<index_t>(panels.size()), 1, [&](index_t begin, index_t end) {
+        for (index_t k = begin; k < end; ++k) {
             const auto [m, j, count] = panels[static_cast<std::size_t>(k)];
-            for (index i = 0; i < m->rows; i += 4) {  // four rows stay in the first cache for all c
-                const index rows = std::min<index>(4, m->rows - i);
+            for (index_t i = 0; i < m->rows; i += 4) {  // four rows stay in the first cache for all c
+                const index_t rows = std::min<index_t>(4, m->rows - i);
                 const float* const x = values + m->offset + i * m->cols + j;
-                for (index c = 0; c < m->rank; ++c) {
+                for (index_t c = 0; c < m->rank; ++c) {
                     const float* const p = all_p + m->p + c * m->rows + i;
                     float* const q = all_q + m->q + c * m->cols + j;
                     if (rows == 4)
                         detail::combine_rows<4>(i > 0, count, p, 1, x, m->cols, q);
                     else
-                        for (index r = 0; r < rows; ++r)
+                        for (index_t r = 0; r < rows; ++r)
                             detail::combine_rows<1>(i + r > 0, count, p + r, 1, x + r * m->cols, m->cols, q);
                 }
             }
@@ -175,14 +177,14 @@ inline void back_project(const low_rank_plan& plan, const float* values, const f
 /// M̂ = scale Σ_c P_cᵀ Q_c;  residual = M − M̂;  M is then replaced by M̂. For all matrices of `values`.
 inline void reconstruct(const low_rank_plan& plan, const float* all_p, const float* all_q, float scale, float* values,
                         float* residual) {
-    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index begin, index end) {
+    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
         std::vector<float> estimate(static_cast<std::size_t>(m.cols));
         float* const y = estimate.data();
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             detail::combine_all_rows(m.rank, m.cols, all_p + m.p + i, m.rows, all_q + m.q, m.cols, y);
             float *const row = values + m.offset + i * m.cols, *const e = residual + m.offset + i * m.cols;
 #pragma omp simd
-            for (index j = 0; j < m.cols; ++j) {
+            for (index_t j = 0; j < m.cols; ++j) {
                 const float estimated = scale * y[j];
                 e[j] = row[j] - estimated;
                 row[j] = estimated;
@@ -193,7 +195,7 @@ inline void reconstruct(const low_rank_plan& plan, const float* all_p, const flo
 
 /// Makes `rank` rows of `length` values orthonormal, in double: Gram–Schmidt, each row orthogonalised twice ("twice is
 /// enough": Giraud et al. 2005). A row that depends on those before it, or is zero, becomes zero.
-inline void orthonormalise(index rank, index length, float* rows) {
+inline void orthonormalise(index_t rank, index_t length, float* rows) {
     const auto n = static_cast<std::size_t>(length);
     std::vector<double> all(static_cast<std::size_t>(rank) * n);
     std::copy(rows, rows + rank * length, all.begin());
@@ -203,11 +205,11 @@ inline void orthonormalise(index rank, index length, float* rows) {
         for (std::size_t i = 0; i < n; ++i) s += a[i] * b[i];
         return s;
     };
-    for (index c = 0; c < rank; ++c) {
+    for (index_t c = 0; c < rank; ++c) {
         double* const v = all.data() + static_cast<std::size_t>(c) * n;
         const double before = std::sqrt(dot(v, v));
         for (int twice = 0; twice < 2; ++twice)
-            for (index d = 0; d < c; ++d) {
+            for (index_t d = 0; d < c; ++d) {
                 const double* const w = all.data() + static_cast<std::size_t>(d) * n;
                 const double along = dot(v, w);
 #pragma omp simd
@@ -220,13 +222,13 @@ inline void orthonormalise(index rank, index length, float* rows) {
     for (std::size_t i = 0; i < all.size(); ++i) rows[i] = static_cast<float>(all[i]);
 }
 
-/// Fills rows that are zero with normal numbers: at the start, and where a matrix had a lower rank until now. Number i of
-/// `random` belongs to element i, so that ranks which share `random` draw the same.
-inline void draw_zero_rows(index rank, index length, float* rows, const random_stream& random, index first) {
-    for (index c = 0; c < rank; ++c) {
+/// Fills rows that are zero with normal numbers: at the start, and where a matrix had a lower rank until now. Number i
+/// of `random` belongs to element i, so that ranks which share `random` draw the same.
+inline void draw_zero_rows(index_t rank, index_t length, float* rows, const random_stream& random, index_t first) {
+    for (index_t c = 0; c < rank; ++c) {
         float* const row = rows + c * length;
         if (std::any_of(row, row + length, [](float v) { return v != 0; })) continue;
-        for (index i = 0; i < length; ++i)
+        for (index_t i = 0; i < length; ++i)
             row[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(first + c * length + i)));
     }
 }

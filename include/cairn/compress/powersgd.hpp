@@ -1,15 +1,18 @@
 #pragma once
-// PowerSGD of rank r (Vogels et al., NeurIPS 2019): one step of subspace iteration a training step, started where the last
-// one ended, with error feedback. For each matrix M = g + e of the bucket, over P ranks:
+// PowerSGD of rank r (Vogels et al., NeurIPS 2019): one step of subspace iteration a training step, started where the
+// last one ended, with error feedback. For each matrix M = g + e of the bucket, over P ranks:
 //   P = M Q            project;        all-reduce P (and all that is no matrix, in the same message)
 //   P ← orthonormal columns of P
 //   Q = Mᵀ P           back_project;   all-reduce Q;  Q ← Q / ranks
 //   M̂ = P Qᵀ           reconstruct;    the mean;  e ← M − M̂
-// Q is kept between steps: that is what makes one iteration enough. Columns of Q that became zero are drawn anew. All ranks
-// draw the same, and compute the same bits from the same sums. Start it after some dense steps: the caller's choice.
+// Q is kept between steps: that is what makes one iteration enough. Columns of Q that became zero are drawn anew. All
+// ranks draw the same, and compute the same bits from the same sums. Start it after some dense steps: the caller's
+// choice.
 //
-// On the wire: all-reduces of p_size + dense_size and of q_size floats, r (rows + cols) a matrix. State: "q", and "residual",
-// n floats. Scratch: P. Memory traffic: M is written once and read three times. Matrices, pieces and kernels: low_rank.hpp.
+// On the wire: all-reduces of p_size + dense_size and of q_size floats, r (rows + cols) a matrix. State: "q", and
+// "residual",
+// n floats. Scratch: P. Memory traffic: M is written once and read three times. Matrices, pieces and kernels:
+// low_rank.hpp.
 
 #include <cairn/compress/low_rank.hpp>
 
@@ -20,22 +23,22 @@ namespace detail {
 /// What PowerSGD's variants do around the products.
 class low_rank_state {
 public:
-    low_rank_state(const bucket_layout& layout, index n, int rank) : plan(layout, n, rank) {
-        p = tensor<float>::zeros({plan.p_size + plan.dense_size}, category::communication);
-        q = tensor<float>::zeros({plan.q_size + plan.dense_size}, category::communication);
-        residual = tensor<float>::zeros({n}, category::communication);
+    low_rank_state(const bucket_layout& layout, index_t n, int rank) : plan(layout, n, rank) {
+        p = tensor<float>::zeros({plan.p_size + plan.dense_size}, memory_category::communication);
+        q = tensor<float>::zeros({plan.q_size + plan.dense_size}, memory_category::communication);
+        residual = tensor<float>::zeros({n}, memory_category::communication);
     }
 
     /// corrected = gradient + residual, and the dense values of it to `dense`.
     void start(const std::string& who, std::span<const float> gradient, std::span<float> corrected, float* dense,
                const encode_step& at) const {
-        require(static_cast<index>(gradient.size()) == plan.n && corrected.size() == gradient.size(), who,
+        require(static_cast<index_t>(gradient.size()) == plan.n && corrected.size() == gradient.size(), who,
                 ": a bucket of ", gradient.size(), " values and room for ", corrected.size(), ", expected ", plan.n);
         const float *const g = gradient.data(), *const e = residual.data();
         float* const x = corrected.data();
-        const index bad = parallel_sum<index>(plan.n, compress_grain, [=](index begin, index end) {
+        const index_t bad = parallel_sum<index_t>(plan.n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) x[i] = g[i] + e[i];
+            for (index_t i = begin; i < end; ++i) x[i] = g[i] + e[i];
             return count_nonfinite(end - begin, x + begin);
         });
         if (bad) require_finite(who, corrected, at);
@@ -45,13 +48,14 @@ public:
     void finish_dense(const float* dense, int ranks, std::span<float> mean) const {
         const float scale = 1.0f / static_cast<float>(ranks);
         for (const dense_run& d : plan.dense)
-            for (index i = 0; i < d.count; ++i) mean[static_cast<std::size_t>(d.offset + i)] = dense[d.at + i] * scale;
+            for (index_t i = 0; i < d.count; ++i)
+                mean[static_cast<std::size_t>(d.offset + i)] = dense[d.at + i] * scale;
     }
     /// For all matrices, each a unit of work: f(matrix).
     template <class F>
     void for_each_matrix(F f) const {
-        parallel_for(static_cast<index>(plan.matrices.size()), 1, [&](index begin, index end) {
-            for (index k = begin; k < end; ++k) f(plan.matrices[static_cast<std::size_t>(k)]);
+        parallel_for(static_cast<index_t>(plan.matrices.size()), 1, [&](index_t begin, index_t end) {
+            for (index_t k = begin; k < end; ++k) f(plan.matrices[static_cast<std::size_t>(k)]);
         });
     }
 
@@ -68,16 +72,17 @@ public:
         int rank = 2;
     };
     /// For buckets of n values laid out as `layout`.
-    powersgd(config c, const bucket_layout& layout, index n) : rank_(c.rank), s_(layout, n, c.rank) {}
+    powersgd(config c, const bucket_layout& layout, index_t n) : rank_(c.rank), s_(layout, n, c.rank) {}
 
     std::string name() const { return concat("powersgd", rank_); }
     const low_rank_plan& plan() const { return s_.plan; }
     /// Floats that the two all-reduces sum.
-    index exchanged() const { return s_.plan.p_size + s_.plan.dense_size + s_.plan.q_size; }
+    index_t exchanged() const { return s_.plan.p_size + s_.plan.dense_size + s_.plan.q_size; }
 
-    /// mean ≈ the mean of the gradients of all ranks; gradient may be mean. sum(std::span<float>) must replace its argument by
-    /// the sum over all ranks, with the same bits on each. It is called twice. A NaN or Inf throws before the first call
-    /// and leaves the state as it was: ranks must have agreed, with first_non_finite, that there is none.
+    /// mean ≈ the mean of the gradients of all ranks; gradient may be mean. sum(std::span<float>) must replace its
+    /// argument by the sum over all ranks, with the same bits on each. It is called twice. A NaN or Inf throws before
+    /// the first call and leaves the state as it was: ranks must have agreed, with first_non_finite, that there is
+    /// none.
     template <class Sum>
     void reduce(std::span<const float> gradient, std::span<float> mean, int ranks, const encode_step& at, Sum&& sum) {
         const low_rank_plan& plan = s_.plan;
@@ -95,7 +100,7 @@ public:
         s_.finish_dense(dense, ranks, mean);
     }
 
-    void release(std::span<float> gradient) { release_into(s_.residual, gradient); }
+    void flush_residual(std::span<float> gradient) { flush_into(s_.residual, gradient); }
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;
         all.push_back({"q", s_.q.share()});

@@ -1,6 +1,6 @@
 #pragma once
-// PowerSGD with one all-reduce a step, as its authors' library has it (github.com/epfml/powersgd): a step does one half of the
-// iteration, and the next step the other. For each matrix M = g + e:
+// PowerSGD with one all-reduce a step, as its authors' library has it (github.com/epfml/powersgd): a step does one half
+// of the iteration, and the next step the other. For each matrix M = g + e:
 //   even steps:  Q ← orthonormal columns of Q;  P = M Q;   all-reduce P (with all that is no matrix);  P ← P / ranks
 //   odd steps:   P ← orthonormal columns of P;  Q = Mᵀ P;  all-reduce Q (…);                           Q ← Q / ranks
 //   M̂ = P Qᵀ, the mean;  e ← M − M̂
@@ -14,12 +14,12 @@ namespace cairn {
 class powersgd_alternating {
 public:
     using config = powersgd::config;
-    powersgd_alternating(config c, const bucket_layout& layout, index n) : rank_(c.rank), s_(layout, n, c.rank) {}
+    powersgd_alternating(config c, const bucket_layout& layout, index_t n) : rank_(c.rank), s_(layout, n, c.rank) {}
 
     std::string name() const { return concat("powersgd", rank_, "_alternating"); }
     const low_rank_plan& plan() const { return s_.plan; }
     /// Floats that the all-reduce sums, in the step where it is more.
-    index exchanged() const { return std::max(s_.plan.p_size, s_.plan.q_size) + s_.plan.dense_size; }
+    index_t exchanged() const { return std::max(s_.plan.p_size, s_.plan.q_size) + s_.plan.dense_size; }
 
     /// As powersgd::reduce; sum is called once.
     template <class Sum>
@@ -32,7 +32,7 @@ public:
         s_.start(name(), gradient, mean, dense, at);
         const random_stream random = at.shared_random("powersgd");
         s_.for_each_matrix([&](const low_rank_matrix& m) {
-            const index length = even ? m.cols : m.rows, first = even ? m.q : m.p;
+            const index_t length = even ? m.cols : m.rows, first = even ? m.q : m.p;
             float* const in = (even ? q : p) + first;
             draw_zero_rows(m.rank, length, in, random, first);
             orthonormalise(m.rank, length, in);
@@ -48,7 +48,7 @@ public:
         s_.finish_dense(dense, ranks, mean);
     }
 
-    void release(std::span<float> gradient) { release_into(s_.residual, gradient); }
+    void flush_residual(std::span<float> gradient) { flush_into(s_.residual, gradient); }
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;
         all.push_back({"p", s_.p.share()});

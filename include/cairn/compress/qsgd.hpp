@@ -3,7 +3,8 @@
 //   x̂_i = ‖x‖₂ · sign(x_i) · ξ_i / s,   ξ_i = ⌊s |x_i| / ‖x‖₂ + u_i⌋,  u_i uniform in [0, 1)
 // so that E x̂ = x and E‖x̂ − x‖² ≤ min(128/s², √128/s) ‖x‖². u has 16 random bits: a bias of 2^-17 of a level.
 //
-// Wire, for each bucket of m ≤ 128: | ‖x‖₂, 4 bytes | m codes of b = 1 + ⌈log₂(s+1)⌉ bits: ξ, sign on top; bit_planes.hpp |
+// Wire, for each bucket of m ≤ 128: | ‖x‖₂, 4 bytes | m codes of b = 1 + ⌈log₂(s+1)⌉ bits: ξ, sign on top;
+// bit_planes.hpp |
 // Bytes: 4 ⌈n/128⌉ + the planes; 4.25 bits a value for s = 7. State: none. Traffic: the bucket once.
 
 #include <cairn/compress/bit_planes.hpp>
@@ -52,23 +53,25 @@ public:
 
     std::string name() const { return concat("qsgd", code_.levels); }
     const qsgd_code& code() const { return code_; }
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         const double m = static_cast<double>(std::min(n, plane_group)), s = code_.levels;
         const double variance = std::min(m / (s * s), std::sqrt(m) / s);
         return {.unbiased = true, .deterministic = false, .contraction = 1 - variance, .variance = variance};
     }
-    index max_bytes(index n) const { return 4 * ((n + plane_group - 1) / plane_group) + plane_bytes(n, code_.bits); }
+    index_t max_bytes(index_t n) const {
+        return 4 * ((n + plane_group - 1) / plane_group) + plane_bytes(n, code_.bits);
+    }
 
     void encode(std::span<const float> values, message& out, const encode_step& at) const {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         const float* const x = values.data();
         std::byte* const target = out.prepare(max_bytes(n)).data();
         const group_bits random(at.own_random("qsgd"));
-        for_each_bucket(n, [&](index g, index m, index offset) {
+        for_each_bucket(n, [&](index_t g, index_t m, index_t offset) {
             const float* const v = x + g * plane_group;
             double squares = 0;
 #pragma omp simd reduction(+ : squares)
-            for (index i = 0; i < m; ++i) squares += static_cast<double>(v[i]) * static_cast<double>(v[i]);
+            for (index_t i = 0; i < m; ++i) squares += static_cast<double>(v[i]) * static_cast<double>(v[i]);
             if (!std::isfinite(squares)) [[unlikely]]
                 require_finite(name(), values, at);
             const float norm = qsgd_code::norm(squares);
@@ -78,7 +81,7 @@ public:
             std::uint32_t r[plane_group], codes[plane_group] = {};
             random.fill(g, r);
 #pragma omp simd
-            for (index i = 0; i < m; ++i) codes[i] = code.encode(v[i], divisor, r[i]);
+            for (index_t i = 0; i < m; ++i) codes[i] = code.encode(v[i], divisor, r[i]);
             store_planes(codes, m, code.bits, target + offset + 4);
         });
     }
@@ -92,12 +95,12 @@ public:
 private:
     template <class Put>
     void decode_with(std::span<const std::byte> bytes, std::span<float> into, Put put) const {
-        const index n = static_cast<index>(into.size());
+        const index_t n = static_cast<index_t>(into.size());
         message_reader reader("qsgd", bytes);
         const std::byte* const source = reader.take(max_bytes(n), "buckets");
         reader.finish();
         float* const y = into.data();
-        for_each_bucket(n, [&](index g, index m, index offset) {
+        for_each_bucket(n, [&](index_t g, index_t m, index_t offset) {
             float norm;
             std::memcpy(&norm, source + offset, 4);
             if (!(norm >= 0) || !std::isfinite(norm)) [[unlikely]]
@@ -107,17 +110,19 @@ private:
             const qsgd_code code = code_;
             const float unit = code.unit(norm);
 #pragma omp simd
-            for (index i = 0; i < m; ++i) put(y[g * plane_group + i], code.decode(codes[i], unit));
+            for (index_t i = 0; i < m; ++i) put(y[g * plane_group + i], code.decode(codes[i], unit));
         });
     }
 
     /// body(bucket, its values, where its bytes begin).
     template <class Body>
-    void for_each_bucket(index n, Body body) const {
-        const index whole = 4 + plane_bytes(plane_group, code_.bits);
-        parallel_for((n + plane_group - 1) / plane_group, compress_grain / plane_group, [&](index begin, index end) {
-            for (index g = begin; g < end; ++g) body(g, std::min(n - g * plane_group, plane_group), g * whole);
-        });
+    void for_each_bucket(index_t n, Body body) const {
+        const index_t whole = 4 + plane_bytes(plane_group, code_.bits);
+        parallel_for((n + plane_group - 1) / plane_group, compress_grain / plane_group,
+                     [&](index_t begin, index_t end) {
+                         for (index_t g = begin; g < end; ++g)
+                             body(g, std::min(n - g * plane_group, plane_group), g * whole);
+                     });
     }
 
     qsgd_code code_;

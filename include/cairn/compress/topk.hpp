@@ -1,9 +1,12 @@
 #pragma once
-// topk: the k = ⌈ratio · n⌉ values of largest magnitude, at least one, and where they are (Aji and Heafield 2017; Stich et al.
+// topk: the k = ⌈ratio · n⌉ values of largest magnitude, at least one, and where they are (Aji and Heafield 2017; Stich
+// et al.
 // 2018). A δ-contraction with δ = k/n; use it with error feedback.
 //   topk           exactly k, of equal magnitudes the first
-//   sampled_topk   0.8 k to 1.3 k of them, threshold from a sample of 1 % (select.hpp); few passes less, no promise of k
-// Wire format and its bytes: sparse_message.hpp. State: none. Memory traffic: encode reads the bucket once, decode writes it.
+//   sampled_topk   0.8 k to 1.3 k of them, threshold from a sample of 1 % (select.hpp); few passes less, no promise of
+//                  k
+// Wire format and its bytes: sparse_message.hpp. State: none. Memory traffic: encode reads the bucket once, decode
+// writes it.
 
 #include <cairn/compress/select.hpp>
 #include <cairn/compress/sparse_message.hpp>
@@ -18,16 +21,16 @@ struct topk_config {
 namespace detail {
 
 /// k for n values, at least 1 of a bucket that is not empty.
-inline index chosen_count(double ratio, index n) {
-    return std::min(n, static_cast<index>(std::ceil(ratio * static_cast<double>(n))));
+inline index_t chosen_count(double ratio, index_t n) {
+    return std::min(n, static_cast<index_t>(std::ceil(ratio * static_cast<double>(n))));
 }
 
 inline void check_sparse(const char* who, const topk_config& c) {
     require(c.ratio > 0 && c.ratio <= 1, who, ": ratio ", c.ratio, " is not in (0, 1]");
 }
 
-inline void check_countable(std::string_view who, index n) {
-    require(n <= index{0xffffffff}, who, ": a bucket of ", n, " values; positions have 32 bits");
+inline void check_countable(std::string_view who, index_t n) {
+    require(n <= index_t{0xffffffff}, who, ": a bucket of ", n, " values; positions have 32 bits");
 }
 
 }  // namespace detail
@@ -38,16 +41,16 @@ public:
     explicit topk(config c = {}) : config_(c) { detail::check_sparse("topk", c); }
 
     std::string name() const { return "topk"; }
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         const double kept = n ? static_cast<double>(count(n)) / static_cast<double>(n) : 1;
         return {.fixed_bytes = false,
                 .contraction = kept * (config_.values == sparse_value::float32 ? 1 : bf16_format::contraction)};
     }
-    index max_bytes(index n) const { return sparse_message_max_bytes(n, count(n), config_.values); }
-    index count(index n) const { return detail::chosen_count(config_.ratio, n); }
+    index_t max_bytes(index_t n) const { return sparse_message_max_bytes(n, count(n), config_.values); }
+    index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
 
     void encode(std::span<const float> values, message& out, const encode_step& at) {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         detail::check_countable(name(), n);
         select_largest(values, count(n), chosen_);
         for (const float v : chosen_.values)  // a NaN or Inf is always among the largest
@@ -75,18 +78,18 @@ public:
     explicit sampled_topk(config c = {}) : config_(c) { detail::check_sparse("sampled_topk", c); }
 
     std::string name() const { return "sampled_topk"; }
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         // At least ⌈0.8 k⌉ of the largest are among those sent.
         const double kept = n ? std::ceil(0.8 * static_cast<double>(count(n))) / static_cast<double>(n) : 1;
         return {.fixed_bytes = false,
                 .contraction = kept * (config_.values == sparse_value::float32 ? 1 : bf16_format::contraction)};
     }
-    index max_bytes(index n) const { return sparse_message_max_bytes(n, most(n), config_.values); }
-    index count(index n) const { return detail::chosen_count(config_.ratio, n); }
-    index most(index n) const { return std::min(n, static_cast<index>(1.3 * static_cast<double>(count(n)))); }
+    index_t max_bytes(index_t n) const { return sparse_message_max_bytes(n, most(n), config_.values); }
+    index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
+    index_t most(index_t n) const { return std::min(n, static_cast<index_t>(1.3 * static_cast<double>(count(n)))); }
 
     void encode(std::span<const float> values, message& out, const encode_step& at) {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         detail::check_countable(name(), n);
         select_sampled(values, count(n), chosen_);
         for (const float v : chosen_.values)

@@ -1,6 +1,7 @@
 #pragma once
-// An all-reduce of messages that cannot be added, in two exchanges, with error feedback at both ends (1-bit Adam: Tang et al.,
-// ICML 2021; 1-bit LAMB: Li et al. 2021). The bucket is cut into one chunk a rank; rank j is the server of chunk j.
+// An all-reduce of messages that cannot be added, in two exchanges, with error feedback at both ends (1-bit Adam: Tang
+// et al., ICML 2021; 1-bit LAMB: Li et al. 2021). The bucket is cut into one chunk a rank; rank j is the server of
+// chunk j.
 //
 //   worker i   x = g + e_w;  message j = C(chunk j of x);  e_w ← x − C(x)                       encode, outgoing(j)
 //              all-to-all: message j of every rank goes to rank j
@@ -8,8 +9,9 @@
 //              all-gather: the c of every rank goes to all
 //   all        mean = the decoded c, chunk after chunk: the same bits on every rank             decode
 //
-// The exchanges are the caller's, so that no communicator is known here. A rank sends and receives about 2 (P − 1)/P times the
-// bytes of C's message, as a ring does. Over steps, Σ mean + (mean over ranks of e_w) + e_s = Σ (mean over ranks of g).
+// The exchanges are the caller's, so that no communicator is known here. A rank sends and receives about 2 (P − 1)/P
+// times the bytes of C's message, as a ring does. Over steps, Σ mean + (mean over ranks of e_w) + e_s = Σ (mean over
+// ranks of g).
 // State: the workers' residuals, n floats, and the server's, n / P floats.
 
 #include <cairn/compress/feedback.hpp>
@@ -21,19 +23,20 @@ namespace cairn {
 
 /// Elements [begin, begin + count) of a bucket.
 struct bucket_chunk {
-    index begin = 0;
-    index count = 0;
+    index_t begin = 0;
+    index_t count = 0;
 };
 
-/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or empty.
-inline bucket_chunk chunk_of(index n, int ranks, int j) {
-    const index each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
-    const index begin = std::min(n, j * each);
+/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or
+/// empty.
+inline bucket_chunk chunk_of(index_t n, int ranks, int j) {
+    const index_t each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
+    const index_t begin = std::min(n, j * each);
     return {begin, std::min(n, begin + each) - begin};
 }
 
-/// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a chunk are no
-/// positions of the layout.
+/// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a
+/// chunk are no positions of the layout.
 inline encode_step step_of_chunk(encode_step at, int part, int rank) {
     at.bucket = at.bucket * 0x85EBCA6Bu + static_cast<std::uint32_t>(part) + 1;
     at.rank = rank;
@@ -46,13 +49,13 @@ template <Compressor C>
 class two_phase {
 public:
     /// For buckets of n values on rank `rank` of `ranks`. C is copied for each chunk.
-    two_phase(const C& c, index n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
+    two_phase(const C& c, index_t n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
         require(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "two_phase: rank ", rank, " of ", ranks,
                 " and a bucket of ", n, " values");
         for (int j = 0; j < ranks; ++j) workers_.emplace_back(C(c));
         for (int j = 0; j < ranks; ++j) workers_[static_cast<std::size_t>(j)].prepare(chunk(j).count);
         server_.prepare(chunk(rank).count);
-        sum_ = tensor<float>({chunk(rank).count}, category::communication);
+        sum_ = tensor<float>({chunk(rank).count}, memory_category::communication);
         outgoing_.resize(static_cast<std::size_t>(ranks));
     }
 
@@ -62,11 +65,11 @@ public:
     /// The chunk that rank j serves.
     bucket_chunk chunk(int j) const { return chunk_of(n_, ranks_, j); }
     /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
-    index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
+    index_t max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
 
     /// Worker: makes the message to each rank. On a NaN or Inf: throws, and the state is as before.
     void encode(std::span<const float> gradient, const encode_step& at) {
-        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
+        require(static_cast<index_t>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
                 " values, expected ", n_);
         require_finite(name(), gradient, at);
         for (int j = 0; j < ranks_; ++j) {
@@ -93,7 +96,7 @@ public:
     /// All: the mean, from one message of every server in order of rank.
     void decode(std::span<const std::span<const std::byte>> from, std::span<float> mean, const encode_step& at) const {
         require_one_each(from);
-        require(static_cast<index>(mean.size()) == n_, name(), ": room for ", mean.size(), " values, expected ", n_);
+        require(static_cast<index_t>(mean.size()) == n_, name(), ": room for ", mean.size(), " values, expected ", n_);
         for (int j = 0; j < ranks_; ++j) {
             const bucket_chunk c = chunk(j);
             server_.decode(from[static_cast<std::size_t>(j)],
@@ -102,19 +105,20 @@ public:
         }
     }
 
-    /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a mean.
-    void release(std::span<float> gradient) {
-        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
+    /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a
+    /// mean.
+    void flush_residual(std::span<float> gradient) {
+        require(static_cast<index_t>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
                 " values, expected ", n_);
         const auto part = [&](const bucket_chunk& c) {
             return gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count));
         };
-        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(chunk(j)));
+        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].flush_residual(part(chunk(j)));
         fill_zero(sum_.span());
-        server_.release(sum_.span());
+        server_.flush_residual(sum_.span());
         const std::span<float> mine = part(chunk(rank_));
         for (std::size_t i = 0; i < mine.size(); ++i)
-            mine[i] += static_cast<float>(ranks_) * sum_[static_cast<index>(i)];
+            mine[i] += static_cast<float>(ranks_) * sum_[static_cast<index_t>(i)];
     }
 
     /// "worker/0/residual", …, "server/residual".
@@ -133,7 +137,7 @@ private:
                 " ranks");
     }
 
-    index n_;
+    index_t n_;
     int ranks_, rank_;
     std::vector<error_feedback<C>> workers_;
     error_feedback<C> server_;

@@ -23,18 +23,19 @@ struct initializer {
     double offset = 0;  // mean; the value itself for constant
 };
 
-/// Where the tensor of a parameter lies in that of the whole model. As it is by default, it is all of it and nowhere else.
+/// Where the tensor of a parameter lies in that of the whole model. As it is by default, it is all of it and nowhere
+/// else.
 struct parameter_layout {
     shape global;                                   // of the whole parameter; without axes: what is here is the whole
-    std::array<index, shape::max_rank> begin{};     // where the slice that is here begins, by axis
+    std::array<index_t, shape::max_rank> begin{};   // where the slice that is here begins, by axis
     std::vector<std::string> replicated_over = {};  // mesh axes along which ranks hold the same slice
 
     bool is_whole() const { return global.rank() == 0; }
 
     /// Position in the whole parameter, row-major, of element i of the slice, whose shape is `here`.
-    index global_index(const shape& here, index i) const {
+    index_t global_index(const shape& here, index_t i) const {
         if (is_whole()) return i;
-        index position = 0, stride = 1;
+        index_t position = 0, stride = 1;
         for (int axis = here.rank(); axis-- > 0;) {
             position += (begin[static_cast<std::size_t>(axis)] + i % here[axis]) * stride;
             i /= here[axis];
@@ -47,13 +48,14 @@ struct parameter_layout {
     bool fits(const shape& here) const {
         bool inside = is_whole() || here.rank() == global.rank();
         for (int axis = 0; inside && axis < global.rank(); ++axis) {
-            const index first = begin[static_cast<std::size_t>(axis)];
+            const index_t first = begin[static_cast<std::size_t>(axis)];
             inside = first >= 0 && first + here[axis] <= global[axis];
         }
         return inside;
     }
 
-    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: of those that hold it, the first does.
+    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: of those that hold it,
+    /// the first does.
     template <class Coordinate>
     bool counts_at(Coordinate&& coordinate) const {
         return std::ranges::all_of(replicated_over, [&](const std::string& axis) { return coordinate(axis) == 0; });
@@ -73,8 +75,8 @@ struct parameter {
     tensor<T, D> grad;             // slice of the arena, same shape; backward adds to it
 };
 
-/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits to add small
-/// updates up (bfloat16, float16).
+/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits
+/// to add small updates up (bfloat16, float16).
 template <class T>
 using weight_of = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
 
@@ -127,8 +129,8 @@ void fill(std::span<T> out, const initializer& init, random_stream random, const
                 drawn = random_stream{random.seed, random.stream, random.step + again}.normal(i);
         return drawn;
     };
-    parallel_for(static_cast<index>(out.size()), 4096, [&](index begin, index end) {
-        for (index i = begin; i < end; ++i)
+    parallel_for(static_cast<index_t>(out.size()), 4096, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i)
             out[static_cast<std::size_t>(i)] = static_cast<T>(
                 init.offset + init.scale * number(static_cast<std::uint64_t>(layout.global_index(here, i))));
     });
@@ -137,7 +139,7 @@ void fill(std::span<T> out, const initializer& init, random_stream random, const
 /// The same of a whole tensor.
 template <class T>
 void fill(std::span<T> out, const initializer& init, random_stream random) {
-    fill(out, init, random, {static_cast<index>(out.size())}, {});
+    fill(out, init, random, {static_cast<index_t>(out.size())}, {});
 }
 
 }  // namespace cairn

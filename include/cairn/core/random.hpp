@@ -99,8 +99,8 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace detail
 
-/// The random numbers that belong to one path of the whole model, one stream for each purpose ("initial values", "forward"). The path enters
-/// the key with all of its 64 bits.
+/// The random numbers that belong to one path of the whole model, one stream for each purpose ("initial values",
+/// "forward"). The path enters the key with all of its 64 bits.
 constexpr random_stream stream_of_path(std::uint64_t seed, std::uint64_t path, std::string_view purpose,
                                        std::uint32_t step = 0) {
     return {detail::mixed(seed + 0x9E3779B97F4A7C15u) ^ path, stream_of(purpose), step};

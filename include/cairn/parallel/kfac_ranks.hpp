@@ -1,14 +1,20 @@
 #pragma once
-// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): who observes, averages, decomposes and preconditions, and what travels.
+// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): who observes, averages, decomposes and preconditions, and
+// what travels.
 //
-//   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket during backward
-//                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there alone
-//                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022): nothing travels
+//   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket
+//                         during backward
+//                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there
+//                alone
+//                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022):
+//                         nothing travels
 //   decompositions        from their makers to the layer's gradient workers: all-gather inside a column
-//   directions            from gradient workers to everybody: all-gather inside a row             optim/precondition/placement.hpp
+//   directions            from gradient workers to everybody: all-gather inside a row
+//                         optim/precondition/kfac_assignment.hpp
 //
-// Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction is chosen: that of
-// the least predicted time a step, from the link and the products as measured at the start, among those that fit the memory limit.
+// Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
+// is chosen: that of the least predicted time a step, from the link and the products as measured at the start, among
+// those that fit the memory limit.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -16,10 +22,10 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/parallel/governed.hpp>
-#include <cairn/parallel/placed_kfac_roles.hpp>
+#include <cairn/parallel/autotuned_reduction.hpp>
+#include <cairn/parallel/comm_hook.hpp>
+#include <cairn/parallel/distributed_kfac_base.hpp>
 #include <cairn/parallel/progress_thread.hpp>
-#include <cairn/parallel/reduction_method.hpp>
 
 #include <algorithm>
 #include <array>
@@ -36,23 +42,24 @@ namespace cairn {
 
 /// See the top of the file. Every call that sends is collective.
 template <Communicator C, class T = float>
-class kfac_ranks final : public placed_kfac_roles<T, cpu> {
-    using base = placed_kfac_roles<T, cpu>;
+class kfac_ranks final : public distributed_kfac_base<T, cpu> {
+    using base = distributed_kfac_base<T, cpu>;
     using base::config_, base::place_, base::rank_, base::size_;
 
 public:
     using typename base::blocks;
     /// Makes the method that sums a bucket of n numbers; unset: exact.
-    using method_maker = std::function<std::unique_ptr<reduction_method<C>>(index n)>;
+    using hook_factory = std::function<std::unique_ptr<comm_hook<C>>(index_t n)>;
 
-    kfac_ranks(C& world, kfac_ranks_config c, method_maker method = {})
+    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {})
         : base(std::move(c), world.rank(), world.size()),
-          make_method_(std::move(method)),
+          make_hook_(std::move(method)),
           world_(world.split(0, world.rank())),
           sums_(world.split(0, world.rank())) {
-        require(!make_method_ || config_.statistics == kfac_statistics::all,
+        require(!make_hook_ || config_.statistics == kfac_statistics::all,
                 "kfac: compressed sums are for statistics on all ranks; with reduce-scatter they cannot be");
-        require(config_.bound >= 0 && (config_.bound == 0 || std::same_as<T, float>), "kfac: bound ", config_.bound,
+        require(config_.broadcast_error_bound >= 0 && (config_.broadcast_error_bound == 0 || std::same_as<T, float>),
+                "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
 
@@ -86,7 +93,7 @@ public:
 
     void share_diagonals(std::span<double> means) override {
         if (config_.statistics != kfac_statistics::all && size_ > 1)
-            all_reduce(world_, means, {.op = reduction::max, .subject = "diagonals of kfac's factors"});
+            all_reduce(world_, means, {.op = reduction::max, .label = "diagonals of kfac's factors"});
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
@@ -95,19 +102,19 @@ public:
         if (place_->rows() == 1) return;
         const std::vector<std::vector<kfac_factor<T>*>> made = base::made_in_my_column(all, fresh);
         std::vector<std::vector<piece>> pieces(made.size());
-        index total = 0, begin = 0;
+        index_t total = 0, begin = 0;
         const auto mine = static_cast<std::size_t>(place_->row_of(rank_));
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
             for (const kfac_factor<T>* f : made[r]) {
-                const index values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
-                const index size = packed_size(f->statistics, config_.form);
+                const index_t values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
+                const index_t size = packed_size(f->statistics, config_.form);
                 if (size > values) pieces[r].push_back({size - values, false});
                 if (values) pieces[r].push_back({values, true});
                 total += size;
             }
         }
-        tensor<T> packed({total}, category::communication);
+        tensor<T> packed({total}, memory_category::communication);
         T* to = packed.data() + begin;
         for (const kfac_factor<T>* f : made[mine]) to = pack(f->inverse, to);
         gather(*column_, packed.span(), pieces, "kfac's decompositions");
@@ -143,30 +150,30 @@ public:
 private:
     /// Numbers in a row that travel together. Eigenvalues are few, and the small ones count: they are exact.
     struct piece {
-        index count = 0;
+        index_t count = 0;
         bool exact = false;
     };
     struct sum_bucket {
         std::size_t first = 0, last = 0;  // blocks
-        index count = 0;                  // numbers
-        std::vector<shard> parts;         // of each rank
-        std::unique_ptr<reduction_method<C>> method;
+        index_t count = 0;                // numbers
+        std::vector<range> parts;         // of each rank
+        std::unique_ptr<comm_hook<C>> method;
     };
 
     static T* pack_symmetric(const tensor<T>& m, T* to) {
-        const index n = m.extent(0);
+        const index_t n = m.extent(0);
         if (m.rank() == 1) return std::copy_n(m.data(), n, to);
-        for (index r = 0; r < n; ++r) to = std::copy_n(m.data() + r * n + r, n - r, to);
+        for (index_t r = 0; r < n; ++r) to = std::copy_n(m.data() + r * n + r, n - r, to);
         return to;
     }
     static const T* unpack_symmetric(const T* from, tensor<T>& m) {
-        const index n = m.extent(0);
+        const index_t n = m.extent(0);
         if (m.rank() == 1) {
             std::copy_n(from, n, m.data());
             return from + n;
         }
-        for (index r = 0; r < n; ++r)
-            for (index k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
+        for (index_t r = 0; r < n; ++r)
+            for (index_t k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
         return from;
     }
     T* pack(const decomposition<T>& d, T* to) const {
@@ -193,26 +200,26 @@ private:
         if (!d.values.empty()) broadcast(world_, d.values.span(), root);
     }
 
-    /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of its own largest
-    /// value. Either way every rank ends with the same bits, of its own part too.
-    void gather(C& c, std::span<T> data, const std::vector<std::vector<piece>>& pieces, std::string_view subject) {
-        std::vector<shard> parts;
+    /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of
+    /// its own largest value. Either way every rank ends with the same bits, of its own part too.
+    void gather(C& c, std::span<T> data, const std::vector<std::vector<piece>>& pieces, std::string_view label) {
+        std::vector<range> parts;
         for (const auto& of_part : pieces) {
             parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
             for (const piece& p : of_part) parts.back().count += p.count;
         }
         if constexpr (std::same_as<T, float>)
-            if (config_.bound > 0) return gather_bounded(c, data, parts, pieces);
-        all_gather(c, data, parts, subject);
+            if (config_.broadcast_error_bound > 0) return gather_bounded(c, data, parts, pieces);
+        all_gather(c, data, parts, label);
     }
     // A part's message: for each piece its length in bytes, 8, and what error_bounded made of it, or its floats.
-    void gather_bounded(C& c, std::span<float> data, const std::vector<shard>& parts,
+    void gather_bounded(C& c, std::span<float> data, const std::vector<range>& parts,
                         const std::vector<std::vector<piece>>& pieces) {
-        error_bounded compressor({.bound = config_.bound});
+        error_bounded compressor({.bound = config_.broadcast_error_bound});
         std::vector<std::byte> mine;
         message out;
         const encode_step at{.rank = c.rank(), .step = step_};
-        index begin = parts[static_cast<std::size_t>(c.rank())].begin;
+        index_t begin = parts[static_cast<std::size_t>(c.rank())].begin;
         for (const piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
             const std::span<float> values = subspan(data, {begin, p.count});
             begin += p.count;
@@ -250,18 +257,18 @@ private:
         done_.assign(all.size(), false);
         for (std::size_t i = 0; i < all.size();) {
             sum_bucket b{.first = i, .last = i, .count = 0, .parts = {}, .method = nullptr};
-            while (i < all.size() && b.count * static_cast<index>(sizeof(T)) < config_.bucket_bytes) {
+            while (i < all.size() && b.count * static_cast<index_t>(sizeof(T)) < config_.bucket_bytes) {
                 all[i].each_factor([&](kfac_factor<T>& f, char) { b.count += triangle(f.statistics); });
                 b.last = ++i;
             }
-            index at = 0;
+            index_t at = 0;
             for (int r = 0; r < size_; ++r) {
-                index n = 0;
+                index_t n = 0;
                 each_sum(all, b, r, [&](running_factor<T>& f) { n += triangle(f); });
                 b.parts.push_back({at, n});
                 at += n;
             }
-            if (make_method_) b.method = make_method_(b.count);
+            if (make_hook_) b.method = make_hook_(b.count);
             buckets_.push_back(std::move(b));
         }
     }
@@ -271,13 +278,13 @@ private:
     }
     template <class F>
     void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) const {
-        base::each_sum(all, b.first, b.last, owner, [&](const kfac_block<T>&, running_factor<T>& one) { f(one); });
+        base::each_sum(all, b.first, b.last, owner, [&](const kfac_layer<T>&, running_factor<T>& one) { f(one); });
     }
     void launch(blocks& all, std::size_t which) {
         auto job = [this, &all, which] {
             const trace_scope scope("reduce factors " + std::to_string(which), "", "communication");
             sum_bucket& b = buckets_[which];
-            tensor<T> packed({b.count}, category::communication);
+            tensor<T> packed({b.count}, memory_category::communication);
             T* to = packed.data();
             for (int r = 0; r < size_; ++r)
                 each_sum(all, b, r, [&](running_factor<T>& f) { to = pack_symmetric(f.batch(), to); });
@@ -285,7 +292,7 @@ private:
             if (sharded)
                 reduce_scatter(sums_, packed.span(), b.parts, reduction::sum, "kfac's factors");
             else if (!reduce_by_method(b, packed.span()))
-                all_reduce(sums_, packed.span(), {.subject = "kfac's factors"});
+                all_reduce(sums_, packed.span(), {.label = "kfac's factors"});
             for (int r = 0; r < size_; ++r) {
                 if (sharded && r != rank_) continue;
                 const T* from = packed.data() + b.parts[static_cast<std::size_t>(r)].begin;
@@ -310,7 +317,7 @@ private:
         return false;
     }
 
-    method_maker make_method_;
+    hook_factory make_hook_;
     C world_, sums_;
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;

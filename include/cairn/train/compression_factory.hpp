@@ -1,9 +1,10 @@
 #pragma once
 // Gradient compression by its name in a workload file.
-//   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit | powersgd |
+//   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit |
+//   powersgd |
 //              powersgd_alternating | error_bounded | auto
-//   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase (true): messages are
-//   compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
+//   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase
+//   (true): messages are compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
 
 #include <cairn/comm/any.hpp>
 #include <cairn/compress/bf16.hpp>
@@ -17,8 +18,8 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/parallel/device_sparse_method.hpp>
-#include <cairn/parallel/governed.hpp>
+#include <cairn/parallel/autotuned_reduction.hpp>
+#include <cairn/parallel/device_sparse_hook.hpp>
 #include <cairn/train/configuration.hpp>
 
 #include <functional>
@@ -28,9 +29,9 @@
 
 namespace cairn {
 
-using any_method = std::unique_ptr<reduction_method<any_communicator>>;
+using any_hook = std::unique_ptr<comm_hook<any_communicator>>;
 /// Makes the method of a bucket.
-using method_maker = std::function<any_method(const bucket_layout&, index n)>;
+using hook_factory = std::function<any_hook(const bucket_layout&, index_t n)>;
 
 inline const std::vector<std::string> compressor_names{
     "none",    "bf16", "fp16",   "topk",     "sampled_topk",         "dgc",           "randomk", "qsgd",
@@ -52,15 +53,14 @@ struct compression_settings {
 namespace detail {
 
 template <class K>
-any_method messages_of(K k, index n, bool feedback) {
+any_hook messages_of(K k, index_t n, bool feedback) {
     if (feedback)
-        return std::make_unique<message_method<any_communicator, error_feedback<K>>>(error_feedback<K>(std::move(k)),
-                                                                                     n);
-    return std::make_unique<message_method<any_communicator, K>>(std::move(k), n);
+        return std::make_unique<message_hook<any_communicator, error_feedback<K>>>(error_feedback<K>(std::move(k)), n);
+    return std::make_unique<message_hook<any_communicator, K>>(std::move(k), n);
 }
 
-inline any_method make_method(const std::string& kind, const compression_settings& c, const bucket_layout& layout,
-                              index n, int ranks, int rank) {
+inline any_hook make_comm_hook(const std::string& kind, const compression_settings& c, const bucket_layout& layout,
+                               index_t n, int ranks, int rank) {
     using world = any_communicator;
     if (kind == "bf16") return messages_of(bf16{}, n, false);
     if (kind == "fp16") return messages_of(fp16{}, n, false);
@@ -72,44 +72,44 @@ inline any_method make_method(const std::string& kind, const compression_setting
     if (kind == "qsgd") return messages_of(qsgd({.levels = c.levels}), n, false);
     if (kind == "natural") return messages_of(natural{}, n, false);
     if (kind == "sign" && !c.sign_in_two_phases()) return messages_of(sign{}, n, c.error_feedback);
-    if (kind == "sign") return std::make_unique<two_phase_method<world, sign>>(sign{}, n, ranks, rank);
-    if (kind == "onebit") return std::make_unique<two_phase_method<world, onebit>>(onebit{}, n, ranks, rank);
+    if (kind == "sign") return std::make_unique<two_phase_hook<world, sign>>(sign{}, n, ranks, rank);
+    if (kind == "onebit") return std::make_unique<two_phase_hook<world, onebit>>(onebit{}, n, ranks, rank);
     if (kind == "error_bounded") return messages_of(error_bounded({.bound = c.bound}), n, c.error_feedback);
     if (kind == "powersgd")
-        return std::make_unique<reducing_method<world, powersgd>>(powersgd({.rank = c.rank}, layout, n));
+        return std::make_unique<reducing_hook<world, powersgd>>(powersgd({.rank = c.rank}, layout, n));
     if (kind == "powersgd_alternating")
-        return std::make_unique<reducing_method<world, powersgd_alternating>>(
+        return std::make_unique<reducing_hook<world, powersgd_alternating>>(
             powersgd_alternating({.rank = c.rank}, layout, n));
-    return std::make_unique<dense_method<world>>();
+    return std::make_unique<dense_hook<world>>();
 }
 
 }  // namespace detail
 
 /// Makes the method of a bucket whose gradients are on D.
 template <Device D>
-using device_method_maker =
-    std::function<std::unique_ptr<reduction_method<any_communicator, D>>(const bucket_layout&, index n)>;
+using device_hook_factory =
+    std::function<std::unique_ptr<comm_hook<any_communicator, D>>(const bucket_layout&, index_t n)>;
 
 /// What the settings ask for: nothing (dense), one method, or candidates for the governor.
 struct compression {
     std::string kind = "none";
     compression_settings settings = {};
-    method_maker method = {};
-    std::vector<governed_candidate<any_communicator>> candidates = {};
+    hook_factory method = {};
+    std::vector<autotune_candidate<any_communicator>> candidates = {};
 };
 
 /// The same method on a grid device; nothing where its messages are made on the host.
 template <GridDevice D>
-device_method_maker<D> method_on_device(const compression& how, int ranks, int rank) {
+device_hook_factory<D> hook_on_device(const compression& how, int ranks, int rank) {
     using world = any_communicator;
-    using any_device_method = std::unique_ptr<reduction_method<world, D>>;
-    const auto first = [steps = how.settings.dense_steps](any_device_method m) -> any_device_method {
+    using any_device_hook = std::unique_ptr<comm_hook<world, D>>;
+    const auto first = [steps = how.settings.dense_steps](any_device_hook m) -> any_device_hook {
         if (steps == 0) return m;
-        return std::make_unique<dense_first<world, D>>(std::move(m), steps);
+        return std::make_unique<dense_warmup<world, D>>(std::move(m), steps);
     };
-    const auto messages = [=](auto k, bool feedback) -> device_method_maker<D> {
-        return [=](const bucket_layout&, index n) {
-            return first(std::make_unique<device_messages_method<world, decltype(k), D>>(k, n, ranks, feedback));
+    const auto messages = [=](auto k, bool feedback) -> device_hook_factory<D> {
+        return [=](const bucket_layout&, index_t n) {
+            return first(std::make_unique<device_message_hook<world, decltype(k), D>>(k, n, ranks, feedback));
         };
     };
     const compression_settings& c = how.settings;
@@ -119,26 +119,25 @@ device_method_maker<D> method_on_device(const compression& how, int ranks, int r
     if (how.kind == "natural") return messages(natural{}, false);
     if (how.kind == "sign" && !c.sign_in_two_phases()) return messages(sign{}, c.error_feedback);
     if (how.kind == "sign")
-        return [=](const bucket_layout&, index n) {
-            return first(std::make_unique<device_two_phase_method<world, sign, D>>(sign{}, n, ranks, rank));
+        return [=](const bucket_layout&, index_t n) {
+            return first(std::make_unique<device_two_phase_hook<world, sign, D>>(sign{}, n, ranks, rank));
         };
     if (how.kind == "topk" || how.kind == "sampled_topk" || how.kind == "dgc")
-        return [=, kind = how.kind](const bucket_layout&, index n) {
-            typename device_topk_method<world, D>::config k{
-                .name = kind, .ratio = c.ratio, .feedback = c.error_feedback};
+        return [=, kind = how.kind](const bucket_layout&, index_t n) {
+            typename device_topk_hook<world, D>::config k{.name = kind, .ratio = c.ratio, .feedback = c.error_feedback};
             if (kind == "dgc") k.momentum = c.momentum;
-            return first(std::make_unique<device_topk_method<world, D>>(k, n, ranks));
+            return first(std::make_unique<device_topk_hook<world, D>>(k, n, ranks));
         };
     if (how.kind == "randomk")
-        return [=](const bucket_layout&, index n) {
+        return [=](const bucket_layout&, index_t n) {
             const bool unbiased = !c.error_feedback;
-            return first(std::make_unique<device_randomk_method<world, D>>(
+            return first(std::make_unique<device_randomk_hook<world, D>>(
                 randomk({.ratio = c.ratio, .unbiased = unbiased}), unbiased, n, c.error_feedback));
         };
     if (how.kind.starts_with("powersgd"))
-        return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index n) {
-            return first(std::make_unique<device_powersgd_method<world, D>>(powersgd::config{.rank = c.rank}, layout, n,
-                                                                            alternating));
+        return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index_t n) {
+            return first(std::make_unique<device_powersgd_hook<world, D>>(powersgd::config{.rank = c.rank}, layout, n,
+                                                                          alternating));
         };
     return {};
 }
@@ -151,9 +150,9 @@ inline compression make_compression(configuration& settings, int ranks, int rank
     c.dense_steps = settings.get("compress.dense_steps", c.dense_steps);
     if (kind == "topk" || kind == "sampled_topk" || kind == "dgc" || kind == "randomk")
         c.ratio = settings.get("compress.ratio", kind == "dgc" ? 0.001 : c.ratio);
-    if (kind.starts_with("powersgd")) c.rank = static_cast<int>(settings.get<index>("compress.rank", c.rank));
+    if (kind.starts_with("powersgd")) c.rank = static_cast<int>(settings.get<index_t>("compress.rank", c.rank));
     if (kind == "sign") c.two_phase = settings.get("compress.two_phase", c.two_phase);
-    if (kind == "qsgd") c.levels = static_cast<int>(settings.get<index>("compress.levels", c.levels));
+    if (kind == "qsgd") c.levels = static_cast<int>(settings.get<index_t>("compress.levels", c.levels));
     if (kind == "error_bounded") c.bound = settings.get("compress.bound", c.bound);
     if (kind == "dgc") c.momentum = settings.get("optimizer.momentum", 0.9);
     if (kind == "none") return {};
@@ -174,16 +173,16 @@ inline compression make_compression(configuration& settings, int ranks, int rank
                                       added ? exchange::all_reduce
                                       : two ? exchange::two_phase
                                             : exchange::all_gather,
-                                      [name, c](const bucket_layout& layout, index n, int ranks_, int rank_) {
-                                          return detail::make_method(name, c, layout, n, ranks_, rank_);
+                                      [name, c](const bucket_layout& layout, index_t n, int ranks_, int rank_) {
+                                          return detail::make_comm_hook(name, c, layout, n, ranks_, rank_);
                                       }});
         }
         return all;
     }
-    const auto make = [=](const bucket_layout& layout, index n) -> any_method {
-        any_method method = detail::make_method(kind, c, layout, n, ranks, rank);
+    const auto make = [=](const bucket_layout& layout, index_t n) -> any_hook {
+        any_hook method = detail::make_comm_hook(kind, c, layout, n, ranks, rank);
         if (c.dense_steps == 0) return method;
-        return std::make_unique<dense_first<any_communicator>>(std::move(method), c.dense_steps);
+        return std::make_unique<dense_warmup<any_communicator>>(std::move(method), c.dense_steps);
     };
     return {kind, c, make, {}};
 }

@@ -11,7 +11,7 @@ using namespace kernel_tests;
 TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropout]", float, double) {
     using T = TestType;
     const random_stream random{0x123456789abcdefull, 77, 5};
-    for (const index n : {0, 1, 15, 64, 65, 1000, 100003})
+    for (const index_t n : {0, 1, 15, 64, 65, 1000, 100003})
         for (const double rate : {0.0, 0.25, 0.9}) {
             CAPTURE(n, rate);
             const auto x = draw<T>(n, 1);
@@ -27,8 +27,8 @@ TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropou
             dropout_apply(cpu{}, n, rate, random, in_place.data(), in_place.data());
             CHECK(same_bits(in_place, expected));
             // A part of a batch drops what the whole batch drops there, whatever it begins and ends with.
-            for (const index first : {index{0}, index{1}, index{37}, index{63}, index{64}, n / 2, n - 1})
-                for (const index count : {index{1}, index{26}, index{27}, index{64}, index{200}, n}) {
+            for (const index_t first : {index_t{0}, index_t{1}, index_t{37}, index_t{63}, index_t{64}, n / 2, n - 1})
+                for (const index_t count : {index_t{1}, index_t{26}, index_t{27}, index_t{64}, index_t{200}, n}) {
                     if (first < 0 || first + count > n) continue;
                     CAPTURE(first, count);
                     std::vector<T> part(static_cast<std::size_t>(count) + 2, T(9));
@@ -43,7 +43,7 @@ TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropou
 }
 
 TEST_CASE("dropout: rate, independence of steps, streams and threads, errors", "[dropout]") {
-    const index n = 1 << 20;
+    const index_t n = 1 << 20;
     const std::vector<float> ones(n, 1.0f);
     const auto run = [&](random_stream random, double rate = 0.3) {
         std::vector<float> y(ones.size());

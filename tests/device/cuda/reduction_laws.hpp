@@ -1,14 +1,15 @@
 #pragma once
-// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/device_method.hpp): the host's sums and the host's
-// states. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/device_hook.hpp): the
+// host's sums and the host's states. Ranks are threads; the device's memory is made beforehand, on the thread that owns
+// it.
 
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
-#include <cairn/core/launched.hpp>
-#include <cairn/parallel/device_sparse_method.hpp>
+#include <cairn/core/event.hpp>
+#include <cairn/parallel/device_sparse_hook.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -21,13 +22,13 @@ namespace cairn::reduction_laws {
 template <class D>
 using mail = staged_communicator<D, threads_communicator>;
 template <class D>
-using device_method = std::unique_ptr<reduction_method<mail<D>, D>>;
-using host_method = std::unique_ptr<reduction_method<threads_communicator>>;
+using device_hook = std::unique_ptr<comm_hook<mail<D>, D>>;
+using host_hook = std::unique_ptr<comm_hook<threads_communicator>>;
 
-inline tensor<float> gradient_of(int rank, index n, int step) {
+inline tensor<float> gradient_of(int rank, index_t n, int step) {
     tensor<float> g({n});
     const random_stream random{11, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(step)};
-    for (index i = 0; i < n; ++i) g[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    for (index_t i = 0; i < n; ++i) g[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     return g;
 }
 
@@ -42,13 +43,13 @@ struct outcome {
 
 inline void add_to(outcome& o, const tensor<float>& sum) {
     o.total.resize(static_cast<std::size_t>(sum.size()));
-    for (index i = 0; i < sum.size(); ++i) o.total[static_cast<std::size_t>(i)] += double(sum[i]);
+    for (index_t i = 0; i < sum.size(); ++i) o.total[static_cast<std::size_t>(i)] += double(sum[i]);
 }
 
 /// make(rank): the method of one rank.
 template <class Make>
-outcome on_host(int ranks, index n, int steps, Make make) {
-    std::vector<host_method> methods;
+outcome on_host(int ranks, index_t n, int steps, Make make) {
+    std::vector<host_hook> methods;
     for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
     outcome o;
     run_ranks(ranks, [&](threads_communicator& c) {
@@ -68,14 +69,14 @@ outcome on_host(int ranks, index n, int steps, Make make) {
 
 /// The same on D. All ranks must end with the same bits, and reduce() must not ask for memory of D.
 template <class D, class Make>
-outcome on_device(int ranks, index n, int steps, Make make) {
-    std::vector<device_method<D>> methods;
+outcome on_device(int ranks, index_t n, int steps, Make make) {
+    std::vector<device_hook<D>> methods;
     std::vector<tensor<float, D>> gradients;
     for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
     for (int i = 0; i < ranks * steps; ++i)
         gradients.push_back(tensor<float, D>::copy_of(gradient_of(i / steps, n, i % steps)));
-    const launched<D> made;
-    const auto asked = D::memory().use_of(category::communication).live;
+    const event<D> made;
+    const auto asked = D::memory().use_of(memory_category::communication).live;
     std::vector<tensor<float>> sums(gradients.size());
     run_ranks(ranks, [&](threads_communicator& inner) {
         made.wait();
@@ -87,7 +88,7 @@ outcome on_device(int ranks, index n, int steps, Make make) {
             D::copy_to_host(sums[at].data(), gradients[at].data(), sums[at].bytes());
         }
     });
-    CHECK(D::memory().use_of(category::communication).live == asked);
+    CHECK(D::memory().use_of(memory_category::communication).live == asked);
     outcome o;
     for (int step = 0; step < steps; ++step) {
         const tensor<float>& first = sums[static_cast<std::size_t>(step)];
@@ -105,8 +106,8 @@ outcome on_device(int ranks, index n, int steps, Make make) {
 /// Values on the fence between two codes may fall to the other side: one in ten thousand.
 inline void check_nearly_all_close(const tensor<float>& got, const tensor<float>& wanted) {
     REQUIRE(got.size() == wanted.size());
-    index apart = 0;
-    for (index i = 0; i < got.size(); ++i)
+    index_t apart = 0;
+    for (index_t i = 0; i < got.size(); ++i)
         apart += !(std::abs(got[i] - wanted[i]) <= 1e-5f * (1 + std::abs(wanted[i])));
     CHECK(apart <= got.size() / 10000);
 }
@@ -120,22 +121,21 @@ inline void check_same(const outcome& got, const outcome& wanted) {
     }
 }
 
-inline const std::vector<index> sizes{0, 7, 129, 9001};
+inline const std::vector<index_t> sizes{0, 7, 129, 9001};
 
 template <class D, class K>
 void same_messages(const K& k) {
     for (const int ranks : {1, 3})
-        for (const index n : sizes)
+        for (const index_t n : sizes)
             for (const bool feedback : {false, true}) {
                 CAPTURE(k.name(), ranks, n, feedback);
-                const auto got = on_device<D>(ranks, n, 3, [&](int) -> device_method<D> {
-                    return std::make_unique<device_messages_method<mail<D>, K, D>>(k, n, ranks, feedback);
+                const auto got = on_device<D>(ranks, n, 3, [&](int) -> device_hook<D> {
+                    return std::make_unique<device_message_hook<mail<D>, K, D>>(k, n, ranks, feedback);
                 });
-                const auto wanted = on_host(ranks, n, 3, [&](int) -> host_method {
+                const auto wanted = on_host(ranks, n, 3, [&](int) -> host_hook {
                     using C = threads_communicator;
-                    if (feedback)
-                        return std::make_unique<message_method<C, error_feedback<K>>>(error_feedback<K>(k), n);
-                    return std::make_unique<message_method<C, K>>(k, n);
+                    if (feedback) return std::make_unique<message_hook<C, error_feedback<K>>>(error_feedback<K>(k), n);
+                    return std::make_unique<message_hook<C, K>>(k, n);
                 });
                 check_same(got, wanted);
             }
@@ -155,28 +155,28 @@ template <class D>
 void two_phases() {
     constexpr int steps = 4;
     for (const int ranks : {1, 2, 4})
-        for (const index n : sizes) {
+        for (const index_t n : sizes) {
             CAPTURE(ranks, n);
-            const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_method<D> {
-                return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+            const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_hook<D> {
+                return std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, ranks, r);
             });
-            check_same(got, on_host(ranks, n, steps, [&](int r) -> host_method {
-                           return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+            check_same(got, on_host(ranks, n, steps, [&](int r) -> host_hook {
+                           return std::make_unique<two_phase_hook<threads_communicator, sign>>(sign{}, n, ranks, r);
                        }));
             auto all = got.total;
             for (const auto& [name, t] : got.state) {
                 const bool server = name.ends_with("server/residual");
                 const int rank = std::stoi(name.substr(4));
                 const int part = server ? rank : std::stoi(name.substr(name.find("worker/") + 7));
-                const index begin = chunk_of(n, ranks, part).begin;
-                for (index i = 0; i < t.size(); ++i)
+                const index_t begin = chunk_of(n, ranks, part).begin;
+                for (index_t i = 0; i < t.size(); ++i)
                     all[static_cast<std::size_t>(begin + i)] += double(t[i]) * (server ? ranks : 1);
             }
             double worst = 0;
             for (int r = 0; r < ranks; ++r)
                 for (int s = 0; s < steps; ++s) {
                     const auto g = gradient_of(r, n, s);
-                    for (index i = 0; i < n; ++i) all[static_cast<std::size_t>(i)] -= double(g[i]);
+                    for (index_t i = 0; i < n; ++i) all[static_cast<std::size_t>(i)] -= double(g[i]);
                 }
             for (const double rest : all) worst = std::max(worst, std::abs(rest));
             CHECK(worst < 1e-4);
@@ -187,37 +187,37 @@ void two_phases() {
 template <class D>
 void sparse() {
     for (const int ranks : {1, 3})
-        for (const index n : {index{0}, index{1}, index{9001}})
+        for (const index_t n : {index_t{0}, index_t{1}, index_t{9001}})
             for (const double ratio : {0.02, 1.0})
                 for (const bool feedback : {false, true}) {
                     CAPTURE(ranks, n, ratio, feedback);
                     check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_method<D> {
-                                                return std::make_unique<device_topk_method<mail<D>, D>>(
-                                                    typename device_topk_method<mail<D>, D>::config{
-                                                        .ratio = ratio, .feedback = feedback},
+                                            [&](int) -> device_hook<D> {
+                                                return std::make_unique<device_topk_hook<mail<D>, D>>(
+                                                    typename device_topk_hook<mail<D>, D>::config{.ratio = ratio,
+                                                                                                  .feedback = feedback},
                                                     n, ranks);
                                             }),
-                               on_host(ranks, n, 2, [&](int) -> host_method {
+                               on_host(ranks, n, 2, [&](int) -> host_hook {
                                    using C = threads_communicator;
                                    const topk k({.ratio = ratio});
                                    if (feedback)
-                                       return std::make_unique<message_method<C, error_feedback<topk>>>(
+                                       return std::make_unique<message_hook<C, error_feedback<topk>>>(
                                            error_feedback<topk>(k), n);
-                                   return std::make_unique<message_method<C, topk>>(k, n);
+                                   return std::make_unique<message_hook<C, topk>>(k, n);
                                }));
                     const randomk k({.ratio = ratio, .unbiased = !feedback});
                     check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_method<D> {
-                                                return std::make_unique<device_randomk_method<mail<D>, D>>(k, !feedback,
-                                                                                                           n, feedback);
+                                            [&](int) -> device_hook<D> {
+                                                return std::make_unique<device_randomk_hook<mail<D>, D>>(k, !feedback,
+                                                                                                         n, feedback);
                                             }),
-                               on_host(ranks, n, 2, [&](int) -> host_method {
+                               on_host(ranks, n, 2, [&](int) -> host_hook {
                                    using C = threads_communicator;
                                    if (feedback)
-                                       return std::make_unique<message_method<C, error_feedback<randomk>>>(
+                                       return std::make_unique<message_hook<C, error_feedback<randomk>>>(
                                            error_feedback<randomk>(k), n);
-                                   return std::make_unique<message_method<C, randomk>>(k, n);
+                                   return std::make_unique<message_hook<C, randomk>>(k, n);
                                }));
                 }
 }
@@ -225,19 +225,19 @@ void sparse() {
 /// The k largest by sorting, of values with many that are equal; positions rise; and zeros in their places.
 template <class D>
 void largest() {
-    for (const index n : {index{1}, index{5000}, index{12'300}})
+    for (const index_t n : {index_t{1}, index_t{5000}, index_t{12'300}})
         for (const int levels : {1, 3, 1000})
-            for (const index k : {index{1}, n / 7 + 1, n}) {
+            for (const index_t k : {index_t{1}, n / 7 + 1, n}) {
                 CAPTURE(n, levels, k);
                 auto x = tensor<float>::zeros({n});
                 const random_stream random{5, 1, 1};
-                for (index i = 0; i < n; ++i)
+                for (index_t i = 0; i < n; ++i)
                     x[i] = static_cast<float>(
                                random.below(static_cast<std::uint64_t>(levels), static_cast<std::uint64_t>(i))) *
                            (i % 3 ? 0.37f : -0.37f);
-                std::vector<index> order(static_cast<std::size_t>(n));
-                for (index i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
-                std::ranges::stable_sort(order, [&](index a, index b) { return std::abs(x[a]) > std::abs(x[b]); });
+                std::vector<index_t> order(static_cast<std::size_t>(n));
+                for (index_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+                std::ranges::stable_sort(order, [&](index_t a, index_t b) { return std::abs(x[a]) > std::abs(x[b]); });
                 order.resize(static_cast<std::size_t>(k));
                 std::ranges::sort(order);
                 auto d_x = tensor<float, D>::copy_of(x), also = tensor<float, D>::copy_of(x);
@@ -246,8 +246,8 @@ void largest() {
                 search.take(d_x.data(), k, out.data(), also.data());
                 const auto got = out.on_host();
                 bool same = true;
-                for (index i = 0; i < k; ++i) {
-                    const index wanted = order[static_cast<std::size_t>(i)];
+                for (index_t i = 0; i < k; ++i) {
+                    const index_t wanted = order[static_cast<std::size_t>(i)];
                     std::uint32_t position;
                     float value;
                     std::memcpy(&position, got.data() + 4 * i, 4);
@@ -255,7 +255,7 @@ void largest() {
                     same = same && position == wanted && value == x[wanted];
                 }
                 CHECK(same);
-                for (const index i : order) x[i] = 0;
+                for (const index_t i : order) x[i] = 0;
                 kernel_laws::check_close(d_x, x, 0);
                 kernel_laws::check_close(also, x, 0);
             }
@@ -264,11 +264,11 @@ void largest() {
 /// Deep Gradient Compression by plain loops.
 template <class D>
 void deep_gradient_compression() {
-    constexpr index n = 1000, k = 50;
+    constexpr index_t n = 1000, k = 50;
     constexpr int ranks = 2, steps = 4;
-    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return std::make_unique<device_topk_method<mail<D>, D>>(
-            typename device_topk_method<mail<D>, D>::config{.name = "dgc", .ratio = 0.05, .momentum = 0.9}, n, ranks);
+    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_hook<D> {
+        return std::make_unique<device_topk_hook<mail<D>, D>>(
+            typename device_topk_hook<mail<D>, D>::config{.name = "dgc", .ratio = 0.05, .momentum = 0.9}, n, ranks);
     });
     std::vector<tensor<float>> u, v;
     for (int r = 0; r < ranks; ++r) u.push_back(tensor<float>::zeros({n})), v.push_back(tensor<float>::zeros({n}));
@@ -278,15 +278,15 @@ void deep_gradient_compression() {
         for (int r = 0; r < ranks; ++r) {
             auto &velocity = u[static_cast<std::size_t>(r)], &all = v[static_cast<std::size_t>(r)];
             const auto g = gradient_of(r, n, step);
-            std::vector<std::pair<float, index>> order;
-            for (index i = 0; i < n; ++i) {
+            std::vector<std::pair<float, index_t>> order;
+            for (index_t i = 0; i < n; ++i) {
                 velocity[i] = 0.9f * velocity[i] + g[i];
                 all[i] += velocity[i];
                 order.emplace_back(-std::abs(all[i]), i);
             }
             std::ranges::sort(order);
-            for (index i = 0; i < k; ++i) {
-                const index p = order[static_cast<std::size_t>(i)].second;
+            for (index_t i = 0; i < k; ++i) {
+                const index_t p = order[static_cast<std::size_t>(i)].second;
                 sum[p] += all[p];
                 all[p] = velocity[p] = 0;
             }
@@ -301,7 +301,7 @@ void deep_gradient_compression() {
 }
 
 /// Shapes around tiles and blocks, vectors and gaps among them.
-inline bucket_layout layout_of_shapes(index& n) {
+inline bucket_layout layout_of_shapes(index_t& n) {
     bucket_layout layout;
     n = 3;  // a gap
     for (const shape& s : {shape{65, 5, 5, 3}, shape{7}, shape{8, 300}, shape{130, 20}, shape{2, 2}}) {
@@ -315,15 +315,15 @@ inline bucket_layout layout_of_shapes(index& n) {
 template <class D, class K>
 void same_low_rank(int rank, bool alternating, int ranks) {
     CAPTURE(rank, alternating, ranks);
-    index n = 0;
+    index_t n = 0;
     const bucket_layout layout = layout_of_shapes(n);
     const int steps = alternating ? 3 : 2;
-    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return std::make_unique<device_powersgd_method<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
-                                                                    alternating);
+    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_hook<D> {
+        return std::make_unique<device_powersgd_hook<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
+                                                                  alternating);
     });
-    const auto wanted = on_host(ranks, n, steps, [&](int) -> host_method {
-        return std::make_unique<reducing_method<threads_communicator, K>>(K({.rank = rank}, layout, n));
+    const auto wanted = on_host(ranks, n, steps, [&](int) -> host_hook {
+        return std::make_unique<reducing_hook<threads_communicator, K>>(K({.rank = rank}, layout, n));
     });
     kernel_laws::check_close(got.last, wanted.last, 2e-4);
     REQUIRE(got.state.size() == wanted.state.size());
@@ -343,23 +343,23 @@ void low_rank() {
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
 template <class D>
 void dense_steps() {
-    constexpr index n = 1000;
-    const auto got = on_device<D>(2, n, 2, [&](int r) -> device_method<D> {
-        return std::make_unique<dense_first<mail<D>, D>>(
-            std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, 2, r), 2);
+    constexpr index_t n = 1000;
+    const auto got = on_device<D>(2, n, 2, [&](int r) -> device_hook<D> {
+        return std::make_unique<dense_warmup<mail<D>, D>>(
+            std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, 2, r), 2);
     });
-    for (index i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
+    for (index_t i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
 }
 
 template <class D>
 void released() {
-    constexpr index n = 1000;
+    constexpr index_t n = 1000;
     constexpr int ranks = 2;
     const auto left = [&](auto make, auto copy, auto back) {
         std::vector<decltype(make(0))> methods;
         std::vector<decltype(copy(gradient_of(0, n, 0)))> g;
         for (int r = 0; r < ranks; ++r) methods.push_back(make(r)), g.push_back(copy(gradient_of(r, n, 0)));
-        const launched<D> made;
+        const event<D> made;
         run_ranks(ranks, [&](threads_communicator& inner) {
             made.wait();
             const auto r = static_cast<std::size_t>(inner.rank());
@@ -369,11 +369,11 @@ void released() {
         });
         std::vector<tensor<float>> all;
         for (int r = 0; r < ranks; ++r) {
-            methods[static_cast<std::size_t>(r)]->release(g[static_cast<std::size_t>(r)].span());
+            methods[static_cast<std::size_t>(r)]->flush_residual(g[static_cast<std::size_t>(r)].span());
             all.push_back(g[static_cast<std::size_t>(r)].on_host());
             for (const auto& [name, t] : methods[static_cast<std::size_t>(r)]->tensors()) {
                 const auto rest = t.on_host();
-                for (index i = 0; i < rest.size(); ++i) CHECK(rest[i] == 0);
+                for (index_t i = 0; i < rest.size(); ++i) CHECK(rest[i] == 0);
             }
         }
         return all;
@@ -387,13 +387,13 @@ void released() {
         void wait(const tensor<float>&) const {}
     };
     const auto got = left(
-        [&](int r) -> device_method<D> {
-            return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+        [&](int r) -> device_hook<D> {
+            return std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return tensor<float, D>::copy_of(t); }, there{});
     const auto wanted = left(
-        [&](int r) -> host_method {
-            return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+        [&](int r) -> host_hook {
+            return std::make_unique<two_phase_hook<threads_communicator, sign>>(sign{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return t.clone(); }, here{});
     for (int r = 0; r < ranks; ++r)

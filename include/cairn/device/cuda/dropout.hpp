@@ -1,6 +1,6 @@
 #pragma once
-// Dropout on a grid device: the same elements are dropped as by device/cpu/dropout.hpp. A thread computes one Philox block, which decides
-// about four elements, 16 apart: word w of block 16 g + j belongs to element 64 g + 16 w + j.
+// Dropout on a grid device: the same elements are dropped as by device/cpu/dropout.hpp. A thread computes one Philox
+// block, which decides about four elements, 16 apart: word w of block 16 g + j belongs to element 64 g + 16 w + j.
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cuda/reduce.hpp>
@@ -12,8 +12,8 @@ namespace cairn {
 namespace grid {
 
 template <class T>
-struct dropout_body {
-    index n, first;
+struct dropout_kernel {
+    index_t n, first;
     std::uint32_t threshold;
     sum_type<T> scale;
     random_stream random;
@@ -23,14 +23,14 @@ struct dropout_body {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first_block = first / 64 * 16, last_block = (first + n + 63) / 64 * 16;
-        const index stride = b.blocks() * b.threads();
+        const index_t first_block = first / 64 * 16, last_block = (first + n + 63) / 64 * 16;
+        const index_t stride = b.blocks() * b.threads();
         random_stream now = random;
         if (step) now.step = *step;
-        for (index i = first_block + b.block() * b.threads() + b.thread(); i < last_block; i += stride) {
+        for (index_t i = first_block + b.block() * b.threads() + b.thread(); i < last_block; i += stride) {
             const auto bits = now.bits4(static_cast<std::uint64_t>(i));
             for (int w = 0; w < 4; ++w) {
-                const index at = i / 16 * 64 + 16 * w + i % 16 - first;
+                const index_t at = i / 16 * 64 + 16 * w + i % 16 - first;
                 if (at >= 0 && at < n)
                     y[at] = bits[static_cast<std::size_t>(w)] >= threshold
                                 ? static_cast<T>(static_cast<sum_type<T>>(x[at]) * scale)
@@ -44,15 +44,15 @@ struct dropout_body {
 
 /// As on the host (device/cpu/dropout.hpp); `step` is in the device's memory.
 template <class T, GridDevice D>
-void dropout_apply(D, index n, double rate, const random_stream& random, const T* x, T* y, index first = 0,
+void dropout_apply(D, index_t n, double rate, const random_stream& random, const T* x, T* y, index_t first = 0,
                    const std::uint32_t* step = nullptr) {
     require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     require(first >= 0, "dropout: first element ", first, " of the batch");
-    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     if (n > 0)
         D::launch({.blocks = grid::blocks_for<D>((n + 3) / 4, 256), .threads = 256},
-                  grid::dropout_body<T>{n, first, static_cast<std::uint32_t>(rate * 0x1p32),
-                                        static_cast<grid::sum_type<T>>(1 / (1 - rate)), random, step, x, y});
+                  grid::dropout_kernel<T>{n, first, static_cast<std::uint32_t>(rate * 0x1p32),
+                                          static_cast<grid::sum_type<T>>(1 / (1 - rate)), random, step, x, y});
 }
 
 }  // namespace cairn

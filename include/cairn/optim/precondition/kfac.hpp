@@ -1,21 +1,26 @@
 #pragma once
-// K-FAC (Martens and Grosse 2015; convolutions: Grosse and Martens 2016; weight sharing: Eschenhagen et al. 2023): a second-order
-// preconditioner of gradients for any optimizer.
+// K-FAC (Martens and Grosse 2015; convolutions: Grosse and Martens 2016; weight sharing: Eschenhagen et al. 2023): a
+// second-order preconditioner of gradients for any optimizer.
 //
-//   kfac<float> curvature(weights, {.damping = 1e-3});          // weights: an arena; a step is as in preconditioner.hpp
+//   kfac<float> curvature(weights, {.damping = 1e-3});          // weights: an arena; a step is as in
+//                                                               preconditioner.hpp
 //
-//   factors         every `factor_every` steps, from the rows of all micro-batches             factor.hpp
-//   decompositions  every `decompose_every` steps, more often at first                         kronecker.hpp
+//   factors         every `factor_update_interval` steps, from the rows of all micro-batches             factor.hpp
+//   decompositions  every `inverse_update_interval` steps, more often at first                         kronecker.hpp
 //   directions      V = F⁻¹ ∇W of each layer
 //   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017);
 //                   a norm constraint; or grafting: each layer's V as long as its gradient
 //
-// A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of normalisation are a
-// diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that `skip` names keep their gradients.
-// With `lag` the decompositions are made on a thread of their own and used so many steps later: the same steps in every run.
-// Several ranks share the work through kfac_roles (kfac_block.hpp).
-// On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps that take statistics
-// ask it something: whether they are finite. With `lag` decompositions are spread over the steps until their use, as equal shares of n³ as
+// A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of
+// normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that
+// `skip` names keep their gradients.
+// With `lag` the decompositions are made on a thread of their own and used so many steps later: the same steps in every
+// run.
+// Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
+// On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps
+// that take statistics
+// ask it something: whether they are finite. With `lag` decompositions are spread over the steps until their use, as
+// equal shares of n³ as
 // their sizes allow: a device runs what is launched in one order.
 
 #include <cairn/core/arena.hpp>
@@ -23,7 +28,7 @@
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/gradient_layout.hpp>
-#include <cairn/optim/precondition/kfac_block.hpp>
+#include <cairn/optim/precondition/kfac_layer.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <algorithm>
@@ -40,41 +45,43 @@
 
 namespace cairn {
 
-/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution are divided by S, the block is
-/// A ⊗ G, and averages start from the identity: its damping means something else.
+/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution are divided by S,
+/// the block is A ⊗ G, and averages start from the identity: its damping means something else.
 enum class kfac_scaling { kfc, kfac_pytorch };
 
-/// Whether the points of a convolution's kernel have one large factor together, or one small one for each alike (factor.hpp).
+/// Whether the points of a convolution's kernel have one large factor together, or one small one for each alike
+/// (factor.hpp).
 enum class kfac_spatial { full, uncorrelated };
 
 struct kfac_config {
-    double damping = 1e-3;           // γ
-    double factor_decay = 0.95;      // ρ
-    std::int64_t factor_every = 10;  // steps
-    std::int64_t decompose_every = 100;
-    std::int64_t lag = 0;      // steps between the start of decompositions and their use; 0: they are waited for
+    double damping = 1e-3;                     // γ
+    double factor_decay = 0.95;                // ρ
+    std::int64_t factor_update_interval = 10;  // steps
+    std::int64_t inverse_update_interval = 100;
+    // steps between the start of decompositions and their use; 0: they are waited for
+    std::int64_t inverse_staleness = 0;
     double kl_clip = 1e-3;     // κ; 0: none
     double norm_limit = 0;     // of lr · V over all layers; 0: none
     bool graft = false;        // each layer's V gets the length of its gradient; then nothing is clipped
-    bool scale_shift = false;  // normalisation layers too
+    bool norm_layers = false;  // normalisation layers too
     kfac_form form = kfac_form::eigen;
     weight_sharing sharing = weight_sharing::expand;
     kfac_scaling scaling = kfac_scaling::kfc;
     kfac_spatial spatial = kfac_spatial::full;
-    row_sample sample = {};              // rows that statistics are made of
-    index max_size = 8192;               // of a factor; larger ones are diagonal
+    sample_strides sample = {};          // rows that statistics are made of
+    index_t max_size = 8192;             // of a factor; larger ones are diagonal
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
 };
 
 template <class T, Device D = cpu>
 class kfac final : public preconditioner<T, D>, public curvature_listener {
 public:
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
 
     /// Shares the arena's memory. Throws on settings that make no sense.
     kfac(arena<T, D>& weights, kfac_config c,
-         std::unique_ptr<kfac_roles<T, D>> roles = std::make_unique<kfac_roles<T, D>>())
-        : config_(std::move(c)), roles_(std::move(roles)) {
+         std::unique_ptr<kfac_work_assignment<T, D>> roles = std::make_unique<kfac_work_assignment<T, D>>())
+        : config_(std::move(c)), work_(std::move(roles)) {
         check(config_);
         for (const auto& [name, p] : weights.parameters()) parameters_.push_back(p);
         wanted_.assign(parameters_.size(), true);
@@ -87,7 +94,7 @@ public:
     }
 
     curvature_listener* begin_step() override {
-        taking_ = steps_ % config_.factor_every == 0;
+        taking_ = steps_ % config_.factor_update_interval == 0;
         discovering_ = last_ = false;
         for (block& b : blocks_) b.seen = 0;
         return taking_ ? this : nullptr;
@@ -104,11 +111,11 @@ public:
     }
 
     bool wants(int weight) const override { return taking_ && wanted_[static_cast<std::size_t>(weight)]; }
-    bool wants_scale_shift() const override { return config_.scale_shift; }
+    bool wants_norm_layers() const override { return config_.norm_layers; }
     using curvature_listener::take;
-    void take(const layer_rows<T>& rows) override { take_rows(rows); }
-    void take(const layer_rows<bfloat16>& rows) override { take_rounded(rows); }
-    void take(const layer_rows<float16>& rows) override { take_rounded(rows); }
+    void take(const curvature_samples<T>& rows) override { take_rows(rows); }
+    void take(const curvature_samples<bfloat16>& rows) override { take_rounded(rows); }
+    void take(const curvature_samples<float16>& rows) override { take_rounded(rows); }
 
     void precondition(double examples, double lr) override {
         if (!started_ && !blocks_.empty()) start();
@@ -118,12 +125,12 @@ public:
         ++steps_;
         taking_ = false;
         make_directions();
-        roles_->share_directions(blocks_, directions_.span());
+        work_->share_directions(blocks_, directions_.span());
         apply_directions(lr);
     }
 
     void skip_step() override {
-        if (taking_ && started_) roles_->finish_sums(blocks_);  // what is on its way arrives
+        if (taking_ && started_) work_->finish_sums(blocks_);  // what is on its way arrives
         for (block& b : blocks_) {
             b.rows = 0;
             b.each_factor([](kfac_factor<T, D>& f, char) { f.statistics.clear_batch(); });
@@ -132,11 +139,11 @@ public:
     }
 
     std::vector<block>& blocks() { return blocks_; }
-    const kfac_roles<T, D>& roles() const { return *roles_; }
+    const kfac_work_assignment<T, D>& roles() const { return *work_; }
     std::vector<named_tensor<T, D>> tensors() override;
     std::vector<std::pair<std::string, std::int64_t*>> counters() override;
     void release() override;
-    std::vector<std::string> remarks() const override;
+    std::vector<std::string> diagnostics() const override;
 
     const kfac_config& config() const { return config_; }
     /// γ from now on; the inverse form has it from its next decomposition on.
@@ -163,10 +170,11 @@ private:
                 "; it must be positive, or directions without curvature become infinite");
         require(c.factor_decay >= 0 && c.factor_decay < 1, "kfac: factor_decay ", c.factor_decay,
                 "; it must be in [0, 1)");
-        require(c.factor_every >= 1 && c.decompose_every >= 1, "kfac: factors every ", c.factor_every,
-                " steps, decompositions every ", c.decompose_every, "; both must be at least 1");
-        require(c.lag >= 0 && c.lag < c.decompose_every, "kfac: lag ", c.lag,
-                " steps; it must be at least 0 and less than ", c.decompose_every,
+        require(c.factor_update_interval >= 1 && c.inverse_update_interval >= 1, "kfac: factors every ",
+                c.factor_update_interval, " steps, decompositions every ", c.inverse_update_interval,
+                "; both must be at least 1");
+        require(c.inverse_staleness >= 0 && c.inverse_staleness < c.inverse_update_interval, "kfac: lag ",
+                c.inverse_staleness, " steps; it must be at least 0 and less than ", c.inverse_update_interval,
                 ", the steps between decompositions");
         require(c.kl_clip >= 0 && c.norm_limit >= 0, "kfac: kl_clip ", c.kl_clip, ", norm_limit ", c.norm_limit,
                 "; they must be 0 (off) or positive");
@@ -179,7 +187,7 @@ private:
 
     // Of layers that compute in S, where devices do.
     template <class S>
-    void take_rounded(const layer_rows<S>& rows) {
+    void take_rounded(const curvature_samples<S>& rows) {
         if constexpr (on_host || !std::same_as<T, float>)
             curvature_listener::take(rows);
         else
@@ -187,8 +195,8 @@ private:
     }
 
     template <class S>
-    void take_rows(const layer_rows<S>& rows) {
-        if (rows.kind == rows_kind::scale_shift && !config_.scale_shift) return;
+    void take_rows(const curvature_samples<S>& rows) {
+        if (rows.kind == rows_kind::norm && !config_.norm_layers) return;
         const trace_scope scope("factors", "backward", "kfac");
         const std::size_t at = block_of(rows);
         block& b = blocks_[at];
@@ -196,11 +204,11 @@ private:
         if (discovering_) return void(++b.uses);
         add_rows(at, rows);
         ++b.seen;
-        if (last_ && started_ && b.seen == b.uses) roles_->sums_ready(blocks_, at);
+        if (last_ && started_ && b.seen == b.uses) work_->sums_ready(blocks_, at);
     }
 
     template <class S>
-    std::size_t block_of(const layer_rows<S>& rows) {
+    std::size_t block_of(const curvature_samples<S>& rows) {
         for (std::size_t i = 0; i < blocks_.size(); ++i)
             if (blocks_[i].weight->id == rows.weight) return i;
         parameter<T, D>* const weight = parameters_[static_cast<std::size_t>(rows.weight)];
@@ -209,7 +217,7 @@ private:
         block b{.name = weight->name, .weight = weight};
         if (rows.bias >= 0) b.bias = parameters_[static_cast<std::size_t>(rows.bias)];
         b.transposed = rows.kind == rows_kind::lookup;
-        b.diagonal = rows.kind == rows_kind::scale_shift;
+        b.diagonal = rows.kind == rows_kind::norm;
         if (config_.spatial == kfac_spatial::uncorrelated && rows.kind == rows_kind::convolution &&
             rows.conv.kernel_points() > 1) {
             b.taps = rows.conv.kernel_points();
@@ -217,13 +225,13 @@ private:
         }
         b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
         b.out = b.diagonal ? 1 : rows.out;
-        const index a_size = b.in / b.taps;
+        const index_t a_size = b.in / b.taps;
         if (!b.diagonal && std::max(b.transposed ? 0 : a_size, b.out) > config_.max_size)
-            remarks_.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
-                                      ", has a factor larger than kfac.max_size = ", config_.max_size,
-                                      ": of that only the diagonal is used"));
-        const index groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
-        for (index q = 0; q < groups; ++q) {
+            diagnostics_.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
+                                          ", has a factor larger than kfac.max_size = ", config_.max_size,
+                                          ": of that only the diagonal is used"));
+        const index_t groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
+        for (index_t q = 0; q < groups; ++q) {
             b.a.push_back(
                 {running_factor<T, D>(a_size, b.diagonal || b.transposed || a_size > config_.max_size), {}, {}});
             if (!b.diagonal) b.g.push_back({running_factor<T, D>(b.out, b.out > config_.max_size), {}, {}});
@@ -234,33 +242,33 @@ private:
 
     void start() {
         started_ = true;
-        roles_->start(blocks_);
-        order_ = roles_->order_of_directions(blocks_);
+        work_->start(blocks_);
+        order_ = work_->order_of_directions(blocks_);
     }
 
     template <class S>
-    void add_rows(std::size_t at, const layer_rows<S>& rows) {
+    void add_rows(std::size_t at, const curvature_samples<S>& rows) {
         block& b = blocks_[at];
         const bool alone = !started_;  // in a first step without discovery, everybody looks at everything
-        const bool a = alone || roles_->observes(at, 'a'), g = !b.diagonal && (alone || roles_->observes(at, 'g'));
+        const bool a = alone || work_->observes(at, 'a'), g = !b.diagonal && (alone || work_->observes(at, 'g'));
         if (!a && !g) return;
         if (b.diagonal) return add_scale_shift(b, rows);
-        row_sample sample = config_.sample;
-        sample.offset = steps_ / config_.factor_every;
-        const index used = rows_taken(rows, sharing_of(b), sample);
+        sample_strides sample = config_.sample;
+        sample.offset = steps_ / config_.factor_update_interval;
+        const index_t used = rows_taken(rows, sharing_of(b), sample);
         for (std::size_t q = 0; q < b.a.size(); ++q)
-            add_products(b, rows, static_cast<index>(q), a ? &b.a[q].statistics.batch() : nullptr,
+            add_products(b, rows, static_cast<index_t>(q), a ? &b.a[q].statistics.batch() : nullptr,
                          g ? &b.g[q].statistics.batch() : nullptr, sample);
         b.rows += used;
         if (!sample.is_all() && steps_ == 0 && b.rows == used) note_sampling_error(b, rows);
     }
 
     template <class S>
-    void add_scale_shift(block& b, const layer_rows<S>& rows) {
+    void add_scale_shift(block& b, const curvature_samples<S>& rows) {
         tensor<T, D>& sum = b.a[0].statistics.batch();
         if constexpr (on_host) {
-            for (index n = 0; n < rows.examples; ++n)
-                for (index c = 0; c < rows.in; ++c) {
+            for (index_t n = 0; n < rows.examples; ++n)
+                for (index_t c = 0; c < rows.in; ++c) {
                     const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
                     sum[c] += scale * scale;
                     sum[rows.in + c] += shift * shift;
@@ -274,23 +282,23 @@ private:
 
     // To the sums of A and of G of group q; either may be null.
     template <class S>
-    void add_products(const block& b, const layer_rows<S>& rows, index q, tensor<T, D>* a, tensor<T, D>* g,
-                      const row_sample& sample) const {
+    void add_products(const block& b, const curvature_samples<S>& rows, index_t q, tensor<T, D>* a, tensor<T, D>* g,
+                      const sample_strides& sample) const {
         if (a && b.taps > 1) add_points_of_layer(rows, q, *std::exchange(a, nullptr), sample);
         add_rows_of_layer(rows, q, a, g, sharing_of(b), sample);
     }
 
     // How far the sampled A of the first batch is from that of all rows.
     template <class S>
-    void note_sampling_error(block& b, const layer_rows<S>& rows) {
+    void note_sampling_error(block& b, const curvature_samples<S>& rows) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
-        tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), category::workspace);
+        tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), memory_category::workspace);
         add_products(b, rows, 0, &all, nullptr, {});
-        const tensor<T> whole = all.on_host(category::workspace),
-                        part = b.a[0].statistics.batch().on_host(category::workspace);
+        const tensor<T> whole = all.on_host(memory_category::workspace),
+                        part = b.a[0].statistics.batch().on_host(memory_category::workspace);
         const auto count = static_cast<double>(rows_taken(rows, sharing_of(b), {}));
         double difference = 0, length = 0;
-        for (index i = 0; i < whole.size(); ++i) {
+        for (index_t i = 0; i < whole.size(); ++i) {
             const double exact = static_cast<double>(whole[i]) / count;
             const double sampled = static_cast<double>(part[i]) / static_cast<double>(b.rows);
             difference += (sampled - exact) * (sampled - exact);
@@ -300,7 +308,7 @@ private:
     }
 
     void update_factors(double examples) {
-        roles_->finish_sums(blocks_);
+        work_->finish_sums(blocks_);
         const trace_scope scope("average", "", "kfac");
         const bool theirs = config_.scaling == kfac_scaling::kfac_pytorch;
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -310,7 +318,7 @@ private:
             const double spatial =
                 theirs ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
             b.each_factor([&](kfac_factor<T, D>& f, char side) {
-                if (!roles_->averages(i, side)) return f.statistics.clear_batch();
+                if (!work_->averages(i, side)) return f.statistics.clear_batch();
                 const bool of_gradients = side == 'g' || b.diagonal;
                 const double of_one = (theirs ? 1 : examples) / gradient_scale_;
                 const double scale = (of_gradients ? of_one * of_one : 1) / rows * spatial;
@@ -328,21 +336,21 @@ private:
         return one || b.diagonal ? 1 : static_cast<double>(b.positions);
     }
 
-    /// Every `decompose_every` steps; before that whenever the number of steps has doubled, because the first averages are of few
-    /// batches of a network that changes fast.
+    /// Every `inverse_update_interval` steps; before that whenever the number of steps has doubled, because the first
+    /// averages are of few batches of a network that changes fast.
     bool is_due() const {
         const bool doubled =
-            steps_ < config_.decompose_every && std::has_single_bit(static_cast<std::uint64_t>(steps_));
-        return steps_ % config_.decompose_every == 0 || (doubled && steps_ >= config_.factor_every);
+            steps_ < config_.inverse_update_interval && std::has_single_bit(static_cast<std::uint64_t>(steps_));
+        return steps_ % config_.inverse_update_interval == 0 || (doubled && steps_ >= config_.factor_update_interval);
     }
 
     void decompose_if_due() {
         const bool none = std::ranges::none_of(blocks_, [](const block& b) { return b.ready != 0; });
-        if (begun_ >= 0 && steps_ >= begun_ + config_.lag) install();
+        if (begun_ >= 0 && steps_ >= begun_ + config_.inverse_staleness) install();
         if (!is_due() && !none) return;
         if (begun_ >= 0) install();
         begin_decompositions();
-        if (config_.lag == 0 || none) {
+        if (config_.inverse_staleness == 0 || none) {
             make_all();
             install();
         } else if constexpr (on_host) {
@@ -363,7 +371,7 @@ private:
             b.each_factor([&](kfac_factor<T, D>& f, char) {
                 means.push_back(config_.form == kfac_form::inverse ? f.statistics.mean_diagonal() : 0);
             });
-        if (config_.form == kfac_form::inverse) roles_->share_diagonals(means);
+        if (config_.form == kfac_form::inverse) work_->share_diagonals(means);
         std::size_t at = 0;
         for (std::size_t i = 0; i < blocks_.size(); ++i) {
             block& b = blocks_[i];
@@ -373,11 +381,12 @@ private:
                 if (side == 'a' && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
                     pi = std::sqrt(means[at] / means[at + 1]);
                 ++at;
-                if (!roles_->decomposes(i, side) || f.statistics.batches() == 0) return;
+                if (!work_->decomposes(i, side) || f.statistics.batches() == 0) return;
                 const double damping = b.diagonal ? config_.damping : side == 'a' ? pi * root : root / pi;
                 const tensor<T, D>& average = f.statistics.average();
-                tasks_.push_back({&f, &b, config_.lag ? average.clone(category::workspace) : average.share(), damping,
-                                  f.inverse.empty()});
+                tasks_.push_back(
+                    {&f, &b, config_.inverse_staleness ? average.clone(memory_category::workspace) : average.share(),
+                     damping, f.inverse.empty()});
                 if (side == 'g') pi = 1;
             });
         }
@@ -385,7 +394,7 @@ private:
 
     static decomposition<T, D> kept(const decomposition<T, D>& d) {
         const auto copy = [](const tensor<T, D>& t) {
-            return t.empty() ? tensor<T, D>{} : t.clone(category::optimizer);
+            return t.empty() ? tensor<T, D>{} : t.clone(memory_category::optimizer);
         };
         return {copy(d.matrix), copy(d.values)};
     }
@@ -398,11 +407,12 @@ private:
             t.factor->pending = kept(t.factor->inverse);  // the last good one stays
         }
     }
-    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less of it.
+    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less
+    // of it.
     void make_all() {
         const trace_scope scope("decompose", "", "kfac");
         if constexpr (!on_host) return make_rest();
-        constexpr index large = 2048;
+        constexpr index_t large = 2048;
         std::vector<task*> small;
         for (task& t : tasks_) {
             if (t.average.rank() == 2 && t.average.extent(0) >= large)
@@ -411,7 +421,8 @@ private:
                 small.push_back(&t);
         }
         std::ranges::stable_sort(small, std::greater<>{}, [](const task* t) { return t->average.size(); });
-        parallel_tasks(static_cast<index>(small.size()), [&](index i) { make(*small[static_cast<std::size_t>(i)]); });
+        parallel_tasks(static_cast<index_t>(small.size()),
+                       [&](index_t i) { make(*small[static_cast<std::size_t>(i)]); });
     }
 
     // This step's share of what will be used `lag` steps after it was begun.
@@ -424,7 +435,7 @@ private:
         double all = 0, done = 0;
         for (const task& t : tasks_) all += cost(t);
         const double wanted = all * static_cast<double>(steps_ - begun_ + 1) /
-                              static_cast<double>(std::max<std::int64_t>(config_.lag, 1));
+                              static_cast<double>(std::max<std::int64_t>(config_.inverse_staleness, 1));
         for (std::size_t i = 0; i < made_; ++i) done += cost(tasks_[i]);
         const trace_scope scope("decompose", "", "kfac");
         for (; made_ < tasks_.size() && done < wanted; done += cost(tasks_[made_++])) make(tasks_[made_]);
@@ -452,7 +463,7 @@ private:
                 if (fresh.back()) f.inverse = std::move(f.pending);
                 f.pending = {};
             });
-        roles_->share_decompositions(blocks_, fresh, failure);
+        work_->share_decompositions(blocks_, fresh, failure);
         std::size_t at = 0;
         for (block& b : blocks_) {
             bool all = true;
@@ -470,15 +481,15 @@ private:
 
     void make_directions() {
         const trace_scope scope("precondition", "", "kfac");
-        index total = 0;
+        index_t total = 0;
         for (const std::size_t i : order_) total += blocks_[i].size();
-        if (directions_.size() != total) directions_ = tensor<T, D>({total}, category::workspace);
-        index at = 0;
+        if (directions_.size() != total) directions_ = tensor<T, D>({total}, memory_category::workspace);
+        index_t at = 0;
         for (const std::size_t i : order_) {
             block& b = blocks_[i];
             b.direction = directions_.slice(at, {b.size()});
             at += b.size();
-            if (b.ready && roles_->preconditions(i))
+            if (b.ready && work_->preconditions(i))
                 make_direction(b);
             else if constexpr (on_host)
                 std::fill_n(b.direction.data(), b.direction.size(), T{});
@@ -498,34 +509,34 @@ private:
 
     /// Numbers of the gradient at equal distances, and where the first one lies in V, the next ones behind it.
     struct run {
-        index at;
+        index_t at;
         T* gradient;
-        index step, count;
+        index_t step, count;
     };
     // f(run) over rows [first, last) of a block's ∇W and ∇b as (groups · out, in).
     template <class F>
-    static void each_run(const block& b, index first, index last, F&& f) {
+    static void each_run(const block& b, index_t first, index_t last, F&& f) {
         T *const dw = b.weight->grad.data(), *const db = b.bias ? b.bias->grad.data() : nullptr;
         if (b.diagonal) {
-            const index channels = b.in / 2;
+            const index_t channels = b.in / 2;
             f(run{0, dw, 1, channels});
             f(run{channels, db, 1, channels});
             return;
         }
         if (in_place(b)) return f(run{first * b.in, dw + first * b.in, 1, (last - first) * b.in});
-        const index width = b.in - (b.bias ? 1 : 0);
-        for (index r = first; r < last; ++r) {
+        const index_t width = b.in - (b.bias ? 1 : 0);
+        for (index_t r = first; r < last; ++r) {
             f(b.transposed ? run{r * b.in, dw + r, b.out, width} : run{r * b.in, dw + r * width, 1, width});
             if (db) f(run{r * b.in + width, db + r, 1, 1});
         }
     }
     // Whether ∇W lies in memory as V does.
     static bool in_place(const block& b) { return !b.diagonal && !b.transposed && !b.bias; }
-    static index rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
-    static index grain(const block& b) { return std::max<index>(1, 16384 / b.in); }
+    static index_t rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
+    static index_t grain(const block& b) { return std::max<index_t>(1, 16384 / b.in); }
     template <class F>
     static void each_run(const block& b, F&& f) {
-        parallel_for(rows_of(b), grain(b), [&](index first, index last) { each_run(b, first, last, f); });
+        parallel_for(rows_of(b), grain(b), [&](index_t first, index_t last) { each_run(b, first, last, f); });
     }
 
     struct products {
@@ -536,13 +547,13 @@ private:
         }
     };
     static products products_of(const block& b) {
-        return parallel_sum<products>(rows_of(b), grain(b), [&](index first, index last) {
+        return parallel_sum<products>(rows_of(b), grain(b), [&](index_t first, index_t last) {
             products p;
             each_run(b, first, last, [&p, all = b.direction.data()](const run& r) {
                 const T *const v = all + r.at, *const g = r.gradient;
                 double vg = 0, vv = 0, gg = 0;
 #pragma omp simd reduction(+ : vg, vv, gg)
-                for (index i = 0; i < r.count; ++i) {
+                for (index_t i = 0; i < r.count; ++i) {
                     const double d = static_cast<double>(v[i]), e = static_cast<double>(g[i * r.step]);
                     vg += d * e, vv += d * d, gg += e * e;
                 }
@@ -556,7 +567,7 @@ private:
     static void gather(const block& b, T* to) {
         if constexpr (on_host)
             each_run(b, [to](const run& r) {
-                for (index i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
+                for (index_t i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
             });
         else
             gather_gradient(D{}, layout_of(b), to);
@@ -570,18 +581,18 @@ private:
             const bool inverse = config_.form == kfac_form::inverse;
             const T* const d = b.a[0].inverse.values.data();
             if constexpr (on_host)
-                for (index i = 0; i < b.in; ++i) v[i] *= inverse ? d[i] : T{1} / (d[i] + damping);
+                for (index_t i = 0; i < b.in; ++i) v[i] *= inverse ? d[i] : T{1} / (d[i] + damping);
             else
                 scale_kronecker(D{}, 1, b.in, b.in, v, static_cast<const T*>(nullptr), d, 1, config_.damping, !inverse,
                                 v);
             return;
         }
         tensor<T, D> gathered;
-        if (!in_place(b)) gather(b, (gathered = tensor<T, D>({b.size()}, category::workspace)).data());
+        if (!in_place(b)) gather(b, (gathered = tensor<T, D>({b.size()}, memory_category::workspace)).data());
         const T* const gradient = in_place(b) ? b.weight->grad.data() : gathered.data();
-        const index size = b.out * b.in;
+        const index_t size = b.out * b.in;
         for (std::size_t q = 0; q < b.a.size(); ++q) {
-            const index at = static_cast<index>(q) * size;
+            const index_t at = static_cast<index_t>(q) * size;
             cairn::precondition(b.a[q].inverse, b.g[q].inverse, config_.form, shared_positions(b), config_.damping,
                                 b.out, b.in, gradient + at, v + at);
         }
@@ -618,7 +629,7 @@ private:
             if (!b.ready) continue;
             const T factor = static_cast<T>(config_.graft ? graft[i] : scale);
             each_run(b, [factor, v = b.direction.data()](const run& r) {
-                for (index k = 0; k < r.count; ++k) r.gradient[k * r.step] = factor * v[r.at + k];
+                for (index_t k = 0; k < r.count; ++k) r.gradient[k * r.step] = factor * v[r.at + k];
             });
             b.direction.reset();
         }
@@ -628,23 +639,24 @@ private:
         return config_.graft || (lr > 0 && (config_.kl_clip > 0 || config_.norm_limit > 0));
     }
 
-    // The same without bringing a number to the host. A template, so that a kfac of the host can be compiled once, whole.
+    // The same without bringing a number to the host. A template, so that a kfac of the host can be compiled once,
+    // whole.
     template <class Where = D>
     void apply_on_device(double lr) {
         std::vector<block*> ready;
         for (block& b : blocks_)
             if (b.ready) ready.push_back(&b);
-        const auto count = static_cast<index>(ready.size());
+        const auto count = static_cast<index_t>(ready.size());
         if (count == 0) return;
-        tensor<double, D> measured = tensor<double, D>::zeros({count, 3}, category::workspace);
-        tensor<T, D> factors({count}, category::workspace);
-        for (index i = 0; measures_directions(lr) && i < count; ++i) {
+        tensor<double, D> measured = tensor<double, D>::zeros({count, 3}, memory_category::workspace);
+        tensor<T, D> factors({count}, memory_category::workspace);
+        for (index_t i = 0; measures_directions(lr) && i < count; ++i) {
             const block& b = *ready[static_cast<std::size_t>(i)];
             direction_products(Where{}, layout_of(b), b.direction.data(), measured.data() + 3 * i);
         }
         direction_factors(Where{}, count, measured.data(), config_.kl_clip, config_.norm_limit, lr, config_.graft,
                           factors.data());
-        for (index i = 0; i < count; ++i) {
+        for (index_t i = 0; i < count; ++i) {
             block& b = *ready[static_cast<std::size_t>(i)];
             put_direction(Where{}, layout_of(b), b.direction.data(), factors.data() + i);
             b.direction.reset();
@@ -652,12 +664,12 @@ private:
     }
 
     kfac_config config_;
-    std::unique_ptr<kfac_roles<T, D>> roles_;
+    std::unique_ptr<kfac_work_assignment<T, D>> work_;
     std::vector<parameter<T, D>*> parameters_;
     std::vector<bool> wanted_;
     std::vector<block> blocks_;
     std::vector<std::size_t> order_;
-    std::vector<std::string> remarks_;
+    std::vector<std::string> diagnostics_;
     tensor<T, D> directions_;
     std::int64_t steps_ = 0, rejected_ = 0;
     std::int64_t kept_old_ = 0;  // decompositions that failed, so that the ones before stayed
@@ -676,26 +688,26 @@ template <class T, Device D>
 std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
     if (!started_ && !blocks_.empty()) start();
     finish_decompositions();
-    roles_->collect(blocks_, config_.lag > 0);
+    work_->collect(blocks_, config_.inverse_staleness > 0);
     std::vector<named_tensor<T, D>> all;
     const auto add = [&](const std::string& name, tensor<T, D>& t, const shape& s) {
-        if (t.empty()) t = tensor<T, D>::zeros(s, category::optimizer);
+        if (t.empty()) t = tensor<T, D>::zeros(s, memory_category::optimizer);
         all.push_back({name, t.share()});
     };
     for (block& b : blocks_) {
-        index q = 0;
+        index_t q = 0;
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
             const std::string at = concat(b.name, '/', side == 'a' ? q : q - 1, '/', side);
             if (side == 'a') ++q;
             running_factor<T, D>& s = f.statistics;
-            const index n = s.size();
+            const index_t n = s.size();
             add(at, s.average(), s.extents());
             const auto add_decomposition = [&](const std::string& name, decomposition<T, D>& d) {
                 if (!s.is_diagonal()) add(at + name, d.matrix, {n, n});
                 if (s.is_diagonal() || config_.form == kfac_form::eigen) add(at + name + "_values", d.values, {n});
             };
             add_decomposition("_decomposition", f.inverse);
-            if (config_.lag > 0) add_decomposition("_pending", f.pending);
+            if (config_.inverse_staleness > 0) add_decomposition("_pending", f.pending);
         });
     }
     return all;
@@ -707,7 +719,7 @@ std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters() {
         {"steps", &steps_}, {"begun", &begun_}, {"rejected", &rejected_}};
     for (block& b : blocks_) {
         all.push_back({b.name + "/ready", &b.ready});
-        index q = 0;
+        index_t q = 0;
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
             all.push_back(
                 {concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches"), &f.statistics.batches()});
@@ -721,25 +733,26 @@ void kfac<T, D>::release() {
     if (!started_) return;
     for (std::size_t i = 0; i < blocks_.size(); ++i)
         blocks_[i].each_factor([&](kfac_factor<T, D>& f, char side) {
-            if (!roles_->averages(i, side) || f.statistics.batches() == 0) f.statistics.release_average();
-            if (!roles_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
-            if (!roles_->decomposes(i, side) || begun_ < 0) f.pending = {};
+            if (!work_->averages(i, side) || f.statistics.batches() == 0) f.statistics.release_average();
+            if (!work_->uses_decomposition(i) || !blocks_[i].ready) f.inverse = {};
+            if (!work_->decomposes(i, side) || begun_ < 0) f.pending = {};
         });
-    if (on_host && config_.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
+    if (on_host && config_.inverse_staleness > 0 && begun_ >= 0 && !blas_) blas_.emplace();
 }
 
 template <class T, Device D>
-std::vector<std::string> kfac<T, D>::remarks() const {
-    std::vector<std::string> all = remarks_;
-    for (std::string& line : roles_->remarks()) all.push_back(std::move(line));
+std::vector<std::string> kfac<T, D>::diagnostics() const {
+    std::vector<std::string> all = diagnostics_;
+    for (std::string& line : work_->diagnostics()) all.push_back(std::move(line));
     if (rejected_ > 0)
         all.push_back(concat(rejected_, " sums of statistics were not finite and left out of the averages"));
     if (kept_old_ > 0)
         all.push_back(
             concat(kept_old_, " decompositions failed, the ones before stayed in use; the first: ", first_kept_));
-    if (config_.lag > 0)
-        all.push_back(concat("decompositions are used ", config_.lag, " steps after they were begun, and are at most ",
-                             config_.lag + config_.decompose_every, " steps old"));
+    if (config_.inverse_staleness > 0)
+        all.push_back(concat("decompositions are used ", config_.inverse_staleness,
+                             " steps after they were begun, and are at most ",
+                             config_.inverse_staleness + config_.inverse_update_interval, " steps old"));
     if (sampling_error_ > 0)
         all.push_back(concat("statistics of a sample of the rows: the input factors of the first batch are at most ",
                              100 * sampling_error_, " % off those of all rows (Frobenius norm)"));
