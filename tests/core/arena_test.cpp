@@ -58,14 +58,14 @@ TEST_CASE("arena: memory is counted as parameters and gradients", "[arena]") {
     CHECK(pool.use_of(memory_category::gradients).live == gradients + bytes);
 }
 
-TEST_CASE("arena: values follow the initializer, the seed and the position in the list alone", "[arena]") {
+TEST_CASE("arena: values follow the initializer, the seed and the path alone", "[arena]") {
     model m, same, other;
     const arena a(m.list(), 7), b(same.list(), 7), c(other.list(), 8);
     index_t equal = 0;
     for (index_t i = 0; i < 35; ++i) {
         CHECK(m.weight.value[i] == same.weight.value[i]);
         equal += m.weight.value[i] == other.weight.value[i];
-        const random_stream random{.seed = 7, .stream = 0};
+        const random_stream random = stream_of_path(7, path_hash("a/weight"), "initial values");
         CHECK(m.weight.value[i] == static_cast<float>(1.0 + 0.5 * random.normal(static_cast<std::uint64_t>(i))));
     }
     CHECK(equal == 0);
@@ -88,6 +88,62 @@ TEST_CASE("arena: values follow the initializer, the seed and the position in th
     CHECK(low < -2.98f);
     CHECK(high < 3.0f);
     CHECK(high > 2.98f);
+}
+
+TEST_CASE("arena: any part of a model in any order starts with the numbers of the whole", "[arena]") {
+    model whole, part;
+    const arena all(whole.list(), 7);
+    auto list = part.list();
+    std::swap(list[0], list[3]);
+    list.erase(list.begin() + 1);
+    const arena some(list, 7);
+    for (const auto& [name, p] : some.parameters())
+        for (const auto& [same, of_whole] : all.parameters())
+            if (name == same)
+                for (index_t i = 0; i < p->value.size(); ++i) REQUIRE(p->value[i] == of_whole->value[i]);
+}
+
+TEST_CASE("arena: a slice of a parameter has the slice of the whole's values", "[arena]") {
+    for (const start kind : {start::normal, start::truncated_normal, start::uniform, start::constant}) {
+        const initializer init{kind, 0.5, 1.0};
+        parameter<float> whole{.shape = {6, 5, 4}, .init = init};
+        const arena<float> all({{"block/weight", &whole}}, 3);
+        for (const auto& [begin, extent] : {std::pair<shape, shape>{{0, 0, 0}, {6, 5, 4}},
+                                            {{2, 0, 0}, {3, 5, 4}},
+                                            {{0, 1, 0}, {6, 3, 4}},
+                                            {{0, 0, 3}, {6, 5, 1}},
+                                            {{1, 2, 1}, {5, 2, 2}}}) {
+            CAPTURE(begin, extent);
+            parameter<float> slice{.shape = extent, .init = init, .layout = {.global = whole.shape}};
+            std::copy(begin.begin(), begin.end(), slice.layout.begin.begin());
+            const arena<float> some({{"block/weight", &slice}}, 3);
+            for (index_t i = 0; i < extent[0]; ++i)
+                for (index_t j = 0; j < extent[1]; ++j)
+                    for (index_t k = 0; k < extent[2]; ++k)
+                        REQUIRE(slice.value[(i * extent[1] + j) * extent[2] + k] ==
+                                whole.value[((begin[0] + i) * 5 + begin[1] + j) * 4 + begin[2] + k]);
+        }
+    }
+    const auto refused = [](shape here, parameter_layout layout) {
+        parameter<float> p{.shape = here, .layout = std::move(layout)};
+        CHECK_THROWS_WITH(arena<float>({{"block/weight", &p}}, 3),
+                          Contains("block/weight") && Contains("does not lie within (6, 5)"));
+    };
+    refused({3, 5}, {.global = {6, 5}, .begin = {4, 0}});
+    refused({3, 5}, {.global = {6, 5}, .begin = {-1, 0}});
+    refused({3}, {.global = {6, 5}});
+}
+
+TEST_CASE("parameter_layout: of the ranks that hold one slice the first counts it", "[arena]") {
+    const auto at = [](index_t data, index_t tensor) {
+        return [=](const std::string& axis) { return axis == "data" ? data : tensor; };
+    };
+    const parameter_layout slice{.replicated_over = {"data"}}, copy{.replicated_over = {"data", "tensor"}};
+    CHECK(parameter_layout{}.counts_at(at(1, 1)));
+    CHECK(slice.counts_at(at(0, 1)));
+    CHECK_FALSE(slice.counts_at(at(1, 0)));
+    CHECK(copy.counts_at(at(0, 0)));
+    CHECK_FALSE(copy.counts_at(at(0, 1)));
 }
 
 TEST_CASE("arena: zero_grad clears all gradients and nothing else", "[arena]") {

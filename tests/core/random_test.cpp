@@ -44,6 +44,26 @@ TEST_CASE("stream_of: FNV-1a of the name", "[random]") {
     CHECK(cairn::stream_of("foobar") == 0xbf9cf968u);
 }
 
+TEST_CASE("path_hash: FNV-1a of 64 bits; the path of a child is that of the text", "[random]") {
+    using cairn::path_hash, cairn::child_path, cairn::root_path;
+    CHECK(path_hash("") == 0xcbf29ce484222325u);
+    CHECK(path_hash("a") == 0xaf63dc4c8601ec8cu);
+    CHECK(path_hash("foobar") == 0x85944171f73967e8u);
+    CHECK(child_path(root_path, "layer2") == path_hash("layer2"));
+    CHECK(child_path(child_path(child_path(root_path, "layer2"), "0"), "conv1") == path_hash("layer2/0/conv1"));
+}
+
+TEST_CASE("stream_of_path: seed, path and purpose each give other numbers", "[random]") {
+    std::set<std::uint32_t> seen;
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
+        for (const char* const path : {"", "a", "b", "a/a", "a/b", "layer1/0", "layer1/1", "layer2/0"})
+            for (const char* const purpose : {"initial values", "forward"})
+                for (std::uint64_t i = 0; i < 16; ++i)
+                    seen.insert(cairn::stream_of_path(seed, cairn::path_hash(path), purpose).bits(i));
+    CHECK(seen.size() >= 8 * 8 * 2 * 16 - 1);
+    CHECK(cairn::stream_of_path(1, 2, "x", 9).step == 9);
+}
+
 namespace {
 
 constexpr std::uint64_t n = 1 << 18;

@@ -107,6 +107,7 @@ TEST_CASE("loader: ranks share every global batch without repeats, and the weigh
                 auto b = l->next();
                 REQUIRE(b);
                 REQUIRE(b->global_count == whole->count);
+                REQUIRE(b->first_sample == count);
                 REQUIRE(b->count <= batch);
                 count += b->count;
                 together.insert(together.end(), b->x.span().begin(), b->x.span().end());

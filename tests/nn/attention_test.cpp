@@ -54,7 +54,8 @@ TEST_CASE("attention layer: dropout and lengths of a padded batch are those of p
             for (const bool causal : {false, true}) {
                 CAPTURE(training, padded, causal);
                 const std::int32_t lengths[]{19, 4, 0};
-                pass_context p{.mode = training ? mode::train : mode::evaluate, .seed = 8, .step = 2};
+                pass_context p{
+                    .mode = training ? mode::train : mode::evaluate, .seed = 8, .step = 2, .first_sample = 5};
                 if (padded) p.lengths = lengths;
                 saved_tensors<double> saved;
                 attention<double> layer({.heads = heads, .head_dim = dim, .causal = causal, .dropout = 0.4});
@@ -67,9 +68,10 @@ TEST_CASE("attention layer: dropout and lengths of a padded batch are those of p
                         for (index_t c = 0; c < width; ++c) parts[which].push_back(x[(row * 3 + which) * width + c]);
                 oracle::attention_case c{batch, length, heads, dim, causal, 1 / std::sqrt(3.0), {}};
                 if (padded) c.lengths.assign(lengths, lengths + batch);
-                const random_stream random = p.random(saved.stream());
+                const random_stream random = p.random();
                 if (training)
-                    c.mask = oracle::attention_mask(c, 0.4, [&](std::uint64_t block) { return random.bits4(block); });
+                    c.mask = oracle::attention_mask(
+                        c, 0.4, [&](std::uint64_t block) { return random.bits4(block); }, 5);
                 const auto expected = oracle::attention(c, parts[0], parts[1], parts[2], slopes);
                 for (index_t i = 0; i < y.size(); ++i)
                     REQUIRE(y[i] == Approx(expected.y[std::size_t(i)]).margin(1e-12));

@@ -87,7 +87,7 @@ struct bench {
     cairn::arena<T> arena;
     pass_context p;
 
-    explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.parameters(), 7) {
+    explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.parameters(), 8) {
         p.seed = 11;
         p.step = 3;
         // Biases and shifts off zero, scales off one, so that a gradient which ignores them shows; float numbers in

@@ -21,13 +21,14 @@ struct attention_result {
     std::vector<double> y, lse, dq, dk, dv;  // lse (batch, heads, length)
 };
 
-/// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it. `bits(block)[word]`: random numbers
-/// of 32 bits.
+/// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it, of sequences before which the whole
+/// batch has
+/// `first` others. `bits(block)[word]`: random numbers of 32 bits.
 template <class Bits>
-std::vector<double> attention_mask(const attention_case& a, double dropout, Bits&& bits) {
+std::vector<double> attention_mask(const attention_case& a, double dropout, Bits&& bits, std::size_t first = 0) {
     std::vector<double> mask;
     const std::size_t groups = (a.length + 3) / 4, columns = (a.length + 15) / 16 * 16;
-    for (std::size_t of = 0; of < a.batch * a.heads; ++of)
+    for (std::size_t of = first * a.heads; of < (first + a.batch) * a.heads; ++of)
         for (std::size_t i = 0; i < a.length; ++i)
             for (std::size_t j = 0; j < a.length; ++j)
                 mask.push_back(double(bits((of * groups + i / 4) * columns + j)[i % 4]) < std::floor(dropout * 0x1p32)

@@ -141,12 +141,10 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
             }
         };
         if (mine.zero_stage) {
-            bound_optimizer o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
-                                         [&](double x) {
-                                             all_reduce(all.world(), std::span<double>(&x, 1));
-                                             return x;
-                                         }},
-                              weights);
+            bound_optimizer o(
+                sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
+                           [&](std::span<double> by_parameter) { all_reduce(all.world(), by_parameter); }},
+                weights);
             train(o);
         } else {
             bound_optimizer o(rule, weights);

@@ -44,6 +44,7 @@ batch drawn_batch(std::uint32_t step, int rank, int count, double targets) {
     for (index_t i = 0; i < samples_of_a_rank; ++i) b.labels[i] = static_cast<std::int32_t>((i + step) % classes);
     b.count = samples_of_a_rank;
     b.global_count = samples_of_a_rank * count;
+    b.first_sample = samples_of_a_rank * rank;
     return b;
 }
 
@@ -52,6 +53,7 @@ template <Device D>
 device_batch<D> brought(const batch& b, std::optional<samples<D>>& place) {
     batch copy;
     copy.x = b.x.share(), copy.labels = b.labels.share(), copy.count = b.count, copy.global_count = b.global_count;
+    copy.first_sample = b.first_sample;
     if (!place) place = samples_on<D>(b);
     if constexpr (!std::same_as<D, cpu>) {
         D::copy_to_device(place->x.data(), b.x.data(), b.x.bytes());

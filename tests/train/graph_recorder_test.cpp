@@ -63,6 +63,7 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
         batch b;
         b.count = short_one && world.rank() + 1 == world.size() ? 4 : 6;
         b.global_count = 6 * world.size() - (short_one ? 2 : 0);
+        b.first_sample = 6 * world.rank();
         tensor<float> host({b.count, inputs});
         for (index_t i = 0; i < host.size(); ++i)
             host[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));

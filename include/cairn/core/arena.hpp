@@ -20,8 +20,9 @@ namespace cairn {
 template <class T, Device D = cpu>
 class arena {
 public:
-    /// Allocates, initialises from `seed` and binds every parameter of `list`, and numbers them in order.
-    /// Throws on a parameter that is bound already and on two of one name.
+    /// Allocates, initialises from `seed` and the paths, and binds every parameter of `list`, and numbers them in
+    /// order.
+    /// Throws on a parameter that is bound already, on two of one path and on a slice that is not within its whole.
     arena(parameter_list<T, D> list, std::uint64_t seed) : list_(std::move(list)) {
         constexpr index_t step = memory_pool::alignment / static_cast<index_t>(sizeof(T));
         index_t total = 0;
@@ -35,16 +36,18 @@ public:
             require(p->value.empty(), "arena: parameter ", name, " has memory already (is it listed twice?)");
             require(names.insert(name).second, "arena: two parameters are called ", name,
                     "; give the layers different names");
+            require(p->layout.fits(p->shape), "arena: the slice ", p->shape, " of parameter ", name,
+                    " does not lie within ", p->layout.global);
             p->name = name;
             p->id = id;
             p->value = values_.slice(at, p->shape);
             p->grad = grads_.slice(at, p->shape);
-            const random_stream random{seed, static_cast<std::uint32_t>(id), 0};
+            const random_stream random = stream_of_path(seed, path_hash(name), "initial values");
             if constexpr (std::same_as<D, cpu>) {
-                fill(p->value.span(), p->init, random);
+                fill(p->value.span(), p->init, random, p->shape, p->layout);
             } else {  // the same numbers on every device
                 tensor<T> drawn(p->shape, memory_category::workspace);
-                fill(drawn.span(), p->init, random);
+                fill(drawn.span(), p->init, random, p->shape, p->layout);
                 D::copy_to_device(p->value.data(), drawn.data(), drawn.bytes());
             }
             at += (p->shape.size() + step - 1) / step * step;

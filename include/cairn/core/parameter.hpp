@@ -1,11 +1,15 @@
 #pragma once
 // What training changes: a value, its gradient and what an optimizer may know about it. Layers own parameters, an
 // arena (core/arena.hpp) gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
+// A parameter is its path in the whole model and its layout: a stage, a slice and a rank start with exactly the numbers
+// that one rank with all of the model would have.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -19,16 +23,56 @@ struct initializer {
     double offset = 0;  // mean; the value itself for constant
 };
 
+/// Where the tensor of a parameter lies in that of the whole model. As it is by default, it is all of it and nowhere
+/// else.
+struct parameter_layout {
+    shape global;                                   // of the whole parameter; without axes: what is here is the whole
+    std::array<index_t, shape::max_rank> begin{};   // where the slice that is here begins, by axis
+    std::vector<std::string> replicated_over = {};  // mesh axes along which ranks hold the same slice
+
+    bool is_whole() const { return global.rank() == 0; }
+
+    /// Position in the whole parameter, row-major, of element i of the slice, whose shape is `here`.
+    index_t global_index(const shape& here, index_t i) const {
+        if (is_whole()) return i;
+        index_t position = 0, stride = 1;
+        for (int axis = here.rank(); axis-- > 0;) {
+            position += (begin[static_cast<std::size_t>(axis)] + i % here[axis]) * stride;
+            i /= here[axis];
+            stride *= global[axis];
+        }
+        return position;
+    }
+
+    /// Whether a slice of shape `here` lies within the whole parameter.
+    bool fits(const shape& here) const {
+        bool inside = is_whole() || here.rank() == global.rank();
+        for (int axis = 0; inside && axis < global.rank(); ++axis) {
+            const index_t first = begin[static_cast<std::size_t>(axis)];
+            inside = first >= 0 && first + here[axis] <= global[axis];
+        }
+        return inside;
+    }
+
+    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: of those that hold it,
+    /// the first does.
+    template <class Coordinate>
+    bool counts_at(Coordinate&& coordinate) const {
+        return std::ranges::all_of(replicated_over, [&](const std::string& axis) { return coordinate(axis) == 0; });
+    }
+};
+
 /// One trainable tensor of a layer.
 template <class T, Device D = cpu>
 struct parameter {
     cairn::shape shape;
     initializer init;
-    bool decay = true;   // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
-    std::string name;    // path in the model, set by arena
-    int id = -1;         // position in the model's list, set by arena
-    tensor<T, D> value;  // slice of the arena
-    tensor<T, D> grad;   // slice of the arena, same shape; backward adds to it
+    bool decay = true;  // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
+    parameter_layout layout = {};  // in the whole model
+    std::string name;              // path in the whole model, set by arena
+    int id = -1;                   // position in the model's list, set by arena
+    tensor<T, D> value;            // slice of the arena
+    tensor<T, D> grad;             // slice of the arena, same shape; backward adds to it
 };
 
 /// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits
@@ -71,9 +115,10 @@ void append_prefixed(List& outer, const std::string& prefix, List inner) {
     }
 }
 
-/// Fills `out` from `init`: number i depends on (seed, stream, i) alone.
+/// Fills `out`, a slice of shape `here`, from `init`: number i of the whole parameter depends on (random, i) alone.
 template <class T>
-void fill(std::span<T> out, const initializer& init, random_stream random) {
+void fill(std::span<T> out, const initializer& init, random_stream random, const shape& here,
+          const parameter_layout& layout) {
     using kind = initializer::distribution;
     const auto number = [&](std::uint64_t i) {
         if (init.kind == kind::uniform) return 2.0 * random.uniform(i) - 1.0;
@@ -86,9 +131,15 @@ void fill(std::span<T> out, const initializer& init, random_stream random) {
     };
     parallel_for(static_cast<index_t>(out.size()), 4096, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i)
-            out[static_cast<std::size_t>(i)] =
-                static_cast<T>(init.offset + init.scale * number(static_cast<std::uint64_t>(i)));
+            out[static_cast<std::size_t>(i)] = static_cast<T>(
+                init.offset + init.scale * number(static_cast<std::uint64_t>(layout.global_index(here, i))));
     });
+}
+
+/// The same of a whole tensor.
+template <class T>
+void fill(std::span<T> out, const initializer& init, random_stream random) {
+    fill(out, init, random, {static_cast<index_t>(out.size())}, {});
 }
 
 }  // namespace cairn

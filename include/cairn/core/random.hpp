@@ -35,6 +35,21 @@ constexpr std::uint32_t stream_of(std::string_view name) {
     return hash;
 }
 
+/// The hash of the empty path, and of the whole model's outermost layer.
+inline constexpr std::uint64_t root_path = 14695981039346656037u;
+
+/// FNV-1a of 64 bits: the identity of a path in the whole model ("layer2/0/conv1/weight"). Two of 10,000 paths are
+/// alike with a probability of 3e-12.
+constexpr std::uint64_t path_hash(std::string_view text, std::uint64_t before = root_path) {
+    for (char c : text) before = (before ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    return before;
+}
+
+/// The hash of "parent/name" from that of "parent"; of "name" at the root.
+constexpr std::uint64_t child_path(std::uint64_t parent, std::string_view name) {
+    return path_hash(name, parent == root_path ? parent : path_hash("/", parent));
+}
+
 /// A sequence of random numbers, addressed by index. Copy it freely: it has no state.
 struct random_stream {
     std::uint64_t seed = 0;
@@ -72,5 +87,23 @@ struct random_stream {
 
     static constexpr float to_unit(std::uint32_t b) { return static_cast<float>(b >> 8) * 0x1p-24f; }
 };
+
+namespace detail {
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14): each bit of x changes half of the result's.
+constexpr std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+}  // namespace detail
+
+/// The random numbers that belong to one path of the whole model, one stream for each purpose ("initial values",
+/// "forward"). The path enters the key with all of its 64 bits.
+constexpr random_stream stream_of_path(std::uint64_t seed, std::uint64_t path, std::string_view purpose,
+                                       std::uint32_t step = 0) {
+    return {detail::mixed(seed + 0x9E3779B97F4A7C15u) ^ path, stream_of(purpose), step};
+}
 
 }  // namespace cairn

@@ -30,6 +30,22 @@ inline std::vector<range> shards_of(index_t total, int parts) {
     return all;
 }
 
+/// Parts of an array, and the pieces of at most `grain` elements that they are cut into: what sums by parts are made
+/// of. A part's pieces, and so the bits of its sum, do not depend on the other parts.
+struct parts_in_pieces {
+    std::vector<range> pieces;
+    std::vector<index_t> first{0};  // piece of each part, and one past the last
+
+    parts_in_pieces(std::span<const range> parts, index_t grain) {
+        for (const range& part : parts) {
+            for (index_t at = part.begin; at < part.end(); at += grain)
+                pieces.push_back({at, std::min(grain, part.end() - at)});
+            first.push_back(static_cast<index_t>(pieces.size()));
+        }
+    }
+    index_t parts() const { return static_cast<index_t>(first.size()) - 1; }
+};
+
 template <class T>
 std::span<T> subspan(std::span<T> all, range s) {
     return all.subspan(static_cast<std::size_t>(s.begin), static_cast<std::size_t>(s.count));

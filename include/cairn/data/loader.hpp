@@ -46,6 +46,7 @@ struct batch {
     cursor at;                         // its own position
     index_t count = 0;                 // N: samples of this rank
     index_t global_count = 0;          // samples of all ranks, before any was left out
+    index_t first_sample = 0;          // of those, before the ones of this rank
     std::vector<std::string> skipped;  // names of the samples left out of this batch
 };
 
@@ -201,7 +202,7 @@ private:
         cursor at;
         std::vector<index_t> samples;
         std::vector<char> kept;  // by sample; one writer each
-        index_t global_count = 0;
+        index_t global_count = 0, first_sample = 0;
         std::size_t buffer = 0;
         index_t handed_out = 0;  // samples that a worker has taken
         index_t done = 0;
@@ -269,6 +270,7 @@ private:
         const index_t first = begin + rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
         j.at = at;
         j.global_count = count;
+        j.first_sample = first - begin;
         const auto& order = order_of(at.epoch);
         j.samples.assign(order.begin() + first, order.begin() + first + mine);
         j.kept.assign(j.samples.size(), 0);
@@ -319,6 +321,7 @@ private:
         batch out;
         out.at = j.at;
         out.global_count = j.global_count;
+        out.first_sample = j.first_sample;
         const index_t targets = b.targets.empty() ? 0 : info_.count();
         const auto close = [](auto& t, index_t width, index_t from, index_t to) {
             if (!t.empty()) std::copy_n(t.data() + from * width, width, t.data() + to * width);

@@ -10,8 +10,10 @@
 // With dropout a weight of y is 0 with that probability and else divided by 1 − dropout; the softmax is that of all
 // keys. The mask is not stored: weight (n, h, i, j) follows from Philox bits of (seed, stream, step, place), computed
 // again in backward and the same on every device,
-//   word i mod 4 of Philox block ((n heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j,   kept if word ≥
-//   dropout 2^32
+//   word i mod 4 of Philox block (((first + n) heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j,   kept if
+//   word ≥ dropout 2^32
+// where `first` is the place of sequence 0 in the whole batch: any number of ranks and micro-batches draws what one
+// draws.
 // Four rows share a block, so that nobody draws more bits than it needs.
 
 #include <cairn/core/error.hpp>
@@ -34,7 +36,8 @@ struct attention_geometry {
     double dropout = 0;                     ///< probability that a weight is dropped, in [0, 1)
     random_stream random{};                 ///< of the mask: the same in forward and backward
     const std::uint32_t* step =
-        nullptr;  ///< on the device, holds random.step when the work runs; null: it is part of it
+        nullptr;        ///< on the device, holds random.step when the work runs; null: it is part of it
+    index_t first = 0;  ///< sequences of the whole batch before these
 
     [[nodiscard]] index_t width() const { return heads * head_dim; }
     [[nodiscard]] index_t position() const { return stride ? stride : width(); }
@@ -43,7 +46,8 @@ struct attention_geometry {
     [[nodiscard]] double kept_factor() const { return 1 / (1 - dropout); }
     /// The Philox block of key j for rows i to i + 3 of head `of` = n heads + h; i is a multiple of 4.
     [[nodiscard]] CAIRN_HD std::uint64_t mask_block(index_t of, index_t i, index_t j) const {
-        return static_cast<std::uint64_t>((of * ((length + 3) / 4) + i / 4) * ((length + 15) / 16 * 16) + j);
+        return static_cast<std::uint64_t>(
+            ((first * heads + of) * ((length + 3) / 4) + i / 4) * ((length + 15) / 16 * 16) + j);
     }
     [[nodiscard]] double rows() const {
         return static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(heads);

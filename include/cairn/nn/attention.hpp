@@ -37,7 +37,7 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape out = output_shape(x.shape());
-        const attention_geometry g = geometry_of(x.shape(), saved, p);
+        const attention_geometry g = geometry_of(x.shape(), p);
         tensor<T, D> y(out);
         tensor<S, D> logs;  // (batch, heads, length)
         if (p.training()) logs = tensor<S, D>({g.batch, g.heads, g.length});
@@ -56,7 +56,7 @@ public:
         const tensor<S, D> logs = saved.template take<S>(logs_slot);
         require_shape(dy, y.shape(), "attention: dy");
         if (!p.input_gradient) return {};
-        const attention_geometry g = geometry_of(x.shape(), saved, p);
+        const attention_geometry g = geometry_of(x.shape(), p);
         tensor<T, D> dx(x.shape());
         const T* const q = x.data();
         T* const dq = dx.data();
@@ -106,13 +106,14 @@ private:
     }
 
     /// With what this pass brings.
-    attention_geometry geometry_of(const shape& in, const saved_tensors<T, D>& saved, const pass_context& p) const {
+    attention_geometry geometry_of(const shape& in, const pass_context& p) const {
         attention_geometry g = geometry_of(in);
         g.lengths = p.lengths;
         if (!p.training()) return g;
         g.dropout = config_.dropout;
-        g.random = p.random(saved.stream());
-        if constexpr (!std::same_as<D, cpu>) g.step = p.step_at;
+        g.random = p.random();
+        g.step = p.step_at;
+        g.first = p.first_sample;
         return g;
     }
 

@@ -26,30 +26,32 @@ public:
     }
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        for (int i = 0; i < size(); ++i) (*this)[i].backward_weight(saved.child(i), p);
+        for (int i = 0; i < size(); ++i) (*this)[i].backward_weight(saved.child(i), p.child(name(i)));
     }
 
     layer_parameters<T, D> parameters() {
         layer_parameters<T, D> all;
-        for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].parameters());
+        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].parameters());
         return all;
     }
 
     layer_buffers<T, D> buffers() {
         layer_buffers<T, D> all;
-        for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].buffers());
+        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].buffers());
         return all;
     }
 
     int size() const { return static_cast<int>(chains_.size()); }
     sequential<T, D>& operator[](int i) { return chains_[static_cast<std::size_t>(i)]; }
     const sequential<T, D>& operator[](int i) const { return chains_[static_cast<std::size_t>(i)]; }
+    static std::string name(int i) { return "branch" + std::to_string(i); }
 
 protected:
     // All results of the branches on x, in order.
     std::vector<tensor<T, D>> forward_all(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         std::vector<tensor<T, D>> results;
-        for (int i = 0; i < size(); ++i) results.push_back((*this)[i].forward(x.share(), saved.child(i), p));
+        for (int i = 0; i < size(); ++i)
+            results.push_back((*this)[i].forward(x.share(), saved.child(i), p.child(name(i))));
         return results;
     }
 
@@ -102,13 +104,13 @@ public:
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_with(dy, saved, [&](int i, tensor<T, D> part) {
-            return (*this)[i].backward_input(std::move(part), saved.child(i), p);
+            return (*this)[i].backward_input(std::move(part), saved.child(i), p.child(this->name(i)));
         });
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_with(dy, saved, [&](int i, tensor<T, D> part) {
-            return (*this)[i].backward(std::move(part), saved.child(i), p);
+            return (*this)[i].backward(std::move(part), saved.child(i), p.child(this->name(i)));
         });
     }
 
@@ -147,17 +149,20 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
-        tensor<T, D> y = (*this)[0].forward(x.share(), saved.child(0), p);
-        for (int i = 1; i < this->size(); ++i) y = add(std::move(y), (*this)[i].forward(x.share(), saved.child(i), p));
+        tensor<T, D> y = (*this)[0].forward(x.share(), saved.child(0), p.child(this->name(0)));
+        for (int i = 1; i < this->size(); ++i)
+            y = add(std::move(y), (*this)[i].forward(x.share(), saved.child(i), p.child(this->name(i))));
         return y;
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return this->add_all([&](int i) { return (*this)[i].backward_input(dy.share(), saved.child(i), p); });
+        return this->add_all(
+            [&](int i) { return (*this)[i].backward_input(dy.share(), saved.child(i), p.child(this->name(i))); });
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return this->add_all([&](int i) { return (*this)[i].backward(dy.share(), saved.child(i), p); });
+        return this->add_all(
+            [&](int i) { return (*this)[i].backward(dy.share(), saved.child(i), p.child(this->name(i))); });
     }
 
     shape output_shape(const shape& in) const {

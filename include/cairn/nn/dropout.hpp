@@ -1,7 +1,7 @@
 #pragma once
 // Dropout: in training each element is zero with probability `rate`, else divided by 1 - rate; in evaluation nothing
-// happens. Saved: nothing. The mask is drawn again in backward from (seed, step, the layer's stream), see
-// device/cpu/dropout.hpp.
+// happens. Saved: nothing. The mask is drawn again in backward from (seed, step, path, sample of the whole batch,
+// element), see device/cpu/dropout.hpp: any number of ranks and micro-batches draws what one draws.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/dropout.hpp>
@@ -20,12 +20,12 @@ public:
         require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     }
 
-    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        return p.training() ? apply(std::move(x), saved, p) : std::move(x);
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>&, const pass_context& p) {
+        return p.training() ? apply(std::move(x), p) : std::move(x);
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return p.input_gradient ? apply(std::move(dy), saved, p) : tensor<T, D>{};
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>&, const pass_context& p) {
+        return p.input_gradient ? apply(std::move(dy), p) : tensor<T, D>{};
     }
 
     void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
@@ -43,14 +43,12 @@ public:
     std::string describe() const { return concat("dropout ", rate_); }
 
 private:
-    tensor<T, D> apply(tensor<T, D> x, const saved_tensors<T, D>& saved, const pass_context& p) const {
+    tensor<T, D> apply(tensor<T, D> x, const pass_context& p) const {
         const T* const in = x.data();
         const shape s = x.shape();
+        const index_t first = s.front() ? p.first_sample * (s.size() / s.front()) : 0;
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
-        if constexpr (std::same_as<D, cpu>)
-            dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data());
-        else
-            dropout_apply(D{}, y.size(), rate_, p.random(saved.stream()), in, y.data(), p.step_at);
+        dropout_apply(D{}, y.size(), rate_, p.random(), in, y.data(), first, p.step_at);
         return y;
     }
 

@@ -23,11 +23,11 @@ std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, pass_c
         return describe(prefix.empty() ? "the input" : "the input of " + prefix, x, *at);
     for (int i = 0; i < model.size(); ++i) {
         const std::string name = prefix.empty() ? model.name(i) : prefix + '/' + model.name(i);
-        tensor<T, cpu> y = model[i].forward(x.share(), saved.child(i), p);
+        tensor<T, cpu> y = model[i].forward(x.share(), saved.child(i), model.context_of(i, p));
         saved.child(i).clear();
         if (const auto at = first_non_finite(y)) {
             if (auto* inner = model[i].template as<sequential<T, cpu>>())
-                return first_non_finite(*inner, std::move(x), p, saved.child(i), name);
+                return first_non_finite(*inner, std::move(x), model.context_of(i, p), saved.child(i), name);
             return describe(concat("the output of layer ", name, ", ", model[i].describe()), y, *at);
         }
         x = std::move(y);

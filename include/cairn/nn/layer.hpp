@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,11 +57,15 @@ inline constexpr bool has_epilogues = sizeof(T) < sizeof(float) && !std::same_as
 /// What is the same for all layers during one forward and backward of one micro-batch.
 struct pass_context {
     cairn::mode mode = cairn::mode::train;
-    std::uint64_t seed = 0;       // with step and the layer's stream: the key of dropout and its like
-    std::uint32_t step = 0;       // different for every micro-batch of a run
-    bool repeated = false;        // forward runs again for recomputation: leave running statistics alone
-    bool input_gradient = true;   // false: nobody reads dx of this layer, backward_input may return an empty tensor
-    bool weight_gradient = true;  // false: nobody reads the parameters' gradients, layers may leave them as they are
+    // Random numbers of forward, drawn again in backward, are keyed by (seed, step, path, sample of the whole batch,
+    // element).
+    std::uint64_t seed = 0;
+    std::uint32_t step = 0;          // of the run: all ranks and micro-batches of a step have the same
+    std::uint64_t path = root_path;  // of the layer in the whole model (core/random.hpp)
+    index_t first_sample = 0;        // of this micro-batch in the batch of all ranks
+    bool repeated = false;           // forward runs again for recomputation: leave running statistics alone
+    bool input_gradient = true;      // false: nobody reads dx of this layer, backward_input may return an empty tensor
+    bool weight_gradient = true;     // false: nobody reads the parameters' gradients, layers may leave them as they are
     gradient_listener* listener = nullptr;    // of the last micro-batch of a step
     batch_group* group = nullptr;             // null: this batch is the whole batch
     curvature_listener* curvature = nullptr;  // told what weight gradients are made of; null: nobody wants to know
@@ -72,7 +77,13 @@ struct pass_context {
     const float* totals_of_input = nullptr;     // of forward, if the layer before made them; null: nobody has them
 
     bool training() const { return mode == cairn::mode::train; }
-    random_stream random(std::uint32_t stream) const { return {seed, stream, step}; }
+    random_stream random() const { return stream_of_path(seed, path, "forward", step); }
+    /// For the part of a container that its parameters' paths call `name`.
+    pass_context child(std::string_view name) const {
+        pass_context p = *this;
+        p.path = child_path(path, name);
+        return p;
+    }
 };
 
 template <class L, class T, class D>

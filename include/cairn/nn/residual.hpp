@@ -29,7 +29,7 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
-        tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p);
+        tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
         if (body_.accepts_residual()) return body_.forward_residual(std::move(x), std::move(skip), saved.child(0), p);
         tensor<T, D> y = body_.forward(std::move(x), saved.child(0), p);
         return add(std::move(y), std::move(skip));
@@ -45,12 +45,12 @@ public:
                                                     : both(std::move(dy), [&](tensor<T, D> d) {
                                                           return body_.backward_input(std::move(d), saved.child(0), p);
                                                       });
-        return shortcut_.backward_input_onto(std::move(dskip), std::move(dx), saved.child(1), p);
+        return shortcut_.backward_input_onto(std::move(dskip), std::move(dx), saved.child(1), p.child("shortcut"));
     }
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         body_.backward_weight(saved.child(0), p);
-        shortcut_.backward_weight(saved.child(1), p);
+        shortcut_.backward_weight(saved.child(1), p.child("shortcut"));
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -63,7 +63,7 @@ public:
             body_.accepts_residual()
                 ? body_.backward_residual(std::move(dy), saved.child(0), p)
                 : both(std::move(dy), [&](tensor<T, D> d) { return body_.backward(std::move(d), saved.child(0), p); });
-        return shortcut_.backward_onto(std::move(dskip), std::move(dx), saved.child(1), p);
+        return shortcut_.backward_onto(std::move(dskip), std::move(dx), saved.child(1), p.child("shortcut"));
     }
 
     layer_parameters<T, D> parameters() {

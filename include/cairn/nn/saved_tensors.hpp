@@ -5,7 +5,6 @@
 // Every micro-batch in flight has its own.
 
 #include <cairn/core/compiled.hpp>
-#include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 
 #include <algorithm>
@@ -62,10 +61,7 @@ public:
 
     /// The saved tensors of child `i` of a container. References stay valid while more children are added.
     saved_tensors& child(int i) {
-        while (children_.size() <= static_cast<std::size_t>(i)) {
-            children_.emplace_back();
-            children_.back().stream_ = (stream_ ^ static_cast<std::uint32_t>(children_.size())) * 16777619u;
-        }
+        while (children_.size() <= static_cast<std::size_t>(i)) children_.emplace_back();
         saved_tensors& c = children_[static_cast<std::size_t>(i)];
         c.discarding_ = discarding_;
         return c;
@@ -82,9 +78,6 @@ public:
                std::all_of(children_.begin(), children_.end(), [](const saved_tensors& c) { return c.empty(); });
     }
 
-    /// A number that belongs to this layer's place in the model: the stream of its random numbers.
-    std::uint32_t stream() const { return stream_; }
-
     /// Drops everything that was left here.
     void clear() {
         entries_.clear();
@@ -94,7 +87,6 @@ public:
 private:
     std::vector<entry> entries_;
     std::deque<saved_tensors> children_;
-    std::uint32_t stream_ = 2166136261u;
     bool discarding_ = false;
 };
 

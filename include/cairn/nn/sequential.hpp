@@ -11,6 +11,8 @@
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 
+#include <algorithm>
+
 namespace cairn {
 
 /// A chain of named layers.
@@ -23,8 +25,11 @@ public:
 
     sequential() = default;
 
-    /// Appends a layer; without a name it is called by its number.
+    /// Appends a layer; without a name it is called by its number. Throws on a second layer of one name: paths are
+    /// identities.
     sequential& add(std::string name, any_layer<T, D> layer) {
+        require(std::ranges::find(names_, name) == names_.end(), "sequential: two layers are called ", name,
+                "; give them different names");
         names_.push_back(std::move(name));
         layers_.push_back(std::move(layer));
         return *this;
@@ -43,7 +48,7 @@ public:
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 0;)
-            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), p); });
+            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), context_of(i, p)); });
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -151,6 +156,13 @@ public:
     const any_layer<T, D>& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
     const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
+    /// The pass of layer i. All layers but the first must hand a gradient on.
+    pass_context context_of(int i, const pass_context& p) const {
+        pass_context of = p.child(name(i));
+        of.input_gradient = p.input_gradient || i > 0;
+        return of;
+    }
+
     /// Layers [begin, end), recomputed together.
     struct segment {
         int begin, end;
@@ -216,7 +228,8 @@ private:
     /// then is ready for those of its result. Two layers of which one is recomputed without the other hand nothing on:
     /// its bits would be others.
     std::pair<pass_context, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside,
-                                                          pass_context p) const {
+                                                          const pass_context& of) const {
+        pass_context p = context_of(i, of);
         tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
         beside = {};
         p.totals_of_input = taken.empty() ? nullptr : taken.data();
@@ -275,14 +288,14 @@ private:
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward_input", [&](auto& layer) {
-            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), p);
+            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), context_of(0, p));
         });
     }
     tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward", [&](auto& layer) {
-            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), p);
+            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), context_of(0, p));
         });
     }
 
@@ -311,12 +324,6 @@ private:
         saved_tensors<T, D>& saved;
         bool before;
     };
-
-    // All layers but the first must hand a gradient on.
-    static pass_context context_of(int i, pass_context p) {
-        p.input_gradient = p.input_gradient || i > 0;
-        return p;
-    }
 
     std::string context(int i) const { return "layer " + name(i); }
 

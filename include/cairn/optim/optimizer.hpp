@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -134,12 +135,13 @@ concept Optimizer = requires(const O& o) {
 
 /// An optimizer that looks after a part of the arena; others look after the rest.
 ///   owned() → shard     multiples of 16 elements; layer-wise optimizers are given whole parameters
-///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the
-///                             parts'
+///   over_all(sums) → sums     from Σ g² by parameter of this part (0 of parameters that are elsewhere) those of all
+///                             parameters of the whole model, in path order: makes the norm of all gradients. A slice
+///                             that several ranks hold is counted once
 template <class O>
 concept PartialOptimizer = requires(const O& o) {
     { o.owned() } -> std::same_as<range>;
-    { o.over_all(1.0) } -> std::convertible_to<double>;
+    { o.over_all(std::vector<double>{}) } -> std::same_as<std::vector<double>>;
 };
 
 /// References to the tensors of a state, in order.
@@ -213,15 +215,18 @@ public:
         std::apply(
             [&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.count}, memory_category::optimizer)), ...); },
             fields(state_));
+        std::vector<range> parts;  // of grads_
         for (const auto& [name, p] : parameters.parameters()) {
             const index_t first = p->value.data() - values.data(), last = first + p->shape.size();
-            const index_t begin = std::max(first, owned_.begin), end = std::min(last, owned_.end());
+            const index_t begin = std::max(first, owned_.begin), end = std::max(begin, std::min(last, owned_.end()));
+            parts.push_back({begin - owned_.begin, end - begin});
             if (begin >= end && first != last) continue;
             const bool whole = begin == first && end == last;
             require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
                     ", but it needs whole ones");
             slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p->decay});
         }
+        squares_.emplace(parts);
         for (std::size_t i = 0; i < slices_.size(); ++i) {
             const slice& first = slices_[i];
             index_t end = first.begin + first.shape.size();
@@ -244,12 +249,12 @@ public:
         const trace_scope scope(o_.name, "step", "optimizer");
         update_context at = step_with(lr);
         if constexpr (ahead) {
-            norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
+            squares_->norm_into(grads_.data(), norm_.there());
             at.gradient_norm = norm_.sent([&] { update_all(at); });
         } else {
-            at.gradient_norm = norm(grads_);
-            if constexpr (PartialOptimizer<O>)
-                at.gradient_norm = std::sqrt(o_.over_all(at.gradient_norm * at.gradient_norm));
+            std::vector<double> squares = (*squares_)(grads_.data());
+            if constexpr (PartialOptimizer<O>) squares = o_.over_all(std::move(squares));
+            at.gradient_norm = std::sqrt(sum_in_path_order(squares));
             if (!std::isfinite(at.gradient_norm)) throw_non_finite();
             update_all(at);
         }
@@ -275,7 +280,7 @@ public:
     /// each time.
     void launch(launch_parameters& numbers, std::span<const device_scalar<D>> losses = {}) {
         if constexpr (ahead) {
-            norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
+            squares_->norm_into(grads_.data(), norm_.there());
             for (const device_scalar<D>& loss : losses)
                 if (const double* const there = loss.there())
                     for_each(D{}, 1, functors::propagate_nonfinite{}, norm_.there(), there);
@@ -397,7 +402,8 @@ private:
     O o_;
     state state_;
     range owned_;
-    tensor<T, D> grads_;  // of owned_
+    tensor<T, D> grads_;                              // of owned_
+    std::optional<squares_by_parameter<D>> squares_;  // of grads_
     norm_to_host norm_{memory_category::optimizer};
     std::vector<slice> slices_;
     std::vector<run_of_memory> launches_;

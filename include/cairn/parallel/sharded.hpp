@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ namespace cairn {
 template <class O>
 struct sharded {
     O inner;
-    range elements;                                // see owners_of
-    std::function<double(double)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
+    range elements;                                         // see owners_of
+    std::function<void(std::span<double>)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
 
     inline static const std::string name = concat("sharded ", O::name);
     using config = typename O::config;
@@ -42,7 +43,10 @@ struct sharded {
         require(static_cast<bool>(sum_over_ranks), name, ": sum_over_ranks is not set");
     }
     range owned() const { return elements; }
-    double over_all(double mine) const { return sum_over_ranks(mine); }
+    std::vector<double> over_all(std::vector<double> by_parameter) const {
+        sum_over_ranks(by_parameter);
+        return by_parameter;
+    }
 };
 
 /// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so

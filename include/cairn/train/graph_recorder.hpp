@@ -49,22 +49,20 @@ struct graph_recorder {};
 template <RecordsSteps D>
 class graph_recorder<D> {
 public:
-    /// Sends what this step's launches are to know: the numbers of its passes from `first` on, and what the update is
-    /// told.
-    void send(std::uint32_t first, index_t micro_batches, any_optimizer<float, D>& optimizer, double lr) {
-        passes_.resize(static_cast<std::size_t>(micro_batches));
-        for (std::size_t m = 0; m < passes_.size(); ++m) passes_[m] = first + static_cast<std::uint32_t>(m);
+    /// Sends what this step's launches are to know: its number, and what the update is told.
+    void send(std::uint32_t step, any_optimizer<float, D>& optimizer, double lr) {
+        step_ = step;
         numbers_.collect();
-        numbers_.place(std::span<const std::uint32_t>(passes_));
+        numbers_.place(step_);
         update_begins_ = numbers_.position();
         if (optimizer.capturable()) optimizer.collect(lr, numbers_);
         numbers_.send();
     }
 
-    /// Where launches find the numbers of the passes.
-    const std::uint32_t* passes() {
+    /// Where launches find the number of the step.
+    const std::uint32_t* step() {
         numbers_.launch();
-        return numbers_.place(std::span<const std::uint32_t>(passes_));
+        return numbers_.place(step_);
     }
     /// What an update is launched with.
     launch_parameters& of_update() {
@@ -72,10 +70,11 @@ public:
         return numbers_;
     }
 
-    /// What `gradients` returns, which launches the step on batch b, of `whole` samples of all ranks.
+    /// What `gradients` returns, which launches the step on batch b, of `whole` samples of all ranks from sample
+    /// `first` on.
     template <class F>
-    step_scalars<D> gradients(const device_batch<D>& b, double whole, F&& f) {
-        const place at{b.there.x.data(), b.there.labels.data(), b.there.targets.data(), b.host.count, whole};
+    step_scalars<D> gradients(const device_batch<D>& b, double whole, index_t first, F&& f) {
+        const place at{b.there.x.data(), b.there.labels.data(), b.there.targets.data(), b.host.count, whole, first};
         if (!by_place_.contains(at) && by_place_.size() >= most_places) return f(host_callback());
         auto& step = by_place_.try_emplace(at, memory_).first->second;
         auto numbers = step(f);
@@ -119,15 +118,15 @@ public:
     }
 
 private:
-    // Samples, labels and targets on the device, how many, and how many of all ranks.
-    using place = std::tuple<const void*, const void*, const void*, index_t, double>;
+    // Samples, labels and targets on the device, how many, how many of all ranks, and how many of those come before.
+    using place = std::tuple<const void*, const void*, const void*, index_t, double, index_t>;
     static constexpr std::size_t most_places = 8;  // two sets of buffers, whole and short batches
 
     graph_memory<D> memory_;
     std::map<place, captured_graph<D, step_scalars<D>>> by_place_;
     captured_graph<D, device_scalar<D>> update_{memory_};
     launch_parameter_buffer<D> numbers_;
-    std::vector<std::uint32_t> passes_;  // their numbers in this step
+    std::uint32_t step_ = 0;
     std::size_t update_begins_ = 0;
     scalars_to_host<D> to_host_;
     std::int64_t launched_ = 0;

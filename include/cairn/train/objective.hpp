@@ -68,23 +68,25 @@ public:
 
     /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes
     /// from softmax(y), values from the normal distribution around y of which the loss is the negative logarithm,
-    /// pixels from sigmoid(y).
+    /// pixels from sigmoid(y). y begins with sample `first_sample` of the batch of all ranks, and each sample draws
+    /// numbers of its own.
     template <Device D>
-    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random) const {
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first_sample = 0) const {
         samples<D> drawn;
+        const index_t first = y.empty() ? 0 : first_sample * (y.size() / y.extent(0));
         if (c_.kind == objective_kind::classes) {
             const index_t classes = y.shape().back(), rows = y.size() / classes;
             drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
-            sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data());
+            sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             return loss(std::move(y), drawn).gradient;
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
-            sample_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data());
+            sample_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data(), first);
             return y;
         }
         drawn.x = tensor<float, D>(y.shape(), memory_category::workspace);
-        sample_pixels(D{}, y.size(), y.data(), random, drawn.x.data());
+        sample_pixels(D{}, y.size(), y.data(), random, drawn.x.data(), first);
         return loss(std::move(y), drawn).gradient;
     }
 

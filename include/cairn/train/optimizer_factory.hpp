@@ -21,7 +21,7 @@ namespace detail {
 /// This rank's part of a sharded optimizer.
 struct shard_plan {
     range elements;
-    std::function<double(double)> sum_over_ranks;
+    std::function<void(std::span<double>)> sum_over_ranks;
 };
 
 template <class O, Device D>

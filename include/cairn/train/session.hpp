@@ -440,11 +440,8 @@ private:
             const std::string rule = settings_.choice("optimizer.kind", optimizer_names, "sgd");
             c.zero_stage = zero_stage_;
             c.owners = owners_of(*weights_, comm_.size(), rule == "lars" || rule == "lamb");
-            shard_plan_ = {c.owners[static_cast<std::size_t>(comm_.rank())], [this](double mine) {
-                               std::array<double, 1> sum{mine};
-                               all_reduce(ranks_->world(), std::span<double>(sum));
-                               return sum[0];
-                           }};
+            shard_plan_ = {c.owners[static_cast<std::size_t>(comm_.rank())],
+                           [this](std::span<double> by_parameter) { all_reduce(ranks_->world(), by_parameter); }};
             owners_ = c.owners;
         }
         const index_t rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();

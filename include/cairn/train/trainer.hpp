@@ -25,6 +25,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -128,7 +129,7 @@ public:
             correct_ += static_cast<index_t>(static_cast<double>(piece.correct));
             seen_ += s.count;
             if (std::isfinite(loss)) continue;
-            const auto explain = [&] { throw_non_finite(slice(staged, s), context_of(m, m + 1 == pieces), loss); };
+            const auto explain = [&] { throw_non_finite(slice(staged, s), context_of(s, m + 1 == pieces), loss); };
             if (!world_) explain();
             if (reason.empty()) reason = reason_of(explain);
         }
@@ -226,10 +227,12 @@ private:
     static constexpr bool scales = std::same_as<T, float16>;
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
-    pass_context context_of(index_t micro_batch, bool last) {
+    // Of samples s of this rank.
+    pass_context context_of(range s, bool last) {
         const pass_context p{.mode = mode::train,
                              .seed = config_.seed,
-                             .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
+                             .step = static_cast<std::uint32_t>(steps()),
+                             .first_sample = first_ + s.begin,
                              .repeated = false,
                              .input_gradient = false,
                              .curvature = listener_};
@@ -244,15 +247,13 @@ private:
             const device_batch<D> piece =
                 slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
-            pass_context p = context_of(m, false);
+            pass_context p = context_of(s, false);
             p.repeated = true;
             p.weight_gradient = false;
             saved_tensors<T, D> scratch;
-            // Every rank draws numbers of its own.
-            const random_stream random{config_.seed,
-                                       0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
-            tensor<float, D> dy =
-                goal_.sampled_gradient(cast<float>(model_.forward(cast<T>(piece.there.x.share()), scratch, p)), random);
+            const random_stream random = stream_of_path(config_.seed, p.path, "sampled labels", p.step);
+            tensor<float, D> dy = goal_.sampled_gradient(
+                cast<float>(model_.forward(cast<T>(piece.there.x.share()), scratch, p)), random, p.first_sample);
             const float weight = static_cast<float>(static_cast<double>(piece.host.count) / whole);
             for_each(functors::times<float>{weight}, dy);
             model_.backward(scaled(std::move(dy)), scratch, p);
@@ -282,7 +283,7 @@ private:
 
     // Of the only micro-batch of this step: its outputs once more.
     pass_context context_again() {
-        pass_context p = context_of(0, true);
+        pass_context p = context_of({}, true);
         p.repeated = true;
         p.curvature = nullptr;
         return p;
@@ -293,9 +294,10 @@ private:
     step_scalars<D> launch(const device_batch<D>& b, index_t pieces, double whole) {
         if constexpr (RecordsSteps<D>) {
             if (config_.graph) {
-                recorded_.send(context_of(0, false).step, config_.micro_batches, optimizer_, rate_(steps()));
+                recorded_.send(static_cast<std::uint32_t>(steps()), optimizer_, rate_(steps()));
                 const auto all = [&](const host_callback& host) { return gradients(b, pieces, whole, host); };
-                return listener_ || b.host.count == 0 ? all(host_callback()) : recorded_.gradients(b, whole, all);
+                return listener_ || b.host.count == 0 ? all(host_callback())
+                                                      : recorded_.gradients(b, whole, first_, all);
             }
         }
         return gradients(b, pieces, whole, host_callback());
@@ -308,9 +310,9 @@ private:
         for (index_t m = 0; m < pieces; ++m) {
             const range s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
-            pass_context p = context_of(m, m + 1 == pieces);
+            pass_context p = context_of(s, m + 1 == pieces);
             if constexpr (RecordsSteps<D>)
-                if (config_.graph) p.step_at = recorded_.passes() + m;
+                if (config_.graph) p.step_at = recorded_.step();
             numbers.pieces.push_back(forward_backward(slice(b, s), p, static_cast<double>(s.count) / whole));
         }
         numbers.broken = look_at_gradients();
@@ -425,13 +427,18 @@ private:
         fail("step ", steps() + 1, ": a gradient is not finite. ", advice);
     }
 
-    // Samples of all ranks in this step. Where ranks left corrupt samples out, they must tell each other.
+    // Samples of all ranks in this step, and in first_ those before this rank's. Where ranks left corrupt samples out,
+    // they must tell each other.
     double whole_batch(const batch& b) {
+        first_ = world_ ? b.first_sample : 0;
         if (!world_) return static_cast<double>(b.count);
         if (!config_.may_skip) return static_cast<double>(b.global_count);
-        std::array<double, 1> kept{static_cast<double>(b.count)};
-        all_reduce(world_->world(), std::span<double>(kept));
-        return kept[0];
+        std::vector<double> kept(static_cast<std::size_t>(world_->size()));
+        const auto mine = kept.begin() + world_->rank();
+        *mine = static_cast<double>(b.count);
+        all_gather(world_->world(), std::span<double>(kept));
+        first_ = static_cast<index_t>(std::accumulate(kept.begin(), mine, 0.0));
+        return std::accumulate(kept.begin(), kept.end(), 0.0);
     }
 
     static device_batch<D> slice(const device_batch<D>& b, range s) {
@@ -447,6 +454,7 @@ private:
         part.at = b.at;
         part.count = s.count;
         part.global_count = b.global_count;
+        part.first_sample = b.first_sample + s.begin;
         return part;
     }
 
@@ -482,7 +490,7 @@ private:
         saved_tensors<T, D> scratch;
         tensor<T, D> x = cast<T>(staged.there.x.share());
         for (int i = 0; i < model_.size(); ++i) {
-            x = model_[i].forward(std::move(x), scratch.child(i), p);
+            x = model_[i].forward(std::move(x), scratch.child(i), model_.context_of(i, p));
             if (first_non_finite(cast<float>(x)))
                 fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(),
                      ')', advice);
@@ -502,6 +510,7 @@ private:
     loss_scaler* scaler_;
     std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
+    index_t first_ = 0;                       // samples of the step at hand that are other ranks' and come before
     graph_recorder<D> recorded_;
     saved_tensors<T, D> saved_;     // goes first: it may hold tensors of a step that could not be recorded
     tensor<float, D> few_outputs_;  // of the step at hand

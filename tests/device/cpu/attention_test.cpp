@@ -53,7 +53,8 @@ oracle::attention_result expected(const attention_geometry& g, const std::vector
                              {}};
     if (g.lengths) c.lengths.assign(g.lengths, g.lengths + g.batch);
     if (g.dropout > 0)
-        c.mask = oracle::attention_mask(c, g.dropout, [&](std::uint64_t block) { return g.random.bits4(block); });
+        c.mask = oracle::attention_mask(
+            c, g.dropout, [&](std::uint64_t block) { return g.random.bits4(block); }, std::size_t(g.first));
     const auto of = [&](index_t which) { return part(qkv, g.width(), which); };
     return oracle::attention(c, of(0), of(1), of(2), dy);
 }
@@ -116,7 +117,8 @@ TEMPLATE_TEST_CASE("attention: dropout against plain loops, values and gradients
                       .scale = 0.5,
                       .lengths = lengths,
                       .dropout = dropout,
-                      .random = random});
+                      .random = random,
+                      .first = 7});
     }
 }
 

@@ -26,6 +26,19 @@ TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropou
             auto in_place = x;
             dropout_apply(cpu{}, n, rate, random, in_place.data(), in_place.data());
             CHECK(same_bits(in_place, expected));
+            // A part of a batch drops what the whole batch drops there, whatever it begins and ends with.
+            for (const index_t first : {index_t{0}, index_t{1}, index_t{37}, index_t{63}, index_t{64}, n / 2, n - 1})
+                for (const index_t count : {index_t{1}, index_t{26}, index_t{27}, index_t{64}, index_t{200}, n}) {
+                    if (first < 0 || first + count > n) continue;
+                    CAPTURE(first, count);
+                    std::vector<T> part(static_cast<std::size_t>(count) + 2, T(9));
+                    dropout_apply(cpu{}, count, rate, random, x.data() + first, part.data() + 1, first);
+                    CHECK(std::equal(part.begin() + 1, part.end() - 1, expected.begin() + first));
+                    CHECK((part.front() == T(9) && part.back() == T(9)));
+                }
+            const std::uint32_t step = random.step;  // the one in memory counts
+            dropout_apply(cpu{}, n, rate, {random.seed, random.stream, 99}, x.data(), y.data(), 0, &step);
+            CHECK(same_bits(y, expected));
         }
 }
 
@@ -51,6 +64,8 @@ TEST_CASE("dropout: rate, independence of steps, streams and threads, errors", "
     on_several_threads([&](int) { CHECK(same_bits(run({1, 2, 3}), y)); });
     CHECK_THROWS_WITH(run({1, 2, 3}, 1.0), Catch::Matchers::Contains("rate 1 is not in [0, 1)"));
     CHECK_THROWS_AS(run({1, 2, 3}, -0.1), error);
+    float one = 1;
+    CHECK_THROWS_WITH(dropout_apply(cpu{}, 1, 0.5, {}, &one, &one, -1), Catch::Matchers::Contains("first element -1"));
 }
 
 }  // namespace cairn

@@ -102,7 +102,8 @@ void all_shapes() {
                            .head_dim = head_dim,
                            .causal = causal,
                            .dropout = 0.4,
-                           .random = random},
+                           .random = random,
+                           .first = 7},
                           2 * tolerance, lengths);
     }
     if constexpr (!std::same_as<T, bfloat16>)  // scores of hundreds: weights of 0 and 1

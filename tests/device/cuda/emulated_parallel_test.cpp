@@ -128,12 +128,9 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());
         };
         if (how.zero_stage) {
-            bound_optimizer o(sharded<O>{rule, own,
-                                         [&](double x) {
-                                             all_reduce(all.world(), std::span<double>(&x, 1));
-                                             return x;
-                                         }},
-                              weights);
+            bound_optimizer o(
+                sharded<O>{rule, own, [&](std::span<double> by_parameter) { all_reduce(all.world(), by_parameter); }},
+                weights);
             take_steps(o);
         } else {
             bound_optimizer o(rule, weights);

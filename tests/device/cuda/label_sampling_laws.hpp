@@ -26,13 +26,14 @@ void classes() {
         const auto y = drawn<float>({rows, count}, 600);
         const random_stream random{4, 2, 9};
         const auto there = on_device<D>(y);
+        const index_t first = rows - 1;  // of the whole batch
         tensor<std::int32_t, D> labels({rows});
-        sample_classes(D{}, rows, count, there.data(), random, labels.data());
+        sample_classes(D{}, rows, count, there.data(), random, labels.data(), first);
         const auto got = labels.on_host();
         for (index_t r = 0; r < rows; ++r) {
             double total = 0, below = 0;
             for (index_t k = 0; k < count; ++k) total += std::exp(static_cast<double>(y[r * count + k]));
-            const double u = random.uniform(static_cast<std::uint64_t>(r));
+            const double u = random.uniform(static_cast<std::uint64_t>(first + r));
             index_t k = 0;
             while (k + 1 < count && u >= (below += std::exp(static_cast<double>(y[r * count + k])) / total)) ++k;
             CHECK(got[r] == k);
@@ -64,15 +65,15 @@ void normals_and_pixels() {
         const auto y = drawn<float>({n}, 601);
         tensor<float> normals({n}), pixels({n});
         for (index_t i = 0; i < n; ++i) {
-            const auto at = static_cast<std::uint64_t>(i);
+            const auto at = static_cast<std::uint64_t>(17 + i);
             normals[i] = static_cast<float>(0.25 * random.normal(at));
             pixels[i] = random.uniform(at) * (1 + std::exp(-static_cast<double>(y[i]))) < 1 ? 1.0f : 0.0f;
         }
         tensor<float, D> got({n});
-        sample_normals(D{}, n, 0.25f, random, got.data());
+        sample_normals(D{}, n, 0.25f, random, got.data(), 17);
         check_close(got.on_host(), normals, 1e-6);
         const auto there = on_device<D>(y);
-        sample_pixels(D{}, n, there.data(), random, got.data());
+        sample_pixels(D{}, n, there.data(), random, got.data(), 17);
         check_close(got.on_host(), pixels, 0);
     }
 }

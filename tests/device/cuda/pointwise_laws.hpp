@@ -120,9 +120,17 @@ void dropouts() {
             const auto d_step = on_device<D>(step);
             const auto d_x = on_device<D>(x);
             tensor<T, D> y({n});
-            dropout_apply(D{}, n, rate, random_stream{random.seed, random.stream, 99}, d_x.data(), y.data(),
+            dropout_apply(D{}, n, rate, random_stream{random.seed, random.stream, 99}, d_x.data(), y.data(), 0,
                           d_step.data());
             CHECK(same_bits(on_host(y), expected));
+            // A part of a batch drops what the whole batch drops there.
+            for (const index_t first : {index_t{1}, index_t{63}, index_t{64}, n / 2, n - 1}) {
+                if (first < 0 || first >= n || n > 1000) continue;
+                CAPTURE(first);
+                tensor<T, D> part({n - first});
+                dropout_apply(D{}, n - first, rate, random, d_x.data() + first, part.data(), first);
+                CHECK(same_bits(on_host(part), expected.slice(first, {n - first})));
+            }
         }
 }
 

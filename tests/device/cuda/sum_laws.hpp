@@ -5,6 +5,8 @@
 
 #include "device/cuda/law_numbers.hpp"
 
+#include <cairn/optim/norm.hpp>
+
 namespace cairn::sum_laws {
 
 using namespace kernel_laws;
@@ -75,6 +77,34 @@ void long_sums() {
         CHECK(std::abs(sum(D{}, n, d_x.data()) - static_cast<double>(expected)) <= 1e-14 * static_cast<double>(n));
     }
     CHECK(grid::reduce_blocks_for(2200001) == grid::reduce_blocks);
+}
+
+/// Norms of a model by parameter: the sum of a parameter has the bits that it has by itself, and the norm is that of
+/// the sums in their order.
+template <class D>
+void sums_by_parameter() {
+    const std::vector<range> parts{{0, 17}, {32, 0}, {32, 20'000}, {20'048, 1}, {20'064, 16'384}, {36'500, 300}};
+    const index_t n = 36'800;
+    const tensor<float> x = spread<float>({n});
+    const auto d_x = on_device<D>(x);
+    const std::vector<double> sums = squares_by_parameter<D>(parts)(d_x.data());
+    REQUIRE(sums.size() == parts.size());
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        CAPTURE(p);
+        long double expected = 0;
+        for (index_t i = parts[p].begin; i < parts[p].end(); ++i) expected += static_cast<long double>(x[i]) * x[i];
+        CHECK(std::abs(sums[p] - static_cast<double>(expected)) <= 1e-14 * static_cast<double>(expected));
+        const range moved{0, parts[p].count};
+        CHECK(sums[p] == squares_by_parameter<D>(std::span(&moved, 1))(d_x.data() + parts[p].begin)[0]);
+    }
+    tensor<double, D> norm({1});
+    squares_by_parameter<D>(parts).norm_into(d_x.data(), norm.data());
+    CHECK(norm.on_host()[0] == std::sqrt(sum_in_path_order(sums)));
+    // More parameters than threads of the block that adds them.
+    std::vector<range> many;
+    for (index_t i = 0; i < 600; ++i) many.push_back({16 * i, 1 + i % 16});
+    squares_by_parameter<D>(many).norm_into(d_x.data(), norm.data());
+    CHECK(norm.on_host()[0] == std::sqrt(sum_in_path_order(squares_by_parameter<D>(many)(d_x.data()))));
 }
 
 /// Two sums in one pass that changes its elements.
@@ -161,6 +191,7 @@ const std::vector<law>& all() {
     static const std::vector<law> laws{{"sums, float", sums<D, float>},
                                        {"sums, double", sums<D, double>},
                                        {"sums and changes in one pass", sums_of_each<D>},
+                                       {"sums by parameter", sums_by_parameter<D>},
                                        {"largest and broken numbers anywhere", places<D>},
                                        {"sums down columns, float", sums_down_columns<D, float>},
                                        {"sums down columns, double", sums_down_columns<D, double>}};

@@ -4,12 +4,14 @@
 // so that they have the same bits on any number of threads. Tested against long double loops.
 
 #include <cairn/core/flop_counter.hpp>
+#include <cairn/core/range.hpp>
 #include <cairn/device/cpu/folded_rows.hpp>
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace cairn {
@@ -24,28 +26,35 @@ using simd::double_packs;
 [[gnu::always_inline]] inline double_packs load_doubles(const float* p) { return simd::widen(simd::load(p)); }
 [[gnu::always_inline]] inline double_packs load_doubles(const double* p) { return {simd::load(p), simd::load(p + 8)}; }
 
-/// Σ term(x0[i], x1[i], …) in double.
+/// Σ term(x0[i], x1[i], …) over [begin, end), in double.
+template <class Term, class... T>
+double sum_of_run(index_t begin, index_t end, Term term, const T*... x) {
+    using simd::pack;
+    pack<double> a(0), b(0), c(0), d(0);
+    index_t i = begin;
+    for (; i + 32 <= end; i += 32) {
+        const auto add = [&](index_t at, pack<double>& low, pack<double>& high) {
+            [&](const auto&... v) {
+                low += term(v.low...);
+                high += term(v.high...);
+            }(load_doubles(x + at)...);
+        };
+        add(i, a, b);
+        add(i + 16, c, d);
+    }
+    double rest = 0;
+    for (; i < end; ++i) rest += term(static_cast<double>(x[i])...);
+    return simd::sum((a + b) + (c + d)) + rest;
+}
+
+/// The same over [0, n), by all threads.
 template <class Term, class... T>
 double sum_of(index_t n, Term term, const T*... x) {
-    return parallel_sum<double>(n, reduce_grain, [&](index_t begin, index_t end) {
-        using simd::pack;
-        pack<double> a(0), b(0), c(0), d(0);
-        index_t i = begin;
-        for (; i + 32 <= end; i += 32) {
-            const auto add = [&](index_t at, pack<double>& low, pack<double>& high) {
-                [&](const auto&... v) {
-                    low += term(v.low...);
-                    high += term(v.high...);
-                }(load_doubles(x + at)...);
-            };
-            add(i, a, b);
-            add(i + 16, c, d);
-        }
-        double rest = 0;
-        for (; i < end; ++i) rest += term(static_cast<double>(x[i])...);
-        return simd::sum((a + b) + (c + d)) + rest;
-    });
+    return parallel_sum<double>(n, reduce_grain,
+                                [&](index_t begin, index_t end) { return sum_of_run(begin, end, term, x...); });
 }
+
+inline constexpr auto squared = [](const auto& v) { return v * v; };
 
 }  // namespace detail
 
@@ -61,8 +70,28 @@ double sum(cpu, index_t n, const T* x) {
 template <class T>
 double sum_of_squares(cpu, index_t n, const T* x) {
     flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
-    return detail::sum_of(
-        n, [](const auto& v) { return v * v; }, x);
+    return detail::sum_of(n, detail::squared, x);
+}
+
+/// Elements of a piece in sums by parts.
+constexpr index_t piece_of_parts(cpu) { return detail::reduce_grain; }
+
+/// Σ x² of each part of an array, with the bits of sum_of_squares() of that part by itself.
+template <class T>
+std::vector<double> sums_of_squares(cpu, const parts_in_pieces& parts, const T* x) {
+    std::vector<double> of_piece(parts.pieces.size()), of_part;
+    double n = 0;
+    for (const range& piece : parts.pieces) n += static_cast<double>(piece.count);
+    flop_counter::count(2.0 * n, n * sizeof(T));
+    parallel_tasks(static_cast<index_t>(of_piece.size()), [&](index_t i) {
+        const range& piece = parts.pieces[static_cast<std::size_t>(i)];
+        of_piece[static_cast<std::size_t>(i)] = detail::sum_of_run(piece.begin, piece.end(), detail::squared, x);
+    });
+    for (index_t p = 0; p < parts.parts(); ++p) {
+        const auto piece = of_piece.begin() + parts.first[static_cast<std::size_t>(p)];
+        of_part.push_back(std::accumulate(piece, of_piece.begin() + parts.first[static_cast<std::size_t>(p) + 1], 0.0));
+    }
+    return of_part;
 }
 
 /// Σ x y.

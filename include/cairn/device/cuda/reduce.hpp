@@ -4,6 +4,7 @@
 // returns a number is waited for; the _into forms leave it in device memory. Every array is read once. Same names and
 // meaning as device/cpu/reduce.hpp.
 
+#include <cairn/core/range.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 
 #include <cmath>
@@ -146,8 +147,8 @@ double sum_of_squares(D d, index_t n, const T* x) {
 
 namespace grid {
 
-/// *out = finish(Σ of row 0 of partial (Rows, n), Σ of row 1, …).
-template <int Rows, class Finish>
+/// *out = finish(Σ of row 0 of partial (2, n), Σ of row 1).
+template <class Finish>
 struct finish_partials {
     index_t n;
     const double* partial;
@@ -157,35 +158,98 @@ struct finish_partials {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         double sums[2] = {};
-        for (int row = 0; row < Rows; ++row) {
+        for (int row = 0; row < 2; ++row) {
             for (index_t i = b.thread(); i < n; i += b.threads()) sums[row] += partial[row * n + i];
             sums[row] = block_sum(b, sums[row], b.template shared<double>());
         }
         if (b.thread() != 0) return;
-        const auto ready = at_hand(finish);
-        if constexpr (Rows == 1)
-            *out = ready(sums[0]);
-        else
-            *out = ready(sums[0], sums[1]);
+        *out = at_hand(finish)(sums[0], sums[1]);
     }
 };
 
-struct square_root {
-    CAIRN_HD double operator()(double x) const { return std::sqrt(x); }
+/// of_piece[block] = Σ x² of piece `block`.
+template <class T>
+struct squares_of_pieces {
+    const range* pieces;
+    const T* x;
+    double* of_piece;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const range piece = pieces[b.block()];
+        const index_t end = piece.begin + piece.count;
+        double sum = 0;
+        for (index_t i = piece.begin + b.thread(); i < end; i += b.threads()) sum += term_square{}(x[i]);
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) of_piece[b.block()] = sum;
+    }
+};
+
+/// of_part[block] = Σ of the pieces of part `block`.
+struct sums_of_parts {
+    const index_t* first;
+    const double* of_piece;
+    double* of_part;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sum = 0;
+        for (index_t i = first[b.block()] + b.thread(); i < first[b.block() + 1]; i += b.threads()) sum += of_piece[i];
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) of_part[b.block()] = sum;
+    }
+};
+
+/// *out = √ Σ sums, one after the other; by one block.
+struct norm_in_order {
+    index_t n;
+    const double* sums;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double* const here = b.template shared<double>();
+        double total = 0;
+        for (index_t begin = 0; begin < n; begin += b.threads()) {
+            if (begin + b.thread() < n) here[b.thread()] = sums[begin + b.thread()];
+            b.sync();
+            if (b.thread() == 0)
+                for (index_t i = 0; i < b.threads() && begin + i < n; ++i) total += here[i];
+            b.sync();
+        }
+        if (b.thread() == 0) *out = std::sqrt(total);
+    }
 };
 
 }  // namespace grid
 
-/// ‖x‖₂ into *out (device memory).
+/// Elements of a piece in sums by parts.
+template <GridDevice D>
+constexpr index_t piece_of_parts(D) {
+    return index_t{1} << 14;
+}
+
+/// Σ x² of each part of an array into of_part (device memory), with bits that do not depend on the other parts.
+/// `pieces` and `first` are those of parts_in_pieces, in device memory; n: elements of all parts.
 template <class T, GridDevice D>
-void norm_into(D, index_t n, const T* x, double* out) {
+void sums_of_squares_into(D, index_t n, const tensor<range, D>& pieces, const tensor<index_t, D>& first, const T* x,
+                          tensor<double, D>& of_part) {
     flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
-    const index_t blocks = grid::reduce_blocks_for(n);
-    tensor<double, D> partial({blocks}, memory_category::workspace);
-    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_blocks<grid::term_square, T>{n, {}, partial.data(), {x}});
-    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::finish_partials<1, grid::square_root>{blocks, partial.data(), {}, out});
+    tensor<double, D> of_piece({pieces.size()}, memory_category::workspace);
+    if (pieces.size() > 0)
+        D::launch({.blocks = pieces.size(), .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+                  grid::squares_of_pieces<T>{pieces.data(), x, of_piece.data()});
+    if (of_part.size() > 0)
+        D::launch({.blocks = of_part.size(), .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+                  grid::sums_of_parts{first.data(), of_piece.data(), of_part.data()});
+}
+
+/// √ Σ sums into *out (device memory), the sums added one after the other.
+template <GridDevice D>
+void norm_in_order_into(D, const tensor<double, D>& sums, double* out) {
+    constexpr index_t room = grid::reduce_threads * index_t{sizeof(double)};
+    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = room},
+              grid::norm_in_order{sums.size(), sums.data(), out});
 }
 
 /// Σ x y.
@@ -301,7 +365,7 @@ void sum_each_into(D, const double* number, index_t n, F f, Finish finish, doubl
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, number});
     D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::finish_partials<2, Finish>{blocks, partial.data(), finish, out});
+              grid::finish_partials<Finish>{blocks, partial.data(), finish, out});
 }
 
 namespace grid {
