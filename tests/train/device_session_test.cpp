@@ -188,8 +188,8 @@ TEST_CASE("data parallel: a device does not send what is not finite, and its ran
             ranks<emulated_gpu>::config config;
             config.tensors_over = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
             config.method_on_device = [](const bucket_layout&, index n) {
-                return std::make_unique<device_messages_method<any_communicator, natural, emulated_gpu>>(natural{}, n,
-                                                                                                         2, true);
+                using natural_there = error_feedback<natural<emulated_gpu>>;
+                return std::make_unique<message_method<any_communicator, natural_there>>(natural_there{}, n, 2);
             };
             any_communicator world(c.split(0, c.rank()));
             ranks<emulated_gpu> all(world, weights, std::move(config));

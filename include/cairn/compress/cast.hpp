@@ -1,5 +1,5 @@
 #pragma once
-// Compressors that round each value to a 16-bit format: bf16.hpp and fp16.hpp. A format is
+// Compressors that round each value to a 16-bit format: bf16.hpp and fp16.hpp. A format (device/codes.hpp) is
 //   name, type (a summand)
 //   nearest(x)        its 16 bits, to nearest, ties to even
 //   stochastic(x, r)  rounded up with the probability that keeps the mean, from 16 random bits r
@@ -9,93 +9,31 @@
 // Wire: n × 2 bytes. Memory traffic: encode 4 + 2, decode 2 + 4 bytes a value.
 // NaN and Inf pass through, and finite values at the end of the format's range round as the format's file says.
 
-#include <cairn/compress/compressor.hpp>
-#include <cairn/compress/random_bits.hpp>
+#include <cairn/compress/codec.hpp>
 
 namespace cairn {
 
-namespace detail {
-
-template <class Format, class Put>
-void decode_cast(std::span<const std::byte> bytes, std::span<float> into, Put put) {
-    const index n = static_cast<index>(into.size());
-    message_reader reader(Format::name, bytes);
-    const std::byte* const source = reader.take(2 * n, "values");
-    reader.finish();
-    float* const y = into.data();
-    parallel_for(n, compress_grain, [=](index begin, index end) {
-#pragma omp simd
-        for (index i = begin; i < end; ++i) {
-            std::uint16_t h;
-            std::memcpy(&h, source + 2 * i, 2);
-            put(y[i], Format::widen(h));
-        }
-    });
-}
-
-}  // namespace detail
-
 /// Rounds to nearest, ties to even. Messages may be added in the format itself.
 template <class Format>
-class nearest_cast {
-public:
-    std::string name() const { return Format::name; }
-    compression_contract contract(index) const {
+struct nearest_cast : nearest<Format> {
+    static std::string name() { return Format::name; }
+    static std::string_view stream() { return Format::name; }
+    static compression_contract contract(index) {
         return {.summable = Format::type, .contraction = Format::contraction};
-    }
-    index max_bytes(index n) const { return 2 * n; }
-
-    void encode(std::span<const float> values, message& out, const encode_step&) const {
-        const index n = static_cast<index>(values.size());
-        const float* const x = values.data();
-        auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
-        parallel_for(n, compress_grain, [=](index begin, index end) {
-#pragma omp simd
-            for (index i = begin; i < end; ++i) target[i] = Format::nearest(x[i]);
-        });
-    }
-    void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
-        detail::decode_cast<Format>(bytes, into, assign{});
-    }
-    void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        detail::decode_cast<Format>(bytes, into, add_scaled{scale});
     }
 };
 
 /// Rounds up or down at random: unbiased, so that small contributions to a sum are not lost.
 template <class Format>
-class stochastic_cast {
-public:
-    std::string name() const { return std::string(Format::name) + "_stochastic"; }
-    compression_contract contract(index) const {
+struct stochastic_cast : stochastic<Format> {
+    static std::string name() { return std::string(Format::name) + "_stochastic"; }
+    static std::string_view stream() { return Format::name; }
+    static compression_contract contract(index) {
         return {.unbiased = true,
                 .deterministic = false,
                 .summable = Format::type,
                 .contraction = 1 - Format::variance,
                 .variance = Format::variance};
-    }
-    index max_bytes(index n) const { return 2 * n; }
-
-    void encode(std::span<const float> values, message& out, const encode_step& at) const {
-        const index n = static_cast<index>(values.size());
-        const float* const x = values.data();
-        auto* const target = reinterpret_cast<std::uint16_t*>(out.prepare(max_bytes(n)).data());  // aligned
-        const group_bits random(at.own_random(Format::name));
-        parallel_for((n + random_group - 1) / random_group, compress_grain / random_group, [=](index begin, index end) {
-            for (index g = begin; g < end; ++g) {
-                std::uint32_t r[random_group];
-                random.fill(g, r);
-                const index first = g * random_group, count = std::min(n - first, random_group);
-#pragma omp simd
-                for (index i = 0; i < count; ++i) target[first + i] = Format::stochastic(x[first + i], r[i]);
-            }
-        });
-    }
-    void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
-        detail::decode_cast<Format>(bytes, into, assign{});
-    }
-    void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        detail::decode_cast<Format>(bytes, into, add_scaled{scale});
     }
 };
 

@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-class error_bounded {
+class error_bounded : public stateless<cpu> {  // on the host alone: lengths differ
 public:
     enum class kind { absolute, relative };
     struct config {
@@ -44,7 +44,7 @@ public:
     /// No code is worse than one of 10 bits a symbol.
     index max_bytes(index n) const { return n ? 8 + radius + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
 
-    void encode(std::span<const float> values, message& out, const encode_step& at) {
+    void encode(std::span<const float> values, message<>& out, const encode_step& at) {
         const index n = static_cast<index>(values.size()), count = blocks(n);
         if (n == 0) return void(out.prepare(0));
         const float largest = max_abs(cpu{}, n, values.data());

@@ -45,15 +45,22 @@ template <Compressor C>
     requires std::copyable<C>
 class two_phase {
 public:
-    /// For buckets of n values on rank `rank` of `ranks`. C is copied for each chunk.
+    using device = typename C::device;
+    using D = device;
+
+    /// For buckets of n values on rank `rank` of `ranks`. C is copied for each chunk. All memory is made here.
     two_phase(const C& c, index n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
         require(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "two_phase: rank ", rank, " of ", ranks,
                 " and a bucket of ", n, " values");
-        for (int j = 0; j < ranks; ++j) workers_.emplace_back(C(c));
-        for (int j = 0; j < ranks; ++j) workers_[static_cast<std::size_t>(j)].prepare(chunk(j).count);
-        server_.prepare(chunk(rank).count);
-        sum_ = tensor<float>({chunk(rank).count}, category::communication);
         outgoing_.resize(static_cast<std::size_t>(ranks));
+        for (int j = 0; j < ranks; ++j) {
+            workers_.emplace_back(C(c));
+            workers_.back().prepare(chunk(j).count);
+            if (fixed_bytes()) outgoing_[static_cast<std::size_t>(j)].prepare(max_bytes(j));
+        }
+        server_.prepare(chunk(rank).count);
+        if (fixed_bytes()) result_.prepare(max_bytes(rank));
+        sum_ = tensor<float, D>::zeros({chunk(rank).count}, category::communication);
     }
 
     std::string name() const { return server_.inner().name() + "/two_phase"; }
@@ -63,17 +70,15 @@ public:
     bucket_chunk chunk(int j) const { return chunk_of(n_, ranks_, j); }
     /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
     index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
+    bool fixed_bytes() const { return server_.contract(n_).fixed_bytes; }
 
-    /// Worker: makes the message to each rank. On a NaN or Inf: throws, and the state is as before.
+    /// Worker: makes the message to each rank. On the host, on a NaN or Inf: throws, and the state is as before.
     void encode(std::span<const float> gradient, const encode_step& at) {
-        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
-                " values, expected ", n_);
-        require_finite(name(), gradient, at);
+        require_size(gradient.size());
+        require_finite<D>(name(), gradient, at);
         for (int j = 0; j < ranks_; ++j) {
-            const bucket_chunk c = chunk(j);
             const auto k = static_cast<std::size_t>(j);
-            workers_[k].encode(gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
-                               outgoing_[k], step_of_chunk(at, 2 * j, at.rank));
+            workers_[k].encode(part(gradient, j), outgoing_[k], step_of_chunk(at, 2 * j, at.rank));
         }
     }
     /// The message to rank j.
@@ -82,44 +87,35 @@ public:
     /// Server: the message to all, from one of every rank in order of rank.
     std::span<const std::byte> combine(std::span<const std::span<const std::byte>> from, const encode_step& at) {
         require_one_each(from);
-        fill_zero(sum_.span());
+        fill_zero<D>(sum_.span());
         for (int i = 0; i < ranks_; ++i)
             server_.decode_add(from[static_cast<std::size_t>(i)], sum_.span(), step_of_chunk(at, 2 * rank_, i),
                                1.0f / static_cast<float>(ranks_));
-        server_.encode(sum_.span(), result_, step_of_chunk(at, 2 * rank_ + 1, rank_));
+        server_.encode(std::as_const(sum_).span(), result_, step_of_chunk(at, 2 * rank_ + 1, rank_));
         return std::as_const(result_).bytes();
     }
 
     /// All: the mean, from one message of every server in order of rank.
     void decode(std::span<const std::span<const std::byte>> from, std::span<float> mean, const encode_step& at) const {
         require_one_each(from);
-        require(static_cast<index>(mean.size()) == n_, name(), ": room for ", mean.size(), " values, expected ", n_);
-        for (int j = 0; j < ranks_; ++j) {
-            const bucket_chunk c = chunk(j);
-            server_.decode(from[static_cast<std::size_t>(j)],
-                           mean.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count)),
-                           step_of_chunk(at, 2 * j + 1, j));
-        }
+        require_size(mean.size());
+        for (int j = 0; j < ranks_; ++j)
+            server_.decode(from[static_cast<std::size_t>(j)], part(mean, j), step_of_chunk(at, 2 * j + 1, j));
     }
 
     /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a mean.
     void release(std::span<float> gradient) {
-        require(static_cast<index>(gradient.size()) == n_, name(), ": a bucket of ", gradient.size(),
-                " values, expected ", n_);
-        const auto part = [&](const bucket_chunk& c) {
-            return gradient.subspan(static_cast<std::size_t>(c.begin), static_cast<std::size_t>(c.count));
-        };
-        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(chunk(j)));
-        fill_zero(sum_.span());
+        require_size(gradient.size());
+        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(gradient, j));
+        fill_zero<D>(sum_.span());
         server_.release(sum_.span());
-        const std::span<float> mine = part(chunk(rank_));
-        for (std::size_t i = 0; i < mine.size(); ++i)
-            mine[i] += static_cast<float>(ranks_) * sum_[static_cast<index>(i)];
+        for_each(D{}, sum_.size(), rules::add_scaled<float>{static_cast<float>(ranks_)}, part(gradient, rank_).data(),
+                 std::as_const(sum_).data());
     }
 
     /// "worker/0/residual", …, "server/residual".
-    std::vector<compressor_tensor> tensors() {
-        std::vector<compressor_tensor> all;
+    std::vector<compressor_tensor_on<D>> tensors() {
+        std::vector<compressor_tensor_on<D>> all;
         for (int j = 0; j < ranks_; ++j)
             for (auto& [name, t] : workers_[static_cast<std::size_t>(j)].tensors())
                 all.push_back({concat("worker/", j, '/', name), std::move(t)});
@@ -128,6 +124,13 @@ public:
     }
 
 private:
+    template <class T>
+    std::span<T> part(std::span<T> all, int j) const {
+        return all.subspan(static_cast<std::size_t>(chunk(j).begin), static_cast<std::size_t>(chunk(j).count));
+    }
+    void require_size(std::size_t values) const {
+        require(static_cast<index>(values) == n_, name(), ": a bucket of ", values, " values, expected ", n_);
+    }
     void require_one_each(std::span<const std::span<const std::byte>> from) const {
         require(from.size() == static_cast<std::size_t>(ranks_), name(), ": ", from.size(), " messages of ", ranks_,
                 " ranks");
@@ -137,9 +140,9 @@ private:
     int ranks_, rank_;
     std::vector<error_feedback<C>> workers_;
     error_feedback<C> server_;
-    tensor<float> sum_;  // (chunk of this rank)
-    std::vector<message> outgoing_;
-    message result_;
+    tensor<float, D> sum_;  // (chunk of this rank)
+    std::vector<message<D>> outgoing_;
+    message<D> result_;
 };
 
 }  // namespace cairn

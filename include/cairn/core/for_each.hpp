@@ -108,9 +108,10 @@ inline constexpr index elementwise_grain = 4096;
 /// exception leaves a simd loop, the program ends.
 template <class F, class... Elements>
 void for_each(cpu, index n, F f, Elements*... arrays) {
+    auto ready = at_hand(f);
     parallel_for(n, elementwise_grain * 4, [&](index begin, index end) {
 #pragma omp simd
-        for (index i = begin; i < end; ++i) f(arrays[i]...);
+        for (index i = begin; i < end; ++i) ready(arrays[i]...);
     });
 }
 

@@ -210,7 +210,7 @@ private:
                         const std::vector<std::vector<piece>>& pieces) {
         error_bounded compressor({.bound = config_.bound});
         std::vector<std::byte> mine;
-        message out;
+        message<> out;
         const encode_step at{.rank = c.rank(), .step = step_};
         index begin = parts[static_cast<std::size_t>(c.rank())].begin;
         for (const piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
@@ -226,7 +226,8 @@ private:
             mine.insert(mine.end(), header.begin(), header.end());
             mine.insert(mine.end(), bytes.begin(), bytes.end());
         }
-        const gathered_messages all = gather_messages(c, std::span<const std::byte>(mine));
+        mailbox<> all;
+        gather_messages(c, std::span<const std::byte>(mine), all, false);
         for (int r = 0; r < c.size(); ++r) {
             message_reader reader("kfac's traffic", all.of(r));
             begin = parts[static_cast<std::size_t>(r)].begin;

@@ -9,6 +9,7 @@
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/dgc.hpp>
 #include <cairn/compress/error_bounded.hpp>
+#include <cairn/compress/feedback.hpp>
 #include <cairn/compress/fp16.hpp>
 #include <cairn/compress/natural.hpp>
 #include <cairn/compress/onebit.hpp>
@@ -17,7 +18,9 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/parallel/device_sparse_method.hpp>
+#include <cairn/device/cuda/codecs.hpp>
+#include <cairn/device/cuda/low_rank.hpp>
+#include <cairn/device/cuda/select.hpp>
 #include <cairn/parallel/governed.hpp>
 #include <cairn/train/configuration.hpp>
 
@@ -49,45 +52,9 @@ struct compression_settings {
     std::int64_t dense_steps = 0;
 };
 
-namespace detail {
-
-template <class K>
-any_method messages_of(K k, index n, bool feedback) {
-    if (feedback)
-        return std::make_unique<message_method<any_communicator, error_feedback<K>>>(error_feedback<K>(std::move(k)),
-                                                                                     n);
-    return std::make_unique<message_method<any_communicator, K>>(std::move(k), n);
-}
-
-inline any_method make_method(const std::string& kind, const compression_settings& c, const bucket_layout& layout,
-                              index n, int ranks, int rank) {
-    using world = any_communicator;
-    if (kind == "bf16") return messages_of(bf16{}, n, false);
-    if (kind == "fp16") return messages_of(fp16{}, n, false);
-    if (kind == "topk") return messages_of(topk({.ratio = c.ratio}), n, c.error_feedback);
-    if (kind == "sampled_topk") return messages_of(sampled_topk({.ratio = c.ratio}), n, c.error_feedback);
-    if (kind == "dgc") return messages_of(dgc({.ratio = c.ratio, .momentum = c.momentum, .ranks = ranks}), n, false);
-    if (kind == "randomk")
-        return messages_of(randomk({.ratio = c.ratio, .unbiased = !c.error_feedback}), n, c.error_feedback);
-    if (kind == "qsgd") return messages_of(qsgd({.levels = c.levels}), n, false);
-    if (kind == "natural") return messages_of(natural{}, n, false);
-    if (kind == "sign" && !c.sign_in_two_phases()) return messages_of(sign{}, n, c.error_feedback);
-    if (kind == "sign") return std::make_unique<two_phase_method<world, sign>>(sign{}, n, ranks, rank);
-    if (kind == "onebit") return std::make_unique<two_phase_method<world, onebit>>(onebit{}, n, ranks, rank);
-    if (kind == "error_bounded") return messages_of(error_bounded({.bound = c.bound}), n, c.error_feedback);
-    if (kind == "powersgd")
-        return std::make_unique<reducing_method<world, powersgd>>(powersgd({.rank = c.rank}, layout, n));
-    if (kind == "powersgd_alternating")
-        return std::make_unique<reducing_method<world, powersgd_alternating>>(
-            powersgd_alternating({.rank = c.rank}, layout, n));
-    return std::make_unique<dense_method<world>>();
-}
-
-}  // namespace detail
-
 /// Makes the method of a bucket whose gradients are on D.
 template <Device D>
-using device_method_maker =
+using method_maker_on =
     std::function<std::unique_ptr<reduction_method<any_communicator, D>>(const bucket_layout&, index n)>;
 
 /// What the settings ask for: nothing (dense), one method, or candidates for the governor.
@@ -98,49 +65,64 @@ struct compression {
     std::vector<governed_candidate<any_communicator>> candidates = {};
 };
 
-/// The same method on a grid device; nothing where its messages are made on the host.
-template <GridDevice D>
-device_method_maker<D> method_on_device(const compression& how, int ranks, int rank) {
+namespace detail {
+
+/// What D has no kernels for travels by way of the host.
+inline bool is_for_host(const std::string& kind) { return kind == "onebit" || kind == "error_bounded"; }
+
+/// The method of one bucket on D, as one of `ranks` ranks.
+template <Device D>
+std::unique_ptr<reduction_method<any_communicator, D>> make_method(const std::string& kind,
+                                                                   const compression_settings& c,
+                                                                   const bucket_layout& layout, index n, int ranks,
+                                                                   int rank) {
     using world = any_communicator;
-    using any_device_method = std::unique_ptr<reduction_method<world, D>>;
-    const auto first = [steps = how.settings.dense_steps](any_device_method m) -> any_device_method {
-        if (steps == 0) return m;
-        return std::make_unique<dense_first<world, D>>(std::move(m), steps);
+    using any = std::unique_ptr<reduction_method<world, D>>;
+    const auto messages = [&]<class K>(K k, bool feedback) -> any {
+        if (!feedback) return std::make_unique<message_method<world, K>>(std::move(k), n, ranks);
+        using with = error_feedback<K>;
+        return std::make_unique<message_method<world, with>>(with(std::move(k)), n, ranks);
     };
-    const auto messages = [=](auto k, bool feedback) -> device_method_maker<D> {
-        return [=](const bucket_layout&, index n) {
-            return first(std::make_unique<device_messages_method<world, decltype(k), D>>(k, n, ranks, feedback));
-        };
+    const auto two_phases = [&]<class K>(const K& k) -> any {
+        return std::make_unique<two_phase_method<world, K>>(k, n, ranks, rank);
     };
-    const compression_settings& c = how.settings;
-    if (how.kind == "bf16") return messages(bf16{}, false);
-    if (how.kind == "fp16") return messages(fp16{}, false);
-    if (how.kind == "qsgd") return messages(qsgd({.levels = c.levels}), false);
-    if (how.kind == "natural") return messages(natural{}, false);
-    if (how.kind == "sign" && !c.sign_in_two_phases()) return messages(sign{}, c.error_feedback);
-    if (how.kind == "sign")
-        return [=](const bucket_layout&, index n) {
-            return first(std::make_unique<device_two_phase_method<world, sign, D>>(sign{}, n, ranks, rank));
-        };
-    if (how.kind == "topk" || how.kind == "sampled_topk" || how.kind == "dgc")
-        return [=, kind = how.kind](const bucket_layout&, index n) {
-            typename device_topk_method<world, D>::config k{
-                .name = kind, .ratio = c.ratio, .feedback = c.error_feedback};
-            if (kind == "dgc") k.momentum = c.momentum;
-            return first(std::make_unique<device_topk_method<world, D>>(k, n, ranks));
-        };
-    if (how.kind == "randomk")
-        return [=](const bucket_layout&, index n) {
-            const bool unbiased = !c.error_feedback;
-            return first(std::make_unique<device_randomk_method<world, D>>(
-                randomk({.ratio = c.ratio, .unbiased = unbiased}), unbiased, n, c.error_feedback));
-        };
-    if (how.kind.starts_with("powersgd"))
-        return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index n) {
-            return first(std::make_unique<device_powersgd_method<world, D>>(powersgd::config{.rank = c.rank}, layout, n,
-                                                                            alternating));
-        };
-    return {};
+    const auto reducing = [&]<class K>(K k) -> any { return std::make_unique<reducing_method<world, K>>(std::move(k)); };
+    if (kind == "bf16") return messages(bf16<D>{}, false);
+    if (kind == "fp16") return messages(fp16<D>{}, false);
+    if (kind == "topk") return messages(topk<D>({.ratio = c.ratio}), c.error_feedback);
+    if (kind == "sampled_topk") return messages(sampled_topk<D>({.ratio = c.ratio}), c.error_feedback);
+    if (kind == "dgc") return messages(dgc<D>({.ratio = c.ratio, .momentum = c.momentum, .ranks = ranks}), false);
+    if (kind == "randomk")
+        return messages(randomk<D>({.ratio = c.ratio, .unbiased = !c.error_feedback}), c.error_feedback);
+    if (kind == "qsgd") return messages(qsgd<D>({.levels = c.levels}), false);
+    if (kind == "natural") return messages(natural<D>{}, false);
+    if (kind == "sign") return c.sign_in_two_phases() ? two_phases(sign<D>{}) : messages(sign<D>{}, c.error_feedback);
+    if (kind == "powersgd") return reducing(powersgd<D>({.rank = c.rank}, layout, n));
+    if (kind == "powersgd_alternating") return reducing(powersgd_alternating<D>({.rank = c.rank}, layout, n));
+    if constexpr (std::same_as<D, cpu>) {
+        if (kind == "onebit") return two_phases(onebit{});
+        if (kind == "error_bounded") return messages(error_bounded({.bound = c.bound}), c.error_feedback);
+    }
+    return std::make_unique<dense_method<world, D>>();
+}
+
+/// The same after the settings' dense steps.
+template <Device D>
+method_maker_on<D> method_maker_of(const std::string& kind, const compression_settings& c, int ranks, int rank) {
+    return [=](const bucket_layout& layout, index n) -> std::unique_ptr<reduction_method<any_communicator, D>> {
+        auto method = make_method<D>(kind, c, layout, n, ranks, rank);
+        if (c.dense_steps == 0) return method;
+        return std::make_unique<dense_first<any_communicator, D>>(std::move(method), c.dense_steps);
+    };
+}
+
+}  // namespace detail
+
+/// The same method on a grid device; nothing where its messages are made on the host, or where nothing is compressed.
+template <GridDevice D>
+method_maker_on<D> method_on_device(const compression& how, int ranks, int rank) {
+    if (!how.method || detail::is_for_host(how.kind)) return {};
+    return detail::method_maker_of<D>(how.kind, how.settings, ranks, rank);
 }
 
 /// The settings' compression for rank `rank` of `ranks`.
@@ -175,17 +157,12 @@ inline compression make_compression(configuration& settings, int ranks, int rank
                                       : two ? exchange::two_phase
                                             : exchange::all_gather,
                                       [name, c](const bucket_layout& layout, index n, int ranks_, int rank_) {
-                                          return detail::make_method(name, c, layout, n, ranks_, rank_);
+                                          return detail::make_method<cpu>(name, c, layout, n, ranks_, rank_);
                                       }});
         }
         return all;
     }
-    const auto make = [=](const bucket_layout& layout, index n) -> any_method {
-        any_method method = detail::make_method(kind, c, layout, n, ranks, rank);
-        if (c.dense_steps == 0) return method;
-        return std::make_unique<dense_first<any_communicator>>(std::move(method), c.dense_steps);
-    };
-    return {kind, c, make, {}};
+    return {kind, c, detail::method_maker_of<cpu>(kind, c, ranks, rank), {}};
 }
 
 }  // namespace cairn

@@ -107,7 +107,7 @@ inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& setting
     typename kfac_ranks<any_communicator>::method_maker method;
     if (read.compress != "none")
         method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index n) {
-            return make_method(kind, how, bucket_layout{}, n, ranks, rank);
+            return make_method<cpu>(kind, how, bucket_layout{}, n, ranks, rank);
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
 }

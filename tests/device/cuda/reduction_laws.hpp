@@ -1,14 +1,24 @@
 #pragma once
-// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/device_method.hpp): the host's sums and the host's
-// states. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/reduction_method.hpp): the host's sums and the host's
+// states, of one list of compressors. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
 
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/dgc.hpp>
+#include <cairn/compress/fp16.hpp>
+#include <cairn/compress/natural.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
+#include <cairn/compress/qsgd.hpp>
+#include <cairn/compress/randomk.hpp>
+#include <cairn/compress/sign.hpp>
 #include <cairn/core/launched.hpp>
-#include <cairn/parallel/device_sparse_method.hpp>
+#include <cairn/device/cuda/codecs.hpp>
+#include <cairn/device/cuda/low_rank.hpp>
+#include <cairn/device/cuda/select.hpp>
+#include <cairn/parallel/reduction_method.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -122,32 +132,45 @@ inline void check_same(const outcome& got, const outcome& wanted) {
 
 inline const std::vector<index> sizes{0, 7, 129, 9001};
 
-template <class D, class K>
-void same_messages(const K& k) {
+template <class C, class K>
+std::unique_ptr<reduction_method<C, typename K::device>> messages_of(K k, index n, int ranks, bool feedback) {
+    using with = error_feedback<K>;
+    if (feedback) return std::make_unique<message_method<C, with>>(with(std::move(k)), n, ranks);
+    return std::make_unique<message_method<C, K>>(std::move(k), n, ranks);
+}
+
+/// make(device) → the compressor there.
+template <class D, class Make>
+void same_messages(const std::vector<index>& of_sizes, int steps, Make make) {
     for (const int ranks : {1, 3})
-        for (const index n : sizes)
+        for (const index n : of_sizes)
             for (const bool feedback : {false, true}) {
-                CAPTURE(k.name(), ranks, n, feedback);
-                const auto got = on_device<D>(ranks, n, 3, [&](int) -> device_method<D> {
-                    return std::make_unique<device_messages_method<mail<D>, K, D>>(k, n, ranks, feedback);
-                });
-                const auto wanted = on_host(ranks, n, 3, [&](int) -> host_method {
-                    using C = threads_communicator;
-                    if (feedback)
-                        return std::make_unique<message_method<C, error_feedback<K>>>(error_feedback<K>(k), n);
-                    return std::make_unique<message_method<C, K>>(k, n);
-                });
-                check_same(got, wanted);
+                CAPTURE(make(cpu{}).name(), ranks, n, feedback);
+                check_same(on_device<D>(ranks, n, steps,
+                                        [&](int) { return messages_of<mail<D>>(make(D{}), n, ranks, feedback); }),
+                           on_host(ranks, n, steps, [&](int) {
+                               return messages_of<threads_communicator>(make(cpu{}), n, ranks, feedback);
+                           }));
             }
 }
 
+/// Every compressor by messages but dgc, whose threshold the host estimates.
 template <class D>
 void messages() {
-    same_messages<D>(bf16{});
-    same_messages<D>(fp16{});
-    same_messages<D>(natural{});
-    same_messages<D>(sign{});
-    same_messages<D>(qsgd({.levels = 7}));
+    same_messages<D>(sizes, 3, []<class E>(E) { return bf16<E>{}; });
+    same_messages<D>(sizes, 3, []<class E>(E) { return fp16<E>{}; });
+    same_messages<D>(sizes, 3, []<class E>(E) { return natural<E>{}; });
+    same_messages<D>(sizes, 3, []<class E>(E) { return sign<E>{}; });
+    same_messages<D>(sizes, 3, []<class E>(E) { return qsgd<E>({.levels = 7}); });
+    for (const double ratio : {0.02, 1.0}) {
+        const std::vector<index> few{0, 1, 9001};
+        same_messages<D>(few, 2, [=]<class E>(E) { return topk<E>({.ratio = ratio}); });
+        same_messages<D>(few, 2, [=]<class E>(E) { return randomk<E>({.ratio = ratio}); });
+        same_messages<D>({129}, 2, [=]<class E>(E) { return randomk<E>({.ratio = ratio, .unbiased = true}); });
+    }
+    same_messages<D>({9001}, 2, []<class E>(E) {
+        return topk<E>({.ratio = 0.02, .values = sparse_value::bfloat16});
+    });
 }
 
 /// As the host's; and what was sent, with what waits, is the sum of all gradients.
@@ -158,10 +181,10 @@ void two_phases() {
         for (const index n : sizes) {
             CAPTURE(ranks, n);
             const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_method<D> {
-                return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+                return std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
             });
             check_same(got, on_host(ranks, n, steps, [&](int r) -> host_method {
-                           return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+                           return std::make_unique<two_phase_method<threads_communicator, sign<>>>(sign{}, n, ranks, r);
                        }));
             auto all = got.total;
             for (const auto& [name, t] : got.state) {
@@ -183,46 +206,8 @@ void two_phases() {
         }
 }
 
-/// topk sends what the host sends, in other bytes.
-template <class D>
-void sparse() {
-    for (const int ranks : {1, 3})
-        for (const index n : {index{0}, index{1}, index{9001}})
-            for (const double ratio : {0.02, 1.0})
-                for (const bool feedback : {false, true}) {
-                    CAPTURE(ranks, n, ratio, feedback);
-                    check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_method<D> {
-                                                return std::make_unique<device_topk_method<mail<D>, D>>(
-                                                    typename device_topk_method<mail<D>, D>::config{
-                                                        .ratio = ratio, .feedback = feedback},
-                                                    n, ranks);
-                                            }),
-                               on_host(ranks, n, 2, [&](int) -> host_method {
-                                   using C = threads_communicator;
-                                   const topk k({.ratio = ratio});
-                                   if (feedback)
-                                       return std::make_unique<message_method<C, error_feedback<topk>>>(
-                                           error_feedback<topk>(k), n);
-                                   return std::make_unique<message_method<C, topk>>(k, n);
-                               }));
-                    const randomk k({.ratio = ratio, .unbiased = !feedback});
-                    check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_method<D> {
-                                                return std::make_unique<device_randomk_method<mail<D>, D>>(k, !feedback,
-                                                                                                           n, feedback);
-                                            }),
-                               on_host(ranks, n, 2, [&](int) -> host_method {
-                                   using C = threads_communicator;
-                                   if (feedback)
-                                       return std::make_unique<message_method<C, error_feedback<randomk>>>(
-                                           error_feedback<randomk>(k), n);
-                                   return std::make_unique<message_method<C, randomk>>(k, n);
-                               }));
-                }
-}
-
-/// The k largest by sorting, of values with many that are equal; positions rise; and zeros in their places.
+/// The k largest by sorting, of values with many that are equal; positions rise. The message is the host's with plain
+/// positions, byte for byte.
 template <class D>
 void largest() {
     for (const index n : {index{1}, index{5000}, index{12'300}})
@@ -240,35 +225,41 @@ void largest() {
                 std::ranges::stable_sort(order, [&](index a, index b) { return std::abs(x[a]) > std::abs(x[b]); });
                 order.resize(static_cast<std::size_t>(k));
                 std::ranges::sort(order);
-                auto d_x = tensor<float, D>::copy_of(x), also = tensor<float, D>::copy_of(x);
-                largest_values<D> search(n);
-                tensor<std::byte, D> out({search.bytes(k)});
-                search.take(d_x.data(), k, out.data(), also.data());
-                const auto got = out.on_host();
-                bool same = true;
+                const auto d_x = tensor<float, D>::copy_of(x);
+                selection<D> chosen;
+                chosen.prepare(n, k);
+                select_largest(D{}, d_x.span(), k, chosen);
+                const auto positions = chosen.positions.on_host();
+                const auto values = chosen.values.on_host();
+                bool same = chosen.count() == k;
                 for (index i = 0; i < k; ++i) {
                     const index wanted = order[static_cast<std::size_t>(i)];
-                    std::uint32_t position;
-                    float value;
-                    std::memcpy(&position, got.data() + 4 * i, 4);
-                    std::memcpy(&value, got.data() + 4 * (k + i), 4);
-                    same = same && position == wanted && value == x[wanted];
+                    same = same && positions[i] == wanted && values[i] == x[wanted];
                 }
                 CHECK(same);
-                for (const index i : order) x[i] = 0;
-                kernel_laws::check_close(d_x, x, 0);
-                kernel_laws::check_close(also, x, 0);
+                for (const sparse_value type : {sparse_value::float32, sparse_value::bfloat16}) {
+                    message<D> there;
+                    message<> here;
+                    selection<cpu> wanted;
+                    select_largest(cpu{}, std::as_const(x).span(), k, wanted);
+                    encode_sparse<plain_positions>(chosen, type, there);
+                    encode_sparse<plain_positions>(wanted, type, here);
+                    std::vector<std::byte> got(static_cast<std::size_t>(there.size()));
+                    D::copy_to_host(got.data(), there.bytes().data(), there.size());
+                    CHECK(std::ranges::equal(got, here.bytes()));
+                }
             }
 }
 
 /// Deep Gradient Compression by plain loops.
 template <class D>
-void deep_gradient_compression() {
+void same_as_paper(double clip) {
+    CAPTURE(clip);
     constexpr index n = 1000, k = 50;
     constexpr int ranks = 2, steps = 4;
     const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return std::make_unique<device_topk_method<mail<D>, D>>(
-            typename device_topk_method<mail<D>, D>::config{.name = "dgc", .ratio = 0.05, .momentum = 0.9}, n, ranks);
+        return std::make_unique<message_method<mail<D>, dgc<D>>>(
+            dgc<D>({.ratio = 0.05, .momentum = 0.9, .clip = clip, .ranks = ranks}), n, ranks);
     });
     std::vector<tensor<float>> u, v;
     for (int r = 0; r < ranks; ++r) u.push_back(tensor<float>::zeros({n})), v.push_back(tensor<float>::zeros({n}));
@@ -278,9 +269,13 @@ void deep_gradient_compression() {
         for (int r = 0; r < ranks; ++r) {
             auto &velocity = u[static_cast<std::size_t>(r)], &all = v[static_cast<std::size_t>(r)];
             const auto g = gradient_of(r, n, step);
+            double squares = 0;
+            for (index i = 0; i < n; ++i) squares += double(g[i]) * double(g[i]);
+            const double allowed = clip / std::sqrt(double(ranks)), norm = std::sqrt(squares);
+            const float shrink = clip > 0 && norm > allowed ? static_cast<float>(allowed / norm) : 1.0f;
             std::vector<std::pair<float, index>> order;
             for (index i = 0; i < n; ++i) {
-                velocity[i] = 0.9f * velocity[i] + g[i];
+                velocity[i] = 0.9f * velocity[i] + shrink * g[i];
                 all[i] += velocity[i];
                 order.emplace_back(-std::abs(all[i]), i);
             }
@@ -300,6 +295,12 @@ void deep_gradient_compression() {
     check_nearly_all_close(got.state[3].second, v[1]);
 }
 
+template <class D>
+void deep_gradient_compression() {
+    same_as_paper<D>(0);
+    same_as_paper<D>(20);
+}
+
 /// Shapes around tiles and blocks, vectors and gaps among them.
 inline bucket_layout layout_of_shapes(index& n) {
     bucket_layout layout;
@@ -312,18 +313,21 @@ inline bucket_layout layout_of_shapes(index& n) {
     return layout;
 }
 
-template <class D, class K>
-void same_low_rank(int rank, bool alternating, int ranks) {
-    CAPTURE(rank, alternating, ranks);
+/// make(device, layout, n) → the compressor there.
+template <class D, class Make>
+void same_low_rank(int ranks, int steps, Make make) {
     index n = 0;
     const bucket_layout layout = layout_of_shapes(n);
-    const int steps = alternating ? 3 : 2;
+    CAPTURE(make(cpu{}, layout, n).name(), ranks);
+    const auto method = [&]<class C, class E>(std::type_identity<C>, E e) {
+        auto k = make(e, layout, n);
+        return std::make_unique<reducing_method<C, decltype(k)>>(std::move(k));
+    };
     const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return std::make_unique<device_powersgd_method<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
-                                                                    alternating);
+        return method(std::type_identity<mail<D>>{}, D{});
     });
     const auto wanted = on_host(ranks, n, steps, [&](int) -> host_method {
-        return std::make_unique<reducing_method<threads_communicator, K>>(K({.rank = rank}, layout, n));
+        return method(std::type_identity<threads_communicator>{}, cpu{});
     });
     kernel_laws::check_close(got.last, wanted.last, 2e-4);
     REQUIRE(got.state.size() == wanted.state.size());
@@ -335,9 +339,14 @@ void same_low_rank(int rank, bool alternating, int ranks) {
 
 template <class D>
 void low_rank() {
-    same_low_rank<D, powersgd>(5, false, 2);
-    same_low_rank<D, powersgd_alternating>(2, true, 2);
-    same_low_rank<D, powersgd>(1, false, 1);
+    const auto of_rank = [](int rank) {
+        return [=]<class E>(E, const bucket_layout& layout, index n) { return powersgd<E>({rank}, layout, n); };
+    };
+    same_low_rank<D>(2, 2, of_rank(5));
+    same_low_rank<D>(1, 2, of_rank(1));
+    same_low_rank<D>(2, 3, []<class E>(E, const bucket_layout& layout, index n) {
+        return powersgd_alternating<E>({2}, layout, n);
+    });
 }
 
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
@@ -346,7 +355,7 @@ void dense_steps() {
     constexpr index n = 1000;
     const auto got = on_device<D>(2, n, 2, [&](int r) -> device_method<D> {
         return std::make_unique<dense_first<mail<D>, D>>(
-            std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, 2, r), 2);
+            std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, 2, r), 2);
     });
     for (index i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
 }
@@ -388,12 +397,12 @@ void released() {
     };
     const auto got = left(
         [&](int r) -> device_method<D> {
-            return std::make_unique<device_two_phase_method<mail<D>, sign, D>>(sign{}, n, ranks, r);
+            return std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return tensor<float, D>::copy_of(t); }, there{});
     const auto wanted = left(
         [&](int r) -> host_method {
-            return std::make_unique<two_phase_method<threads_communicator, sign>>(sign{}, n, ranks, r);
+            return std::make_unique<two_phase_method<threads_communicator, sign<>>>(sign{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return t.clone(); }, here{});
     for (int r = 0; r < ranks; ++r)
@@ -404,7 +413,6 @@ template <GridDevice D>
 const std::vector<law>& all() {
     static const std::vector<law> laws{{"messages", messages<D>},
                                        {"two phases", two_phases<D>},
-                                       {"sparse", sparse<D>},
                                        {"largest", largest<D>},
                                        {"dgc", deep_gradient_compression<D>},
                                        {"low rank", low_rank<D>},

@@ -65,6 +65,12 @@ double sum_of_squares(cpu, index n, const T* x) {
         n, [](const auto& v) { return v * v; }, x);
 }
 
+/// The same to where `out` points: what devices do without waiting.
+template <class T>
+void sum_of_squares_into(cpu d, index n, const T* x, double* out) {
+    *out = sum_of_squares(d, n, x);
+}
+
 /// Σ x y.
 template <class T>
 double dot(cpu, index n, const T* x, const T* y) {

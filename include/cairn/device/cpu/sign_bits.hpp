@@ -1,18 +1,19 @@
 #pragma once
-// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit send:
+// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit
+// send:
 //
 //   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte filled with zeros |
 //
 // onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode writes it once.
 
-#include <cairn/compress/compressor.hpp>
+#include <cairn/core/message_reader.hpp>
+#include <cairn/core/parallel.hpp>
+#include <cairn/device/codes.hpp>
+#include <cairn/device/cpu/simd.hpp>
+
+#include <vector>
 
 namespace cairn {
-
-inline constexpr index one_scale = index{1} << 40;  // a block that no bucket fills
-
-constexpr index scale_count(index n, index block) { return (n + block - 1) / block; }
-constexpr index sign_bytes(index n, index block = one_scale) { return 4 * scale_count(n, block) + (n + 7) / 8; }
 
 /// Σ|x| and Σx², taken while the signs are packed.
 struct magnitude_sums {
