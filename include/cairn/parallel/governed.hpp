@@ -9,6 +9,7 @@
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/governor.hpp>
 #include <cairn/parallel/buckets.hpp>
+#include <cairn/parallel/link.hpp>
 #include <cairn/parallel/reduction_method.hpp>
 
 #include <functional>
@@ -19,9 +20,6 @@
 
 namespace cairn {
 
-/// How the messages of a method travel: what their bytes cost.
-enum class exchange { all_reduce, all_gather, two_phase };
-
 /// A compressor that the governor may choose.
 template <Communicator C>
 struct governed_candidate {
@@ -29,46 +27,6 @@ struct governed_candidate {
     exchange kind = exchange::all_reduce;
     std::function<std::unique_ptr<reduction_method<C>>(const bucket_layout&, index n, int ranks, int rank)> make;
 };
-
-/// Start-up time of a message and seconds a byte, as all-reduces see them.
-struct exchange_model {
-    double alpha = 0, beta = 0;
-
-    /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
-    double seconds(exchange kind, double bytes, int p) const {
-        const double q = p - 1.0;
-        if (kind == exchange::all_gather) return q * (2 * alpha + bytes * beta);
-        const double rounds = kind == exchange::two_phase ? 4 * q : 2 * q;
-        return rounds * alpha + 2 * q / p * bytes * beta;
-    }
-};
-
-/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of kilobytes may go at the
-/// speed of buffers and token buckets. The slowest rank counts.
-template <Communicator C>
-exchange_model measure_link(C& c) {
-    const int p = c.size();
-    if (p == 1) return {};
-    const auto timed = [&](index n) {
-        tensor<float> data = tensor<float>::zeros({n}, category::communication);
-        double best = 1e300;
-        for (int i = 0; i < 3; ++i) {
-            stopwatch watch;
-            ring_all_reduce(c, data.span());
-            double seconds = watch.seconds();
-            all_reduce(c, std::span<double>(&seconds, 1), {.op = reduction::max});
-            best = std::min(best, seconds);
-        }
-        return best;
-    };
-    timed(index{1} << 10);  // connections are made
-    const double small = timed(index{1} << 8), q = p - 1.0;
-    index n = index{1} << 18;
-    double large = timed(n);
-    if (large < 0.1) large = timed(n = index{1} << 21);
-    const double beta = std::max(1e-13, (large - small) / (2 * q / p * 4 * static_cast<double>(n)));
-    return {small / (2 * q), beta};
-}
 
 /// The reductions of all buckets of one rank.
 template <Communicator C>

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks that share K-FAC's work do together, however they share it: kfac_ranks.hpp on the host, kfac_device_ranks.hpp on devices.
+// What ranks that share K-FAC's work (kfac_ranks.hpp) agree on: the layers, what is fresh, failures, and the placement that costs least.
 
 #include <cairn/comm/agree.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -8,7 +8,7 @@
 #include <cairn/core/clock.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/optim/precondition/kfac_block.hpp>
-#include <cairn/parallel/governed.hpp>
+#include <cairn/parallel/link.hpp>
 
 #include <algorithm>
 #include <cmath>

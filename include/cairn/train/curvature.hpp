@@ -17,7 +17,6 @@
 #include <cairn/optim/precondition/muon.hpp>
 #include <cairn/optim/precondition/shampoo.hpp>
 #include <cairn/optim/precondition/soap.hpp>
-#include <cairn/parallel/kfac_device_ranks.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/compression_factory.hpp>
 #include <cairn/train/configuration.hpp>
@@ -174,7 +173,7 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
     }
     require(compress == "none" && how.bound == 0, "on ", D::name,
             " kfac.compress must be none and kfac.bound 0: other values are for the host");
-    using roles = kfac_device_ranks<any_communicator, float, D>;
+    using roles = kfac_ranks<any_communicator, float, D>;
     return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *tensors_over, how));
 }
 

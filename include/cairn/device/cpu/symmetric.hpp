@@ -21,6 +21,19 @@ void mirror_upper(cpu, index n, T* m, index ld) {
     });
 }
 
+/// to (n (n + 1) / 2) = the upper triangle of m (n, n), row after row.
+template <class T>
+void pack_triangle(cpu, index n, const T* m, T* to) {
+    for (index r = 0; r < n; ++r) to = std::copy_n(m + r * n + r, n - r, to);
+}
+
+/// m (n, n), symmetric, from its upper triangle as pack_triangle leaves it.
+template <class T>
+void unpack_triangle(cpu, index n, const T* from, T* m) {
+    for (index r = 0; r < n; ++r)
+        for (index k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
+}
+
 /// Adds `value` to n numbers that are `step` apart: with n + 1, to a diagonal.
 template <class T>
 void add_to_diagonal(cpu, index n, index step, T value, T* m) {
