@@ -15,7 +15,7 @@ namespace cairn {
 
 /// Rounds to nearest, ties to even. Messages may be added in the format itself.
 template <class Format>
-struct nearest_cast : nearest<Format> {
+struct nearest_cast : nearest_rounding<Format> {
     static std::string name() { return Format::name; }
     static std::string_view stream() { return Format::name; }
     static compression_contract contract(index) {
@@ -25,7 +25,7 @@ struct nearest_cast : nearest<Format> {
 
 /// Rounds up or down at random: unbiased, so that small contributions to a sum are not lost.
 template <class Format>
-struct stochastic_cast : stochastic<Format> {
+struct stochastic_cast : stochastic_rounding<Format> {
     static std::string name() { return std::string(Format::name) + "_stochastic"; }
     static std::string_view stream() { return Format::name; }
     static compression_contract contract(index) {

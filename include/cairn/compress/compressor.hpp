@@ -123,7 +123,8 @@ using compressor_tensor = compressor_tensor_on<cpu>;
 ///   tensors()           handles to the state that a checkpoint keeps, none before it is made
 ///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
 template <class C>
-concept CompressorState = std::movable<C> && Device<typename C::device> && requires(C& c, index n, std::span<float> gradient) {
+concept CompressorState = std::movable<C> && Device<typename C::device> &&
+    requires(C& c, index n, std::span<float> gradient) {
     c.prepare(n);
     { c.tensors() } -> std::same_as<std::vector<compressor_tensor_on<typename C::device>>>;
     c.release(gradient);

@@ -97,10 +97,10 @@ public:
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         fill_zero<D>(into);
-        decode_sparse<Positions>(D{}, "dgc", bytes, config_.values, into, assign{});
+        decode_sparse<Positions>(D{}, "dgc", bytes, 0, config_.values, into, assign{});
     }
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        decode_sparse<Positions>(D{}, "dgc", bytes, config_.values, into, add_scaled{scale});
+        decode_sparse<Positions>(D{}, "dgc", bytes, 0, config_.values, into, add_scaled{scale});
     }
 
     /// What is accumulated carries momentum: no gradient to be sent dense.

@@ -57,7 +57,9 @@ public:
         if constexpr (std::same_as<D, cpu>) require_finite_sum(gradient, at);
         const float* const g = gradient.data();
         float* const e = residual_.data();
-        if constexpr (requires { encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(0).data(), random_stream{}); }) {
+        if constexpr (requires {
+                          encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(0).data(), random_stream{});
+                      }) {
             encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(max_bytes(n)).data(),
                                  at.own_random(inner_.code().stream()));
         } else {
@@ -83,10 +85,9 @@ public:
 private:
     void require_finite_sum(std::span<const float> gradient, const encode_step& at) const {
         const float *const g = gradient.data(), *const e = residual_.data();
-        const index bad =
-            parallel_sum<index>(static_cast<index>(gradient.size()), compress_grain, [=](index begin, index end) {
-                return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
-            });
+        const index bad = parallel_sum<index>(
+            static_cast<index>(gradient.size()), compress_grain,
+            [=](index begin, index end) { return detail::count_non_finite_sums(end - begin, g + begin, e + begin); });
         if (bad) [[unlikely]]
             throw_non_finite(gradient, at);
     }

@@ -92,8 +92,8 @@ protected:
 
     low_rank_plan plan_;
     low_rank_tables<D> tables_;
-    tensor<float, D> p_, q_;      // all P, all Q: (r, rows) and (r, cols) each; room for the dense values behind them
-    tensor<float, D> residual_;   // (n)
+    tensor<float, D> p_, q_;     // all P, all Q: (r, rows) and (r, cols) each; room for the dense values behind them
+    tensor<float, D> residual_;  // (n)
 };
 
 }  // namespace cairn

@@ -91,11 +91,12 @@ void encode_sparse(const selection<D>& chosen, sparse_value type, message<D>& ou
     pack_values(D{}, chosen, type, at);
 }
 
-/// Calls put(into[p], value) for each position p of the message.
+/// Calls put(into[p], value) for each position p of the message. `least`: bytes that it has at least.
 template <class Positions, Device D, class Put>
-void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, sparse_value type,
+void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, index least, sparse_value type,
                    std::span<float> into, Put put) {
     message_reader reader(who, bytes);
+    if (reader.left() < least) reader.damaged(least, " bytes expected");
     const auto positions = Positions::template read<D>(reader, static_cast<index>(into.size()), type);
     const std::byte* const values = reader.take(static_cast<index>(positions.size()) * bytes_of(type), "values");
     reader.finish();

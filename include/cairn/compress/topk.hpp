@@ -68,15 +68,21 @@ public:
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         fill_zero<D>(into);
-        decode_sparse<Positions>(D{}, name_, bytes, config_.values, into, assign{});
+        decode_with(bytes, into, assign{});
     }
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        decode_sparse<Positions>(D{}, name_, bytes, config_.values, into, add_scaled{scale});
+        decode_with(bytes, into, add_scaled{scale});
     }
     /// What the last message holds.
     const selection<D>& chosen() const { return chosen_; }
 
 private:
+    template <class Put>
+    void decode_with(std::span<const std::byte> bytes, std::span<float> into, Put put) const {
+        const auto n = static_cast<index>(into.size());
+        const index least = contract(n).fixed_bytes ? max_bytes(n) : 0;
+        decode_sparse<Positions>(D{}, name_, bytes, least, config_.values, into, put);
+    }
     static constexpr bool samples = Sampled && std::same_as<D, cpu>;  // grid devices find exactly k
     index least(index n) const {
         return samples ? static_cast<index>(std::ceil(0.8 * static_cast<double>(count(n)))) : count(n);

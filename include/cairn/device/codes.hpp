@@ -97,12 +97,12 @@ private:
 
 /// n values of a 16-bit format, to nearest or at random.
 template <class Format>
-struct nearest {
+struct nearest_rounding {
     using format = Format;
     static index bytes(index n) { return 2 * n; }
 };
 template <class Format>
-struct stochastic {
+struct stochastic_rounding {
     using format = Format;
     static index bytes(index n) { return 2 * n; }
 };

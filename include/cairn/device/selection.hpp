@@ -27,15 +27,18 @@ inline index bytes_of(sparse_value v) { return v == sparse_value::float32 ? 4 : 
 
 /// One place of each of k strata [⌊i n/k⌋, ⌊(i+1) n/k⌋) of n values: word i mod 4 of Philox block i / 4 says which.
 struct random_places {
-    index n, k;
+    index k, share, rest;  // ⌊i n/k⌋ = i share + ⌊i rest/k⌋, which does not overflow
     random_stream random;
 
-    CAIRN_HD index begin_of(index i) const {  // ⌊i n/k⌋, which does not overflow
-        return i * (n / k) + i * (n % k) / k;
-    }
-    CAIRN_HD index size_of(index i) const { return begin_of(i + 1) - begin_of(i); }
-    CAIRN_HD index place(index i, std::uint32_t word) const {
-        return begin_of(i) + static_cast<index>((std::uint64_t{word} * static_cast<std::uint64_t>(size_of(i))) >> 32);
+    random_places(index n, index count, const random_stream& of)
+        : k(count), share(k ? n / k : 0), rest(k ? n % k : 0), random(of) {}
+
+    CAIRN_HD index begin_of(index i) const { return i * share + i * rest / k; }
+    /// each(place, size of the stratum).
+    template <class Each>
+    CAIRN_HD void at(index i, std::uint32_t word, Each&& each) const {
+        const index first = begin_of(i), size = begin_of(i + 1) - first;
+        each(first + static_cast<index>((std::uint64_t{word} * static_cast<std::uint64_t>(size)) >> 32), size);
     }
 };
 

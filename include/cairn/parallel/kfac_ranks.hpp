@@ -53,8 +53,7 @@ public:
     using method_maker = std::function<std::unique_ptr<reduction_method<C>>(index n)>;
 
     /// On the host.
-    kfac_ranks(C& world, kfac_ranks_config c, method_maker method = {})
-        requires on_host
+    kfac_ranks(C& world, kfac_ranks_config c, method_maker method = {}) requires on_host
         : base(std::move(c), world.rank(), world.size()),
           make_method_(std::move(method)),
           world_(world.split(0, world.rank())),
@@ -67,8 +66,7 @@ public:
     }
     /// On a device. `tensors_over` carries tensors of D between the same ranks as `world`; it must outlive this, and is used when nobody else uses
     /// it, by the thread that owns the device's stream. Throws on what is for the host alone: a bound of the error of what travels.
-    kfac_ranks(C& world, C& tensors_over, kfac_ranks_config c)
-        requires(!on_host)
+    kfac_ranks(C& world, C& tensors_over, kfac_ranks_config c) requires(!on_host)
         : base(std::move(c), world.rank(), world.size()),
           world_(world.split(0, world.rank())),
           tensors_(&tensors_over) {
@@ -83,7 +81,8 @@ public:
             else
                 return measure_device_link<D>(world_, *tensors_);
         });
-        if (place_->rows() > 1 && place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
+        if (place_->rows() > 1 &&
+            place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
             column_.emplace(tensors_->split(place_->column_of(rank_), rank_));
             row_.emplace(tensors_->split(place_->row_of(rank_), rank_));
         }
@@ -315,7 +314,8 @@ private:
     }
     template <class F>
     void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) const {
-        base::each_sum(all, b.first, b.last, owner, [&](const kfac_block<T, D>&, running_factor<T, D>& one) { f(one); });
+        base::each_sum(all, b.first, b.last, owner,
+                       [&](const kfac_block<T, D>&, running_factor<T, D>& one) { f(one); });
     }
     void launch(blocks& all, std::size_t which) {
         auto job = [this, &all, which] {

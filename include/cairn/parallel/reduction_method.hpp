@@ -72,7 +72,8 @@ template <Communicator C, class K>
 struct two_phase_method final : reduction_method<C, typename K::device> {
     using D = typename K::device;
 
-    two_phase_method(const K& k, index n, int ranks, int rank) : method(k, n, ranks, rank), mail(mail_for(method, rank)) {
+    two_phase_method(const K& k, index n, int ranks, int rank)
+        : method(k, n, ranks, rank), mail(mail_for(method, rank)) {
         require(std::same_as<D, cpu> || method.fixed_bytes(), method.name(), " on ", D::name,
                 ": messages must be of fixed length");
     }

@@ -86,7 +86,9 @@ std::unique_ptr<reduction_method<any_communicator, D>> make_method(const std::st
     const auto two_phases = [&]<class K>(const K& k) -> any {
         return std::make_unique<two_phase_method<world, K>>(k, n, ranks, rank);
     };
-    const auto reducing = [&]<class K>(K k) -> any { return std::make_unique<reducing_method<world, K>>(std::move(k)); };
+    const auto reducing = [&]<class K>(K k) -> any {
+        return std::make_unique<reducing_method<world, K>>(std::move(k));
+    };
     if (kind == "bf16") return messages(bf16<D>{}, false);
     if (kind == "fp16") return messages(fp16<D>{}, false);
     if (kind == "topk") return messages(topk<D>({.ratio = c.ratio}), c.error_feedback);

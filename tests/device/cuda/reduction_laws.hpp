@@ -2,18 +2,13 @@
 // Gradients on a grid device, summed over ranks by messages that the device makes (parallel/reduction_method.hpp): the host's sums and the host's
 // states, of one list of compressors. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
 
+#include "compress/every_compressor.hpp"
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/compress/bf16.hpp>
 #include <cairn/compress/dgc.hpp>
-#include <cairn/compress/fp16.hpp>
-#include <cairn/compress/natural.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
-#include <cairn/compress/qsgd.hpp>
-#include <cairn/compress/randomk.hpp>
-#include <cairn/compress/sign.hpp>
 #include <cairn/core/launched.hpp>
 #include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/low_rank.hpp>
@@ -154,23 +149,12 @@ void same_messages(const std::vector<index>& of_sizes, int steps, Make make) {
             }
 }
 
-/// Every compressor by messages but dgc, whose threshold the host estimates.
+/// Every compressor of the list.
 template <class D>
 void messages() {
-    same_messages<D>(sizes, 3, []<class E>(E) { return bf16<E>{}; });
-    same_messages<D>(sizes, 3, []<class E>(E) { return fp16<E>{}; });
-    same_messages<D>(sizes, 3, []<class E>(E) { return natural<E>{}; });
-    same_messages<D>(sizes, 3, []<class E>(E) { return sign<E>{}; });
-    same_messages<D>(sizes, 3, []<class E>(E) { return qsgd<E>({.levels = 7}); });
-    for (const double ratio : {0.02, 1.0}) {
-        const std::vector<index> few{0, 1, 9001};
-        same_messages<D>(few, 2, [=]<class E>(E) { return topk<E>({.ratio = ratio}); });
-        same_messages<D>(few, 2, [=]<class E>(E) { return randomk<E>({.ratio = ratio}); });
-        same_messages<D>({129}, 2, [=]<class E>(E) { return randomk<E>({.ratio = ratio, .unbiased = true}); });
-    }
-    same_messages<D>({9001}, 2, []<class E>(E) {
-        return topk<E>({.ratio = 0.02, .values = sparse_value::bfloat16});
-    });
+    laws::for_every_compressor([](auto make) { same_messages<D>({0, 1, 129, 9001}, 3, make); });
+    // The host codes positions in few bits.
+    same_messages<D>({9001}, 2, []<class E>(E) { return topk<E>({.ratio = 0.02}); });
 }
 
 /// As the host's; and what was sent, with what waits, is the sum of all gradients.
@@ -323,12 +307,10 @@ void same_low_rank(int ranks, int steps, Make make) {
         auto k = make(e, layout, n);
         return std::make_unique<reducing_method<C, decltype(k)>>(std::move(k));
     };
-    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return method(std::type_identity<mail<D>>{}, D{});
-    });
-    const auto wanted = on_host(ranks, n, steps, [&](int) -> host_method {
-        return method(std::type_identity<threads_communicator>{}, cpu{});
-    });
+    const auto got = on_device<D>(ranks, n, steps,
+                                  [&](int) -> device_method<D> { return method(std::type_identity<mail<D>>{}, D{}); });
+    const auto wanted = on_host(
+        ranks, n, steps, [&](int) -> host_method { return method(std::type_identity<threads_communicator>{}, cpu{}); });
     kernel_laws::check_close(got.last, wanted.last, 2e-4);
     REQUIRE(got.state.size() == wanted.state.size());
     for (std::size_t i = 0; i < got.state.size(); ++i) {
@@ -344,9 +326,8 @@ void low_rank() {
     };
     same_low_rank<D>(2, 2, of_rank(5));
     same_low_rank<D>(1, 2, of_rank(1));
-    same_low_rank<D>(2, 3, []<class E>(E, const bucket_layout& layout, index n) {
-        return powersgd_alternating<E>({2}, layout, n);
-    });
+    same_low_rank<D>(
+        2, 3, []<class E>(E, const bucket_layout& layout, index n) { return powersgd_alternating<E>({2}, layout, n); });
 }
 
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
@@ -411,12 +392,9 @@ void released() {
 
 template <GridDevice D>
 const std::vector<law>& all() {
-    static const std::vector<law> laws{{"messages", messages<D>},
-                                       {"two phases", two_phases<D>},
-                                       {"largest", largest<D>},
-                                       {"dgc", deep_gradient_compression<D>},
-                                       {"low rank", low_rank<D>},
-                                       {"dense steps", dense_steps<D>},
+    static const std::vector<law> laws{{"messages", messages<D>}, {"two phases", two_phases<D>},
+                                       {"largest", largest<D>},   {"dgc", deep_gradient_compression<D>},
+                                       {"low rank", low_rank<D>}, {"dense steps", dense_steps<D>},
                                        {"release", released<D>}};
     return laws;
 }

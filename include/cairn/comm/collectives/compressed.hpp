@@ -45,7 +45,8 @@ public:
             parts_.push_back({at, n});
             at += (n + 15) / 16 * 16;
         }
-        if (memory_.empty() || memory_.size() < at) memory_ = tensor<std::byte, D>::zeros({at}, category::communication);
+        if (memory_.empty() || memory_.size() < at)
+            memory_ = tensor<std::byte, D>::zeros({at}, category::communication);
         total_ = at;
     }
     std::span<std::byte> of(int rank) { return subspan(all(), parts_[static_cast<std::size_t>(rank)]); }

@@ -31,7 +31,8 @@ void for_each_group(index n, Each each) {
 }  // namespace detail
 
 template <class Format>
-bool encode_values(cpu, const nearest<Format>&, index n, const float* x, std::byte* out, const random_stream&) {
+bool encode_values(cpu, const nearest_rounding<Format>&, index n, const float* x, std::byte* out,
+                   const random_stream&) {
     auto* const target = reinterpret_cast<std::uint16_t*>(out);  // aligned
     parallel_for(n, compress_grain, [=](index begin, index end) {
 #pragma omp simd
@@ -41,15 +42,18 @@ bool encode_values(cpu, const nearest<Format>&, index n, const float* x, std::by
 }
 
 template <class Format>
-bool encode_values(cpu, const stochastic<Format>&, index n, const float* x, std::byte* out,
+bool encode_values(cpu, const stochastic_rounding<Format>&, index n, const float* x, std::byte* out,
                    const random_stream& stream) {
     auto* const target = reinterpret_cast<std::uint16_t*>(out);  // aligned
     const group_bits random(stream);
-    detail::for_each_group(n, [=](index g, index first, index count) {
-        std::uint32_t r[random_group];
-        random.fill(g, r);
+    parallel_for((n + random_group - 1) / random_group, compress_grain / random_group, [=](index begin, index end) {
+        for (index g = begin; g < end; ++g) {
+            std::uint32_t r[random_group];
+            random.fill(g, r);
+            const index first = g * random_group, count = std::min(n - first, random_group);
 #pragma omp simd
-        for (index i = 0; i < count; ++i) target[first + i] = Format::stochastic(x[first + i], r[i]);
+            for (index i = 0; i < count; ++i) target[first + i] = Format::stochastic(x[first + i], r[i]);
+        }
     });
     return true;
 }

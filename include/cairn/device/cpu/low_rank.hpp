@@ -223,9 +223,8 @@ void for_each_matrix(const low_rank_tables<cpu>& t, F f) {
 }  // namespace detail
 
 inline void orthonormalise(cpu, const low_rank_tables<cpu>& t, factor_side side, float* factors) {
-    detail::for_each_matrix(t, [=](const low_rank_matrix& m) {
-        orthonormalise(m.rank, length_of(m, side), factors + begin_of(m, side));
-    });
+    detail::for_each_matrix(
+        t, [=](const low_rank_matrix& m) { orthonormalise(m.rank, length_of(m, side), factors + begin_of(m, side)); });
 }
 inline void draw_zero_rows(cpu, const low_rank_tables<cpu>& t, factor_side side, const random_stream& random,
                            float* factors) {

@@ -227,14 +227,15 @@ inline void zero_at_positions(cpu, const selection<cpu>& chosen, float* x) {
 
 namespace detail {
 
-/// each(i, place i), four to a Philox block.
+/// each(i, place i, size of its stratum), four to a Philox block.
 template <class Each>
 void for_each_place(const random_places& places, Each each) {
     parallel_for((places.k + 3) / 4, 1024, [=](index begin, index end) {
         for (index block = begin; block < end; ++block) {
             const auto bits = places.random.bits4(static_cast<std::uint64_t>(block));
             for (index i = 4 * block; i < std::min(4 * block + 4, places.k); ++i)
-                each(i, places.place(i, bits[static_cast<std::size_t>(i % 4)]));
+                places.at(i, bits[static_cast<std::size_t>(i % 4)],
+                          [&](index place, index size) { each(i, place, size); });
         }
     });
 }
@@ -242,15 +243,15 @@ void for_each_place(const random_places& places, Each each) {
 }  // namespace detail
 
 inline void take_at_places(cpu, const random_places& places, const float* x, std::byte* out) {
-    detail::for_each_place(places, [=](index i, index place) { std::memcpy(out + 4 * i, x + place, 4); });
+    detail::for_each_place(places, [=](index i, index place, index) { std::memcpy(out + 4 * i, x + place, 4); });
 }
 
 template <class Put>
 void put_at_places(cpu, const random_places& places, const std::byte* values, bool unbiased, float* into, Put put) {
-    detail::for_each_place(places, [=](index i, index place) {
+    detail::for_each_place(places, [=](index i, index place, index stratum) {
         float v;
         std::memcpy(&v, values + 4 * i, 4);
-        put(into[place], unbiased ? v * static_cast<float>(places.size_of(i)) : v);
+        put(into[place], unbiased ? v * static_cast<float>(stratum) : v);
     });
 }
 

@@ -46,11 +46,12 @@ struct round_to_nearest {
 };
 
 template <GridDevice D, class Format>
-void encode(D d, const nearest<Format>&, const values_alone& values, index n, std::uint8_t* out, const random_stream&) {
+void encode(D d, const nearest_rounding<Format>&, const values_alone& values, index n, std::uint8_t* out,
+            const random_stream&) {
     for_each(d, n, round_to_nearest<Format>{}, values.x, reinterpret_cast<std::uint16_t*>(out));
 }
 template <GridDevice D, class Format>
-void encode(D d, const nearest<Format>&, const values_with_residual& values, index n, std::uint8_t* out,
+void encode(D d, const nearest_rounding<Format>&, const values_with_residual& values, index n, std::uint8_t* out,
             const random_stream&) {
     for_each(d, n, round_to_nearest<Format>{}, values.gradient, values.residual, reinterpret_cast<std::uint16_t*>(out));
 }
@@ -94,7 +95,7 @@ struct round_at_random {
 };
 
 template <GridDevice D, class Format, class Values>
-void encode(D d, const stochastic<Format>&, const Values& values, index n, std::uint8_t* out,
+void encode(D d, const stochastic_rounding<Format>&, const Values& values, index n, std::uint8_t* out,
             const random_stream& random) {
     launch_spans(d, n, 4 * span_words,
                  round_at_random<Format, Values>{n, random, values, reinterpret_cast<std::uint16_t*>(out)});

@@ -225,7 +225,7 @@ struct zero_values {
     }
 };
 
-/// f(i, place i).
+/// f(i, place i, size of its stratum).
 template <class F>
 struct each_place {
     random_places places;
@@ -235,14 +235,14 @@ struct each_place {
     CAIRN_HD void operator()(Block& b) const {
         for (index i = b.block() * b.threads() + b.thread(); i < places.k; i += b.blocks() * b.threads()) {
             const auto words = places.random.bits4(static_cast<std::uint64_t>(i / 4));
-            f(places, i, places.place(i, words[static_cast<std::size_t>(i % 4)]));
+            places.at(i, words[static_cast<std::size_t>(i % 4)], [&](index place, index size) { f(i, place, size); });
         }
     }
 };
 struct take_place {
     const float* x;
     float* values;
-    CAIRN_HD void operator()(const random_places&, index i, index place) const { values[i] = x[place]; }
+    CAIRN_HD void operator()(index i, index place, index) const { values[i] = x[place]; }
 };
 template <class Put>
 struct put_place {
@@ -250,8 +250,8 @@ struct put_place {
     bool unbiased;
     float* into;
     Put put;
-    CAIRN_HD void operator()(const random_places& places, index i, index place) const {
-        put(into[place], unbiased ? values[i] * static_cast<float>(places.size_of(i)) : values[i]);
+    CAIRN_HD void operator()(index i, index place, index stratum) const {
+        put(into[place], unbiased ? values[i] * static_cast<float>(stratum) : values[i]);
     }
 };
 
@@ -350,8 +350,7 @@ void zero_at_positions(D d, const selection<D>& chosen, float* x) {
 
 template <GridDevice D>
 void take_at_places(D d, const random_places& places, const float* x, std::byte* out) {
-    grid::launch_few(d, places.k,
-                     grid::each_place<grid::take_place>{places, {x, reinterpret_cast<float*>(out)}});
+    grid::launch_few(d, places.k, grid::each_place<grid::take_place>{places, {x, reinterpret_cast<float*>(out)}});
 }
 
 template <GridDevice D, class Put>
