@@ -21,7 +21,7 @@
 // which come at least `pause` dense ones. A step is dense until `baseline` is over, or two steps where compression is `obvious`.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
-// step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release_residual.
+// step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release.
 
 #include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>

@@ -13,20 +13,15 @@
 // State: the workers' residuals, n floats, and the server's, n / P floats.
 
 #include <cairn/compress/feedback.hpp>
+#include <cairn/core/shard.hpp>
 
 #include <algorithm>
 #include <vector>
 
 namespace cairn {
 
-/// Elements [begin, begin + count) of a bucket.
-struct bucket_chunk {
-    index begin = 0;
-    index count = 0;
-};
-
 /// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or empty.
-inline bucket_chunk chunk_of(index n, int ranks, int j) {
+inline shard chunk_of(index n, int ranks, int j) {
     const index each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
     const index begin = std::min(n, j * each);
     return {begin, std::min(n, begin + each) - begin};
@@ -67,7 +62,7 @@ public:
     int ranks() const { return ranks_; }
 
     /// The chunk that rank j serves.
-    bucket_chunk chunk(int j) const { return chunk_of(n_, ranks_, j); }
+    shard chunk(int j) const { return chunk_of(n_, ranks_, j); }
     /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
     index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
     bool fixed_bytes() const { return server_.contract(n_).fixed_bytes; }
@@ -126,7 +121,7 @@ public:
 private:
     template <class T>
     std::span<T> part(std::span<T> all, int j) const {
-        return all.subspan(static_cast<std::size_t>(chunk(j).begin), static_cast<std::size_t>(chunk(j).count));
+        return subspan(all, chunk(j));
     }
     void require_size(std::size_t values) const {
         require(static_cast<index>(values) == n_, name(), ": a bucket of ", values, " values, expected ", n_);
