@@ -12,8 +12,8 @@ using namespace cairn;
 namespace {
 
 // --8<-- [start:descent]
-// Two workers minimise f(x) = ½ Σ x_i². On the first half of the values, what one worker sees is large and opposite to what the other
-// sees: it cancels in the sum, as the noise of different samples does.
+// Two workers minimise f(x) = ½ Σ x_i². On the first half of the values, what one worker sees is large and opposite to
+// what the other sees: it cancels in the sum, as the noise of different samples does.
 template <Compressor K>
 double distance_after(K prototype, int steps) {
     std::vector<K> workers{prototype, prototype};

@@ -68,7 +68,8 @@ long bytes_gathered(int p, std::size_t n, K prototype) {
 // --8<-- [end:sent]
 
 // --8<-- [start:pays]
-/// Whether one bucket is worth compressing: nothing of its exchange is hidden behind backward, messages are `ratio` times smaller.
+/// Whether one bucket is worth compressing: nothing of its exchange is hidden behind backward, messages are `ratio`
+/// times smaller.
 bool pays(double exchange, double ratio, double encode, double decode) {
     const double computed = 0.4;  // seconds until backward has ended and the bucket is complete
     const bucket_times dense[] = {{.ready = computed, .communication = exchange}};

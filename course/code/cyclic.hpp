@@ -1,6 +1,7 @@
 #pragma once
-// A compressor of one's own, whole: in step t of the run part t mod m of the bucket travels. All ranks send the same part, so messages are added as
-// floats. With error feedback nothing is lost, only late: for the parts that wait, gradients of m steps are sent at once.
+// A compressor of one's own, whole: in step t of the run part t mod m of the bucket travels. All ranks send the same
+// part, so messages are added as floats. With error feedback nothing is lost, only late: for the parts that wait,
+// gradients of m steps are sent at once.
 //   Wire: the floats of part t mod m, one of m nearly equal runs of the bucket. State: none.
 // It runs on every device: for_each and fill_zero are kernels of all of them.
 

@@ -182,8 +182,8 @@ void check_laws(Make make) {
     check_non_finite(make);
 }
 
-/// E decode(encode(x)) = x. Weighted sums of the errors, over `trials` seeds, have means within 5.5 of their standard errors
-/// (a chance of 4e-8 a sum); weights are all ones, the signs of x and random signs, also divided by |x|.
+/// E decode(encode(x)) = x. Weighted sums of the errors, over `trials` seeds, have means within 5.5 of their standard
+/// errors (a chance of 4e-8 a sum); weights are all ones, the signs of x and random signs, also divided by |x|.
 template <class Make>
 void check_unbiased(Make make, int trials = 600, index n = 300) {
     constexpr int sums = 32;

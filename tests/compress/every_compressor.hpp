@@ -1,5 +1,6 @@
 #pragma once
-// The compressors that run on every device, in one list: laws of the host and of grid devices go through it. A new one is a line here.
+// The compressors that run on every device, in one list: laws of the host and of grid devices go through it. A new one
+// is a line here.
 
 #include "course/code/cyclic.hpp"
 

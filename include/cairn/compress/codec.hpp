@@ -1,7 +1,9 @@
 #pragma once
-// Compressors whose message is a code of each value, of fixed length, with nothing kept between steps: casts, natural, sign, qsgd. A code says
+// Compressors whose message is a code of each value, of fixed length, with nothing kept between steps: casts, natural,
+// sign, qsgd. A code says
 //   name(), contract(n), stream()     of its random numbers
-// and is, by its base in device/codes.hpp, what the kernels of every device know: encode_values, decode_values (device/cpu/codecs.hpp).
+// and is, by its base in device/codes.hpp, what the kernels of every device know: encode_values, decode_values
+// (device/cpu/codecs.hpp).
 
 #include <cairn/compress/compressor.hpp>
 #include <cairn/device/cpu/codecs.hpp>

@@ -1,27 +1,28 @@
 #pragma once
-// The seam of gradient compression. A compressor turns the n floats of a gradient bucket, in the memory of its device D, into a message there,
-// and a message back into n floats:
-//   c.prepare(n);                            // all memory that c ever needs: steps may run on a thread to which none of D's belongs
+// The seam of gradient compression. A compressor turns the n floats of a gradient bucket, in the memory of its device
+// D, into a message there, and a message back into n floats:
+//   c.prepare(n);                            // makes all memory: later calls may come from a thread that may make none
 //   c.encode(values, out, at);               // out: the bytes that travel, nothing else does
 //   c.decode(out.bytes(), into, at);         // into[i] = decoded value
 //   c.decode_add(out.bytes(), into, at, s);  // into[i] += s · decoded value: a mean over ranks adds with s = 1/ranks
-// It is one text over D: template <Device D = cpu> class topk. What depends on the device is a kernel, a free function with D's tag
-// (device/cpu/codecs.hpp, select.hpp, low_rank.hpp; device/cuda has the same, included by who makes a compressor there).
-// What may be relied on is said by contract(n) and tested as a law for every compressor (tests/compress/compressor_laws.hpp).
+// It is one text over D: template <Device D = cpu> class topk. What depends on the device is a kernel, a free function
+// with D's tag (device/cpu/codecs.hpp, select.hpp, low_rank.hpp; device/cuda has the same, to be included where a
+// compressor is made for such a device). contract(n) says what may be relied on; the laws of every compressor test it
+// (tests/compress/compressor_laws.hpp).
 //
-// - One object serves one bucket: state is sized by prepare, which encode calls too, and belongs to the checkpoint (tensors).
-// - Each file's head gives the wire format; all numbers are little-endian. max_bytes(n) is the format's arithmetic.
-// - n = 0 is a bucket like any other.
-// - The same bits for the same (values, state, at), whatever the number of threads.
-// On the host
-// - a NaN or Inf among the values: encode throws an error naming the element, and the parameter where at.layout is given, and leaves state
-//   as it was, so that the caller may skip the step on all ranks. Only casts (bf16, fp16) pass them on.
-// - decode of a message that is cut short, too long or damaged throws an error naming the byte; it never reads or writes outside the message
-//   and `into`.
+// One object serves one bucket: prepare sizes its state, encode calls it too, and a checkpoint keeps the state
+// (tensors). Each file's head gives the wire format; all numbers are little-endian; max_bytes(n) is the format's
+// arithmetic. n = 0 is a bucket like any other. The same (values, state, at) give the same bits, whatever the number
+// of threads.
+//
+// On the host, encode of a NaN or Inf throws an error that names the element, and the parameter where at.layout is
+// given, and leaves state as it was, so that the caller may skip the step on all ranks; only casts (bf16, fp16) pass
+// them on. decode of a message that is cut short, too long or damaged throws an error that names the byte; it never
+// reads or writes outside the message and `into`.
 // On other devices nothing waits: the caller looks for NaN and Inf before, and messages come from an encoder.
 //
-// Schemes that need an exchange in the middle know no communicator: they are handed a function, see powersgd.hpp (ReducingCompressor) and
-// two_phase.hpp.
+// Schemes that need an exchange in the middle know no communicator: they are handed a function, see powersgd.hpp
+// (ReducingCompressor) and two_phase.hpp.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/for_each.hpp>
@@ -80,7 +81,8 @@ struct compression_contract {
     bool deterministic = true;         // x̂ does not depend on seed, rank and step
     summand summable = summand::none;  // whole messages are arrays of this type
     bool fixed_bytes = true;           // every message has max_bytes(n) bytes
-    // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic. Below 0 it only says how far off x̂ may be.
+    // δ: ‖x − x̂‖² ≤ (1 − δ) ‖x‖², in expectation over seeds if not deterministic. Below 0 it only says how far off x̂
+    // may be.
     double contraction = -std::numeric_limits<double>::infinity();
     double variance = std::numeric_limits<double>::infinity();        // ω: E‖x̂ − x‖² ≤ ω ‖x‖²
     double absolute_error = std::numeric_limits<double>::infinity();  // |x − x̂| ≤ this, each element
@@ -119,7 +121,8 @@ struct compressor_tensor_on {
 using compressor_tensor = compressor_tensor_on<cpu>;
 
 /// What every compressor says of its state.
-///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none; throws on another n than the first
+///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none; throws on another n than the
+///                       first
 ///   tensors()           handles to the state that a checkpoint keeps, none before it is made
 ///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
 template <class C>
@@ -153,8 +156,8 @@ concept Compressor = CompressorState<C> &&
 };
 
 /// A method that is an all-reduce itself, of less than the bucket, with work in between (powersgd.hpp).
-///   reduce(gradient, total, ranks, at, sum)   total ≈ the sum over ranks; may be gradient. sum(span<float>): the caller's exact all-reduce,
-///                                             in place
+///   reduce(gradient, total, ranks, at, sum)   total ≈ the sum over ranks; may be gradient. sum(span<float>): the
+///                                             caller's exact all-reduce, in place
 ///   exchanged()                               floats that are summed in a step, at most
 template <class C>
 concept ReducingCompressor = CompressorState<C> &&
@@ -176,7 +179,8 @@ struct take_residual {
 
 }  // namespace rules
 
-/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The values are on the residual's device.
+/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The values are on the residual's
+/// device.
 template <Device D>
 void release_into(tensor<float, D>& residual, std::span<float> gradient) {
     if (residual.empty()) return;
@@ -211,7 +215,8 @@ inline std::optional<index> first_non_finite(std::span<const float> values) {
     return i;
 }
 
-/// Throws error naming the first NaN or Inf; does nothing if there is none, or on a device where the caller has looked. `who` starts the message.
+/// Throws error naming the first NaN or Inf; does nothing if there is none, or on a device where the caller has looked.
+/// `who` starts the message.
 template <Device D = cpu>
 void require_finite(std::string_view who, std::span<const float> values, const encode_step& at) {
     if constexpr (std::same_as<D, cpu>)

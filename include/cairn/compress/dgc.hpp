@@ -7,8 +7,9 @@
 //   u, v ← 0 there                          momentum factor masking
 //   ratio: 0.25, 0.0625, … in the first stages of warm-up, one quarter of the last each, down to the final one
 //
-// Wire format: sparse_message.hpp. State: u and v, n floats each ("velocity", "accumulated"). Memory traffic of encode: 6
-// reads and writes of 4 bytes a value. Σ sent + v follows from the velocities alone: with m = 0 it is Σ g (error feedback).
+// Wire format: sparse_message.hpp. State: u and v, n floats each ("velocity", "accumulated"). Memory traffic of encode:
+// 6 reads and writes of 4 bytes a value. Σ sent + v follows from the velocities alone: with m = 0 it is Σ g (error
+// feedback).
 
 #include <cairn/compress/topk.hpp>
 

@@ -1,27 +1,32 @@
 #pragma once
-// Decides for each bucket whether it is sent dense or compressed, by which compressor and which all-reduce algorithm. Compression
-// rarely pays on fast links (Agarwal et al., MLSys 2022: in 6 of more than 200 set-ups), so it must show that it does.
+// Decides for each bucket whether it is sent dense or compressed, by which compressor and which all-reduce algorithm.
+// Compression rarely pays on fast links (Agarwal et al., MLSys 2022: in 6 of more than 200 set-ups), so it must show
+// that it does.
 //
 //   measure   link, encode and decode times as factors on what was modelled or calibrated, in exponential averages of
-//             logarithms. An algorithm that was never in use is taken to be as far off as those that were, one that is not in
-//             use now to drift along with those that are. When buckets are ready is learned from dense steps.
+//             logarithms. An algorithm that was never in use is taken to be as far off as those that were, one that is
+//             not in use now to drift along with those that are. When buckets are ready is learned from dense steps.
 //   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
-//   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is predicted to
-//             be shorter by `margin`, `patience` times in a row.
-//   try       what no model knows (compute that communication slows down, cores that several hosts share) only a measured step tells:
-//             after `baseline`, and every `trial_interval` steps, each compressor that could shorten the step by `margin` if
-//             communication were all that slows backward down takes all buckets for `trial_steps` steps. The shortest step wins; how far the
-//             prediction of a plan was off is kept and corrects the next ones.
-//   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer, beyond
-//             `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as many each time)
+//   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is
+//             predicted to be shorter by `margin`, `patience` times in a row.
+//   try       what no model knows (compute that communication slows down, cores that several hosts share) only a
+//             measured step tells: after `baseline`, and every `trial_interval` steps, each compressor that could
+//             shorten the step by `margin` if communication were all that slows backward down takes all buckets for
+//             `trial_steps` steps. The shortest step wins; how far the prediction of a plan was off is kept and
+//             corrects the next ones.
+//   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer,
+//             beyond `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as
+//             many each time)
 //   probe     a few dense steps now and then keep that comparison fresh
 //
-// What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a round of trials
-// 1 + `trial_steps` steps a compressor, two of one that is clearly slower; a wrong choice is seen after `trial` + `probe_steps` steps, after
-// which come at least `pause` dense ones. A step is dense until `baseline` is over, or two steps where compression is `obvious`.
+// What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a round of
+// trials 1 + `trial_steps` steps a compressor, two of one that is clearly slower; a wrong choice is seen after `trial`
+// + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over, or two
+// steps where compression is `obvious`.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
-// step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added: release.
+// step_measurement::flat() over the ranks first, see parallel/governed.hpp. Before a dense step residuals can be added:
+// release.
 
 #include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>
@@ -221,7 +226,8 @@ private:
         overlap_.add(overlap, weight);
     }
 
-    // The model is given what the buckets took in this very step, so that a link that changes is not held against the plan.
+    // The model is given what the buckets took in this very step, so that a link that changes is not held against the
+    // plan.
     void correct(const step_measurement& m) {
         std::vector<bucket_times> times = m.buckets;
         for (std::size_t b = 0; b < times.size(); ++b) times[b].ready = ready_[b];
@@ -251,7 +257,8 @@ private:
         return std::max(link, compute_end_.value - overlap_.value);
     }
 
-    /// Seconds of a step where communication beside compute costs compute half of its time: the model says nothing of it.
+    /// Seconds of a step where communication beside compute costs compute half of its time: the model says nothing of
+    /// it.
     double likely(const plan_type& plan) const {
         const step_prediction p = predict(plan);
         double communication = 0;

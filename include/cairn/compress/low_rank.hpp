@@ -1,9 +1,9 @@
 #pragma once
-// What the two variants of PowerSGD share: which parts of a bucket are matrices M (rows, cols), and the state around their products with two thin
-// factors P (r, rows) and Q (r, cols), whose kernels are those of device/low_rank.hpp.
+// What the two variants of PowerSGD share: which parts of a bucket are matrices M (rows, cols), and the state around
+// their products with two thin factors P (r, rows) and Q (r, cols), whose kernels are those of device/low_rank.hpp.
 //
-// A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r < rows
-// · cols; vectors, small matrices and what no parameter owns travel as they are.
+// A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r <
+// rows · cols; vectors, small matrices and what no parameter owns travel as they are.
 
 #include <cairn/compress/compressor.hpp>
 #include <cairn/device/cpu/low_rank.hpp>

@@ -1,6 +1,6 @@
 #pragma once
-// PowerSGD with one all-reduce a step, as its authors' library has it (github.com/epfml/powersgd): a step does one half of the
-// iteration, and the next step the other. For each matrix M = g + e:
+// PowerSGD with one all-reduce a step, as its authors' library has it (github.com/epfml/powersgd): a step does one half
+// of the iteration, and the next step the other. For each matrix M = g + e:
 //   even steps:  Q ← orthonormal columns of Q;  P = M Q;   all-reduce P (with all that is no matrix);  P ← P / ranks
 //   odd steps:   P ← orthonormal columns of P;  Q = Mᵀ P;  all-reduce Q (…);                           Q ← Q / ranks
 //   M̂ = P Qᵀ, the mean;  e ← M − M̂

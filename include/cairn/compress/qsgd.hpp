@@ -3,8 +3,9 @@
 //   x̂_i = ‖x‖₂ · sign(x_i) · ξ_i / s,   ξ_i = ⌊s |x_i| / ‖x‖₂ + u_i⌋,  u_i uniform in [0, 1)
 // so that E x̂ = x and E‖x̂ − x‖² ≤ min(128/s², √128/s) ‖x‖². u has 16 random bits: a bias of 2^-17 of a level.
 //
-// Wire, for each bucket of m ≤ 128: | ‖x‖₂, 4 bytes | m codes of b = 1 + ⌈log₂(s+1)⌉ bits: ξ, sign on top; device/cpu/bit_planes.hpp |
-// Bytes: 4 ⌈n/128⌉ + the planes; 4.25 bits a value for s = 7. State: none. Traffic: the bucket once.
+// Wire, for each bucket of m ≤ 128: | ‖x‖₂, 4 bytes | m codes of b = 1 + ⌈log₂(s+1)⌉ bits: ξ, sign on top |,
+// by planes (device/cpu/bit_planes.hpp). Bytes: 4 ⌈n/128⌉ + the planes; 4.25 bits a value for s = 7. State: none. Traffic: the
+// bucket once.
 
 #include <cairn/compress/codec.hpp>
 

@@ -1,12 +1,15 @@
 #pragma once
-// randomk: k = ⌈ratio · n⌉ values at random places (Stich et al., "Sparsified SGD with memory", NeurIPS 2018). The places
-// follow from (seed, step, bucket), which all ranks share: no indices travel, and messages may be added as floats.
+// randomk: k = ⌈ratio · n⌉ values at random places (Stich et al., "Sparsified SGD with memory", NeurIPS 2018). The
+// places follow from (seed, step, bucket), which all ranks share: no indices travel, and messages may be added as
+// floats.
 //   stratum i of k: [⌊i n/k⌋, ⌊(i+1) n/k⌋), of s_i values; one place of it, uniform
-// so that places are distinct, rising, and found in any order; each value is sent with probability 1/s_i, s_i = ⌊n/k⌋ or ⌈n/k⌉.
+// so that places are distinct, rising, and found in any order; each value is sent with probability 1/s_i, s_i = ⌊n/k⌋
+// or ⌈n/k⌉.
 //   contraction (default)  x̂ = x at the places, else 0: δ = 1/⌈n/k⌉ in expectation. Use it with error feedback.
 //   unbiased               x̂ = s_i x at the places: E x̂ = x, ω = ⌈n/k⌉ − 1
 //
-// Wire: k floats. State: none. Memory traffic: encode reads the bucket once (for NaN), decode writes it, decode_add touches k.
+// Wire: k floats. State: none. Memory traffic: encode reads the bucket once (for NaN), decode writes it, decode_add
+// touches k.
 
 #include <cairn/compress/topk.hpp>
 

@@ -1,10 +1,11 @@
 #pragma once
-// topk: the k = ⌈ratio · n⌉ values of largest magnitude, at least one, and where they are (Aji and Heafield 2017; Stich et al.
-// 2018). A δ-contraction with δ = k/n; use it with error feedback.
+// topk: the k = ⌈ratio · n⌉ values of largest magnitude, at least one, and where they are (Aji and Heafield 2017; Stich
+// et al. 2018). A δ-contraction with δ = k/n; use it with error feedback.
 //   topk           exactly k, of equal magnitudes the first
 //   sampled_topk   0.8 k to 1.3 k of them, threshold from a sample of 1 % (device/cpu/select.hpp);
 //                  few passes less, no promise of k. Grid devices find exactly k
-// Wire format and its bytes: sparse_message.hpp. State: none. Memory traffic: encode reads the bucket once, decode writes it.
+// Wire format and its bytes: sparse_message.hpp. State: none. Memory traffic: encode reads the bucket once, decode
+// writes it.
 
 #include <cairn/compress/sparse_message.hpp>
 

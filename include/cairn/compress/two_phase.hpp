@@ -1,6 +1,7 @@
 #pragma once
-// An all-reduce of messages that cannot be added, in two exchanges, with error feedback at both ends (1-bit Adam: Tang et al.,
-// ICML 2021; 1-bit LAMB: Li et al. 2021). The bucket is cut into one chunk a rank; rank j is the server of chunk j.
+// An all-reduce of messages that cannot be added, in two exchanges, with error feedback at both ends (1-bit Adam: Tang
+// et al., ICML 2021; 1-bit LAMB: Li et al. 2021). The bucket is cut into one chunk a rank; rank j is the server of
+// chunk j.
 //
 //   worker i   x = g + e_w;  message j = C(chunk j of x);  e_w ← x − C(x)                       encode, outgoing(j)
 //              all-to-all: message j of every rank goes to rank j
@@ -8,9 +9,9 @@
 //              all-gather: the c of every rank goes to all
 //   all        mean = the decoded c, chunk after chunk: the same bits on every rank             decode
 //
-// The exchanges are the caller's, so that no communicator is known here. A rank sends and receives about 2 (P − 1)/P times the
-// bytes of C's message, as a ring does. Over steps, Σ mean + (mean over ranks of e_w) + e_s = Σ (mean over ranks of g).
-// State: the workers' residuals, n floats, and the server's, n / P floats.
+// The exchanges are the caller's, so that no communicator is known here. A rank sends and receives about 2 (P − 1)/P
+// times the bytes of C's message, as a ring does. Over steps, Σ mean + (mean over ranks of e_w) + e_s = Σ (mean over
+// ranks of g). State: the workers' residuals, n floats, and the server's, n / P floats.
 
 #include <cairn/compress/feedback.hpp>
 #include <cairn/core/shard.hpp>
@@ -20,15 +21,16 @@
 
 namespace cairn {
 
-/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or empty.
+/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or
+/// empty.
 inline shard chunk_of(index n, int ranks, int j) {
     const index each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
     const index begin = std::min(n, j * each);
     return {begin, std::min(n, begin + each) - begin};
 }
 
-/// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a chunk are no
-/// positions of the layout.
+/// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a
+/// chunk are no positions of the layout.
 inline encode_step step_of_chunk(encode_step at, int part, int rank) {
     at.bucket = at.bucket * 0x85EBCA6Bu + static_cast<std::uint32_t>(part) + 1;
     at.rank = rank;
@@ -98,7 +100,8 @@ public:
             server_.decode(from[static_cast<std::size_t>(j)], part(mean, j), step_of_chunk(at, 2 * j + 1, j));
     }
 
-    /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a mean.
+    /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a
+    /// mean.
     void release(std::span<float> gradient) {
         require_size(gradient.size());
         for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(gradient, j));

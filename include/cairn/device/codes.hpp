@@ -1,6 +1,7 @@
 #pragma once
-// Codes of numbers and the length of their messages: how a value becomes a few bits and how it comes back, one text for the kernels of all devices (cpu/codecs.hpp,
-// cuda/codecs.hpp). The files of the compressors say what each code promises: compress/bf16.hpp, fp16.hpp, natural.hpp, sign.hpp, qsgd.hpp.
+// Codes of numbers and the length of their messages: how a value becomes a few bits and how it comes back, one text for
+// the kernels of all devices (cpu/codecs.hpp, cuda/codecs.hpp). The files of the compressors say what each code
+// promises: compress/bf16.hpp, fp16.hpp, natural.hpp, sign.hpp, qsgd.hpp.
 
 #include <cairn/core/float16.hpp>
 #include <cairn/core/host_device.hpp>
@@ -13,7 +14,8 @@
 
 namespace cairn {
 
-/// Values that a host's thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
+/// Values that a host's thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of
+/// floats.
 inline constexpr index compress_grain = index{1} << 16;
 /// Values that share sixteen Philox blocks of random bits.
 inline constexpr index random_group = 128;

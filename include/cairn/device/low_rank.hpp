@@ -1,14 +1,19 @@
 #pragma once
-// Which parts of a bucket are matrices, and what the kernels of PowerSGD (cpu/low_rank.hpp, cuda/low_rank.hpp) do with all of them at once:
+// Which parts of a bucket are matrices, and what the kernels of PowerSGD (cpu/low_rank.hpp, cuda/low_rank.hpp) do with
+// all of them at once:
 //   low_rank_tables<D>(plan)                                 what kernels on D read and all memory that they need
-//   add_residual(d, n, g, e, x)                              x = g + e; false where a value is not finite, which the host alone looks for
+//   add_residual(d, n, g, e, x)                              x = g + e; false where a value is not finite, which the
+//                                                            host alone looks for
 //   gather_dense(d, t, x, dense)                             what is no matrix, from the bucket
 //   scatter_dense(d, t, dense, ranks, x)                     x = dense / ranks · ranks there
-//   draw_zero_rows(d, t, side, random, factors)              rows of factors that are zero become normal numbers, the same on all ranks
-//   orthonormalise(d, t, side, factors)                      rows of each factor, in double; those that depend on earlier ones become zero
+//   draw_zero_rows(d, t, side, random, factors)              rows of factors that are zero become normal numbers, the
+//                                                            same on all ranks
+//   orthonormalise(d, t, side, factors)                      rows of each factor, in double; those that depend on
+//                                                            earlier ones become zero
 //   project(d, t, x, q, p)                                   P_c = M Q_cᵀ
 //   back_project(d, t, x, p, q)                              Q_c = P_c M
-//   reconstruct(d, t, p, q, ranks, x, residual)              M̂ = Σ_c P_cᵀ Q_c / ranks;  residual = M − M̂;  M becomes ranks · M̂
+//   reconstruct(d, t, p, q, ranks, x, residual)              M̂ = Σ_c P_cᵀ Q_c / ranks;  residual = M − M̂;
+//                                                            M becomes ranks · M̂
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/random.hpp>

@@ -1,13 +1,15 @@
 #pragma once
 // A few values of an array, found and moved by the kernels of cpu/select.hpp and cuda/select.hpp:
-//   selection<D>                              values and where they are, by rising position; its memory comes from prepare(n, most)
+//   selection<D>                              values and where they are, by rising position; its memory comes from
+//                                             prepare(n, most)
 //   select_largest(d, x, k, chosen)           the k values of largest magnitude, exactly, of equal ones the first
 //   select_sampled(d, x, k, chosen)           0.8 k to 1.3 k of the largest; exactly k on a grid device
 //   pack_values(d, chosen, type, out)         the values as they travel
 //   put_at_positions(d, positions, values, type, into, put)   put(into[positions[i]], values[i]); positions differ
 //   zero_at_positions(d, chosen, x)           x[positions[i]] = 0
 //   take_at_places(d, places, x, out)         values at random places that all ranks know: x[place i] to float i of out
-//   put_at_places(d, places, values, unbiased, into, put)     put(into[place i], values[i]), times what makes them unbiased if that is asked for
+//   put_at_places(d, places, values, unbiased, into, put)     put(into[place i], values[i]), times what makes them
+//                                                             unbiased if that is asked for
 
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>

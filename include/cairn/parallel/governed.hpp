@@ -1,10 +1,13 @@
 #pragma once
 // Compression where it pays: compress/governor.hpp decides for each bucket, this file measures for it.
-//   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the worst rank counts
-//   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the link, by minimum:
-//                   that of the rank that came last, which waited for nobody. So all ranks decide alike
-// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is added to its gradient;
-// during a probe it waits for the bucket to come back. That is also what a checkpoint keeps: not by which compressor it waited.
+//   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the
+//                   worst rank counts
+//   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the
+//                   link, by minimum: that of the rank that came last, which waited for nobody. So all ranks decide
+//                   alike
+// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is
+// added to its gradient; during a probe it waits for the bucket to come back. That is also what a checkpoint keeps: not
+// by which compressor it waited.
 
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/governor.hpp>

@@ -1,18 +1,24 @@
 #pragma once
-// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): who observes, averages, decomposes and preconditions, and what travels.
+// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): who observes, averages, decomposes and preconditions, and
+// what travels.
 //
-//   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket during backward
-//                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there alone
-//                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022): nothing travels
+//   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket
+//                         during backward
+//                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there
+//                         alone
+//                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022):
+//                         nothing travels
 //   decompositions        from their makers to the layer's gradient workers: all-gather inside a column
-//   directions            from gradient workers to everybody: all-gather inside a row             optim/precondition/placement.hpp
+//   directions            from gradient workers to everybody: all-gather inside a row
+//                         optim/precondition/placement.hpp
 //
-// One text over the device D of the numbers. They travel by `tensors_over`, a communicator of D's memory; a few of the host's (rows, which
-// decompositions are new) by `world`. What only the host does: sums travel beside backward, on a thread that may make memory of its own; they
-// may be compressed; what else travels may be rounded within a bound.
+// One text over the device D of the numbers. They travel by `tensors_over`, a communicator of D's memory; a few of the
+// host's (rows, which decompositions are new) by `world`. What only the host does: sums travel beside backward, on a
+// thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
 //
-// Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction is chosen: that of
-// the least predicted time a step, from the link and the products as measured at the start, among those that fit the memory limit.
+// Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
+// is chosen: that of the least predicted time a step, from the link and the products as measured at the start, among
+// those that fit the memory limit.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -64,8 +70,9 @@ public:
         require(config_.bound >= 0 && (config_.bound == 0 || std::same_as<T, float>), "kfac: bound ", config_.bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
-    /// On a device. `tensors_over` carries tensors of D between the same ranks as `world`; it must outlive this, and is used when nobody else uses
-    /// it, by the thread that owns the device's stream. Throws on what is for the host alone: a bound of the error of what travels.
+    /// On a device. `tensors_over` carries tensors of D between the same ranks as `world`; it must outlive this, and is
+    /// used when nobody else uses it, by the thread that owns the device's stream. Throws on what is for the host
+    /// alone: a bound of the error of what travels.
     kfac_ranks(C& world, C& tensors_over, kfac_ranks_config c) requires(!on_host)
         : base(std::move(c), world.rank(), world.size()),
           world_(world.split(0, world.rank())),
@@ -235,8 +242,8 @@ private:
         if (!d.values.empty()) broadcast(*tensors_, d.values.span(), from);
     }
 
-    /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of its own largest
-    /// value. Either way every rank ends with the same bits, of its own part too.
+    /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of
+    /// its own largest value. Either way every rank ends with the same bits, of its own part too.
     void gather(C& c, std::span<T> data, const std::vector<std::vector<piece>>& pieces, std::string_view subject) {
         std::vector<shard> parts;
         for (const auto& of_part : pieces) {

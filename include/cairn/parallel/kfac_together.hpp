@@ -1,5 +1,6 @@
 #pragma once
-// What ranks that share K-FAC's work (kfac_ranks.hpp) agree on: the layers, what is fresh, failures, and the placement that costs least.
+// What ranks that share K-FAC's work (kfac_ranks.hpp) agree on: the layers, what is fresh, failures, and the placement
+// that costs least.
 
 #include <cairn/comm/agree.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -220,7 +221,8 @@ placement_estimate estimate_of(const kfac_ranks_config& config, const std::vecto
 
 }  // namespace detail
 
-/// Collective. The fraction of gradient workers of the least predicted time that fits the memory; `link` is alike on all ranks.
+/// Collective. The fraction of gradient workers of the least predicted time that fits the memory; `link` is alike on
+/// all ranks.
 template <Communicator C, class T, Device D>
 double choose_placement(C& world, const exchange_model& link, const kfac_ranks_config& config,
                         const std::vector<kfac_block<T, D>>& all, std::vector<placement_estimate>& estimates) {

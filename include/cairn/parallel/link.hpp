@@ -27,8 +27,8 @@ struct exchange_model {
     }
 };
 
-/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of kilobytes may go at the
-/// speed of buffers and token buckets. The slowest rank counts.
+/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of
+/// kilobytes may go at the speed of buffers and token buckets. The slowest rank counts.
 template <Communicator C>
 exchange_model measure_link(C& c) {
     const int p = c.size();

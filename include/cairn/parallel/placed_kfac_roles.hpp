@@ -45,7 +45,8 @@ public:
 protected:
     placed_kfac_roles(kfac_ranks_config c, int rank, int size) : config_(std::move(c)), rank_(rank), size_(size) {}
 
-    /// Collective. `measure()` gives the link between ranks, and is asked where the fraction of gradient workers has to be chosen.
+    /// Collective. `measure()` gives the link between ranks, and is asked where the fraction of gradient workers has to
+    /// be chosen.
     template <Communicator C, class Measure>
     void put_in_place(C& world, const blocks& all, Measure&& measure) {
         agree_on_layers(world, all);

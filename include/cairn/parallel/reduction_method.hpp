@@ -1,6 +1,6 @@
 #pragma once
-// How the gradients of one bucket are summed over ranks: dense, or by a compressor and the collective that fits it. One object a bucket
-// and rank; what it keeps between steps (residuals) is part of a checkpoint.
+// How the gradients of one bucket are summed over ranks: dense, or by a compressor and the collective that fits it. One
+// object a bucket and rank; what it keeps between steps (residuals) is part of a checkpoint.
 
 #include <cairn/comm/collectives/compressed.hpp>
 #include <cairn/compress/feedback.hpp>
@@ -19,7 +19,8 @@ struct reduction_method {
     virtual std::string name() const = 0;
     /// gradient ← the sum over ranks, the same bits on all. Collective; the values are finite on every rank.
     virtual exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
-    /// gradient += what waits in residuals, which become zero: before a step in which the bucket is sent in another way.
+    /// gradient += what waits in residuals, which become zero: before a step in which the bucket is sent in another
+    /// way.
     virtual void release(std::span<float>) {}
     /// State; there from the start.
     virtual std::vector<compressor_tensor_on<D>> tensors() { return {}; }
@@ -36,8 +37,9 @@ struct dense_method final : reduction_method<C, D> {
     }
 };
 
-/// Messages that are added, or gathered where they cannot be. All memory is made here: reduce() may be called on a thread to which none of D's
-/// belongs. On a device other than the host messages that are gathered must be of fixed length.
+/// Messages that are added, or gathered where they cannot be. All memory is made here: reduce() may be called on a
+/// thread to which none of D's belongs. On a device other than the host messages that are gathered must be of fixed
+/// length.
 template <Communicator C, Compressor K>
 struct message_method final : reduction_method<C, typename K::device> {
     using D = typename K::device;

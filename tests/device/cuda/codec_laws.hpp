@@ -1,6 +1,6 @@
 #pragma once
-// What compressors' messages obey that a grid device makes and reads (device/cuda/codecs.hpp): they are the host's. A law takes the host's
-// compressor and holds it against the same code on D.
+// What compressors' messages obey that a grid device makes and reads (device/cuda/codecs.hpp): they are the host's. A
+// law takes the host's compressor and holds it against the same code on D.
 
 #include "compress/compressor_laws.hpp"
 #include "compress/every_compressor.hpp"
@@ -32,7 +32,8 @@ inline encode_step step_of(std::int64_t number = 3) {
     return {.seed = 0x123456789abcull, .rank = 2, .step = number, .bucket = 5};
 }
 
-/// The `size` bytes that make(address) writes to device memory, `shift` behind a multiple of 16: nothing beside them may be written.
+/// The `size` bytes that make(address) writes to device memory, `shift` behind a multiple of 16: nothing beside them
+/// may be written.
 template <class D, class Make>
 bytes made(index size, index shift, Make make) {
     constexpr index guard = 16;
@@ -188,7 +189,8 @@ void signs() {
     });
 }
 
-/// In each bucket powers of two whose squares add up to a power of four, between zeros: norm, quotients and products are exact.
+/// In each bucket powers of two whose squares add up to a power of four, between zeros: norm, quotients and products
+/// are exact.
 inline tensor<float> exact_buckets(index n, index off) {
     auto x = tensor<float>::zeros({n});
     const auto random = drawn<float>({n}, 406);
@@ -223,7 +225,8 @@ void levels() {
         }
 }
 
-/// Sums of any numbers: the host decodes what differs by a rounding of the scale, and of qsgd hardly ever by a level; all within the contract.
+/// Sums of any numbers: the host decodes what differs by a rounding of the scale, and of qsgd hardly ever by a level;
+/// all within the contract.
 template <class D>
 void rounded_sums() {
     for (const index n : {100, 1024, 5000}) {
@@ -258,8 +261,8 @@ void rounded_sums() {
     }
 }
 
-/// Sums that the host's messages are added to, at any float; what lies beside them stays. A product with 1/4 is exact, so that one operation or two
-/// give the same.
+/// Sums that the host's messages are added to, at any float; what lies beside them stays. A product with 1/4 is exact,
+/// so that one operation or two give the same.
 template <class D, class C, class Numbers>
 void check_sums(const C& c, Numbers numbers) {
     for (std::size_t s = 0; s < sizes.size(); ++s) {
@@ -464,8 +467,8 @@ struct encoded_there : Here {
     }
 };
 
-/// Messages are the host's, byte for byte, but of sums that are in another order; of those the laws hold: lengths, contraction, error bound. Both are
-/// refused where they are cut short, too long or damaged.
+/// Messages are the host's, byte for byte, but of sums that are in another order; of those the laws hold: lengths,
+/// contraction, error bound. Both are refused where they are cut short, too long or damaged.
 template <class D>
 void contracts() {
     laws::for_every_compressor([](auto maker) {

@@ -1,6 +1,7 @@
 #pragma once
-// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/reduction_method.hpp): the host's sums and the host's
-// states, of one list of compressors. Ranks are threads; the device's memory is made beforehand, on the thread that owns it.
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/reduction_method.hpp): the
+// host's sums and the host's states, of one list of compressors. Ranks are threads; the device's memory is made
+// beforehand, on the thread that owns it.
 
 #include "compress/every_compressor.hpp"
 #include "device/cuda/kernel_laws.hpp"

@@ -1,12 +1,12 @@
 #pragma once
 // All-reduce of compressed gradients: compressor × collective. Which collective follows from the compressor's contract:
-//   messages that may be added (bf16, fp16)          all-reduce of the messages                  2 (p-1)/p m bytes a rank
-//   others (topk, qsgd, …)                           all-gather of the messages, each decoded    (p-1) m
-//   in two phases (onebit, sign)                     all-to-all of chunks, decode, encode again, all-gather    2 (p-1)/p m
-//   methods that reduce less than the bucket (powersgd)      their own small all-reduces
-// m: bytes of a message. The text is one for all devices: C carries D's memory, and where lengths are known before (contract.fixed_bytes), a
-// mailbox holds all memory that a step needs. All replace `gradient` by the sum over ranks of what was sent, with the same bits on every rank, and return where
-// the time went.
+//   messages that may be added (bf16, fp16)         all-reduce of the messages: 2 (p-1)/p m bytes a rank
+//   others (topk, qsgd, …)                          all-gather of the messages, each decoded: (p-1) m
+//   in two phases (onebit, sign)                    all-to-all of chunks, decode, encode, all-gather: 2 (p-1)/p m
+//   methods that reduce less than the bucket        their own small all-reduces (powersgd)
+// m: bytes of a message. The text is one for all devices: C carries D's memory, and where lengths are known before
+// (contract.fixed_bytes), a mailbox holds all memory that a step needs. All replace `gradient` by the sum over ranks of
+// what was sent, with the same bits on every rank, and return where the time went.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -124,7 +124,8 @@ exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, 
     return cost;
 }
 
-/// The mailbox that gathered_all_reduce needs for a bucket of n values: where lengths are fixed, it is all of its memory.
+/// The mailbox that gathered_all_reduce needs for a bucket of n values: where lengths are fixed, it is all of its
+/// memory.
 template <Compressor K>
 mailbox<typename K::device> mailbox_for(const K& compressor, index n, int ranks) {
     if (!compressor.contract(n).fixed_bytes) return {};

@@ -1,6 +1,6 @@
 #pragma once
-// Small codes packed by planes: plane j holds bit j of all codes of a group, so that packing is a comparison of whole vectors
-// and needs no shifts across codes.
+// Small codes packed by planes: plane j holds bit j of all codes of a group, so that packing is a comparison of whole
+// vectors and needs no shifts across codes.
 //   group of m ≤ 128 codes of b bits: b planes of ⌈m/8⌉ bytes; code i is in bit i mod 8 of byte i / 8 of each plane
 
 #include <cairn/device/codes.hpp>

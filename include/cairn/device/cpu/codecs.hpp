@@ -1,7 +1,9 @@
 #pragma once
 // Messages of codes (device/codes.hpp) made and read on the host. For each code
-//   encode_values(cpu{}, code, n, x, out, random)            the message of x (n); false where a value is not finite and cannot be sent
-//   decode_values(cpu{}, code, who, bytes, n, into, put)     put(into[i], value i); throws on a damaged message, naming the byte
+//   encode_values(cpu{}, code, n, x, out, random)            the message of x (n); false where a value is not finite
+//                                                            and cannot be sent
+//   decode_values(cpu{}, code, who, bytes, n, into, put)     put(into[i], value i); throws on a damaged message, naming
+//                                                            the byte
 // device/cuda/codecs.hpp has the same. Pieces are independent: the bits do not depend on the number of threads.
 
 #include <cairn/core/message_reader.hpp>

@@ -1,7 +1,8 @@
 #pragma once
-// PowerSGD's products on the host (device/low_rank.hpp). Factors are kept transposed, P (r, rows) and Q (r, cols), so that every inner loop runs
-// along memory. All matrices of a bucket are worked on in one parallel pass, cut into pieces of equal work: which is what batching those of
-// the same shape is for elsewhere. Memory traffic: each product reads M once for r ≤ 4.
+// PowerSGD's products on the host (device/low_rank.hpp). Factors are kept transposed, P (r, rows) and Q (r, cols), so
+// that every inner loop runs along memory. All matrices of a bucket are worked on in one parallel pass, cut into pieces
+// of equal work: which is what batching those of the same shape is for elsewhere. Memory traffic: each product reads M
+// once for r ≤ 4.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/codes.hpp>

@@ -1,7 +1,7 @@
 #pragma once
-// Randomness of compressors that round stochastically: 16 bits a value, from Philox blocks side by side, so that packs of
-// bits need no shuffling. A probability is then a multiple of 2^-16; users add half a unit, which leaves a bias of at most
-// 2^-17 of a rounding step.
+// Randomness of compressors that round stochastically: 16 bits a value, from Philox blocks side by side, so that packs
+// of bits need no shuffling. A probability is then a multiple of 2^-16; users add half a unit, which leaves a bias of
+// at most 2^-17 of a rounding step.
 //   bits of value i of group g = half (i/16 mod 2) of word (i/32) of Philox block 16 g + i mod 16,   0 ≤ i < 128
 // Tested against the scalar philox() of core/random.hpp.
 

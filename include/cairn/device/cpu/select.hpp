@@ -1,8 +1,10 @@
 #pragma once
-// Finding the k numbers of largest magnitude among n, and moving a few values of an array (device/selection.hpp). Magnitudes are compared as the integers that their bits are, so NaN is
-// above Inf is above all numbers; of equal ones the first win. Two ways:
+// Finding the k numbers of largest magnitude among n, and moving a few values of an array (device/selection.hpp).
+// Magnitudes are compared as the integers that their bits are, so NaN is above Inf is above all numbers; of equal ones
+// the first win. Two ways:
 //   select_largest    exact: a threshold that surely lets k pass, guessed from a sample, one pass that collects the
-//                     candidates, and a radix select among them; if the guess was wrong, a histogram gives one that is right
+//                     candidates, and a radix select among them; if the guess was wrong, a histogram gives one that is
+//                     right
 //   select_sampled    DGC's estimate: the threshold from a sample of 1 %, accepted if it lets 0.8 to 1.3 k pass
 // Memory traffic: the array once where the guess holds, about 2 % of it for the rest.
 
@@ -43,7 +45,8 @@ namespace detail {
 
 inline std::uint32_t magnitude_of(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
-/// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how many.
+/// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how
+/// many.
 inline index collect_run(const float* x, index begin, index end, std::uint32_t t, std::uint32_t* where, float* values) {
     index count = 0, i = begin;
 #if CAIRN_SIMD_AVX512
@@ -102,7 +105,8 @@ inline std::uint32_t sample_threshold(std::span<const float> x, index stride, in
     return *nth;
 }
 
-/// Of a histogram from low to high, the bin in which the number of rank `rank` from above lies; rank becomes that in the bin.
+/// Of a histogram from low to high, the bin in which the number of rank `rank` from above lies; rank becomes that in
+/// the bin.
 template <class Bins>
 std::uint32_t bin_of_rank(const Bins& bins, index& rank) {
     std::size_t b = bins.size() - 1;
@@ -110,7 +114,8 @@ std::uint32_t bin_of_rank(const Bins& bins, index& rank) {
     return static_cast<std::uint32_t>(b);
 }
 
-/// The magnitude of rank k, by 11, 10 and 10 bits from the top. Afterwards k is how many of the equal ones belong to the k.
+/// The magnitude of rank k, by 11, 10 and 10 bits from the top. Afterwards k is how many of the equal ones belong to
+/// the k.
 inline std::uint32_t radix_select(std::vector<std::uint32_t> magnitudes, index& k) {
     std::uint32_t prefix = 0;
     int shift = 20;
@@ -172,8 +177,8 @@ inline void select_largest(cpu, std::span<const float> x, index k, selection<cpu
 }
 
 /// About k values, all those of magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
-/// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k; exact
-/// after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
+/// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k;
+/// exact after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
 inline int select_sampled(cpu, std::span<const float> x, index k, selection<cpu>& chosen) {
     constexpr int most = 10;
     chosen.resize(0);

@@ -2,9 +2,11 @@
 // One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit
 // send:
 //
-//   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte filled with zeros |
+//   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte
+//   filled with zeros |
 //
-// onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode writes it once.
+// onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode
+// writes it once.
 
 #include <cairn/core/message_reader.hpp>
 #include <cairn/core/parallel.hpp>

@@ -48,8 +48,8 @@ double diagonal_sum(cpu, index n, index step, const T* m) {
     return sum;
 }
 
-/// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers. Strips of the upper
-/// triangle by GEMM, little more than half of the arithmetic.
+/// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers. Strips
+/// of the upper triangle by GEMM, little more than half of the arithmetic.
 template <class T>
 void add_symmetric_product(cpu, index count, index width, T weight, const T* rows, index stride, T* c, index ldc) {
     constexpr index strip = 256;

@@ -1,24 +1,29 @@
 #pragma once
-// Messages of codes (device/codes.hpp) made and read on a grid device, in device memory: those of device/cpu/codecs.hpp byte for byte, with the
-// same random bits, so that a host reads what a device has made and the other way round. Nothing is copied to the host and nothing waits.
+// Messages of codes (device/codes.hpp) made and read on a grid device, in device memory: those of device/cpu/codecs.hpp
+// byte for byte, with the same random bits, so that a host reads what a device has made and the other way round.
+// Nothing is copied to the host and nothing waits.
 //   encode_values(d, code, n, x, out, random)                    as on the host
-//   encode_with_residual(d, code, n, gradient, e, out, random)   the message of gradient + e, of which e becomes what is not sent: one pass
+//   encode_with_residual(d, code, n, gradient, e, out, random)   the message of gradient + e, of which e becomes what
+//                                                                is not sent: one pass
 //   decode_values(d, code, who, bytes, n, into, put)             as on the host
-// Arrays may begin at any float: 16 bytes are moved at a time where their address is a multiple of that. Messages begin at a multiple of 4
-// bytes; of 8 is faster for casts.
+// Arrays may begin at any float: 16 bytes are moved at a time where their address is a multiple of that. Messages begin
+// at a multiple of 4 bytes; of 8 is faster for casts.
 //
-// Equal bytes: casts and natural always. sign and qsgd sum magnitudes and squares in double, but in another order than the host does: the last
-// bit of a scale or norm may differ. qsgd's ξ may then differ by 1 where it is within a rounding of the next one, also where only one of the two
-// compilers makes a product and a sum one operation. For the last reason decoded sums may differ by a rounding.
+// Equal bytes: casts and natural always. sign and qsgd sum magnitudes and squares in double, but in another order than
+// the host does: the last bit of a scale or norm may differ. qsgd's ξ may then differ by 1 where it is within a
+// rounding of the next one, also where only one of the two compilers makes a product and a sum one operation. For the
+// last reason decoded sums may differ by a rounding.
 //
-// Bytes a value, each moved once (m: those of the message; sums never leave registers, random words never shared memory):
+// Bytes a value, each moved once (m: those of the message; sums never leave registers, random words never shared
+// memory):
 //   encode 4 + m, decode into a sum 8 + m, encode with a residual 12 + m
 //   m = 2 casts, 1.125 natural, 0.129 sign, 0.53 qsgd of 7 levels
 //
-// NaN and Inf: the caller looks for them before. Otherwise, casts pass them on; natural sends ±2^127 (a NaN as +); sign sends a block's scale as
-// NaN or Inf, qsgd a bucket's norm as NaN with codes of 0: the host refuses both, decoding here adds them. With a residual what must be finite is
-// gradient + residual: else a value of a cast, a block of sign, a bucket of qsgd loses its residual for good. Messages are not checked: they come
-// from an encoder. Random numbers are drawn for the step of the call: not inside a recording (core/replay.hpp).
+// NaN and Inf: the caller looks for them before. Otherwise, casts pass them on; natural sends ±2^127 (a NaN as +); sign
+// sends a block's scale as NaN or Inf, qsgd a bucket's norm as NaN with codes of 0: the host refuses both, decoding
+// here adds them. With a residual what must be finite is gradient + residual: else a value of a cast, a block of sign,
+// a bucket of qsgd loses its residual for good. Messages are not checked: they come from an encoder. Random numbers are
+// drawn for the step of the call: not inside a recording (core/replay.hpp).
 
 #include <cairn/core/work.hpp>
 #include <cairn/device/codes.hpp>

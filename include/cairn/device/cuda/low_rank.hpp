@@ -1,8 +1,9 @@
 #pragma once
-// PowerSGD's products (device/low_rank.hpp) on a grid device: all matrices of a bucket in one launch each. Sums are in another order than the host's, the
-// same one in every run.
+// PowerSGD's products (device/low_rank.hpp) on a grid device: all matrices of a bucket in one launch each. Sums are in
+// another order than the host's, the same one in every run.
 //   project           a block a row of M; reads M once for r ≤ 4
-//   back_project      a block a tile of 64 rows and 128 columns, then the sum over tiles; reads M once for r ≤ 4, and moves r / 32 of it more
+//   back_project      a block a tile of 64 rows and 128 columns, then the sum over tiles; reads M once for r ≤ 4, and
+//                     moves r / 32 of it more
 //   reconstruct       a block a row: reads M, writes M̂ and the residual
 //   orthonormalise    a block a matrix, in double
 // Memory is made with the tables; what follows launches and returns.
@@ -43,7 +44,8 @@ struct matrix_row {
     low_rank_matrix m;
     index row;
 };
-/// Columns [first, first + tile_columns) of a matrix, rows [chunk · tile_rows, …); `partial`: where the matrix's sums of tiles begin.
+/// Columns [first, first + tile_columns) of a matrix, rows [chunk · tile_rows, …); `partial`: where the matrix's sums
+/// of tiles begin.
 struct matrix_tile {
     low_rank_matrix m;
     index first, chunk, partial;

@@ -1,8 +1,9 @@
 #pragma once
-// What the kernels that make and read messages (codecs.hpp) have in common. A warp encodes a span of 1,024 values, eight packets of four
-// a thread: thread l of the warp has values 128 k + 4 l … + 3 of it as packet k, so that a warp reads 512 bytes at a time and its packets k are a
-// group of 128 (device/codes.hpp). Bits are brought together by shuffles. Random words go through shared memory: each thread
-// computes four Philox blocks of the span, and takes the 32 halves of words that belong to its values.
+// What the kernels that make and read messages (codecs.hpp) have in common. A warp encodes a span of 1,024 values,
+// eight packets of four a thread: thread l of the warp has values 128 k + 4 l … + 3 of it as packet k, so that a warp
+// reads 512 bytes at a time and its packets k are a group of 128 (device/codes.hpp). Bits are brought together by
+// shuffles. Random words go through shared memory: each thread computes four Philox blocks of the span, and takes the
+// 32 halves of words that belong to its values.
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/codes.hpp>
@@ -32,7 +33,8 @@ struct span_place {
           lane(static_cast<int>(b.thread()) % warp_threads),
           stride(b.blocks() * span_warps * span_values) {}
 
-    /// The first value of this warp's span, of the spans of a block that begin at value `all`; may be behind the last one.
+    /// The first value of this warp's span, of the spans of a block that begin at value `all`; may be behind the last
+    /// one.
     CAIRN_HD index first(index all) const { return all + warp * span_values; }
     CAIRN_HD index of_packet(int k) const { return k * span_group + 4 * lane; }
 };
@@ -86,7 +88,8 @@ struct values_with_residual {
     }
 };
 
-/// The random words of a warp's span, where random_packet finds them. All threads of the block wait before they are read.
+/// The random words of a warp's span, where random_packet finds them. All threads of the block wait before they are
+/// read.
 CAIRN_HD inline void draw_words(const random_stream& random, int lane, index first, index n, std::uint32_t* words) {
     for (int q = 0; q < 4; ++q) {
         const int block = q * warp_threads + lane, group = block / 16;

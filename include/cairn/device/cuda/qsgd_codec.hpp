@@ -1,5 +1,6 @@
 #pragma once
-// QSGD's messages on a grid device (codecs.hpp): packets k of a warp are a bucket. Planes are transposed eight at a time.
+// QSGD's messages on a grid device (codecs.hpp): packets k of a warp are a bucket. Planes are transposed eight at a
+// time.
 
 #include <cairn/device/codes.hpp>
 #include <cairn/device/cuda/packets.hpp>

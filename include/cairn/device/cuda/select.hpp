@@ -1,7 +1,8 @@
 #pragma once
-// A few values of an array on a grid device (device/selection.hpp). The k values of largest magnitude, exactly, of equal ones the first: by three
-// histograms of 11, 10 and 10 bits of all values, and one pass that counts and one that writes, so that positions rise.
-// Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after prepare, and how many values are equal does not matter.
+// A few values of an array on a grid device (device/selection.hpp). The k values of largest magnitude, exactly, of
+// equal ones the first: by three histograms of 11, 10 and 10 bits of all values, and one pass that counts and one that
+// writes, so that positions rise. Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after prepare, and
+// how many values are equal does not matter.
 
 #include <cairn/core/work.hpp>
 #include <cairn/device/cuda/for_each.hpp>

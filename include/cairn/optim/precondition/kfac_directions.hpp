@@ -1,5 +1,6 @@
 #pragma once
-// K-FAC's directions V = F⁻¹ ∇W of all layers in one buffer, and their length: KL clip, norm constraint or grafting (kfac.hpp).
+// K-FAC's directions V = F⁻¹ ∇W of all layers in one buffer, and their length: KL clip, norm constraint or grafting
+// (kfac.hpp).
 
 #include <cairn/core/trace.hpp>
 #include <cairn/device/gradient_layout.hpp>
@@ -187,7 +188,8 @@ private:
         return s_.config.graft || (lr > 0 && (s_.config.kl_clip > 0 || s_.config.norm_limit > 0));
     }
 
-    // The same without bringing a number to the host. A template, so that a kfac of the host can be compiled once, whole.
+    // The same without bringing a number to the host. A template, so that a kfac of the host can be compiled once,
+    // whole.
     template <class Where = D>
     void apply_on_device(double lr) {
         std::vector<block*> ready;

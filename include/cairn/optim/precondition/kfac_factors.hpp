@@ -1,5 +1,6 @@
 #pragma once
-// K-FAC's statistics: the layers that backward announces become blocks, their rows the batch's sums, and those the running averages of A and G.
+// K-FAC's statistics: the layers that backward announces become blocks, their rows the batch's sums, and those the
+// running averages of A and G.
 
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_state.hpp>

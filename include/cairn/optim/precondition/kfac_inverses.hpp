@@ -1,6 +1,6 @@
 #pragma once
-// K-FAC's decompositions: when they are made, where (at once, beside training, or in shares over the steps until their use), and how they come
-// into use on all ranks.
+// K-FAC's decompositions: when they are made, where (at once, beside training, or in shares over the steps until their
+// use), and how they come into use on all ranks.
 
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
@@ -93,8 +93,8 @@ private:
         std::string failure = {};
     };
 
-    /// Every `decompose_every` steps; before that whenever the number of steps has doubled, because the first averages are of few
-    /// batches of a network that changes fast.
+    /// Every `decompose_every` steps; before that whenever the number of steps has doubled, because the first averages
+    /// are of few batches of a network that changes fast.
     bool is_due() const {
         const bool doubled =
             s_.steps < s_.config.decompose_every && std::has_single_bit(static_cast<std::uint64_t>(s_.steps));
@@ -145,7 +145,8 @@ private:
             t.factor->pending = kept(t.factor->inverse);  // the last good one stays
         }
     }
-    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less of it.
+    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less
+    // of it.
     void make_all() {
         const trace_scope scope("decompose", "", "kfac");
         if constexpr (!on_host) return make_rest();
