@@ -1,14 +1,15 @@
 // All-reduce by every algorithm, by MPI_Allreduce and by Gloo, in turn in one run, beside what the cost model predicts.
 //
 //   mpirun -np 2 collectives [--quick] [--max-bytes 268435456] [--algorithms ring,tree] [--seconds 1.5]
-//   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what `automatic` chooses
+//   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what
+//                                            `automatic` chooses
 //                                            from: ~/.cache/cairn/collectives.tsv, see comm/collectives/selection.hpp
 //   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
 //
-// Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each round;
-// medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of single messages, taken in
-// turn with the all-reduces they make up, and nothing of the all-reduces. Ratio: the better of MPI and Gloo over auto, above 1 where auto
-// is faster. The last line is one JSON object.
+// Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each
+// round; medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of
+// single messages, taken in turn with the all-reduces they make up, and nothing of the all-reduces. Ratio: the better
+// of MPI and Gloo over auto, above 1 where auto is faster. The last line is one JSON object.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
@@ -42,10 +43,10 @@
 namespace {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 
 struct settings {
-    index min_bytes = 1 << 10, max_bytes = index{256} << 20;
+    index_t min_bytes = 1 << 10, max_bytes = index_t{256} << 20;
     double seconds = 1.5;  // for each size
     int ranks = 2;
     bool calibrate = false, quick = false;
@@ -59,7 +60,7 @@ double median(std::vector<double> all) {
     return all.empty() ? 0 : all.size() % 2 ? all[half] : (all[half - 1] + all[half]) / 2;
 }
 
-std::string text_of_bytes(index n) {
+std::string text_of_bytes(index_t n) {
     return n >= 1 << 20 ? concat(n >> 20, " MiB") : n >= 1 << 10 ? concat(n >> 10, " KiB") : concat(n, " B");
 }
 
@@ -99,7 +100,8 @@ void measure(C& c, std::vector<candidate>& all, double budget) {
     }
     const stopwatch whole;
     for (int round = 0; round < 3 || (round < 201 && slowest(c, whole.seconds()) < budget); ++round) {
-        // In another order each round, the same on all ranks, and each from its own warm caches: what went before is not measured.
+        // In another order each round, the same on all ranks, and each from its own warm caches: what went before is
+        // not measured.
         std::vector<std::size_t> order(all.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
         const random_stream random{1, stream_of("order"), static_cast<std::uint32_t>(round)};
@@ -165,21 +167,21 @@ public:
     }
 
     int run() {
-        const bool boss = c_.rank() == 0;
+        const bool is_root = c_.rank() == 0;
         std::string trouble = load_collectives(c_, perf::fingerprint(), s_.table);
-        if (boss && !trouble.empty()) std::fprintf(stderr, "warning: %s\n", trouble.c_str());
+        if (is_root && !trouble.empty()) std::fprintf(stderr, "warning: %s\n", trouble.c_str());
         check();
         measure_link();
         if (s_.calibrate) calibrate();
-        if (boss) heading();
+        if (is_root) heading();
         std::vector<double> errors;
         double worst = 1e300;
         nlohmann::json rows = nlohmann::json::array();
-        for (index bytes = s_.min_bytes; bytes <= s_.max_bytes; bytes *= 4) {
+        for (index_t bytes = s_.min_bytes; bytes <= s_.max_bytes; bytes *= 4) {
             const all_reduce_algorithm chosen = automatic_all_reduce<float>(c_, bytes, true);
             std::vector<candidate> all = candidates(bytes, true);
-            const std::vector<index> sizes = message_sizes(chosen, bytes);
-            for (const index size : sizes) add_messages(all, size, chosen == all_reduce_algorithm::native);
+            const std::vector<index_t> sizes = message_sizes(chosen, bytes);
+            for (const index_t size : sizes) add_messages(all, size, chosen == all_reduce_algorithm::vendor);
             measure(c_, all, s_.seconds);
             const auto seconds = [&](const std::string& name) {
                 for (const candidate& a : all)
@@ -188,7 +190,7 @@ public:
             };
             const double own = seconds("auto"), mpi = seconds("native"), gloo = seconds("gloo");
             std::vector<link_point> points;
-            for (const index size : sizes)
+            for (const index_t size : sizes)
                 points.push_back(
                     point_of(size, seconds(concat("exchange ", size)), seconds(concat("exchange and add ", size))));
             const double model = all_reduce_seconds(link_model(points), chosen, static_cast<double>(bytes), p_);
@@ -203,14 +205,14 @@ public:
                                {"ratio", peer / own}};
             for (const candidate& a : all) row["seconds"][a.name] = a.seconds();
             rows.push_back(row);
-            if (!boss) continue;
+            if (!is_root) continue;
             std::printf("%8s", text_of_bytes(bytes).c_str());
             for (const std::string& name : names_) std::printf(" %11.1f", seconds(name) * 1e6);
             std::printf("  %-18s %6.2f %11.1f %+5.0f %% %6.2f\n", name_of(chosen), bus, model * 1e6,
                         100 * (model / own - 1), peer / own);
             std::fflush(stdout);
         }
-        if (boss) {
+        if (is_root) {
             std::printf("model: median error %.1f %%; smallest ratio %.2f\n", 100 * median(errors),
                         worst < 1e300 ? worst : 0.0);
             const nlohmann::json result{{"benchmark", "collectives"},
@@ -231,17 +233,17 @@ private:
                concat(',', s_.algorithms, ',').find(concat(',', name, ',')) != std::string::npos;
     }
 
-    std::vector<candidate> candidates(index bytes, bool with_auto) {
+    std::vector<candidate> candidates(index_t bytes, bool with_auto) {
         const std::span<float> data = std::span<float>(data_).first(static_cast<std::size_t>(bytes) / sizeof(float));
         std::vector<candidate> all;
         for (const auto& [algorithm, name] : all_reduce_names) {
             using enum all_reduce_algorithm;
-            if (algorithm == automatic ? !with_auto : algorithm != native && !asked_for(name)) continue;
-            if (algorithm == native && !has_native_all_reduce<float>(c_)) continue;
+            if (algorithm == automatic ? !with_auto : algorithm != vendor && !asked_for(name)) continue;
+            if (algorithm == vendor && !has_vendor_all_reduce<float>(c_)) continue;
             if (algorithm == hierarchical && groups_.node().size() == p_) continue;  // one node: the ring
             all.push_back({name,
                            [this, data, which = algorithm] { all_reduce(c_, data, {.algorithm = which}, &groups_); },
-                           algorithm == automatic || algorithm == native});
+                           algorithm == automatic || algorithm == vendor});
         }
 #if CAIRN_HAS_GLOO
         if (gloo_) all.push_back({"gloo", [this, data] { gloo_->all_reduce(data); }, with_auto});
@@ -253,7 +255,7 @@ private:
 
     /// All candidates give the sum.
     void check() {
-        const index bytes = std::min<index>(s_.max_bytes, 40'000);
+        const index_t bytes = std::min<index_t>(s_.max_bytes, 40'000);
         for (candidate& a : candidates(bytes, true)) {
             const auto data = std::span<float>(data_).first(static_cast<std::size_t>(bytes) / sizeof(float));
             std::ranges::fill(data, static_cast<float>(c_.rank() + 1));
@@ -265,22 +267,23 @@ private:
     }
 
     /// Bytes of the messages that an algorithm sends.
-    std::vector<index> message_sizes(all_reduce_algorithm algorithm, index bytes) const {
+    std::vector<index_t> message_sizes(all_reduce_algorithm algorithm, index_t bytes) const {
         using enum all_reduce_algorithm;
-        std::vector<index> sizes;
-        const index part = std::max<index>(sizeof(float), bytes / p_);
+        std::vector<index_t> sizes;
+        const index_t part = std::max<index_t>(sizeof(float), bytes / p_);
         if (algorithm == recursive_doubling) return {bytes};
         if (algorithm == tree) return {std::min(bytes, tree_segment)};
-        if (algorithm == native) return {part, bytes};
+        if (algorithm == vendor) return {part, bytes};
         if (algorithm == halving_doubling)
-            for (index q = 2; q <= p_; q *= 2) sizes.push_back(std::max<index>(sizeof(float), bytes / q));
+            for (index_t q = 2; q <= p_; q *= 2) sizes.push_back(std::max<index_t>(sizeof(float), bytes / q));
         return sizes.empty() ? std::vector{part} : sizes;
     }
 
-    /// Single messages, all ranks at once on a ring: to exchange, and to exchange and add. What came is sent on in the next call, as
-    /// collectives do: data that another core has just written costs more than data that both have in their caches. `native`: by MPI's
-    /// own call, which waits otherwise than ours; that shows where ranks share cores.
-    void add_messages(std::vector<candidate>& all, index bytes, bool native = false) {
+    /// Single messages, all ranks at once on a ring: to exchange, and to exchange and add. What came is sent on in the
+    /// next call, as
+    /// collectives do: data that another core has just written costs more than data that both have in their caches.
+    /// `native`: by MPI's own call, which waits otherwise than ours; that shows where ranks share cores.
+    void add_messages(std::vector<candidate>& all, index_t bytes, bool vendor = false) {
         const int left = (c_.rank() + p_ - 1) % p_, right = (c_.rank() + 1) % p_;
         const std::size_t n = static_cast<std::size_t>(bytes) / sizeof(float);
         struct buffers {
@@ -289,9 +292,9 @@ private:
         };
         const auto b =
             std::make_shared<buffers>(buffers{std::span<float>(data_).first(n), std::span<float>(other_).first(n),
-                                              segment_room<float>(static_cast<index>(n))});
+                                              segment_room<float>(static_cast<index_t>(n))});
         std::function<void()> exchange = [this, left, right, b] {
-            send_receive(c_, b->out, right, b->in, left, 1);
+            sendrecv(c_, b->out, right, b->in, left, 1);
             std::swap(b->out, b->in);
         };
         std::function<void()> exchange_and_add = [this, left, right, b] {
@@ -299,7 +302,7 @@ private:
             std::swap(b->out, b->in);
         };
         if constexpr (requires { c_.handle(); })
-            if (native) {
+            if (vendor) {
                 exchange = [this, left, right, b] {
                     const int count = static_cast<int>(b->out.size());
                     MPI_Sendrecv(b->out.data(), count, MPI_FLOAT, right, 1, b->in.data(), count, MPI_FLOAT, left, 1,
@@ -308,21 +311,21 @@ private:
                 };
                 exchange_and_add = [this, exchange, b] {
                     exchange();
-                    combine(c_, b->out, std::span<const float>(b->in));
+                    reduce_local(c_, b->out, std::span<const float>(b->in));
                 };
             }
         all.push_back({concat("exchange ", bytes), exchange, true});
         all.push_back({concat("exchange and add ", bytes), exchange_and_add, true});
     }
 
-    static link_point point_of(index bytes, double exchange, double exchange_and_add) {
+    static link_point point_of(index_t bytes, double exchange, double exchange_and_add) {
         return {static_cast<double>(bytes), exchange, std::max(0.0, exchange_and_add - exchange)};
     }
 
     /// Times of messages of all sizes, for the table.
     void measure_link() {
         std::vector<link_point> points;
-        for (index bytes = 64; bytes <= s_.max_bytes; bytes *= 2) {
+        for (index_t bytes = 64; bytes <= s_.max_bytes; bytes *= 2) {
             std::vector<candidate> both;
             add_messages(both, bytes);
             measure(c_, both, s_.seconds / 8);
@@ -334,7 +337,7 @@ private:
     void calibrate() {
         collective_profile profile;
         profile.link = link_;
-        for (index bytes = s_.min_bytes; bytes <= s_.max_bytes; bytes *= 4) {
+        for (index_t bytes = s_.min_bytes; bytes <= s_.max_bytes; bytes *= 4) {
             std::vector<candidate> all = candidates(bytes, false);
             measure(c_, all, s_.seconds);
             for (const candidate& a : all)
@@ -377,19 +380,19 @@ private:
 }  // namespace
 
 int main(int argc, char** argv) {
-    using cairn::index;
+    using cairn::index_t;
     settings s;
     CLI::App app{"Times all-reduces, and stores which is the fastest for which size."};
     app.add_flag("--calibrate", s.calibrate, "measure what automatic chooses from, and store it");
     app.add_flag("--quick", s.quick, "a tenth of the time, up to 4 MiB");
-    app.add_option("--min-bytes", s.min_bytes, "smallest array")->check(CLI::Range(index{64}, index{1} << 40));
-    app.add_option("--max-bytes", s.max_bytes, "largest array")->check(CLI::Range(index{64}, index{1} << 40));
+    app.add_option("--min-bytes", s.min_bytes, "smallest array")->check(CLI::Range(index_t{64}, index_t{1} << 40));
+    app.add_option("--max-bytes", s.max_bytes, "largest array")->check(CLI::Range(index_t{64}, index_t{1} << 40));
     app.add_option("--seconds", s.seconds, "time for each size")->check(CLI::PositiveNumber);
     app.add_option("--algorithms", s.algorithms, "only these, separated by commas");
     app.add_option("--ranks", s.ranks, "threads as ranks, where mpirun did not start this")->check(CLI::Range(2, 256));
     app.add_option("--table", s.table, "where the table is");
     CLI11_PARSE(app, argc, argv);
-    if (s.quick) s.seconds /= 10, s.max_bytes = std::min<index>(s.max_bytes, 4 << 20);
+    if (s.quick) s.seconds /= 10, s.max_bytes = std::min<index_t>(s.max_bytes, 4 << 20);
 #if CAIRN_HAS_MPI
     if (started_by_mpi())
         return run_mpi(argc, argv, [&](mpi_communicator& world) {

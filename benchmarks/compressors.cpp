@@ -1,10 +1,10 @@
-// Gradient compressors: GB of gradient that each encodes, decodes and adds a second, beside the memory bandwidth of this machine,
-// and what its messages weigh.
+// Gradient compressors: GB of gradient that each encodes, decodes and adds a second, beside the memory bandwidth of
+// this machine, and what its messages weigh.
 //
 //   compressors [--only topk] [--sizes 1048576,16777216] [--threads 2] [--seconds 0.2]
 //
-// Values are normal with scales that differ by layers, as gradients are. Best of the repeats that fit the time; one object
-// and one message are reused, as in training. PowerSGD has one column: reduce, without the exchanges.
+// Values are normal with scales that differ by layers, as gradients are. Best of the repeats that fit the time; one
+// object and one message are reused, as in training. PowerSGD has one column: reduce, without the exchanges.
 
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/dgc.hpp>
@@ -31,22 +31,22 @@
 namespace {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 
 struct settings {
     std::string only;
-    std::vector<index> sizes{index{1} << 20, index{1} << 24};
+    std::vector<index_t> sizes{index_t{1} << 20, index_t{1} << 24};
     int threads = cairn::threads();
     double seconds = 0.2;
 };
 
 /// Parameters of 64 Ki values with scales from 1 to 1/16.
-tensor<float> gradients(index n) {
-    tensor<float> g({n}, category::gradients);
-    parallel_for(n, index{1} << 16, [&](index begin, index end) {
+tensor<float> gradients(index_t n) {
+    tensor<float> g({n}, memory_category::gradients);
+    parallel_for(n, index_t{1} << 16, [&](index_t begin, index_t end) {
         const random_stream random{1, 2, 3};
         const float scale = std::ldexp(1e-3f, -static_cast<int>((begin >> 16) % 5));
-        for (index i = begin; i < end; ++i)
+        for (index_t i = begin; i < end; ++i)
             g[i] = scale * static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     });
     return g;
@@ -78,10 +78,10 @@ public:
     template <class Make>
     void add(Make make) {
         if (make().name().find(s_.only) == std::string::npos) return;
-        for (const index n : s_.sizes) {
+        for (const index_t n : s_.sizes) {
             auto c = make();
             const tensor<float> g = gradients(n);
-            auto into = tensor<float>::zeros({n}, category::workspace);
+            auto into = tensor<float>::zeros({n}, memory_category::workspace);
             message<> m;
             encode_step at{.seed = 1};
             const double encode = fastest(s_.seconds, [&] {
@@ -97,15 +97,15 @@ public:
 
     template <ReducingCompressor C>
     void add_reducing(typename C::config config) {
-        for (const index n : s_.sizes) {
+        for (const index_t n : s_.sizes) {
             bucket_layout layout;  // layers of 512 3×3×512, as many as fit
-            const shape layer{512, 3, 3, n < (index{1} << 22) ? 64 : 512};
-            for (index at = 0; at + layer.size() <= n; at += layer.size()) layout.push_back({"layer", at, layer});
-            const index used = static_cast<index>(layout.size()) * layer.size();
+            const shape layer{512, 3, 3, n < (index_t{1} << 22) ? 64 : 512};
+            for (index_t at = 0; at + layer.size() <= n; at += layer.size()) layout.push_back({"layer", at, layer});
+            const index_t used = static_cast<index_t>(layout.size()) * layer.size();
             C c(config, layout, used);
             if (c.name().find(s_.only) == std::string::npos) return;
             const tensor<float> g = gradients(used);
-            auto mean = tensor<float>::zeros({used}, category::workspace);
+            auto mean = tensor<float>::zeros({used}, memory_category::workspace);
             encode_step at{.seed = 1};
             const double reduce = fastest(s_.seconds, [&] {
                 ++at.step;
@@ -116,7 +116,7 @@ public:
     }
 
 private:
-    void line(const std::string& name, index n, double bytes, const std::vector<double>& seconds) const {
+    void line(const std::string& name, index_t n, double bytes, const std::vector<double>& seconds) const {
         const auto count = static_cast<double>(n);
         std::printf("%-28s %9td %10.3f %6.1f   ", name.c_str(), n, 8 * bytes / count, 4 * count / bytes);
         for (const double t : seconds) {

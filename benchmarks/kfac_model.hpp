@@ -20,8 +20,8 @@ inline sequential<float> kfac_model(const std::string& name) {
 }
 
 /// Samples of this rank.
-inline tensor<float> kfac_input(const std::string& name, index samples, int rank) {
-    tensor<float> x(name == "autoencoder" ? shape{samples, 784} : shape{samples, 32, 32, 3}, category::data);
+inline tensor<float> kfac_input(const std::string& name, index_t samples, int rank) {
+    tensor<float> x(name == "autoencoder" ? shape{samples, 784} : shape{samples, 32, 32, 3}, memory_category::data);
     fill(x.span(), {initializer::distribution::normal, 1, 0}, random_stream{1, static_cast<std::uint32_t>(rank), 3});
     return x;
 }

@@ -1,12 +1,14 @@
 // What K-FAC costs a training step, part by part, next to the arithmetic and byte floors of each part.
 //
-//   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-every 10] [--decompose-every 100] …
+//   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-every 10] [--decompose-every
+//   100] …
 //   mpirun -np 2 kfac_parts …
 //
-// Steps with all parts and steps without K-FAC, and without the all-reduce of gradients, are run in turn; a part's time is the median over
-// the steps, of the slowest rank.
-// ms: once; a step: divided by how often it is due; share: of the step without K-FAC. Floors: flops over the measured matrix peak, or
-// bytes over the measured bandwidth, for what travels over the link measured at the start; the larger counts. roofline: floor / time.
+// Steps with all parts and steps without K-FAC, and without the all-reduce of gradients, are run in turn; a part's time
+// is the median over the steps, of the slowest rank.
+// ms: once; a step: divided by how often it is due; share: of the step without K-FAC. Floors: flops over the measured
+// matrix peak, or bytes over the measured bandwidth, for what travels over the link measured at the start; the larger
+// counts. roofline: floor / time.
 // The last line is one JSON object.
 
 #include <cairn/comm/any.hpp>
@@ -37,7 +39,7 @@ using namespace cairn;
 
 struct options {
     std::string model = "resnet18";
-    cairn::index batch = 128;
+    cairn::index_t batch = 128;
     int steps = 5;
     kfac_config kfac{};
     kfac_ranks_config ranks{};
@@ -59,13 +61,13 @@ public:
         : world_(world),
           options_(o),
           net_(kfac_model(o.model)),
-          weights_(net_.params(), 1),
+          weights_(net_.parameters(), 1),
           optimizer_(sgd{{.momentum = 0.9}}, weights_) {
-        const cairn::index mine = shard_of(o.batch, world.size(), world.rank()).count;
+        const cairn::index_t mine = shard_of(o.batch, world.size(), world.rank()).count;
         x_ = kfac_input(o.model, mine, world.rank());
         kfac_config c = o.kfac;
-        c.factor_every = c.decompose_every = 1;
-        auto roles = std::make_unique<kfac_roles<float>>();
+        c.factor_update_interval = c.inverse_update_interval = 1;
+        auto roles = std::make_unique<kfac_work_assignment<float>>();
         if (world.size() > 1) {
             auto several = std::make_unique<kfac_ranks<any_communicator>>(world, o.ranks);
             several_ = several.get();
@@ -106,9 +108,9 @@ private:
         return seconds + update.seconds();
     }
     void forward_backward(curvature_listener* listener) {
-        pass p{.step = 1, .input_gradient = false};
+        pass_context p{.step = 1, .input_gradient = false};
         p.curvature = listener;
-        tape<float> saved;
+        saved_tensors<float> saved;
         tensor<float> y = net_.forward(x_.share(), saved, p);
         const float scale = 1e-3f / static_cast<float>(options_.batch);
         for_each([scale](float& v) { v *= scale; }, y);  // some gradient
@@ -121,8 +123,8 @@ private:
     }
 
     void count_floors() {
-        const double each = real(options_.kfac.factor_every), rarely = real(options_.kfac.decompose_every),
-                     size = sizeof(float);
+        const double each = real(options_.kfac.factor_update_interval),
+                     rarely = real(options_.kfac.inverse_update_interval), size = sizeof(float);
         part factors{"factors", "factors", each}, average{"average", "average", each},
             reduce{"reduce factors", "reduce factors", each}, decompose{"decompose", "decompose", rarely},
             share{"share decompositions", "share decompositions", rarely},
@@ -203,7 +205,7 @@ private:
                                        {"floor_ms", 1e3 * floor}});
         }
         std::printf("%-22s %9s %7s %9.3f %6.2f%%\n", "all", "", "", 1e3 * total, 100 * total / plain);
-        for (const std::string& line : curvature_->remarks()) std::printf("%s\n", line.c_str());
+        for (const std::string& line : curvature_->diagnostics()) std::printf("%s\n", line.c_str());
         record["share"] = total / plain;
         std::printf("%s\n", record.dump().c_str());
         return 0;
@@ -213,7 +215,7 @@ private:
     options options_;
     sequential<float> net_;
     arena<float> weights_;
-    optimizer_over<sgd, float> optimizer_;
+    bound_optimizer<sgd, float> optimizer_;
     std::unique_ptr<kfac<float>> curvature_;
     const kfac_ranks<any_communicator>* several_ = nullptr;  // its roles
     tensor<float> x_;
@@ -232,8 +234,8 @@ int main(int argc, char** argv) {
     app.add_option("--form", form)->check(CLI::IsMember({"eigen", "inverse"}));
     app.add_option("--spatial", spatial, "kernel points of convolutions")
         ->check(CLI::IsMember({"full", "uncorrelated"}));
-    app.add_option("--factor-every", o.kfac.factor_every, "steps")->check(CLI::PositiveNumber);
-    app.add_option("--decompose-every", o.kfac.decompose_every, "steps")->check(CLI::PositiveNumber);
+    app.add_option("--factor-every", o.kfac.factor_update_interval, "steps")->check(CLI::PositiveNumber);
+    app.add_option("--decompose-every", o.kfac.inverse_update_interval, "steps")->check(CLI::PositiveNumber);
     app.add_option("--sample-examples", o.kfac.sample.examples, "statistics of one in so many")
         ->check(CLI::PositiveNumber);
     app.add_option("--sample-positions", o.kfac.sample.positions, "of one in so many")->check(CLI::PositiveNumber);

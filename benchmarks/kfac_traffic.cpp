@@ -2,13 +2,14 @@
 //
 //   kfac_traffic [--model resnet20] [--form eigen] [--ranks 1,2,4,8]
 //
-// Ranks are threads of this process; a step of statistics, decompositions and directions is taken by each placement (COMM-OPT, HYBRID
-// with half the ranks, MEM-OPT) with whole and with sharded statistics. What is sent is counted by comm/counting.hpp, what is kept
-// between steps by the memory pool (averages and decompositions, all ranks together). A row that differs from its closed form is
-// marked, and the program fails. The last line is one JSON object.
+// Ranks are threads of this process; a step of statistics, decompositions and directions is taken by each placement
+// (COMM-OPT, HYBRID with half the ranks, MEM-OPT) with whole and with sharded statistics. What is sent is counted by
+// comm/counting_communicator.hpp, what is kept between steps by the memory pool (averages and decompositions, all ranks
+// together). A row that differs from its closed form is marked, and the program fails. The last line is one JSON
+// object.
 
 #include <cairn/comm/collectives/barrier.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
@@ -26,7 +27,7 @@
 namespace {
 
 using namespace cairn;
-using counted = counting<threads_communicator>;
+using counted = counting_communicator<threads_communicator>;
 
 /// Bytes of all ranks together, and what one rank keeps at most.
 struct figures {
@@ -48,7 +49,7 @@ std::int64_t bytes_of(std::int64_t n) {
 }
 
 /// The formulas of course/kfac.md, with the placement as data for who keeps what.
-void fill_closed_forms(row& r, kfac<float>& k, const placement* place, kfac_form form) {
+void fill_closed_forms(row& r, kfac<float>& k, const kfac_assignment* place, kfac_form form) {
     std::int64_t triangles = 0, sent = 0, directions = 0;
     std::vector<std::int64_t> kept(static_cast<std::size_t>(r.ranks));
     auto& blocks = k.blocks();
@@ -86,13 +87,13 @@ std::int64_t sent_in(const counted& c, std::string_view name) {
 row measure(const std::string& model, kfac_form form, int ranks, int workers, bool sharded) {
     row r{.ranks = ranks, .workers = workers, .sharded = sharded, .measured = {}, .closed = {}};
     std::atomic<std::int64_t> sums{0}, decompositions{0}, directions{0};
-    const auto live = [] { return memory_pool::host().use_of(category::optimizer).live; };
+    const auto live = [] { return memory_pool::host().use_of(memory_category::optimizer).live; };
     const std::int64_t before = live();
     run_ranks(ranks, [&](threads_communicator& world) {
         sequential<float> net = kfac_model(model);
-        arena<float> weights(net.params(), 1);
+        arena<float> weights(net.parameters(), 1);
         counted c(world.split(0, world.rank()));
-        auto roles = std::make_unique<kfac_roles<float>>();
+        auto roles = std::make_unique<kfac_work_assignment<float>>();
         const kfac_ranks<counted>* who = nullptr;
         if (ranks > 1) {
             kfac_ranks_config how{.overlap = false, .form = form};
@@ -102,14 +103,14 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
             who = several.get();
             roles = std::move(several);
         }
-        kfac_config config{.factor_every = 1000, .decompose_every = 1000};
+        kfac_config config{.factor_update_interval = 1000, .inverse_update_interval = 1000};
         config.form = form;
         kfac<float> k(weights, config, std::move(roles));
         const tensor<float> x = kfac_input(model, 2, world.rank());
         const auto backward = [&](curvature_listener* listener) {
-            pass p{.step = 1, .input_gradient = false};
+            pass_context p{.step = 1, .input_gradient = false};
             p.curvature = listener;
-            tape<float> saved;
+            saved_tensors<float> saved;
             tensor<float> y = net.forward(x.share(), saved, p);
             net.backward(std::move(y), saved, p);
         };

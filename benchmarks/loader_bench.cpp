@@ -6,7 +6,7 @@
 //      alternate; the ratio of images/s is given for each pair, by wall time and by processor time (which other
 //      programs disturb less).
 //   2. MNIST and CIFAR-10 (padded, cropped, flipped): batches/s of small images.
-//   3. Bytes a sample that a GPU is sent, as floats and as pixels with a move (data/staging.hpp).
+//   3. Bytes a sample that a GPU is sent, as floats and as pixels with a move (data/prefetcher.hpp).
 //   loader_bench [--data DIR] [--threads T] [--size S] [--pairs N]
 
 #include <cairn/data/cifar.hpp>
@@ -44,13 +44,13 @@ double median(std::vector<double> values) {
 
 timing decode_only(const image_collection& images, int threads) {
     return timed([&] {
-        std::atomic<cairn::index> next{0};
+        std::atomic<cairn::index_t> next{0};
         std::vector<std::thread> team;
         for (int t = 0; t < threads; ++t)
             team.emplace_back([&] {
                 image out;
                 std::vector<std::uint8_t> buffer;
-                for (cairn::index i; (i = next++) < images.size();)
+                for (cairn::index_t i; (i = next++) < images.size();)
                     jpeg_decoder(images.bytes(i, buffer), images.name(i)).decode(out);
             });
         for (std::thread& t : team) t.join();
@@ -60,25 +60,25 @@ timing decode_only(const image_collection& images, int threads) {
 // Labels are sent in both cases.
 template <Dataset D>
 void print_bytes(const std::string& name, const D& data) {
-    const cairn::index values = data.sample_shape().size();
-    const auto label = static_cast<cairn::index>(sizeof(std::int32_t));
+    const cairn::index_t values = data.sample_shape().size();
+    const auto label = static_cast<cairn::index_t>(sizeof(std::int32_t));
     fmt::print("{}: {} bytes a sample to a GPU as floats", name, 4 * values + label);
     if (!pixel_table_of(data).empty())
-        fmt::print(", {} as pixels", values + static_cast<cairn::index>(sizeof(pixel_move)) + label);
+        fmt::print(", {} as pixels", values + static_cast<cairn::index_t>(sizeof(crop_flip)) + label);
     fmt::print("\n");
 }
 
-void photographs(const std::filesystem::path& archive, int threads, cairn::index size, int pairs) {
+void encoded_images(const std::filesystem::path& archive, int threads, cairn::index_t size, int pairs) {
     const auto images = std::make_shared<image_collection>(archive);
-    std::vector<cairn::index> all(static_cast<std::size_t>(images->size()));
-    std::iota(all.begin(), all.end(), cairn::index{0});
+    std::vector<cairn::index_t> all(static_cast<std::size_t>(images->size()));
+    std::iota(all.begin(), all.end(), cairn::index_t{0});
     const image_folder data(images, all, {.size = size, .resize = size});
     print_bytes(fmt::format("photographs at {}²", size), data);
     print_bytes(fmt::format("photographs at {}², rounded", size),
                 image_folder(images, all, {.size = size, .resize = size, .rounded = true}));
     const auto one_epoch = [&] {
         return timed([&] {
-            loader l(data, {.batch = std::min<cairn::index>(64, images->size()), .workers = threads, .epochs = 1});
+            loader l(data, {.batch = std::min<cairn::index_t>(64, images->size()), .workers = threads, .epochs = 1});
             while (l.next()) {}
         });
     };
@@ -108,7 +108,7 @@ void photographs(const std::filesystem::path& archive, int threads, cairn::index
                median(alone), median(ours), median(ratio), median(processor_ratio));
 }
 
-void small_images(const std::string& name, const memory_images& data, cairn::index batch) {
+void small_images(const std::string& name, const memory_images& data, cairn::index_t batch) {
     print_bytes(name, data);
     for (int workers : {0, 1}) {
         std::vector<double> rates, processor_rates;
@@ -131,7 +131,7 @@ void small_images(const std::string& name, const memory_images& data, cairn::ind
 int main(int argc, char** argv) {
     std::filesystem::path data = std::getenv("CAIRN_DATA") ? std::getenv("CAIRN_DATA") : "../shared/data";
     int threads = 2, pairs = 7;
-    cairn::index size = 224;
+    cairn::index_t size = 224;
     CLI::App app{"What the loader costs"};
     app.add_option("--data", data, "folder with mnist, cifar10 and caltech101-subset, as far as they are there")
         ->capture_default_str();
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
         bool any = false;
         if (const auto archive = data / "caltech101-subset" / "caltech101-25x60.tar";
             std::filesystem::exists(archive)) {
-            photographs(archive, threads, size, pairs);
+            encoded_images(archive, threads, size, pairs);
             any = true;
         }
         if (std::filesystem::exists(data / "mnist")) {

@@ -1,5 +1,5 @@
-// How much of an all-reduce hides behind compute, by who makes it progress. A rank does `--buckets` times: start the all-reduce of one
-// bucket, compute for about as long as that takes alone; then it waits for all of them.
+// How much of an all-reduce hides behind compute, by who makes it progress. A rank does `--buckets` times: start the
+// all-reduce of one bucket, compute for about as long as that takes alone; then it waits for all of them.
 //
 //   mpirun -np 2 overlap [--megabytes 25] [--buckets 6] [--rounds 7] [--compute 1.0] [--pieces 100]
 //   benchmarks/links/cluster 2 1gbit build/release/benchmarks/overlap
@@ -9,10 +9,11 @@
 //   end      MPI_Iallreduce, and one wait after everything
 //   none     the ring after all compute: nothing is hidden
 //
-// The work of a compute is fixed, so that cores which are lent to communication show as time. Every round runs all ways in turn; a
-// sample is the slowest rank's, figures are medians over the rounds. hidden: 1 - (step - compute) / (communication alone by the same
-// algorithm): 0 % is no overlap, below it the overlap costs more than it gives; what `none` shows is the noise of the machine. The last
-// line is one JSON object.
+// The work of a compute is fixed, so that cores which are lent to communication show as time. Every round runs all ways
+// in turn; a sample is the slowest rank's, figures are medians over the rounds. hidden: 1 - (step - compute) /
+// (communication alone by the same
+// algorithm): 0 % is no overlap, below it the overlap costs more than it gives; what `none` shows is the noise of the
+// machine. The last line is one JSON object.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
@@ -36,7 +37,7 @@
 namespace {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 
 struct settings {
     double megabytes = 25, compute = 1;
@@ -64,7 +65,7 @@ public:
         const auto communicate_by_ring = [&] { each([&](std::span<float> b, int) { ring_all_reduce(world_, b); }); };
         const auto communicate_by_mpi = [&] {
             std::vector<request> pending;
-            each([&](std::span<float> b, int) { pending.push_back(world_.native_iall_reduce(b)); });
+            each([&](std::span<float> b, int) { pending.push_back(world_.vendor_iall_reduce(b)); });
             for (request& r : pending) r.wait();
         };
         // As much compute as the ring takes, measured where both ranks compute at once.
@@ -73,8 +74,8 @@ public:
         repeats_ = 1000;
         for (int tries = 0; tries < 4; ++tries) {
             const double took = slowest([&] { compute([] {}); });
-            repeats_ = std::max<index>(
-                1, static_cast<index>(static_cast<double>(repeats_) * std::clamp(wanted / took, 0.01, 100.0)));
+            repeats_ = std::max<index_t>(
+                1, static_cast<index_t>(static_cast<double>(repeats_) * std::clamp(wanted / took, 0.01, 100.0)));
         }
 
         struct way {
@@ -100,7 +101,7 @@ public:
                  std::vector<request> pending;
                  std::size_t first = 0;  // all before it are complete
                  each([&](std::span<float> b, int) {
-                     pending.push_back(world_.native_iall_reduce(b));
+                     pending.push_back(world_.vendor_iall_reduce(b));
                      compute([&] {
                          while (first < pending.size() && pending[first].test()) ++first;
                      });
@@ -111,7 +112,7 @@ public:
              [&] {
                  std::vector<request> pending;
                  each([&](std::span<float> b, int) {
-                     pending.push_back(world_.native_iall_reduce(b));
+                     pending.push_back(world_.vendor_iall_reduce(b));
                      compute([] {});
                  });
                  for (request& r : pending) r.wait();
@@ -167,7 +168,7 @@ private:
             if (by_ring)
                 ring_all_reduce(others_, std::span<float>(b));
             else
-                world_.native_iall_reduce(std::span<float>(b)).wait();
+                world_.vendor_iall_reduce(std::span<float>(b)).wait();
             require(std::ranges::all_of(b, [&](float v) { return v == sum; }), "overlap: a sum is wrong");
             std::ranges::fill(b, 0.0f);
         }
@@ -182,7 +183,7 @@ private:
     template <class Between>
     void compute(Between&& between) {
         for (int piece = 0; piece < s_.pieces; ++piece) {
-            for (index i = 0; i < repeats_; ++i)
+            for (index_t i = 0; i < repeats_; ++i)
                 for (float& x : numbers_) x = x * 0.9999f + 1e-4f;
             between();
         }
@@ -194,7 +195,7 @@ private:
         const stopwatch clock;
         action();
         double seconds = clock.seconds();
-        world_.native_all_reduce(std::span<double>(&seconds, 1), reduction::max);
+        world_.vendor_all_reduce(std::span<double>(&seconds, 1), reduction::max);
         return seconds;
     }
 
@@ -203,7 +204,7 @@ private:
     const settings& s_;
     std::vector<std::vector<float>> buckets_;
     std::vector<float> numbers_;
-    index repeats_ = 1;
+    index_t repeats_ = 1;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ struct workload {
 struct row {
     std::string plan_name;
     stash_plan plan;
-    cairn::index measured_peak = 0;
+    cairn::index_t measured_peak = 0;
     std::vector<double> seconds;
 
     double median() {
@@ -37,16 +37,16 @@ struct row {
 };
 
 void step(sequential<float>& net, arena<float>& weights, const tensor<float>& x) {
-    tape<float> saved;
-    const pass p{.input_gradient = false};
+    saved_tensors<float> saved;
+    const pass_context p{.input_gradient = false};
     tensor<float> y = net.forward(x.share(), saved, p);
     weights.zero_grad();
     net.backward(std::move(y), saved, p);
 }
 
 void measure(workload& w, int steps, bool show) {
-    arena<float> weights(w.net.params(), 1);
-    tensor<float> x(w.in, category::data);
+    arena<float> weights(w.net.parameters(), 1);
+    tensor<float> x(w.in, memory_category::data);
     fill(x.span(), {initializer::distribution::normal, 1, 0}, random_stream{1, 2, 3});
     stash_planner<float> planner(w.net, w.in);
     std::vector<row> rows;
@@ -59,13 +59,13 @@ void measure(workload& w, int steps, bool show) {
         for (row& r : rows) {
             apply(w.net, r.plan);
             const memory_pool& pool = memory_pool::host();
-            const cairn::index before = pool.use_of(category::activations).live;
+            const cairn::index_t before = pool.use_of(memory_category::activations).live;
             memory_pool::host().reset_peaks();
             const stopwatch watch;
             step(w.net, weights, x);
             if (i < 0) continue;  // kernels are chosen and memory is touched in the first round
             r.seconds.push_back(watch.seconds());
-            r.measured_peak = pool.use_of(category::activations).peak - before;
+            r.measured_peak = pool.use_of(memory_category::activations).peak - before;
         }
     const double base = rows[0].median();
     for (row& r : rows) {
@@ -83,7 +83,7 @@ void measure(workload& w, int steps, bool show) {
 int main(int argc, char** argv) {
     CLI::App app{"Peak activation memory and step time of stash plans"};
     std::string model = "all";
-    cairn::index batch = 0;
+    cairn::index_t batch = 0;
     int steps = 5;
     bool show = false;
     app.add_option("--model", model, "resnet20, resnet18, resnet50, cosmoflow or all")
@@ -95,11 +95,11 @@ int main(int argc, char** argv) {
     try {
         fmt::print("{:24} {:10} {:>12} {:>12} {:>10} {:>10} {:>10} {:>10}\n", "model", "plan", "predicted/MiB",
                    "measured/MiB", "ratio", "of keep", "step time", "ms");
-        const auto run = [&](const char* name, auto make, cairn::index usual, shape sample) {
+        const auto run = [&](const char* name, auto make, cairn::index_t usual, shape sample) {
             if (model != "all" && model != name) return;
-            const cairn::index n = batch ? batch : usual;
+            const cairn::index_t n = batch ? batch : usual;
             shape in{n};
-            for (cairn::index extent : sample) in.push_back(extent);
+            for (cairn::index_t extent : sample) in.push_back(extent);
             workload w{cairn::concat(name, " batch ", n), make(), in};
             measure(w, steps, show);
         };

@@ -3,7 +3,7 @@
 
 #include "train/on_cuda.hpp"
 
-#include <cairn/comm/checked.hpp>
+#include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/train/session.hpp>
@@ -17,11 +17,12 @@
 namespace {
 
 // Kernel choices of this machine, shared by all runs; CAIRN_CACHE names another folder.
-std::filesystem::path choices_file() {
-    if (const char* folder = std::getenv("CAIRN_CACHE")) return std::filesystem::path(folder) / "choices.tsv";
+std::filesystem::path autotune_file() {
+    if (const char* folder = std::getenv("CAIRN_CACHE")) return std::filesystem::path(folder) / "autotune.tsv";
     if (const char* folder = std::getenv("XDG_CACHE_HOME"))
-        return std::filesystem::path(folder) / "cairn" / "choices.tsv";
-    if (const char* home = std::getenv("HOME")) return std::filesystem::path(home) / ".cache" / "cairn" / "choices.tsv";
+        return std::filesystem::path(folder) / "cairn" / "autotune.tsv";
+    if (const char* home = std::getenv("HOME"))
+        return std::filesystem::path(home) / ".cache" / "cairn" / "autotune.tsv";
     return {};
 }
 
@@ -35,8 +36,8 @@ void try_cache(const char* what, Action&& action) {
     }
 }
 
-void warn_of_disturbed_choices(const std::filesystem::path& cache) {
-    const auto all = cairn::choices::global().entries();
+void warn_of_contended_autotune(const std::filesystem::path& cache) {
+    const auto all = cairn::autotune_cache::global().entries();
     const auto disturbed = std::count_if(all.begin(), all.end(), [](const auto& e) { return e.second.disturbed; });
     if (disturbed > 0)
         std::cerr
@@ -74,8 +75,8 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
             "cuda --target train makes build/cuda/benchmarks/train, or take train.device = cpu");
 #endif
     }
-    cairn::require(settings.choice("train.products", {"exact", "tf32"}, "exact") == "exact",
-                   "train.products = tf32 is for train.device = cuda; the CPU's products are exact");
+    cairn::require(settings.choice("train.matmul_precision", {"exact", "tf32"}, "exact") == "exact",
+                   "train.matmul_precision = tf32 is for train.device = cuda; the CPU's products are exact");
     const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
     cairn::require(precision == "float32", "train.precision = ", precision,
                    " is for train.device = cuda; the CPU computes in float32");
@@ -120,25 +121,27 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (!data.empty()) settings.set_text("data.path", data);
     options.generated = throughput || profile;
 
-    const std::filesystem::path cache = choices_file();
+    const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();
-    if (!cache.empty()) try_cache("kernel choices", [&] { cairn::choices::global().load(cache.string(), machine); });
-    if (!options.resume.empty()) cairn::choices::global().load((options.resume / "choices.tsv").string(), machine);
+    if (!cache.empty())
+        try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(cache.string(), machine); });
+    if (!options.resume.empty())
+        cairn::autotune_cache::global().load((options.resume / "autotune.tsv").string(), machine);
 
     // What benchmarks/collectives --calibrate measured, for this machine and number of ranks.
     if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())
         std::cerr << "warning: " << trouble << '\n';
 
     const cairn::interrupt_guard guard;
-    const bool boss = world.rank() == 0;
+    const bool is_root = world.rank() == 0;
     const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile);
-    if (!boss) return 0;
+    if (!is_root) return 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {
             std::filesystem::create_directories(cache.parent_path());
-            cairn::choices::global().save(cache.string(), machine);
+            cairn::autotune_cache::global().save(cache.string(), machine);
         });
-    if (!cache.empty()) warn_of_disturbed_choices(cache);
+    if (!cache.empty()) warn_of_contended_autotune(cache);
     std::cout << result.dump() << std::endl;
     return cairn::interrupt_guard::requested() ? 130 : 0;
 }

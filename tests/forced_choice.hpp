@@ -1,13 +1,14 @@
 #pragma once
 // What tests of measured choices change in the registry of all, and put back.
 
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 
 #include <string>
 
 namespace cairn {
 
-/// The choices of one family, named `of`, as force() takes it. At its end none is forced, none is known, and the policy is what it was.
+/// The choices of one family, named `of`, as force() takes it. At its end none is forced, none is known, and the policy
+/// is what it was.
 class forced_choice {
 public:
     explicit forced_choice(const char* of) : of_(of) {}
@@ -15,15 +16,15 @@ public:
     forced_choice(const forced_choice&) = delete;
     forced_choice& operator=(const forced_choice&) = delete;
     ~forced_choice() {
-        choices::global().set_policy(before_);
+        autotune_cache::global().set_policy(before_);
         force("");
-        choices::global().clear();
+        autotune_cache::global().clear();
     }
-    void force(const std::string& name) const { choices::global().force(of_, name); }
+    void force(const std::string& name) const { autotune_cache::global().force(of_, name); }
 
 private:
     const char* of_;
-    choice_policy before_ = choices::global().policy();
+    autotune_policy before_ = autotune_cache::global().policy();
 };
 
 }  // namespace cairn

@@ -7,7 +7,8 @@
 #include <catch2/catch.hpp>
 #endif
 
-// Asked by LeakSanitizer, where it is linked: what OpenMP keeps for its threads until the process ends is no leak of ours.
+// Asked by LeakSanitizer, where it is linked: what OpenMP keeps for its threads until the process ends is no leak of
+// ours.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libomp.so\nleak:libgomp.so\n"; }
 

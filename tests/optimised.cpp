@@ -1,5 +1,6 @@
-// What tests spend their time in, for builds that do not optimise: plain loops, random numbers, checksums, and the switches between threads of
-// the emulated GPU. Optimised and linked first, these functions are what all files of a test program call.
+// What tests spend their time in, for builds that do not optimise: plain loops, random numbers, checksums, and the
+// switches between threads of the emulated GPU. Optimised and linked first, these functions are what all files of a
+// test program call.
 
 #include "device/cuda/emulated_gpu.hpp"
 #include "oracle/attention.hpp"
@@ -19,10 +20,10 @@ template void conv_backward_input<float>(const cairn::conv_geometry&, const floa
 template void conv_backward_input<double>(const cairn::conv_geometry&, const double*, const double*, double*);
 template void conv_backward_weight<float>(const cairn::conv_geometry&, const float*, const float*, float*, float*);
 template void conv_backward_weight<double>(const cairn::conv_geometry&, const double*, const double*, double*, double*);
-template void gemm<float>(bool, bool, cairn::index, cairn::index, cairn::index, float, const float*, cairn::index,
-                          const float*, cairn::index, float, float*, cairn::index);
-template void gemm<double>(bool, bool, cairn::index, cairn::index, cairn::index, double, const double*, cairn::index,
-                           const double*, cairn::index, double, double*, cairn::index);
+template void gemm<float>(bool, bool, cairn::index_t, cairn::index_t, cairn::index_t, float, const float*,
+                          cairn::index_t, const float*, cairn::index_t, float, float*, cairn::index_t);
+template void gemm<double>(bool, bool, cairn::index_t, cairn::index_t, cairn::index_t, double, const double*,
+                           cairn::index_t, const double*, cairn::index_t, double, double*, cairn::index_t);
 
 }  // namespace oracle
 
@@ -41,7 +42,7 @@ struct wanted {
     decltype(&oracle::softmax_gradient) softmax_gradient = oracle::softmax_gradient;
     decltype(&cairn::random_stream::bits4) random_bits = &cairn::random_stream::bits4;
     decltype(&cairn::crc32c) checksum = cairn::crc32c;
-    void (cairn::emulation::block_runner::*run)(cairn::index, const kernel_that_waits&) =
+    void (cairn::emulation::block_runner::*run)(cairn::index_t, const kernel_that_waits&) =
         &cairn::emulation::block_runner::run<kernel_that_waits>;
 };
 extern const wanted cairn_test_optimised;

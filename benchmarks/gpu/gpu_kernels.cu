@@ -1,5 +1,5 @@
-// Kernels of the GPU beside the two ceilings measured in the same run: bytes per second of a copy, and operations per second of a large
-// matrix product of the same type. One line of JSON a kernel.
+// Kernels of the GPU beside the two ceilings measured in the same run: bytes per second of a copy, and operations per
+// second of a large matrix product of the same type. One line of JSON a kernel.
 //
 //   build/cuda/benchmarks/gpu_kernels > kernels.jsonl
 
@@ -17,11 +17,11 @@
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/crop_flip.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/optim/adam.hpp>
@@ -39,7 +39,7 @@ using gpu_benchmark::seconds_of;
 
 /// Other numbers each time.
 template <class T>
-tensor<T, cuda> some(index n) {
+tensor<T, cuda> some(index_t n) {
     static std::uint32_t stream = 0;
     return gpu_benchmark::random_numbers<T>(n, ++stream);
 }
@@ -54,11 +54,11 @@ ceilings measured;
 /// Prints one kernel; `matrix_rate`: ceiling of its arithmetic, 0 where bytes alone count.
 template <class Work>
 void report(const std::string& name, double matrix_rate, Work&& work) {
-    work::reset();
-    work::enable(true);
+    flop_counter::reset();
+    flop_counter::enable(true);
     work();
-    work::enable(false);
-    const work::totals total = work::total();
+    flop_counter::enable(false);
+    const flop_counter::totals total = flop_counter::total();
     const double seconds = seconds_of(work), bytes = static_cast<double>(total.bytes),
                  flops = static_cast<double>(total.flops);
     const double bytes_floor = bytes / measured.copy, flops_floor = matrix_rate > 0 ? flops / matrix_rate : 0;
@@ -72,7 +72,7 @@ void report(const std::string& name, double matrix_rate, Work&& work) {
 
 template <class T>
 double product_rate() {
-    constexpr index n = 8192;
+    constexpr index_t n = 8192;
     const auto a = some<T>(n * n), b = some<T>(n * n);
     tensor<T, cuda> c({n * n});
     using number = grid::sum_type<T>;
@@ -82,7 +82,7 @@ double product_rate() {
 }
 
 void measure_ceilings() {
-    constexpr index bytes = index{2} << 30;
+    constexpr index_t bytes = index_t{2} << 30;
     const auto from = some<float>(bytes / 4);
     tensor<float, cuda> to({bytes / 4});
     measured.copy = 2.0 * bytes / seconds_of([&] { cuda::copy_within(to.data(), from.data(), bytes); });
@@ -99,23 +99,23 @@ void measure_ceilings() {
 }
 
 void optimizers() {
-    constexpr index n = 25'000'000;
+    constexpr index_t n = 25'000'000;
     parameter<float, cuda> all;
     all.shape = {n};
     arena<float, cuda> weights({{"all", &all}}, 1);
     float *const theta = weights.values().data(), *const g = weights.grads().data();
     auto v = tensor<float, cuda>::zeros({n}), m = tensor<float, cuda>::zeros({n});
-    const update_step at{.number = 10, .lr = 1e-3};
+    const update_context at{.number = 10, .lr = 1e-3};
     report("sgd, 25 M parameters", 0, [&] {
-        work::count(0, 5 * 4.0 * n);
+        flop_counter::count(0, 5 * 4.0 * n);
         for_each(cuda{}, n, sgd{{.momentum = 0.9}}.rule<float>(at), theta, g, v.data());
     });
     report("adam, 25 M parameters", 0, [&] {
-        work::count(0, 7 * 4.0 * n);
+        flop_counter::count(0, 7 * 4.0 * n);
         for_each(cuda{}, n, adam{}.rule<float>(at), theta, g, m.data(), v.data());
     });
     report("norm of gradients", 0, [&] {
-        tensor<double, cuda> result({1}, category::workspace);
+        tensor<double, cuda> result({1}, memory_category::workspace);
         sum_of_squares_into(cuda{}, n, g, result.data());
     });
 }
@@ -123,7 +123,7 @@ void optimizers() {
 /// Messages of a bucket far beyond the second-level cache: made, read, and made with error feedback.
 template <class C>
 void codec_speed(const C& c) {
-    constexpr index n = index{1} << 27;
+    constexpr index_t n = index_t{1} << 27;
     const auto x = some<float>(n);
     auto into = tensor<float, cuda>::zeros({n});
     message<cuda> m;
@@ -149,7 +149,7 @@ void codecs() {
 
 template <class T>
 void normalisation(const std::string& type) {
-    constexpr index rows = 256 * 56 * 56, channels = 256;
+    constexpr index_t rows = 256 * 56 * 56, channels = 256;
     const auto x = some<T>(rows * channels), dy = some<T>(rows * channels);
     tensor<T, cuda> y({rows * channels}), dx({rows * channels});
     const auto mean = some<float>(channels), invstd = some<float>(channels), gamma = some<float>(channels),
@@ -184,7 +184,7 @@ void normalisation(const std::string& type) {
 
 template <class T>
 void others(const std::string& type) {
-    constexpr index rows = index{1} << 17, columns = 1024;  // far beyond the second-level cache
+    constexpr index_t rows = index_t{1} << 17, columns = 1024;  // far beyond the second-level cache
     const auto x = some<T>(rows * columns), dy = some<T>(rows * columns);
     tensor<T, cuda> y({rows * columns});
     const auto gamma = some<float>(columns), beta = some<float>(columns), mean = some<float>(rows),
@@ -208,10 +208,10 @@ void others(const std::string& type) {
 template <class T>
 void attentions(const std::string& type, double rate) {
     for (const bool causal : {false, true})
-        for (const index length : {256, 1024, 4096}) {
+        for (const index_t length : {256, 1024, 4096}) {
             const attention_geometry g{
                 .batch = 65536 / length, .length = length, .heads = 12, .head_dim = 64, .causal = causal};
-            const index n = g.batch * g.length * g.width();
+            const index_t n = g.batch * g.length * g.width();
             const auto q = some<T>(n), k = some<T>(n), v = some<T>(n), dy = some<T>(n);
             tensor<T, cuda> y({n}), dq({n}), dk({n}), dv({n});
             tensor<float, cuda> lse({g.batch * g.heads * g.length});
@@ -227,23 +227,24 @@ void attentions(const std::string& type, double rate) {
             both("");
             if constexpr (sizeof(T) == 2)  // what it was chosen among; own where cuDNN does not take it
                 for (const char* by : {"own", "cudnn0"}) {
-                    choices::global().force("attention_gpu", by);
+                    autotune_cache::global().force("attention_gpu", by);
                     both(concat(", ", by));
                 }
-            choices::global().force("attention_gpu", "");
+            autotune_cache::global().force("attention_gpu", "");
         }
 }
 
-/// Batches of 8-bit images made into inputs: as resampling leaves photographs, and small ones padded, cropped and turned.
+/// Batches of 8-bit images made into inputs: as resampling leaves photographs, and small ones padded, cropped and
+/// turned.
 template <class T>
 void inputs(const std::string& type) {
     const auto run = [&](const std::string& name, const shape& images, bool moved) {
         tensor<std::uint8_t> host({images.size()});
-        tensor<pixel_move> host_moves({images[0]});
+        tensor<crop_flip> host_moves({images[0]});
         const random_stream random{1, 2, 3};
-        for (index i = 0; i < host.size(); ++i)
+        for (index_t i = 0; i < host.size(); ++i)
             host[i] = static_cast<std::uint8_t>(random.bits(static_cast<std::uint64_t>(i)));
-        for (index i = 0; i < images[0]; ++i) {
+        for (index_t i = 0; i < images[0]; ++i) {
             const auto at = static_cast<std::uint64_t>(i) * 2;
             host_moves[i] = {};
             if (moved)
@@ -252,7 +253,7 @@ void inputs(const std::string& type) {
                                  static_cast<std::int32_t>(i % 2)};
         }
         const auto pixels = tensor<std::uint8_t, cuda>::copy_of(host);
-        const auto moves = tensor<pixel_move, cuda>::copy_of(host_moves);
+        const auto moves = tensor<crop_flip, cuda>::copy_of(host_moves);
         const auto table = some<T>(images[3] * pixel_values);
         tensor<T, cuda> x(images);
         report(name + ", " + type, 0,

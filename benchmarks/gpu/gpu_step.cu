@@ -1,11 +1,15 @@
-// Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of memory. One line of JSON.
+// Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of
+// memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS] [eigen|inverse|recorded]
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS]
+//   [eigen|inverse|recorded]
 // resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC.
-// bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16, under a dynamic loss scale.
-// recorded: the steps of a training run under train.graph = on, where forward, backward and update are one CUDA graph (train/recorded_step.hpp).
-// eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between two decompositions, after
-// those in which they are more frequent.
+// bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16,
+// under a dynamic loss scale.
+// recorded: the steps of a training run under train.cuda_graph = on, where forward, backward and update are one CUDA
+// graph (train/graph_recorder.hpp).
+// eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between
+// two decompositions, after those in which they are more frequent.
 
 #include "timing.hpp"
 
@@ -23,12 +27,12 @@
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
-#include <cairn/nn/rounded.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
-#include <cairn/train/task.hpp>
+#include <cairn/train/objective.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <cstdio>
@@ -46,44 +50,44 @@ namespace {
 template <class T>
 struct problem {
     sequential<T, cuda> model;
-    task goal;
+    objective goal;
     samples<cuda> given;
 };
 
 tensor<float, cuda> drawn(const shape& s) {
     tensor<float> values(s);
     const random_stream random{1, 2, 3};
-    for (index i = 0; i < values.size(); ++i) values[i] = random.uniform(static_cast<std::uint64_t>(i)) - 0.5f;
+    for (index_t i = 0; i < values.size(); ++i) values[i] = random.uniform(static_cast<std::uint64_t>(i)) - 0.5f;
     return tensor<float, cuda>::copy_of(values);
 }
 
 template <class T>
-problem<T> make_problem(const std::string& network, index batch) {
+problem<T> make_problem(const std::string& network, index_t batch) {
     if (network == "cosmoflow")
         return {cosmoflow<T, cuda>({.size = 128}),
-                task({task_kind::values}, {target_kind::values, {}, {}, {}}),
+                objective({objective_kind::values}, {target_kind::values, {}, {}, {}}),
                 {drawn({batch, 128, 128, 128, 4}), {}, drawn({batch, 3})}};
     tensor<std::int32_t> labels({batch});
-    for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
+    for (index_t i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
     return {resnet<T, cuda>(network == "resnet18" ? 18 : 50),
-            task({task_kind::classes}, {}),
+            objective({objective_kind::classes}, {}),
             {drawn({batch, 224, 224, 3}), tensor<std::int32_t, cuda>::copy_of(labels), {}}};
 }
 
 template <class T>
-void run(const std::string& network, index batch, int steps, const char* products, const std::string& form) {
+void run(const std::string& network, index_t batch, int steps, const char* products, const std::string& form) {
     std::size_t before = 0, after = 0, total = 0;
     check(cudaMemGetInfo(&before, &total), "asking for memory");
     problem<T> given = make_problem<T>(network, batch);
     auto& model = given.model;
     const samples<cuda>& its = given.given;
     const auto& x = its.x;
-    arena<float, cuda> weights(model.params(), 1);
+    arena<float, cuda> weights(model.parameters(), 1);
     const auto make_optimizer = [&] {
-        return optimizer_over<sgd, float, cuda>(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
+        return bound_optimizer<sgd, float, cuda>(sgd{{.momentum = 0.9, .weight_decay = 1e-4}}, weights);
     };
     auto optimizer = make_optimizer();
-    tape<T, cuda> tape;
+    saved_tensors<T, cuda> saved;
     double loss = 0;
     std::uint32_t number = 0;
     std::optional<kfac<float, cuda>> curvature;
@@ -92,15 +96,15 @@ void run(const std::string& network, index batch, int steps, const char* product
     gradient_scale<cuda> scale;
     int skipped = 0;
     const auto launch_one_by_one = [&] {
-        pass p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
+        pass_context p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
-        auto [value, dy] = given.goal.loss(rounded<float>(model.forward(rounded<T>(x), tape, p)), given.given);
+        auto [value, dy] = given.goal.loss(cast<float>(model.forward(cast<T>(x), saved, p)), given.given);
         loss = value;
         weights.zero_grad();
         if constexpr (scales) {
             scale.set(scaler.scale());
             if (curvature) curvature->gradients_scaled_by(scaler.scale());
-            model.backward(scale.template times<T>(dy), tape, p);
+            model.backward(scale.template times<T>(dy), saved, p);
             if (scale.divide_and_count(weights.grads()) > 0) {
                 if (curvature) curvature->skip_step();
                 require(scaler.skipped_step(), "no loss scale is small enough");
@@ -109,7 +113,7 @@ void run(const std::string& network, index batch, int steps, const char* product
             }
             scaler.took_step();
         } else {
-            model.backward(rounded<T>(std::move(dy)), tape, p);
+            model.backward(cast<T>(std::move(dy)), saved, p);
         }
         if (curvature) curvature->precondition(static_cast<double>(batch), 0.01);
         optimizer.step(0.01);
@@ -122,7 +126,7 @@ void run(const std::string& network, index batch, int steps, const char* product
         cairn::batch host;
         host.count = host.global_count = batch;
         const step_result done = recorded->step(
-            staged_batch<cuda>(std::move(host), {its.x.share(), its.labels.share(), its.targets.share()}));
+            device_batch<cuda>(std::move(host), {its.x.share(), its.labels.share(), its.targets.share()}));
         loss = done.loss;
         skipped += done.skipped;
     };
@@ -152,13 +156,13 @@ void run(const std::string& network, index batch, int steps, const char* product
         const auto mean_seconds = [&] {
             cuda::wait();
             const stopwatch watch;
-            for (std::int64_t i = 0; i < c.decompose_every; ++i) step();
+            for (std::int64_t i = 0; i < c.inverse_update_interval; ++i) step();
             cuda::wait();
-            return watch.seconds() / static_cast<double>(c.decompose_every);
+            return watch.seconds() / static_cast<double>(c.inverse_update_interval);
         };
         const double without = mean_seconds();
         curvature.emplace(weights, c);
-        for (std::int64_t i = 0; i <= c.decompose_every; ++i) step();
+        for (std::int64_t i = 0; i <= c.inverse_update_interval; ++i) step();
         const double with = mean_seconds();
         std::printf(
             ",\"kfac\":\"%s\",\"kfac_seconds_a_step\":%.5f,\"kfac_overhead\":%.4f,\"kfac_pool_peak_megabytes\":%.0f",

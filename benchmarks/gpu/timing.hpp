@@ -36,22 +36,22 @@ double seconds_of(Work&& work, int rounds = 15) {
 
 /// Numbers in (-1, 1) made on the GPU: constant data would make matrix products look faster than they are.
 template <class T>
-struct random_body {
-    index n;
+struct random_kernel {
+    index_t n;
     random_stream random;
     T* out;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride)
             out[i] = static_cast<T>(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
     }
 };
 
 template <class T>
-tensor<T, cuda> random_numbers(index n, std::uint32_t stream) {
+tensor<T, cuda> random_numbers(index_t n, std::uint32_t stream) {
     tensor<T, cuda> t({n});
-    cuda::launch({.blocks = grid::blocks_for<cuda>(n, 256, 4)}, random_body<T>{n, {1, stream, 0}, t.data()});
+    cuda::launch({.blocks = grid::blocks_for<cuda>(n, 256, 4)}, random_kernel<T>{n, {1, stream, 0}, t.data()});
     return t;
 }
 

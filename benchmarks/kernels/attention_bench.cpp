@@ -1,7 +1,8 @@
 // Attention: fused, forward and backward, on the shapes of small language models.
 //   kernels --benchmark_filter=attention/
-// Counters: GFLOP/s of the fastest iteration, counting pairs that attend to each other alone, and percent of the measured matrix peak of as many
-// threads; milliseconds of that iteration. Beside libtorch: benchmarks/compare_attention.
+// Counters: GFLOP/s of the fastest iteration, counting pairs that attend to each other alone, and percent of the
+// measured matrix peak of as many threads; milliseconds of that iteration. Beside libtorch:
+// benchmarks/compare_attention.
 #include <benchmark/benchmark.h>
 
 #include <cairn/core/clock.hpp>
@@ -15,15 +16,16 @@
 namespace {
 
 void run(benchmark::State& state, cairn::attention_geometry g, bool forward) {
-    const cairn::index n = g.batch * g.length * g.width();
+    const cairn::index_t n = g.batch * g.length * g.width();
     cairn::tensor<float> qkv({3 * n}), dy({n}), y({n}), lse({g.batch * g.heads * g.length}), dqkv({3 * n});
     const cairn::random_stream random{1, 2, 3};
-    for (cairn::index i = 0; i < 3 * n; ++i) qkv[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    for (cairn::index_t i = 0; i < 3 * n; ++i)
+        qkv[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     std::copy_n(qkv.data(), n, dy.data());
     g.stride = 3 * g.width();
     const float* const q = qkv.data();
     float* const dq = dqkv.data();
-    const cairn::index w = g.width();
+    const cairn::index_t w = g.width();
     const auto call = [&](bool first) {
         if (first)
             cairn::attention_forward(cairn::cpu{}, g, q, q + w, q + 2 * w, y.data(), lse.data());

@@ -1,7 +1,7 @@
 // Convolutions: every algorithm and the chosen one, all phases, on the layers of real networks (conv_layers.hpp).
 //   kernels --benchmark_filter=conv/resnet18_cifar/.*/forward
-// Counters: effective GFLOP/s of the fastest iteration, counting the direct algorithm's operations whatever runs (Winograd can so be above
-// 100 %), and percent of the measured matrix peak of as many threads.
+// Counters: effective GFLOP/s of the fastest iteration, counting the direct algorithm's operations whatever runs
+// (Winograd can so be above 100 %), and percent of the measured matrix peak of as many threads.
 #include <benchmark/benchmark.h>
 
 #include "conv_layers.hpp"

@@ -16,10 +16,10 @@ struct conv_layer {
 };
 
 inline std::vector<conv_layer> conv_layers() {
-    using cairn::index;
+    using cairn::index_t;
     std::vector<conv_layer> layers;
-    const auto add = [&](const char* network, int spatial, index n, index size, index c_in, index c_out, index kernel,
-                         index stride, index pad, int times, bool first = false) {
+    const auto add = [&](const char* network, int spatial, index_t n, index_t size, index_t c_in, index_t c_out,
+                         index_t kernel, index_t stride, index_t pad, int times, bool first = false) {
         cairn::conv_geometry g;
         g.n = n, g.c_in = c_in, g.c_out = c_out;
         for (std::size_t axis = static_cast<std::size_t>(3 - spatial); axis < 3; ++axis) {
@@ -45,11 +45,11 @@ inline std::vector<conv_layer> conv_layers() {
     add("resnet18_cifar", 2, 128, 4, 512, 512, 3, 1, 1, 3);
 
     add("resnet50_224", 2, 16, 224, 3, 64, 7, 2, 3, 1, true);
-    const index widths[] = {64, 128, 256, 512};
+    const index_t widths[] = {64, 128, 256, 512};
     const int blocks[] = {3, 4, 6, 3};
-    index in = 64, size = 56;
+    index_t in = 64, size = 56;
     for (int stage = 0; stage < 4; ++stage) {
-        const index c = widths[stage], stride = stage == 0 ? 1 : 2, small = size / stride;
+        const index_t c = widths[stage], stride = stage == 0 ? 1 : 2, small = size / stride;
         add("resnet50_224", 2, 16, size, in, c, 1, 1, 0, 1);
         add("resnet50_224", 2, 16, size, c, c, 3, stride, 1, stage == 0 ? blocks[0] : 1);
         add("resnet50_224", 2, 16, size, in, 4 * c, 1, stride, 0, 1);
@@ -58,8 +58,8 @@ inline std::vector<conv_layer> conv_layers() {
         if (stage > 0) add("resnet50_224", 2, 16, small, c, c, 3, 1, 1, blocks[stage] - 1);
         in = 4 * c, size = small;
     }
-    index volume = 64, channels = 4;
-    for (index c : {16, 32, 64, 128, 256}) {
+    index_t volume = 64, channels = 4;
+    for (index_t c : {16, 32, 64, 128, 256}) {
         add("cosmoflow_64", 3, 4, volume, channels, c, 3, 1, 1, 1, channels == 4);
         channels = c, volume /= 2;
     }

@@ -14,7 +14,7 @@ namespace {
 struct product {
     const char* what;
     bool trans_a, trans_b;
-    cairn::index m, n, k;
+    cairn::index_t m, n, k;
 };
 
 constexpr product products[] = {

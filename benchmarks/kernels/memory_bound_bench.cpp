@@ -1,7 +1,8 @@
 // Kernels that memory limits: normalisation, pooling, activations, softmax, reductions, embedding, dropout, on the
-// shapes of ResNet-18/CIFAR, ResNet-50/224 and CosmoFlow. The bytes are those that the kernels count (core/work.hpp),
-// each operand read or written once a pass. GB/s and % of copy are of the fastest iteration; copy is a plain vectorised
-// copy that moves as many bytes, so that arrays which fit a cache are compared with a copy that fits it too.
+// shapes of ResNet-18/CIFAR, ResNet-50/224 and CosmoFlow. The bytes are those that the kernels count
+// (core/flop_counter.hpp), each operand read or written once a pass. GB/s and % of copy are of the fastest iteration;
+// copy is a plain vectorised copy that moves as many bytes, so that arrays which fit a cache are compared with a copy
+// that fits it too.
 
 #include <benchmark/benchmark.h>
 
@@ -23,19 +24,19 @@
 namespace {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 
 tensor<float> random_numbers(const shape& s, std::uint32_t stream) {
     tensor<float> t(s);
     const random_stream random{1, stream, 0};
-    for (index i = 0; i < t.size(); ++i) t[i] = random.uniform(static_cast<std::uint64_t>(i)) * 4 - 2;
+    for (index_t i = 0; i < t.size(); ++i) t[i] = random.uniform(static_cast<std::uint64_t>(i)) * 4 - 2;
     return t;
 }
 
 /// Best seconds of copying bytes / 2, so that `bytes` are read or written; measured once a size.
 double copy_seconds(double bytes) {
-    static std::map<index, double> known;
-    const index n = static_cast<index>(bytes / 8) / 64 * 64 + 64;
+    static std::map<index_t, double> known;
+    const index_t n = static_cast<index_t>(bytes / 8) / 64 * 64 + 64;
     double& best = known[n];
     if (best > 0) return best;
     const auto from = tensor<float>::filled({n}, 1.0f);
@@ -43,8 +44,8 @@ double copy_seconds(double bytes) {
     best = 1e300;
     for (int run = 0; run < 30; ++run) {
         const stopwatch watch;
-        parallel_for(n, 1 << 16, [&, source = from.data(), target = to.data()](index begin, index end) {
-            for (index i = begin; i < end; i += simd::lanes<float>) simd::store(target + i, simd::load(source + i));
+        parallel_for(n, 1 << 16, [&, source = from.data(), target = to.data()](index_t begin, index_t end) {
+            for (index_t i = begin; i < end; i += simd::lanes<float>) simd::store(target + i, simd::load(source + i));
         });
         best = std::min(best, watch.seconds());
     }
@@ -55,9 +56,9 @@ double copy_seconds(double bytes) {
 void measure(benchmark::State& run, const std::function<void()>& call) {
     double bytes = 0;
     {
-        const work::scope counting;
+        const flop_counter::scope counting;
         call();
-        bytes = static_cast<double>(work::total().bytes);
+        bytes = static_cast<double>(flop_counter::total().bytes);
     }
     double best = 1e300;
     for (auto _ : run) {
@@ -80,11 +81,11 @@ void add(const std::string& name, const std::function<std::function<void()>()>& 
 }
 
 struct norm_data {
-    index rows, channels;
+    index_t rows, channels;
     tensor<float> x, skip, y, dy, coefficients;
     tensor<std::uint8_t> bits;
 
-    norm_data(index r, index c)
+    norm_data(index_t r, index_t c)
         : rows(r),
           channels(c),
           x(random_numbers({r, c}, 1)),
@@ -95,7 +96,7 @@ struct norm_data {
           bits(shape{simd::mask_bytes<float>(r * c)}) {
         apply(nullptr);
     }
-    float* row(index i) { return coefficients.data() + i * channels; }
+    float* row(index_t i) { return coefficients.data() + i * channels; }
 
     void statistics() { batch_statistics(cpu{}, rows, channels, x.data(), row(4), row(5)); }
     void apply(const float* added) {
@@ -112,7 +113,7 @@ struct norm_data {
     }
 };
 
-void add_batch_norm(const std::string& where, index rows, index channels) {
+void add_batch_norm(const std::string& where, index_t rows, index_t channels) {
     const auto with = [=](const char* what, auto call) {
         add("batch_norm/" + std::string(what) + where, [=]() -> std::function<void()> {
             const auto d = std::make_shared<norm_data>(rows, channels);
@@ -135,8 +136,8 @@ void add_batch_norm(const std::string& where, index rows, index channels) {
     });
 }
 
-void add_max_pool(const std::string& where, index n, std::array<index, 3> in, index channels,
-                  std::array<index, 3> kernel, std::array<index, 3> stride, std::array<index, 3> pad) {
+void add_max_pool(const std::string& where, index_t n, std::array<index_t, 3> in, index_t channels,
+                  std::array<index_t, 3> kernel, std::array<index_t, 3> stride, std::array<index_t, 3> pad) {
     const auto prepare = [=](bool forward) -> std::function<void()> {
         pool_geometry g;
         g.n = n;
@@ -158,7 +159,7 @@ void add_max_pool(const std::string& where, index n, std::array<index, 3> in, in
     add("max_pool/backward" + where, [=] { return prepare(false); });
 }
 
-void add_elementwise(index n) {
+void add_elementwise(index_t n) {
     struct data {
         tensor<float> x, y, dy;
         tensor<std::uint8_t> bits;
@@ -190,10 +191,10 @@ void add_elementwise(index n) {
     with("reduce/dot", [=](data& d) { benchmark::DoNotOptimize(dot(cpu{}, n, d.x.data(), d.y.data())); });
     with("reduce/max_abs", [=](data& d) { benchmark::DoNotOptimize(max_abs(cpu{}, n, d.x.data())); });
     with("reduce/count_nonfinite", [=](data& d) { benchmark::DoNotOptimize(count_nonfinite(cpu{}, n, d.x.data())); });
-    for (const index columns : {10, 64, 512})
+    for (const index_t columns : {10, 64, 512})
         with("reduce/column_sums " + std::to_string(columns),
              [=](data& d) { column_sums(cpu{}, n / columns, columns, d.x.data(), d.y.data(), false); });
-    for (const index classes : {10, 1000})
+    for (const index_t classes : {10, 1000})
         with("softmax_cross_entropy " + std::to_string(classes), [=](data& d) {
             static const std::vector<std::int32_t> labels(static_cast<std::size_t>(n), 3);
             softmax_cross_entropy(cpu{}, n / classes, classes, d.x.data(), labels.data(), 0.1f, d.dy.data(), d.y.data(),
@@ -203,13 +204,13 @@ void add_elementwise(index n) {
 
 void add_rows_kernels() {
     struct data {
-        index rows, features;
+        index_t rows, features;
         tensor<float> x, y, gamma, statistics, sums;
     };
     for (const bool forward : {true, false})
         add(forward ? "layer_norm/forward 8192x768" : "layer_norm/backward 8192x768, in place",
             [=]() -> std::function<void()> {
-                const index r = 8192, f = 768;
+                const index_t r = 8192, f = 768;
                 const auto d = std::make_shared<data>(data{r, f, random_numbers({r, f}, 1), random_numbers({r, f}, 2),
                                                            random_numbers({2, f}, 3), tensor<float>({2, r}),
                                                            tensor<float>({2, f})});
@@ -228,7 +229,7 @@ void add_rows_kernels() {
     for (const bool forward : {true, false})
         add(forward ? "embedding/forward 32768 of 50000x256" : "embedding/backward 32768 of 50000x256",
             [=]() -> std::function<void()> {
-                const index rows = 32768, entries = 50000, width = 256;
+                const index_t rows = 32768, entries = 50000, width = 256;
                 const auto table = std::make_shared<tensor<float>>(random_numbers({entries, width}, 1));
                 const auto y = std::make_shared<tensor<float>>(random_numbers({rows, width}, 2));
                 std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));

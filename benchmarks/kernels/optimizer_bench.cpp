@@ -20,7 +20,7 @@ namespace {
 
 using namespace cairn;
 
-constexpr cairn::index values = 25'000'000, layers = 50;
+constexpr cairn::index_t values = 25'000'000, layers = 50;
 
 /// Fifty parameters of equal size.
 struct layers_of_parameters {
@@ -42,8 +42,8 @@ struct layers_of_parameters {
 /// Bytes per second of a copy between two arrays of this size: the best of ten.
 double copy_bandwidth() {
     static const double bandwidth = [] {
-        const auto from = tensor<float>::filled({values}, 1.0f, category::workspace);
-        auto to = tensor<float>::filled({values}, 0.0f, category::workspace);
+        const auto from = tensor<float>::filled({values}, 1.0f, memory_category::workspace);
+        auto to = tensor<float>::filled({values}, 0.0f, memory_category::workspace);
         double best = 1e300;
         for (int run = 0; run < 10; ++run) {
             const stopwatch watch;
@@ -59,7 +59,7 @@ double copy_bandwidth() {
 template <class O>
 void step(benchmark::State& run, O o, double bytes) {
     layers_of_parameters model;
-    optimizer_over opt(o, *model.memory);
+    bound_optimizer opt(o, *model.memory);
     opt.step(1e-6);
     for (auto _ : run) opt.step(1e-6);
     const double moved = static_cast<double>(values) * (bytes + 4) * static_cast<double>(run.iterations());

@@ -87,7 +87,8 @@ inline void push_head(torch::nn::Sequential& seq, int64_t features, int64_t clas
 }
 
 /// 3x32x32 -> classes. Stem 3x3 at full resolution, then stages of `blocks` basic blocks; every stage but the first
-/// halves the resolution. widths {64, 128, 256, 512}, blocks 2: ResNet-18. widths {16, 32, 64}, blocks n: ResNet-(6n+2).
+/// halves the resolution. widths {64, 128, 256, 512}, blocks 2: ResNet-18. widths {16, 32, 64}, blocks n:
+/// ResNet-(6n+2).
 template <std::size_t Stages>
 torch::nn::Sequential cifar_resnet(const std::array<int64_t, Stages>& widths, int blocks, int64_t classes) {
     torch::nn::Sequential seq;

@@ -1,10 +1,11 @@
-// libtorch's side of benchmarks/compare_attention: softmax(scale Q Kᵀ) V and its gradients by two batched products and a softmax, which is what
-// libtorch 1.13 has on CPUs (its scaled_dot_product_attention is the same chain).
+// libtorch's side of benchmarks/compare_attention: softmax(scale Q Kᵀ) V and its gradients by two batched products and
+// a softmax, which is what libtorch 1.13 has on CPUs (its scaled_dot_product_attention is the same chain).
 //
 //   torch_attention --batch 4 --length 512 --heads 12 --head-dim 64 [--causal] --threads 2 --seconds 2 --layout packed
 //
-// Layouts: packed, q, k and v are parts of one projection (batch, length, 3, heads, head_dim) and y is (batch, length, heads, head_dim), as in a
-// transformer; heads, four dense arrays (batch, heads, length, head_dim), which no projection leaves. The last line of the output is JSON.
+// Layouts: packed, q, k and v are parts of one projection (batch, length, 3, heads, head_dim) and y is (batch, length,
+// heads, head_dim), as in a transformer; heads, four dense arrays (batch, heads, length, head_dim), which no projection
+// leaves. The last line of the output is JSON.
 #include "process.hpp"
 
 #include <ATen/ATen.h>

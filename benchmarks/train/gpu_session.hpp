@@ -1,5 +1,6 @@
 #pragma once
-// For *.cu: a session on the current GPU whose layers compute in T. Each precision is compiled in a file of its own, side by side.
+// For *.cu: a session on the current GPU whose layers compute in T. Each precision is compiled in a file of its own,
+// side by side.
 
 #include "on_cuda.hpp"
 
@@ -8,6 +9,7 @@
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/crop_flip.hpp>
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
@@ -16,7 +18,6 @@
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/nvjpeg.hpp>
-#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
@@ -26,9 +27,9 @@ nlohmann::json run_in(cairn::configuration settings, cairn::session_options opti
                       std::optional<cairn::any_communicator> transport, bool profile) {
     const bool timed = options.generated;
     const std::int64_t steps = options.max_steps;
-    cairn::photograph_decoders<cairn::cuda> decoders;
+    cairn::encoded_image_decoders<cairn::cuda> decoders;
 #if CAIRN_HAS_NVJPEG
-    decoders = [] { return std::make_unique<cairn::photographs_on<cairn::cuda, cairn::nvjpeg::decoder>>(); };
+    decoders = [] { return std::make_unique<cairn::encoded_images_on<cairn::cuda, cairn::nvjpeg::decoder>>(); };
 #endif
     cairn::session<cairn::cuda, T> session(std::move(settings), std::move(options), std::move(world),
                                            std::move(transport), decoders);

@@ -1,17 +1,17 @@
 #include "gpu_session.hpp"
 
+#include <cairn/comm/collectives/gpu_aware.hpp>
+#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/nccl.hpp>
-#include <cairn/comm/agree.hpp>
-#include <cairn/comm/collectives/direct.hpp>
-#include <cairn/comm/collectives/staged.hpp>
+#include <cairn/comm/require_equal.hpp>
 
 #include <set>
 
 namespace {
 
-// parallel.transport: what carries gradients between GPUs. NCCL, where each rank has a GPU of its own; else the host's network, by way of
-// the host's memory, or, where it can, from GPU to GPU (train.cpp has asked the MPI). Collective.
+// parallel.transport: what carries gradients between GPUs. NCCL, where each rank has a GPU of its own; else the host's
+// network, by way of the host's memory, or, where it can, from GPU to GPU (train.cpp has asked the MPI). Collective.
 std::optional<cairn::any_communicator> transport_of(cairn::configuration& settings, cairn::any_communicator& world) {
     const std::string by = settings.choice("parallel.transport", {"auto", "nccl", "mpi", "host"}, "auto");
     if (world.size() == 1) return {};
@@ -26,7 +26,8 @@ std::optional<cairn::any_communicator> transport_of(cairn::configuration& settin
                      direct   ? "MPI, from GPU to GPU"
                      : staged ? "the host's memory"
                               : "NCCL");
-    if (direct) return cairn::direct_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
+    if (direct)
+        return cairn::gpu_aware_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
     if (staged) return cairn::staged_communicator<cairn::cuda, cairn::any_communicator>(world.split(0, world.rank()));
     try {
         return cairn::nccl_communicator(world);
@@ -45,13 +46,14 @@ nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options
     if (world.rank() == 0)
         std::fprintf(stderr, "GPU: %s, %.0f GiB, compute capability %d.%d\n", p.name,
                      static_cast<double>(p.totalGlobalMem) / (1 << 30), p.major, p.minor);
-    cairn::gpu_float_products() = settings.choice("train.products", {"exact", "tf32"}, "exact") == "tf32"
+    cairn::gpu_float_products() = settings.choice("train.matmul_precision", {"exact", "tf32"}, "exact") == "tf32"
                                       ? cairn::float_products::tf32
                                       : cairn::float_products::exact;
     const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
     auto transport = transport_of(settings, world);
     if (settings.get("optimizer.kind", std::string()) == "kfac")  // each rank preconditions by itself
-        cairn::agree(world, cairn::concat(p.name, p.major, p.minor), "the kind of GPU, on which K-FAC's last bits depend");
+        cairn::require_equal(world, cairn::concat(p.name, p.major, p.minor),
+                             "the kind of GPU, on which K-FAC's last bits depend");
     const auto run = precision == "bf16" ? run_in_bf16 : precision == "fp16" ? run_in_fp16 : run_in<float>;
     return run(std::move(settings), std::move(options), std::move(world), std::move(transport), profile);
 }

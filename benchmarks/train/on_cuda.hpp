@@ -3,10 +3,13 @@
 
 #include <cairn/train/session.hpp>
 
-/// Trains, or with `options.generated` times `options.max_steps` steps, on GPU `local_rank` of those that this process sees, counted round. Returns the final figures.
-/// Setting train.precision: float32, bf16 or fp16 (layers compute in bfloat16, or in float16 under a loss scale; weights, gradients, statistics, losses
-/// and updates are float).
-/// train.products: exact (float's own products), or tf32 (the tensor cores', of operands rounded to 11 bits; with bf16 and fp16 that is K-FAC's products alone).
-/// parallel.transport: what carries tensors between ranks (on_cuda.cu); one rank needs nothing. Throws where there is no such GPU.
+/// Trains, or with `options.generated` times `options.max_steps` steps, on GPU `local_rank` of those that this process
+/// sees, counted round. Returns the final figures.
+/// Setting train.precision: float32, bf16 or fp16 (layers compute in bfloat16, or in float16 under a loss scale;
+/// weights, gradients, statistics, losses and updates are float).
+/// train.matmul_precision: exact (float's own products), or tf32 (the tensor cores', of operands rounded to 11 bits;
+/// with bf16 and fp16 that is K-FAC's products alone).
+/// parallel.transport: what carries tensors between ranks (on_cuda.cu); one rank needs nothing. Throws where there is
+/// no such GPU.
 nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
                            int local_rank, bool profile);

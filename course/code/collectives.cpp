@@ -16,13 +16,13 @@ void naive_all_reduce(C& c, std::span<float> data) {
     std::vector<float> room(data.size());
     if (c.rank() == 0) {
         for (int peer = 1; peer < c.size(); ++peer) {
-            receive(c, std::span<float>(room), peer, 1);
-            combine(c, data, std::span<const float>(room));
+            recv(c, std::span<float>(room), peer, 1);
+            reduce_local(c, data, std::span<const float>(room));
         }
         for (int peer = 1; peer < c.size(); ++peer) send(c, data, peer, 2);
     } else {
         send(c, data, 0, 1);
-        receive(c, data, 0, 2);
+        recv(c, data, 0, 2);
     }
 }
 // --8<-- [end:naive]

@@ -1,7 +1,7 @@
 // Code of course/lectures/03-compression.md: contracts held against what is lost, bytes counted, and the break-even.
 
 #include <cairn/comm/collectives/compressed.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/compress/powersgd.hpp>
 #include <cairn/compress/qsgd.hpp>
@@ -45,7 +45,7 @@ std::vector<float> normal_values(std::size_t n, int rank) {
 long bytes_dense(int p, std::size_t n) {
     long bytes = 0;
     run_ranks(p, [&](threads_communicator& world) {
-        counting c(world.split(0, world.rank()));
+        counting_communicator c(world.split(0, world.rank()));
         std::vector<float> gradient = normal_values(n, c.rank());
         ring_all_reduce(c, std::span<float>(gradient));
         if (c.rank() == 0) bytes = c.counts().bytes;
@@ -56,7 +56,7 @@ template <Compressor K>
 long bytes_gathered(int p, std::size_t n, K prototype) {
     long bytes = 0;
     run_ranks(p, [&](threads_communicator& world) {
-        counting c(world.split(0, world.rank()));
+        counting_communicator c(world.split(0, world.rank()));
         std::vector<float> gradient = normal_values(n, c.rank());
         K compressor = prototype;
         mailbox<> mail;
@@ -83,7 +83,7 @@ bool pays(double exchange, double ratio, double encode, double decode) {
 int main() {
     // --8<-- [start:contracts]
     const std::vector<float> x = normal_values(100'000, 0);
-    const auto n = static_cast<cairn::index>(x.size());
+    const auto n = static_cast<cairn::index_t>(x.size());
     topk one_percent({.ratio = 0.01});
     cairn::sign one_bit;
     std::printf("topk 1 %%  loses %.3f, promised at most %.3f\n", lost(one_percent, x),

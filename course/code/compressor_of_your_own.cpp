@@ -4,7 +4,7 @@
 
 #include <cairn/comm/threads.hpp>
 #include <cairn/compress/feedback.hpp>
-#include <cairn/parallel/reduction_method.hpp>
+#include <cairn/parallel/comm_hook.hpp>
 
 #include <cstdio>
 #include <vector>
@@ -14,7 +14,7 @@ int main() {
     // --8<-- [start:sum]
     run_ranks(4, [](threads_communicator& c) {
         using compressor = error_feedback<cyclic<>>;
-        message_method<threads_communicator, compressor> method(compressor(cyclic<>(10)), 1000, c.size());
+        message_hook<threads_communicator, compressor> method(compressor(cyclic<>(10)), 1000, c.size());
         std::vector<double> sent(1000);
         for (int step = 0; step < 20; ++step) {
             std::vector<float> gradient(1000, static_cast<float>(c.rank() + 1));

@@ -6,7 +6,7 @@
 // It runs on every device: for_each and fill_zero are kernels of all of them.
 
 #include <cairn/compress/compressor.hpp>
-#include <cairn/core/shard.hpp>
+#include <cairn/core/range.hpp>
 
 template <cairn::Device D = cairn::cpu>
 class cyclic : public cairn::stateless<D> {
@@ -14,18 +14,18 @@ public:
     explicit cyclic(int parts = 10) : parts_(parts) { cairn::require(parts >= 1, "cyclic: ", parts, " parts"); }
 
     std::string name() const { return cairn::concat("cyclic", parts_); }
-    cairn::compression_contract contract(cairn::index n) const {
+    cairn::compression_contract contract(cairn::index_t n) const {
         return {.deterministic = false,  // depends on the step
                 .summable = cairn::summand::float32,
                 .fixed_bytes = n % parts_ == 0,
                 .contraction = 0};  // in one step; over m steps every value was sent
     }
-    cairn::index max_bytes(cairn::index n) const { return 4 * cairn::shard_of(n, parts_, 0).count; }
+    cairn::index_t max_bytes(cairn::index_t n) const { return 4 * cairn::shard_of(n, parts_, 0).count; }
 
     void encode(std::span<const float> values, cairn::message<D>& out, const cairn::encode_step& at) const {
         cairn::require_finite<D>(name(), values, at);
         const auto part = subspan(values, part_of(values.size(), at));
-        const auto n = static_cast<cairn::index>(part.size());
+        const auto n = static_cast<cairn::index_t>(part.size());
         auto* const to = reinterpret_cast<float*>(out.prepare(4 * n).data());
         for_each(D{}, n, cairn::assign{}, to, part.data());
     }
@@ -39,16 +39,17 @@ public:
     }
 
 private:
-    cairn::shard part_of(std::size_t n, const cairn::encode_step& at) const {
-        return cairn::shard_of(static_cast<cairn::index>(n), parts_, static_cast<int>(at.step % parts_));
+    cairn::range part_of(std::size_t n, const cairn::encode_step& at) const {
+        return cairn::shard_of(static_cast<cairn::index_t>(n), parts_, static_cast<int>(at.step % parts_));
     }
     template <class Put>
     void put(std::span<const std::byte> bytes, std::span<float> into, const cairn::encode_step& at, Put how) const {
         const auto part = subspan(into, part_of(into.size(), at));
         cairn::message_reader reader(name(), bytes);
-        const std::byte* const values = reader.take(static_cast<cairn::index>(part.size_bytes()), "values");
+        const std::byte* const values = reader.take(static_cast<cairn::index_t>(part.size_bytes()), "values");
         reader.finish();
-        for_each(D{}, static_cast<cairn::index>(part.size()), how, part.data(), reinterpret_cast<const float*>(values));
+        for_each(D{}, static_cast<cairn::index_t>(part.size()), how, part.data(),
+                 reinterpret_cast<const float*>(values));
     }
 
     int parts_;

@@ -4,7 +4,7 @@
 #include <cairn/comm/collectives/halving_doubling.hpp>
 #include <cairn/comm/collectives/recursive_doubling.hpp>
 #include <cairn/comm/collectives/ring.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ void shift() {
     run_ranks(4, [](threads_communicator& c) {
         const int right = (c.rank() + 1) % c.size(), left = (c.rank() + c.size() - 1) % c.size();
         std::vector<float> mine(3, static_cast<float>(c.rank())), got(3);
-        send_receive(c, std::span<float>(mine), right, std::span<float>(got), left, 1);  // the last number is a tag
+        sendrecv(c, std::span<float>(mine), right, std::span<float>(got), left, 1);  // the last number is a tag
         require(got[0] == static_cast<float>(left), "rank ", c.rank(), " has ", got[0]);
     });
     // --8<-- [end:shift]
@@ -27,8 +27,8 @@ void shift() {
 void count() {
     // --8<-- [start:count]
     run_ranks(8, [](threads_communicator& world) {
-        std::vector<float> data(100'000, 1.0f);    // 400 kB
-        counting c(world.split(0, world.rank()));  // a communicator that counts
+        std::vector<float> data(100'000, 1.0f);                 // 400 kB
+        counting_communicator c(world.split(0, world.rank()));  // a communicator that counts
         ring_all_reduce(c, std::span<float>(data));
         if (c.rank() == 0) std::cout << "ring                  " << c.counts() << '\n';
         c.reset();
@@ -43,7 +43,7 @@ void count() {
     const auto expect = [](auto&& reduce, std::int64_t messages, std::int64_t bytes) {
         run_ranks(8, [&](threads_communicator& world) {
             std::vector<float> data(100'000, 1.0f);
-            counting c(world.split(0, world.rank()));
+            counting_communicator c(world.split(0, world.rank()));
             reduce(c, std::span<float>(data));
             const auto& n = c.counts();
             require(n.messages == messages && n.rounds == messages && n.bytes == bytes, "rank ", c.rank(), ": ",

@@ -1,4 +1,5 @@
-// Code of course/lectures/04-kfac.md: descent on a quadratic, K-FAC on a small autoencoder, who sends what on eight ranks.
+// Code of course/lectures/04-kfac.md: descent on a quadratic, K-FAC on a small autoencoder, who sends what on eight
+// ranks.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/nn/activation.hpp>
@@ -6,7 +7,7 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
-#include <cairn/optim/precondition/placement.hpp>
+#include <cairn/optim/precondition/kfac_assignment.hpp>
 #include <cairn/optim/sgd.hpp>
 
 #include <cmath>
@@ -17,7 +18,8 @@ using namespace cairn;
 namespace {
 
 // --8<-- [start:quadratic]
-/// Steps of gradient descent on ½ (κ x² + y²) from (1, 1), with the best learning rate there is, until both are below 10⁻⁶.
+/// Steps of gradient descent on ½ (κ x² + y²) from (1, 1), with the best learning rate there is, until both are below
+/// 10⁻⁶.
 int steps_of_descent(double condition) {
     double x = 1, y = 1;
     const double lr = 2 / (condition + 1);
@@ -34,10 +36,10 @@ int steps_of_descent(double condition) {
 tensor<float> examples() {
     const random_stream random{1, 1, 0};
     tensor<float> x({128, 12});
-    for (cairn::index i = 0; i < 128; ++i)
-        for (cairn::index c = 0; c < 12; ++c) {
+    for (cairn::index_t i = 0; i < 128; ++i)
+        for (cairn::index_t c = 0; c < 12; ++c) {
             double sum = 0;
-            for (cairn::index k = 0; k < 2; ++k)
+            for (cairn::index_t k = 0; k < 2; ++k)
                 sum += random.normal(static_cast<std::uint64_t>(i * 2 + k)) *
                        random.normal(static_cast<std::uint64_t>(1000 + k * 12 + c));
             const double size = std::pow(30, -static_cast<double>(c) / 11);
@@ -51,30 +53,32 @@ tensor<float> examples() {
 /// The loss of a deep autoencoder after so many steps on all examples: SGD with momentum, or K-FAC.
 double train(const tensor<float>& x, int steps, bool second_order, double lr) {
     sequential<float> net;
-    const cairn::index widths[] = {12, 8, 4, 8, 12};
+    const cairn::index_t widths[] = {12, 8, 4, 8, 12};
     for (int l = 0; l < 4; ++l) {
         net.add(concat("linear", l), linear<float>({.in = widths[l], .out = widths[l + 1]}));
         if (l < 3) net.add(concat("tanh", l), activation_layer<float>(activation::tanh));
     }
-    arena<float> weights(net.params(), 1);
-    optimizer_over optimizer(sgd{{.momentum = second_order ? 0.0 : 0.9}}, weights);
-    kfac<float> curvature(weights, {.damping = 1e-4, .factor_every = 1, .decompose_every = 1, .kl_clip = 0.02});
-    tape<float> saved;
+    arena<float> weights(net.parameters(), 1);
+    bound_optimizer optimizer(sgd{{.momentum = second_order ? 0.0 : 0.9}}, weights);
+    kfac<float> curvature(
+        weights, {.damping = 1e-4, .factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0.02});
+    saved_tensors<float> saved;
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
         const auto at = static_cast<std::uint32_t>(step);
-        if (second_order) {  // a pass for A and G alone, with targets that the network draws: y + σε is what the loss takes them for
-            pass statistics{.step = at, .weight_gradient = false};
+        // a pass for A and G alone, with targets that the network draws: y + σε is what the loss takes them for
+        if (second_order) {
+            pass_context statistics{.step = at, .weight_gradient = false};
             statistics.curvature = curvature.begin_step();  // layers tell it their rows
             const tensor<float> y = net.forward(x.clone(), saved, statistics);
             tensor<float> drawn = y.clone();
             const random_stream random{1, 2, at};
-            for (cairn::index i = 0; i < drawn.size(); ++i)
+            for (cairn::index_t i = 0; i < drawn.size(); ++i)
                 drawn[i] += std::sqrt(6.0f) * static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
             auto [value, dy] = mean_squared{}(y.clone(), drawn);
             net.backward(std::move(dy), saved, statistics);
         }
-        const pass p{.step = at};
+        const pass_context p{.step = at};
         auto [value, dy] = mean_squared{}(net.forward(x.clone(), saved, p), x);
         weights.zero_grad();
         net.backward(std::move(dy), saved, p);
@@ -107,7 +111,7 @@ int main() {
     for (const auto& [in, out] : {std::pair{784, 1000}, {1000, 500}, {500, 250}, {250, 30}})
         layers.push_back({.a = in + 1, .g = out});
     for (const double fraction : {1.0, 0.5, 0.25, 0.125}) {
-        const placement where(8, layers, {.grad_worker_fraction = fraction});
+        const kfac_assignment where(8, layers, {.grad_worker_fraction = fraction});
         std::printf("fraction %.3f: %d x %d ranks;", fraction, where.rows(), where.columns());
         for (const layer_place& l : where.layers()) std::printf("  column %d, rank %d", l.column, l.a_worker);
         std::printf("\n");

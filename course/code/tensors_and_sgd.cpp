@@ -54,7 +54,7 @@ int main() {
     }
     {
         // --8<-- [start:intensity]
-        for (const cairn::index batch : {1, 16, 256, 4096}) {
+        for (const cairn::index_t batch : {1, 16, 256, 4096}) {
             const phase_cost forward = linear<float>({.in = 1024, .out = 1024}).cost({batch, 1024}).forward;
             std::printf("batch %4td: %6.1f Mflop, %5.1f MB, %6.1f flop a byte\n", batch, forward.flops / 1e6,
                         forward.bytes / 1e6, forward.flops / forward.bytes);
@@ -67,14 +67,14 @@ int main() {
         net.add("hidden", linear<double>({.in = 4, .out = 8}));
         net.add("relu", activation_layer<double>(activation::relu));
         net.add("out", linear<double>({.in = 8, .out = 3}));
-        arena<double> weights(net.params(), 1);  // parameters in one block, gradients in another
+        arena<double> weights(net.parameters(), 1);  // parameters in one block, gradients in another
         tensor<double> x({5, 4});
         tensor<std::int32_t> labels({5});
         const random_stream random{.seed = 1};
-        for (cairn::index i = 0; i < x.size(); ++i) x[i] = random.normal(std::uint64_t(i));
-        for (cairn::index i = 0; i < 5; ++i) labels[i] = static_cast<std::int32_t>(i % 3);
+        for (cairn::index_t i = 0; i < x.size(); ++i) x[i] = random.normal(std::uint64_t(i));
+        for (cairn::index_t i = 0; i < 5; ++i) labels[i] = static_cast<std::int32_t>(i % 3);
 
-        tape<double> saved;
+        saved_tensors<double> saved;
         auto [loss, dy] = cross_entropy{}(net.forward(x.clone(), saved, {}), labels);
         net.backward(std::move(dy), saved, {});  // all gradients in one sweep
 
@@ -83,7 +83,7 @@ int main() {
         };
         double worst = 0;
         for (const auto& w : weights.parameters())
-            for (cairn::index i = 0; i < w.p->value.size(); ++i) {  // two sweeps for each parameter
+            for (cairn::index_t i = 0; i < w.p->value.size(); ++i) {  // two sweeps for each parameter
                 double& theta = w.p->value[i];
                 const double before = theta, h = std::cbrt(0x1p-52) * std::max(1.0, std::abs(before));
                 theta = before + h;

@@ -46,7 +46,7 @@ struct lion {
     };
 
     template <class T>
-    lion_rule<T> rule(const update_step& at) const {
+    lion_rule<T> rule(const update_context& at) const {
         return {T(at.lr), T(c.beta1), T(c.beta2), T(at.decay ? c.weight_decay : 0)};
     }
     void check() const { require(c.beta1 >= 0 && c.beta1 < 1, "lion: beta1 ", c.beta1, "; it must be in [0, 1)"); }
@@ -60,7 +60,7 @@ class row_scaling final : public preconditioner<float> {
 public:
     explicit row_scaling(arena<float>& weights) {
         for (const auto& w : weights.parameters()) {
-            rows_.push_back({w.name, tensor<float>::zeros({w.p->shape[0]}, category::optimizer)});
+            rows_.push_back({w.name, tensor<float>::zeros({w.p->shape[0]}, memory_category::optimizer)});
             grads_.push_back(w.p->grad.share());
         }
     }
@@ -69,14 +69,14 @@ public:
         const auto unbias = static_cast<float>(1 / (1 - std::pow(0.95, static_cast<double>(steps_))));
         for (std::size_t i = 0; i < rows_.size(); ++i) {
             tensor<float>& mean = rows_[i].t;
-            const cairn::index rows = mean.size(), width = grads_[i].size() / rows;
-            for (cairn::index r = 0; r < rows; ++r) {
+            const cairn::index_t rows = mean.size(), width = grads_[i].size() / rows;
+            for (cairn::index_t r = 0; r < rows; ++r) {
                 float* const g = grads_[i].data() + r * width;
                 float square = 0;
-                for (cairn::index c = 0; c < width; ++c) square += g[c] * g[c] / static_cast<float>(width);
+                for (cairn::index_t c = 0; c < width; ++c) square += g[c] * g[c] / static_cast<float>(width);
                 mean[r] = 0.95f * mean[r] + 0.05f * square;
                 const float scale = 1 / (std::sqrt(unbias * mean[r]) + 1e-8f);
-                for (cairn::index c = 0; c < width; ++c) g[c] *= scale;
+                for (cairn::index_t c = 0; c < width; ++c) g[c] *= scale;
             }
         }
     }
@@ -102,23 +102,23 @@ double train(threads_communicator& world, O rule, bool scale_rows, double lr) {
     net.add("hidden", linear<float>({.in = 4, .out = 16}));
     net.add("relu", activation_layer<float>(activation::relu));
     net.add("out", linear<float>({.in = 16, .out = 1}));
-    arena<float> weights(net.params(), 1);
-    optimizer_over optimizer(rule, weights);
+    arena<float> weights(net.parameters(), 1);
+    bound_optimizer optimizer(rule, weights);
     row_scaling scaling(weights);
     data_parallel<threads_communicator> ranks(world, weights, {});
-    const shard mine = shard_of(32, world.size(), world.rank());
+    const range mine = shard_of(32, world.size(), world.rank());
     double loss = 0;
     for (std::int64_t step = 0; step < 20; ++step) {
         tensor<float> x({mine.count, 4}), target({mine.count, 1});
-        for (cairn::index i = 0; i < mine.count; ++i) {
+        for (cairn::index_t i = 0; i < mine.count; ++i) {
             const random_stream random{7, static_cast<std::uint32_t>(mine.begin + i), static_cast<std::uint32_t>(step)};
-            for (cairn::index k = 0; k < 4; ++k) x(i, k) = static_cast<float>(random.normal(std::uint64_t(k)));
+            for (cairn::index_t k = 0; k < 4; ++k) x(i, k) = static_cast<float>(random.normal(std::uint64_t(k)));
             target(i, 0) = x(i, 0) * x(i, 1);
         }
         weights.zero_grad();
         ranks.begin(step);
-        tape<float> saved;
-        const pass p = ranks.pass_of({}, true);
+        saved_tensors<float> saved;
+        const pass_context p = ranks.context_of({}, true);
         auto [value, dy] = mean_squared{}(net.forward(std::move(x), saved, p), target);
         const auto share = static_cast<float>(mine.count) / 32.0f;  // of the batch: gradients are summed over ranks
         for_each([share](float& g) { g *= share; }, dy);

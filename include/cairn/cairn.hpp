@@ -15,6 +15,7 @@
 #include <cairn/nn/attention.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
@@ -29,12 +30,11 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/metrics.hpp>
 #include <cairn/nn/pool.hpp>
-#include <cairn/nn/positions.hpp>
+#include <cairn/nn/positional_embedding.hpp>
 #include <cairn/nn/residual.hpp>
+#include <cairn/nn/saved_tensors.hpp>
 #include <cairn/nn/sequential.hpp>
-#include <cairn/nn/skip.hpp>
 #include <cairn/nn/softmax.hpp>
-#include <cairn/nn/tape.hpp>
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>
@@ -47,7 +47,7 @@
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/lars.hpp>
-#include <cairn/optim/schedule.hpp>
+#include <cairn/optim/lr_schedule.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/stash/plan.hpp>
 #include <cairn/stash/recompute.hpp>

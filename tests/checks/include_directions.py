@@ -35,10 +35,10 @@ FOLDERS = {
 # Single headers that hold a concept, a description or plain data, open to folders that may not see their whole folder.
 CONCEPTS = {
     "cairn/nn/layer.hpp": ["stash", "parallel", "perf", "train"],
-    "cairn/nn/tape.hpp": ["stash", "parallel", "perf", "train"],
+    "cairn/nn/saved_tensors.hpp": ["stash", "parallel", "perf", "train"],
     "cairn/nn/cost.hpp": ["stash", "parallel", "perf", "train"],
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
-    "cairn/optim/precondition/kfac_block.hpp": ["parallel", "train"],
+    "cairn/optim/precondition/kfac_layer.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
     "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl.hpp
 }

@@ -48,16 +48,16 @@ def check_ranks(train, workload, folder, timing):
 
     options = {
         "plain": (),
-        "zero1": ("--set", "parallel.zero=1"),
-        "zero2": ("--set", "parallel.zero=2"),
+        "zero1": ("--set", "parallel.zero_stage=1"),
+        "zero2": ("--set", "parallel.zero_stage=2"),
         "topk": ("--set", "compress.kind=topk"),
         "powersgd": ("--set", "compress.kind=powersgd"),
         "sign": ("--set", "compress.kind=sign"),
         "auto": ("--set", "compress.kind=auto"),  # dense in its first steps
-        "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=3", "--set", "kfac.decompose_every=3"),
-        "kfac-sharded": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.decompose_every=2",
-                         "--set", "kfac.lag=1", "--set", "kfac.statistics=sharded", "--set", "kfac.grad_worker_fraction=0.5"),
-        "kfac-quadratic": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_every=1", "--set", "kfac.step=quadratic",
+        "kfac": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_update_interval=3", "--set", "kfac.inverse_update_interval=3"),
+        "kfac-sharded": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_update_interval=1", "--set", "kfac.inverse_update_interval=2",
+                         "--set", "kfac.inverse_staleness=1", "--set", "kfac.statistics=sharded", "--set", "kfac.grad_worker_fraction=0.5"),
+        "kfac-quadratic": ("--set", "optimizer.kind=kfac", "--set", "kfac.factor_update_interval=1", "--set", "kfac.step_size=quadratic_model",
                            "--set", "kfac.damping=1"),
         "shampoo": ("--set", "optimizer.kind=shampoo"),
         "soap": ("--set", "optimizer.kind=soap", "--set", "optimizer.lr=0.003"),
@@ -127,7 +127,7 @@ def check_text(run, folder):
     (place / "a.txt").write_text("to be or not to be, that is the question. " * 200)
     (place / "b.txt").write_text("to be")
     workload = root / "benchmarks" / "workloads" / "transformer-text.toml"
-    settings = ["--data", place, "--set", "data.length=16", "--set", "model.width=32", "--set", "model.blocks=1", "--set", "train.batch=8", "--set",
+    settings = ["--data", place, "--set", "data.length=16", "--set", "model.embedding_dim=32", "--set", "model.blocks=1", "--set", "train.batch=8", "--set",
                 "train.epochs=3", "--set", "optimizer.lr=0.01"]
     code, text, last = run(workload, *settings, "--set", "data.file=a.txt", "--out", f"{folder}/text-run")
     check(code == 0 and json.loads(last)["test_bits_per_token"] < 1.5, "a transformer learns a sentence", text)
@@ -195,7 +195,7 @@ def main():
         for setting, part in [("train.batch=-5", "train.batch = -5"), ("train.batch=1.5", "--set train.batch"),
                               ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
                               ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
-                              ("train.device=gpu", "did you mean"), ("train.products=tf32", "train.device = cuda"),
+                              ("train.device=gpu", "did you mean"), ("train.matmul_precision=tf32", "train.device = cuda"),
                               ("train.precision=fp16", "train.precision = fp16 is for train.device = cuda"), ("train.loss_scale=8", "is for train.precision = fp16"),
                               ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
             code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")

@@ -1,4 +1,5 @@
-// What each collective sends, counted, against the formulas at the heads of the files: messages and bytes of a rank, and rounds.
+// What each collective sends, counted, against the formulas at the heads of the files: messages and bytes of a rank,
+// and rounds.
 
 #include "catch.hpp"
 
@@ -6,7 +7,7 @@
 #include <cairn/comm/collectives/all_to_all.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 
 #include <bit>
@@ -15,9 +16,9 @@ namespace cairn {
 
 namespace {
 
-using counter = counting<threads_communicator>;
-constexpr index elements = 5040;  // every number of ranks up to 9 divides it
-constexpr index payload = elements * 4;
+using counter = counting_communicator<threads_communicator>;
+constexpr index_t elements = 5040;  // every number of ranks up to 9 divides it
+constexpr index_t payload = elements * 4;
 
 struct group_counts {
     std::int64_t messages = 0, bytes = 0, rounds = 0;           // the largest of a rank
@@ -66,7 +67,8 @@ TEST_CASE("formulas: recursive doubling, with up to two more rounds where p is n
     for (int p = 1; p <= 9; ++p) {
         const group_counts c = counted(p, [](counter& w, auto data) { recursive_doubling_all_reduce(w, data); });
         const int lg = floor_log(p), core = 1 << lg, extra = p - core;
-        // Two more only where some chain of messages goes through both a rank that took over and, later, one that hands back.
+        // Two more only where some chain of messages goes through both a rank that took over and, later, one that hands
+        // back.
         CHECK(c.rounds >= lg + (extra ? 1 : 0));
         CHECK(c.rounds <= lg + (extra ? 2 : 0));
         CHECK(c.messages == lg + (extra ? 1 : 0));  // of a rank that takes over
@@ -106,7 +108,7 @@ TEST_CASE("formulas: hierarchical, n/g between nodes", "[collectives]") {
         c.reset();
         std::vector<float> data(elements, 1.0f);
         hierarchical_all_reduce(groups, std::span<float>(data));
-        const index inside = 2 * (2 * payload / 3);
+        const index_t inside = 2 * (2 * payload / 3);
         require(groups.across().counts().bytes == payload / 3, "between nodes: ", groups.across().counts().bytes);
         require(groups.node().counts().bytes == inside, "inside: ", groups.node().counts().bytes);
         require(data[0] == 6.0f, "sum ", data[0]);
@@ -141,12 +143,12 @@ TEST_CASE("formulas: reduce-scatter, all-gather, all-to-all, broadcast, barrier"
 
 TEST_CASE("all-reduce: an error names what is reduced", "[collectives]") {
     for (const auto& [algorithm, name] : all_reduce_names) {
-        if (algorithm == all_reduce_algorithm::native) continue;
+        if (algorithm == all_reduce_algorithm::vendor) continue;
         const auto late = [&, which = algorithm](threads_communicator& c) {
             std::vector<float> data(300'000, 1.0f);
             node_groups<threads_communicator> groups(c);
             if (c.rank() != 0) return;  // and never comes
-            all_reduce(c, std::span<float>(data), {.algorithm = which, .subject = "gradients, bucket 3"}, &groups);
+            all_reduce(c, std::span<float>(data), {.algorithm = which, .label = "gradients, bucket 3"}, &groups);
         };
         CHECK_THROWS_WITH(run_ranks(2, {.time_limit = 1}, late), Catch::Contains("(gradients, bucket 3)"));
     }

@@ -16,7 +16,7 @@ namespace cairn {
 TEST_CASE("hierarchical all-reduce: nodes of any sizes", "[collectives]") {
     for (int p = 2; p <= 9; ++p)
         for (const int per_node : {1, 2, 3, 4})
-            for (const index count : {index{0}, index{1}, index{7}, index{5000}}) {
+            for (const index_t count : {index_t{0}, index_t{1}, index_t{7}, index_t{5000}}) {
                 const laws::oracle<float> expected(p, count, reduction::sum);
                 std::vector<std::vector<float>> results(static_cast<std::size_t>(p));
                 run_ranks(p, {.ranks_per_node = per_node}, [&](threads_communicator& c) {

@@ -1,6 +1,6 @@
 #pragma once
-// What every collective must do, against plain loops. The functions below run on one rank of a group and throw what is wrong;
-// they are for any communicator.
+// What every collective must do, against plain loops. The functions below run on one rank of a group and throw what is
+// wrong; they are for any communicator.
 
 #include "sanitized.hpp"
 
@@ -19,7 +19,7 @@
 
 namespace cairn::laws {
 
-inline constexpr index largest_count = test::sanitized ? 20'011 : 1'000'003;
+inline constexpr index_t largest_count = test::sanitized ? 20'011 : 1'000'003;
 
 /// Element i of rank r is element i + 61 r of one sequence: cheap to fill, different on every rank.
 template <class T>
@@ -41,7 +41,7 @@ const std::vector<T>& sequence() {
 }
 
 template <class T>
-std::vector<T> data_of(int rank, index count) {
+std::vector<T> data_of(int rank, index_t count) {
     const auto begin = sequence<T>().begin() + 61 * rank;
     return {begin, begin + count};
 }
@@ -49,7 +49,7 @@ std::vector<T> data_of(int rank, index count) {
 /// The reduction over p ranks, and the bound on the error of any order of summation: (p - 1) u Σ|x|.
 template <class T>
 struct oracle {
-    oracle(int p, index count, reduction r)
+    oracle(int p, index_t count, reduction r)
         : value(static_cast<std::size_t>(count)), bound(static_cast<std::size_t>(count)) {
         const double u = std::same_as<T, bfloat16>  ? 0x1p-8
                          : std::same_as<T, float16> ? 0x1p-11
@@ -71,8 +71,8 @@ struct oracle {
         }
     }
 
-    void check(std::span<const T> got, shard s, const std::string& what) const {
-        for (index i = s.begin; i < s.end(); ++i) {
+    void check(std::span<const T> got, range s, const std::string& what) const {
+        for (index_t i = s.begin; i < s.end(); ++i) {
             const auto at = static_cast<std::size_t>(i);
             const double x = static_cast<double>(got[at]);
             if (!(std::abs(x - value[at]) <= bound[at]))
@@ -91,12 +91,12 @@ bool same_bits(std::span<const T> a, std::span<const T> b) {
 /// What the ranks of a group compare with: made by one thread before the ranks start.
 template <class T>
 struct expected {
-    expected(int p, index n) : ranks(p), count(n) {
+    expected(int p, index_t n) : ranks(p), count(n) {
         for (const reduction r : {reduction::sum, reduction::max, reduction::min})
             if (r == reduction::sum || n <= 1000 || p == 3 || p == 4) of.emplace_back(p, n, r);
     }
     int ranks;
-    index count;
+    index_t count;
     std::vector<oracle<T>> of;  // by reduction; of large counts on some numbers of ranks only the sum
 };
 
@@ -114,7 +114,7 @@ void all_reduce_law(C& c, const expected<T>& e, all_reduce_algorithm algorithm) 
         std::vector<T> of_first = data;
         for (int r = 1; r < c.size(); ++r) {
             if (c.rank() == 0) send(c, std::span<const T>(of_first), r, 7);
-            if (c.rank() == r) receive(c, std::span<T>(of_first), 0, 7);
+            if (c.rank() == r) recv(c, std::span<T>(of_first), 0, 7);
         }
         require(same_bits<T>(of_first, data), what, ": rank ", c.rank(), " has other bits than rank 0");
         if (e.count > 1000) continue;  // once more: the same bits
@@ -135,12 +135,12 @@ void reduce_scatter_law(C& c, const expected<T>& e) {
 }
 
 template <Communicator C, class T>
-void all_gather_law(C& c, index count) {
-    const auto gathered = [&](const std::vector<shard>& parts) {
+void all_gather_law(C& c, index_t count) {
+    const auto gathered = [&](const std::vector<range>& parts) {
         std::vector<T> data(static_cast<std::size_t>(count));
         const std::span<T> all(data);
         const auto part_of = [&](int r) {
-            const shard s = parts[static_cast<std::size_t>(r)];
+            const range s = parts[static_cast<std::size_t>(r)];
             const auto from = sequence<T>().begin() + s.begin + 61 * r;
             return std::vector<T>(from, from + s.count);
         };
@@ -151,13 +151,13 @@ void all_gather_law(C& c, index count) {
                     ": rank ", c.rank(), " has a wrong part ", r);
     };
     gathered(shards_of(count, c.size()));
-    std::vector<shard> uneven(static_cast<std::size_t>(c.size()));  // all at the last rank
+    std::vector<range> uneven(static_cast<std::size_t>(c.size()));  // all at the last rank
     uneven.back() = {0, count};
     if (count <= 1000) gathered(uneven);
 }
 
 template <Communicator C, class T>
-void broadcast_law(C& c, index count) {
+void broadcast_law(C& c, index_t count) {
     for (int root = 0; root < c.size(); ++root) {
         if (count > 1000 && root != c.size() / 2) continue;
         std::vector<T> data = data_of<T>(c.rank(), count);
@@ -169,11 +169,11 @@ void broadcast_law(C& c, index count) {
 
 /// The array is cut into p · p parts of about equal size: rank i sends part (i, j) to rank j.
 template <Communicator C, class T>
-void all_to_all_law(C& c, index count) {
+void all_to_all_law(C& c, index_t count) {
     const int p = c.size(), me = c.rank();
     const auto length = [&](int from, int to) { return shard_of(count, p, (from + 2 * to) % p).count; };
-    std::vector<shard> out_parts, in_parts;
-    index out_total = 0, in_total = 0;
+    std::vector<range> out_parts, in_parts;
+    index_t out_total = 0, in_total = 0;
     for (int r = 0; r < p; ++r) {
         out_parts.push_back({out_total, length(me, r)});
         in_parts.push_back({in_total, length(r, me)});
@@ -183,7 +183,7 @@ void all_to_all_law(C& c, index count) {
     std::vector<T> in(static_cast<std::size_t>(in_total));
     all_to_all(c, std::span<const T>(out), out_parts, std::span<T>(in), in_parts);
     for (int r = 0; r < p; ++r) {
-        index begin = 0;
+        index_t begin = 0;
         for (int k = 0; k < me; ++k) begin += length(r, k);
         const T* const sent = sequence<T>().data() + 61 * r + begin;
         const std::span<const T> expected_part(sent, static_cast<std::size_t>(length(r, me)));
@@ -193,8 +193,8 @@ void all_to_all_law(C& c, index count) {
 }
 
 /// Counts that every collective is tried with.
-inline std::vector<index> counts(int p) {
-    std::vector<index> all{0, 1, 7, p - 1, 1000, largest_count};
+inline std::vector<index_t> counts(int p) {
+    std::vector<index_t> all{0, 1, 7, p - 1, 1000, largest_count};
     std::ranges::sort(all);
     all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
@@ -205,7 +205,7 @@ template <class T, Communicator C>
 void all_laws(C& c, const std::vector<expected<T>>& made) {
     for (const expected<T>& e : made) {
         for (const auto& [algorithm, name] : all_reduce_names)
-            if (algorithm != all_reduce_algorithm::native || c.size() == 1 || has_native_all_reduce<T>(c))
+            if (algorithm != all_reduce_algorithm::vendor || c.size() == 1 || has_vendor_all_reduce<T>(c))
                 all_reduce_law(c, e, algorithm);
         reduce_scatter_law(c, e);
         all_gather_law<C, T>(c, e.count);
@@ -217,7 +217,7 @@ void all_laws(C& c, const std::vector<expected<T>>& made) {
 template <class T>
 std::vector<expected<T>> expectations(int p) {
     std::vector<expected<T>> made;
-    for (const index n : counts(p)) made.emplace_back(p, n);
+    for (const index_t n : counts(p)) made.emplace_back(p, n);
     return made;
 }
 

@@ -28,7 +28,7 @@ TEST_CASE("collectives: NaN and zeros of both signs are the same bits on all ran
     const float special[] = {0.0f, -0.0f, nan, -nan, 1.0f, -1.0f, std::numeric_limits<float>::infinity()};
     for (const int p : {2, 3, 4, 5, 8})
         for (const auto& [algorithm, name] : all_reduce_names) {
-            if (algorithm == all_reduce_algorithm::native) continue;
+            if (algorithm == all_reduce_algorithm::vendor) continue;
             for (const reduction op : {reduction::sum, reduction::max, reduction::min}) {
                 std::vector<std::vector<float>> results(static_cast<std::size_t>(p));
                 run_ranks(p, [&, which = algorithm](threads_communicator& c) {
@@ -50,7 +50,7 @@ TEST_CASE("collectives: bad input is an error on the rank that gave it", "[colle
     self_communicator alone;
     CHECK_THROWS_WITH(all_gather(alone, std::span<float>(data), {{0, 5}, {5, 5}}),
                       Catch::Contains("2 parts for 1 ranks"));
-    CHECK_THROWS_WITH(reduce_scatter(alone, std::span<float>(data), std::vector<shard>{}),
+    CHECK_THROWS_WITH(reduce_scatter(alone, std::span<float>(data), std::vector<range>{}),
                       Catch::Contains("0 parts for 1 ranks"));
     CHECK_THROWS_WITH(broadcast(alone, std::span<float>(data), 1), Catch::Contains("root 1 of 1 ranks"));
     CHECK_THROWS_WITH(broadcast(alone, std::span<float>(data), -1), Catch::Contains("root -1 of 1 ranks"));
@@ -72,7 +72,7 @@ TEST_CASE("collectives: bad input is an error on the rank that gave it", "[colle
                       Catch::Contains("rank 1: out of memory, say"));
     CHECK_THROWS_WITH(on_two([](catching& c) {
                           std::vector<float> mine(100);
-                          all_reduce(c, std::span<float>(mine), {.algorithm = all_reduce_algorithm::native});
+                          all_reduce(c, std::span<float>(mine), {.algorithm = all_reduce_algorithm::vendor});
                       }),
                       Catch::Contains("threads: has no all-reduce of its own for float"));
     CHECK_THROWS_WITH(all_reduce_named("rign"), Catch::Contains("'rign'") && Catch::Contains("ring"));

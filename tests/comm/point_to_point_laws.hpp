@@ -54,7 +54,7 @@ void tags(C& c) {
     std::vector<typename C::request> sent;
     for (int t = 0; t < many; ++t)
         sent.push_back(isend(c, std::span<const int>(&out[static_cast<std::size_t>(t)], 1), right, t * 100));
-    for (int t = many; t-- > 0;) receive(c, std::span<int>(&in[static_cast<std::size_t>(t)], 1), left, t * 100);
+    for (int t = many; t-- > 0;) recv(c, std::span<int>(&in[static_cast<std::size_t>(t)], 1), left, t * 100);
     for (auto& s : sent) s.wait();
     for (int t = 0; t < many; ++t)
         require(in[static_cast<std::size_t>(t)] == 100 * left + t, "tag ", t * 100, " brought another message");
@@ -89,13 +89,14 @@ void splitting(C& c) {
     require(part.rank() == expected - 1 - c.rank() / 2, "split: rank ", part.rank(), " by key");
     const int right = (part.rank() + 1) % part.size(), left = (part.rank() + part.size() - 1) % part.size();
     int mine = c.rank(), theirs = -1;
-    send_receive(part, std::span<const int>(&mine, 1), right, std::span<int>(&theirs, 1), left, 5);
+    sendrecv(part, std::span<const int>(&mine, 1), right, std::span<int>(&theirs, 1), left, 5);
     require(theirs % 2 == colour, "split: a message came from the other group");
     C alone = c.split(-1, 0);
     require(alone.size() == 1 && alone.rank() == 0, "split: colour -1 is not alone");
 }
 
-/// A part is split again as the whole is, and messages of whole, part and part of the part, equal in peer and tag, stay apart.
+/// A part is split again as the whole is, and messages of whole, part and part of the part, equal in peer and tag, stay
+/// apart.
 template <Communicator C>
 void nested_splitting(C& c) {
     C part = c.split(c.rank() / 2, c.rank()), inner = part.split(0, -part.rank());
@@ -129,7 +130,7 @@ void dropping(C& c) {
         const auto never = irecv(c, std::span<int>(room), left, 77);
     }
     int mine = c.rank(), theirs = -1;
-    send_receive(c, std::span<const int>(&mine, 1), right, std::span<int>(&theirs, 1), left, 78);
+    sendrecv(c, std::span<const int>(&mine, 1), right, std::span<int>(&theirs, 1), left, 78);
     require(theirs == left, "a dropped receive took a message");
 }
 

@@ -4,10 +4,10 @@
 
 #include "comm/point_to_point_laws.hpp"
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/staged.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
+#include <cairn/comm/require_equal.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/comm/wait_for.hpp>
 
@@ -20,11 +20,11 @@ struct beside_the_host {
     static constexpr const char* name = "beside_the_host";
     static inline std::atomic<int> to_host = 0, to_device = 0;
     static memory_pool& memory() { return memory_pool::host(); }
-    static void copy_to_host(void* to, const void* from, index bytes) { ++to_host, copy(to, from, bytes); }
-    static void copy_to_device(void* to, const void* from, index bytes) { ++to_device, copy(to, from, bytes); }
+    static void copy_to_host(void* to, const void* from, index_t bytes) { ++to_host, copy(to, from, bytes); }
+    static void copy_to_device(void* to, const void* from, index_t bytes) { ++to_device, copy(to, from, bytes); }
 
 private:
-    static void copy(void* to, const void* from, index bytes) {
+    static void copy(void* to, const void* from, index_t bytes) {
         if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
     }
 };
@@ -52,7 +52,7 @@ TEST_CASE("communicator laws: any and counting over threads", "[comm]") {
         run_ranks(ranks, [](threads_communicator& c) {
             any_communicator any(c.split(0, c.rank()));
             laws::all(any);
-            counting<threads_communicator> counted(c.split(0, c.rank()));
+            counting_communicator<threads_communicator> counted(c.split(0, c.rank()));
             laws::all(counted);
         });
 }
@@ -75,11 +75,11 @@ TEST_CASE("staged: an all-reduce goes to the host once and back once, and adds a
         for (std::size_t i = 0; i < host.size(); ++i)
             host[i] = 0.1f * static_cast<float>(i) + static_cast<float>(c.rank());
         device = host;
-        agree(c, "before", "the test");  // nobody copies yet
+        require_equal(c, "before", "the test");  // nobody copies yet
         const int before = beside_the_host::to_host + beside_the_host::to_device;
-        agree(c, "between", "the test");
+        require_equal(c, "between", "the test");
         all_reduce(staged, std::span<float>(device));
-        agree(c, "after", "the test");
+        require_equal(c, "after", "the test");
         const int copies = beside_the_host::to_host + beside_the_host::to_device - before;
         require(copies == 2 * c.size(), copies, " copies for ", c.size(), " ranks");
         all_reduce(c, std::span<float>(host));
@@ -95,7 +95,7 @@ struct library : staged_communicator<beside_the_host, threads_communicator> {
     library split(int colour, int key) { return library(other_.split(colour, key)); }
     library(threads_communicator c) : staged_communicator(c.split(0, c.rank())), other_(std::move(c)) {}
     template <class T>
-    void native_broadcast(std::span<T> data, int root) {
+    void vendor_broadcast(std::span<T> data, int root) {
         ++calls;
         broadcast(other_, data, root);
     }
@@ -138,8 +138,8 @@ TEST_CASE("threads: a send that is dropped before its receiver comes is not deli
             std::ranges::fill(large, 2);
             send(c, std::span<const int>(large), 1, 3);
         } else {
-            receive(c, std::span<int>(small), 0, 4);
-            receive(c, std::span<int>(large), 0, 3);
+            recv(c, std::span<int>(small), 0, 4);
+            recv(c, std::span<int>(large), 0, 3);
             require(std::ranges::count(large, 2) == 1000, "a dropped send was delivered");
         }
     });
@@ -158,10 +158,10 @@ TEST_CASE("threads: a full mailbox keeps the order of messages that fit and mess
             for (auto& s : sent) s.wait();
         } else {
             int ready = 0;
-            receive(c, std::span<int>(&ready, 1), 0, 4);
+            recv(c, std::span<int>(&ready, 1), 0, 4);
             for (const auto& m : messages) {
                 std::vector<int> room(m.size(), -1);
-                receive(c, std::span<int>(room), 0, 3);
+                recv(c, std::span<int>(room), 0, 3);
                 require(room == m, "messages overtook each other");
             }
         }
@@ -175,7 +175,7 @@ TEST_CASE("threads: the first rank that fails ends all, and is named", "[comm]")
             if (c.rank() == 2) fail("out of paper");
             try {
                 int x = 0;
-                receive(c, std::span<int>(&x, 1), 2, 1);
+                recv(c, std::span<int>(&x, 1), 2, 1);
             } catch (const error& e) {
                 if (std::string(e.what()).find("rank 2 failed: out of paper") != std::string::npos) ++told;
                 throw;
@@ -191,7 +191,7 @@ TEST_CASE("threads: a wait without end names every rank, its collective, peer, t
         run_ranks(2, {.time_limit = 1}, [](threads_communicator& c) {
             const auto scope = enter(c, {"ring all-reduce", "float", 1000, -1, "bucket 3"});
             std::vector<float> room(250);
-            receive(c, std::span<float>(room), 1 - c.rank(), 7);
+            recv(c, std::span<float>(room), 1 - c.rank(), 7);
         });
     };  // whichever of the two gives up first
     CHECK_THROWS_WITH(run(), Catch::Contains("1 s") && Catch::Contains("ring all-reduce of 1000 float (bucket 3)") &&
@@ -207,7 +207,7 @@ TEST_CASE("threads: wrong sizes, peers and tags", "[comm]") {
             if (c.rank() == 0)
                 send(c, std::span<char>(room), 1, 3);
             else
-                receive(c, std::span<char>(room).first(5), 0, 3);
+                recv(c, std::span<char>(room).first(5), 0, 3);
         });
     };
     CHECK_THROWS_WITH(sizes(), Catch::Contains("rank 0 sends 8 bytes to rank 1 with tag 3, which expects 5"));
@@ -219,16 +219,16 @@ TEST_CASE("threads: wrong sizes, peers and tags", "[comm]") {
         run_ranks(2, [=](threads_communicator& c) {
             std::array<int, 6> numbers{1, 2, 3};
             const auto all = std::span<int>(numbers);
-            send_receive(c, all.first(3), 1 - c.rank(), all.subspan(received_at, 3), 1 - c.rank(), 1);
+            sendrecv(c, all.first(3), 1 - c.rank(), all.subspan(received_at, 3), 1 - c.rank(), 1);
             require(numbers[5] == 3, "not what the other rank sent");
         });
     };
     CHECK_THROWS_WITH(overlap(0), Catch::Contains("the buffers overlap"));
-    CHECK_THROWS_WITH(overlap(2), Catch::Contains("send_receive of 12 bytes to rank") && Catch::Contains("overlap"));
+    CHECK_THROWS_WITH(overlap(2), Catch::Contains("sendrecv of 12 bytes to rank") && Catch::Contains("overlap"));
     overlap(3);  // beside it
     self_communicator self;
     int x = 0;
-    CHECK_THROWS_WITH(receive(self, std::span<int>(&x, 1), 0, 4), Catch::Contains("wait forever"));
+    CHECK_THROWS_WITH(recv(self, std::span<int>(&x, 1), 0, 4), Catch::Contains("wait forever"));
     CHECK_THROWS_WITH(run_ranks(0, [](threads_communicator&) {}), Catch::Contains("at least 1"));
 }
 
@@ -252,9 +252,9 @@ TEST_CASE("wait_for: a rank that computes for longer than the time limit of a me
 TEST_CASE("agree: ranks with other settings are named on every rank", "[comm]") {
     std::atomic<int> told = 0;
     run_ranks(4, [&](threads_communicator& c) {
-        agree(c, "lr = 0.1", "settings");
+        require_equal(c, "lr = 0.1", "settings");
         try {
-            agree(c, c.rank() == 3 ? "lr = 0.2" : "lr = 0.1", "settings");
+            require_equal(c, c.rank() == 3 ? "lr = 0.2" : "lr = 0.1", "settings");
         } catch (const error& e) {
             told += std::string(e.what()).find("ranks differ in settings: that of rank(s) 3") != std::string::npos;
         }

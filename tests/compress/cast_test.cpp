@@ -39,7 +39,7 @@ floats awkward() {
 // Messages added as the arrays that they are.
 template <class Format>
 void check_sum_of_messages() {
-    const index n = 1000;
+    const index_t n = 1000;
     const floats x = numbers("normal", n), y = numbers("ramp", n, 2);
     codec<nearest_cast<Format>, cpu> c;
     const auto a = encoded(c, x), b = encoded(c, y);
@@ -74,7 +74,7 @@ TEST_CASE("casts keep the contract laws", "[cast]") {
 TEST_CASE("bf16 rounds as core's bfloat16", "[cast]") {
     const floats x = awkward();
     bf16 c;
-    const floats y = decoded(c, encoded(c, x), static_cast<index>(x.size()));
+    const floats y = decoded(c, encoded(c, x), static_cast<index_t>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
         CAPTURE(i, x[i]);
         REQUIRE(y[i] == static_cast<float>(bfloat16(x[i])));
@@ -98,7 +98,7 @@ TEST_CASE("fp16 knows every half and rounds to the nearest", "[cast]") {
     }
     const floats x = awkward();
     fp16 c;
-    const floats y = decoded(c, encoded(c, x), static_cast<index>(x.size()));
+    const floats y = decoded(c, encoded(c, x), static_cast<index_t>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
         CAPTURE(i, x[i]);
         REQUIRE(double{y[i]} == std::clamp(rounded(x[i], 11, -24), -65504.0, 65504.0));
@@ -109,7 +109,7 @@ TEST_CASE("casts at random give one of the two neighbours, with the right mean",
     check_unbiased([] { return bf16_stochastic(); });
     check_unbiased([] { return fp16_stochastic(); });
     const floats x = awkward();
-    const index n = static_cast<index>(x.size());
+    const index_t n = static_cast<index_t>(x.size());
     fp16_stochastic c;
     const floats y = decoded(c, encoded(c, x), n);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -126,14 +126,14 @@ TEST_CASE("casts at random give one of the two neighbours, with the right mean",
 }
 
 TEST_CASE("casts: randomness is Philox's, by the formula of random_bits.hpp", "[cast]") {
-    const index n = 300;
+    const index_t n = 300;
     const floats x = numbers("normal", n);
     bf16_stochastic c;
     const encode_step at{.seed = 9, .rank = 3, .step = 4, .bucket = 2};
     const auto bytes = encoded(c, x, at);
     const random_stream random = at.own_random("bf16");
-    for (index i = 0; i < n; ++i) {
-        const index g = i / 128, j = i % 128;
+    for (index_t i = 0; i < n; ++i) {
+        const index_t g = i / 128, j = i % 128;
         const std::uint32_t word =
             random.bits4(static_cast<std::uint64_t>(16 * g + j % 16))[static_cast<std::size_t>(j / 32)];
         const std::uint32_t r = j / 16 % 2 ? word >> 16 : word & 0xffffu;

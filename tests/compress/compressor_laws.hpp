@@ -13,17 +13,17 @@
 namespace laws {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 using floats = std::vector<float>;
 
-inline const std::vector<index> sizes{0, 1, 2, 7, 31, 32, 33, 1000, 65537};
+inline const std::vector<index_t> sizes{0, 1, 2, 7, 31, 32, 33, 1000, 65537};
 inline const std::vector<std::string> distributions{"normal", "heavy tail", "sparse", "constant", "zeros", "ramp"};
 
 /// n numbers of a distribution, always the same.
-inline floats numbers(const std::string& distribution, index n, std::uint32_t stream = 1) {
+inline floats numbers(const std::string& distribution, index_t n, std::uint32_t stream = 1) {
     floats x(static_cast<std::size_t>(n));
     const random_stream random{7, stream, 0};
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         const auto u = static_cast<std::uint64_t>(i);
         float& v = x[static_cast<std::size_t>(i)];
         if (distribution == "normal") v = static_cast<float>(random.normal(u));
@@ -46,7 +46,7 @@ std::vector<std::byte> encoded(C& c, const floats& x, const encode_step& at = {}
 }
 
 template <class C>
-floats decoded(const C& c, const std::vector<std::byte>& bytes, index n, const encode_step& at = {}) {
+floats decoded(const C& c, const std::vector<std::byte>& bytes, index_t n, const encode_step& at = {}) {
     floats y(static_cast<std::size_t>(n), 99.0f);
     c.decode(bytes, y, at);
     return y;
@@ -77,7 +77,7 @@ void on_threads(F f) {
 /// Message length, contraction, error bound, decode_add, equal bits.
 template <class Make>
 void check_values(Make make) {
-    for (const index n : sizes)
+    for (const index_t n : sizes)
         for (const std::string& distribution : distributions) {
             CAPTURE(n, distribution);
             const floats x = numbers(distribution, n);
@@ -85,8 +85,8 @@ void check_values(Make make) {
             auto c = make();
             const compression_contract contract = c.contract(n);
             const auto bytes = encoded(c, x, at);
-            REQUIRE(static_cast<index>(bytes.size()) <= c.max_bytes(n));
-            if (contract.fixed_bytes) REQUIRE(static_cast<index>(bytes.size()) == c.max_bytes(n));
+            REQUIRE(static_cast<index_t>(bytes.size()) <= c.max_bytes(n));
+            if (contract.fixed_bytes) REQUIRE(static_cast<index_t>(bytes.size()) == c.max_bytes(n));
             const floats y = decoded(c, bytes, n, at);
             for (float v : y) REQUIRE(std::isfinite(v));
 
@@ -111,7 +111,7 @@ void check_values(Make make) {
 /// Messages that are cut short, too long or damaged: an error, or numbers, but nothing outside `into`.
 template <class Make>
 void check_damage(Make make) {
-    for (const index n : {index{1}, index{33}, index{300}, index{1000}}) {
+    for (const index_t n : {index_t{1}, index_t{33}, index_t{300}, index_t{1000}}) {
         CAPTURE(n);
         auto c = make();
         const encode_step at{.seed = 5};
@@ -185,7 +185,7 @@ void check_laws(Make make) {
 /// E decode(encode(x)) = x. Weighted sums of the errors, over `trials` seeds, have means within 5.5 of their standard
 /// errors (a chance of 4e-8 a sum); weights are all ones, the signs of x and random signs, also divided by |x|.
 template <class Make>
-void check_unbiased(Make make, int trials = 600, index n = 300) {
+void check_unbiased(Make make, int trials = 600, index_t n = 300) {
     constexpr int sums = 32;
     for (const std::string& distribution : {std::string("normal"), std::string("heavy tail"), std::string("ramp")}) {
         CAPTURE(distribution);

@@ -14,7 +14,7 @@ TEST_CASE("dgc keeps the contract laws", "[dgc]") {
 // The paper's algorithm in plain loops and double. Buckets below 2048 values are sampled whole, so τ is the exact one.
 TEST_CASE("dgc is the paper's algorithm", "[dgc]") {
     const double momentum = GENERATE(0.0, 0.9), clip = GENERATE(0.0, 0.5);
-    const index n = 1000, k = 50;
+    const index_t n = 1000, k = 50;
     dgc c({.ratio = 0.05, .momentum = momentum, .clip = clip, .ranks = 4});
     std::vector<double> u(static_cast<std::size_t>(n)), v(u);
     for (int t = 0; t < 20; ++t) {
@@ -42,8 +42,8 @@ TEST_CASE("dgc is the paper's algorithm", "[dgc]") {
         REQUIRE(state[0].name == "velocity");
         REQUIRE(state[1].name == "accumulated");
         for (std::size_t i = 0; i < v.size(); ++i) {
-            REQUIRE(state[0].t[static_cast<index>(i)] == Approx(u[i]).epsilon(1e-4).margin(1e-5));
-            REQUIRE(state[1].t[static_cast<index>(i)] == Approx(v[i]).epsilon(1e-4).margin(1e-5));
+            REQUIRE(state[0].t[static_cast<index_t>(i)] == Approx(u[i]).epsilon(1e-4).margin(1e-5));
+            REQUIRE(state[1].t[static_cast<index_t>(i)] == Approx(v[i]).epsilon(1e-4).margin(1e-5));
         }
     }
 }

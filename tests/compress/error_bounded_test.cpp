@@ -11,7 +11,7 @@ namespace {
 
 using kind = error_bounded::kind;
 
-floats waves(index n) {
+floats waves(index_t n) {
     floats x(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>(3 * std::sin(0.002 * static_cast<double>(i)) + 5);
@@ -20,7 +20,7 @@ floats waves(index n) {
 
 /// Checks every value against the bound, in double.
 void check_bound(const floats& x, double bound, error_bounded c) {
-    const auto n = static_cast<index>(x.size());
+    const auto n = static_cast<index_t>(x.size());
     const floats y = decoded(c, encoded(c, x), n);
     std::size_t worst = 0;
     const auto off = [&](std::size_t i) { return std::abs(double{x[i]} - double{y[i]}); };
@@ -80,7 +80,7 @@ TEST_CASE("error_bounded: every value is a multiple of 2 eb, or itself", "[error
 
 // The entropy of the symbols is what a code cannot beat; Huffman's is within a bit, here within 3 %.
 TEST_CASE("error_bounded: bytes are close to the entropy of the residuals", "[error_bounded]") {
-    const index n = 65536;
+    const index_t n = 65536;
     const auto check = [&](const floats& x, double eb, bool lorenzo) {
         std::map<long, double> counts;
         long before = 0;

@@ -11,7 +11,7 @@ namespace {
 
 // Σ sent + residual = Σ gradients, after many steps, to rounding of the sums.
 template <class C>
-void check_telescope(C inner, index n, int steps) {
+void check_telescope(C inner, index_t n, int steps) {
     error_feedback<C> c(std::move(inner));
     std::vector<double> sent(static_cast<std::size_t>(n)), wanted(sent), scale(sent);
     for (int t = 0; t < steps; ++t) {
@@ -28,7 +28,7 @@ void check_telescope(C inner, index n, int steps) {
     REQUIRE(state.size() == 1);
     REQUIRE(state[0].name == "residual");
     for (std::size_t i = 0; i < sent.size(); ++i)
-        REQUIRE(std::abs(sent[i] + state[0].t[static_cast<index>(i)] - wanted[i]) <= 1e-6 * scale[i]);
+        REQUIRE(std::abs(sent[i] + state[0].t[static_cast<index_t>(i)] - wanted[i]) <= 1e-6 * scale[i]);
 }
 
 }  // namespace
@@ -74,17 +74,17 @@ TEST_CASE("what was kept back can be sent dense", "[feedback]") {
     error_feedback c(sign{});
     const floats g = numbers("normal", 500);
     floats next(500, 1.0f);
-    c.release(next);  // nothing yet
+    c.flush_residual(next);  // nothing yet
     REQUIRE(next == floats(500, 1.0f));
     const floats sent = decoded(c, encoded(c, g), 500);
-    c.release(next);
+    c.flush_residual(next);
     for (std::size_t i = 0; i < next.size(); ++i) REQUIRE(next[i] == Approx(1 + g[i] - sent[i]).margin(1e-6));
     floats again(500, 1.0f), wrong(499);
-    c.release(again);
+    c.flush_residual(again);
     REQUIRE(again == floats(500, 1.0f));
-    REQUIRE_THROWS_AS(c.release(wrong), error);
+    REQUIRE_THROWS_AS(c.flush_residual(wrong), error);
     sign without;
-    without.release(again);
+    without.flush_residual(again);
     REQUIRE(again == floats(500, 1.0f));
 }
 

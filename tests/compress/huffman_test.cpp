@@ -90,11 +90,11 @@ TEST_CASE("huffman: what is written is read, and never beyond the end", "[huffma
             huffman::writer write(bytes.data());
             for (auto s : symbols) write.put(codes[s]);
             REQUIRE(write.finish() == bytes.data() + bytes.size());
-            REQUIRE(decoder.decode(bytes, static_cast<index>(n), read.data()) == static_cast<index>(bits));
+            REQUIRE(decoder.decode(bytes, static_cast<index_t>(n), read.data()) == static_cast<index_t>(bits));
             REQUIRE(read == symbols);
             if (bits > 16) {
                 bytes.resize(bytes.size() - 2);
-                REQUIRE(decoder.decode(std::vector(bytes), static_cast<index>(n), read.data()) == -1);
+                REQUIRE(decoder.decode(std::vector(bytes), static_cast<index_t>(n), read.data()) == -1);
             }
         }
     }

@@ -13,17 +13,17 @@ TEST_CASE("natural is unbiased", "[natural]") {
 }
 
 TEST_CASE("natural gives one of the two powers of two, by its random bits, in 9 bits a value", "[natural]") {
-    for (const index n : sizes) {
+    for (const index_t n : sizes) {
         const floats x = numbers("heavy tail", n);
         const encode_step at{.seed = 3, .rank = 2, .step = 1};
         natural c;
         const auto bytes = encoded(c, x, at);
-        REQUIRE(static_cast<index>(bytes.size()) == n + (n + 7) / 8);
+        REQUIRE(static_cast<index_t>(bytes.size()) == n + (n + 7) / 8);
         const floats y = decoded(c, bytes, n, at);
         const random_stream random = at.own_random("natural");
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             const float v = x[static_cast<std::size_t>(i)];
-            const index j = i % 128;
+            const index_t j = i % 128;
             const auto word =
                 random.bits4(static_cast<std::uint64_t>(i / 128 * 16 + j % 16))[static_cast<std::size_t>(j / 32)];
             const double u = ((j / 16 % 2 ? word >> 16 : word & 0xffffu) + 0.5) / 65536;
@@ -42,7 +42,7 @@ TEST_CASE("natural: powers of two are kept, denormal values keep their mean, the
     natural c;
     floats x;
     for (int e = -126; e < 128; ++e) x.push_back((e % 2 ? 1.0f : -1.0f) * std::ldexp(1.0f, e));
-    const auto n = static_cast<index>(x.size());
+    const auto n = static_cast<index_t>(x.size());
     REQUIRE(decoded(c, encoded(c, x), n) == x);
     for (float v : decoded(c, encoded(c, floats(100, std::numeric_limits<float>::max())), 100)) REQUIRE(v == 0x1p127f);
     const floats tiny(100, 0x1p-128f);

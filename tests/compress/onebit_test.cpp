@@ -40,7 +40,7 @@ std::vector<floats> all_reduce(std::vector<two_phase<C>>& ranks, const std::vect
 }
 
 template <class C>
-std::vector<two_phase<C>> team(const C& c, index n, int ranks) {
+std::vector<two_phase<C>> team(const C& c, index_t n, int ranks) {
     std::vector<two_phase<C>> all;
     for (int r = 0; r < ranks; ++r) all.emplace_back(c, n, ranks, r);
     return all;
@@ -48,7 +48,7 @@ std::vector<two_phase<C>> team(const C& c, index n, int ranks) {
 
 // Σ mean + mean of workers' residuals + servers' residuals = Σ mean gradient, and all ranks agree bit for bit.
 template <class C>
-void check_scheme(const C& c, index n, int ranks, int steps) {
+void check_scheme(const C& c, index_t n, int ranks, int steps) {
     CAPTURE(n, ranks);
     auto all = team(c, n, ranks);
     std::vector<double> sent(static_cast<std::size_t>(n)), wanted(sent), size(sent);
@@ -70,12 +70,12 @@ void check_scheme(const C& c, index n, int ranks, int steps) {
         for (int j = 0; j < ranks; ++j) {
             const auto chunk = all[0].chunk(j);
             REQUIRE(state[static_cast<std::size_t>(j)].t.size() == chunk.count);
-            for (index i = 0; i < chunk.count; ++i)
+            for (index_t i = 0; i < chunk.count; ++i)
                 sent[static_cast<std::size_t>(chunk.begin + i)] +=
                     state[static_cast<std::size_t>(j)].t[i] / static_cast<double>(ranks);
         }
         REQUIRE(state.back().name == "server/residual");
-        for (index i = 0; i < state.back().t.size(); ++i)
+        for (index_t i = 0; i < state.back().t.size(); ++i)
             sent[static_cast<std::size_t>(all[0].chunk(r).begin + i)] += state.back().t[i];
     }
     for (std::size_t i = 0; i < sent.size(); ++i) REQUIRE(std::abs(sent[i] - wanted[i]) < 1e-5 * (1 + size[i]));
@@ -88,7 +88,7 @@ TEST_CASE("onebit keeps the contract laws", "[onebit]") {
 }
 
 TEST_CASE("onebit keeps the norm and the signs", "[onebit]") {
-    for (const index n : sizes) {
+    for (const index_t n : sizes) {
         const floats x = numbers("heavy tail", n);
         onebit c;
         const floats y = decoded(c, encoded(c, x), n);
@@ -99,7 +99,7 @@ TEST_CASE("onebit keeps the norm and the signs", "[onebit]") {
 
 TEST_CASE("the two-phase scheme loses nothing and gives all ranks the same", "[onebit]") {
     for (const int ranks : {1, 2, 3, 5})
-        for (const index n : {index{0}, index{1}, index{130}, index{3000}}) {
+        for (const index_t n : {index_t{0}, index_t{1}, index_t{130}, index_t{3000}}) {
             check_scheme(onebit(), n, ranks, 8);
             check_scheme(sign(), n, ranks, 8);
             check_scheme(qsgd(), n, ranks, 4);
@@ -110,7 +110,7 @@ TEST_CASE("the two-phase scheme loses nothing and gives all ranks the same", "[o
 
 TEST_CASE("the two-phase scheme on one step is the formula", "[onebit]") {
     // Two ranks, one chunk each of 128 values; no residual yet.
-    const index n = 256;
+    const index_t n = 256;
     const std::vector<floats> g{numbers("normal", n, 1), numbers("normal", n, 2)};
     auto all = team(onebit(), n, 2);
     const auto means = all_reduce(all, g, {});

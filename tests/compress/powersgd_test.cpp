@@ -36,16 +36,16 @@ const auto alone = [](std::span<float>) {};
 /// A layout with everything: two matrices of one shape, a filter bank, vectors, gaps, a matrix too small to compress.
 const bucket_layout mixed{{"a/weight", 0, {40, 30}},         {"a/bias", 1200, {40}}, {"b/weight", 1248, {40, 30}},
                           {"c/weight", 2448, {16, 3, 3, 8}}, {"tiny", 3600, {2, 2}}, {"d/bias", 3616, {5}}};
-const index mixed_size = 3632;
+const index_t mixed_size = 3632;
 
 /// Sum of `rank` outer products of normal vectors.
-void fill_low_rank(float* m, index rows, index cols, int rank, std::uint32_t stream) {
+void fill_low_rank(float* m, index_t rows, index_t cols, int rank, std::uint32_t stream) {
     std::fill_n(m, rows * cols, 0.0f);
     for (int k = 0; k < rank; ++k) {
         const floats u = numbers("normal", rows, stream + 2 * static_cast<std::uint32_t>(k)),
                      v = numbers("normal", cols, stream + 2 * static_cast<std::uint32_t>(k) + 1);
-        for (index i = 0; i < rows; ++i)
-            for (index j = 0; j < cols; ++j)
+        for (index_t i = 0; i < rows; ++i)
+            for (index_t j = 0; j < cols; ++j)
                 m[i * cols + j] += u[static_cast<std::size_t>(i)] * v[static_cast<std::size_t>(j)];
     }
 }
@@ -82,14 +82,14 @@ void check_steps(int ranks) {
     double off = 0, residual = 0;
     for (std::size_t i = 0; i < sent.size(); ++i) {
         double e = 0;
-        for (C& c : all) e += c.tensors().back().t[static_cast<index>(i)] / static_cast<double>(ranks);
+        for (C& c : all) e += c.tensors().back().t[static_cast<index_t>(i)] / static_cast<double>(ranks);
         off = std::max(off, std::abs(sent[i] + e - wanted[i]));
         residual = std::max(residual, std::abs(e));
     }
     CHECK(off < 1e-4);
     CHECK(residual > 0.1);
     // What no matrix holds is the exact mean.
-    for (const index i : {index{1200}, index{1239}, index{1243}, index{3601}, index{3631}})
+    for (const index_t i : {index_t{1200}, index_t{1239}, index_t{1243}, index_t{3601}, index_t{3631}})
         CHECK(sent[static_cast<std::size_t>(i)] == Approx(wanted[static_cast<std::size_t>(i)]).margin(1e-5));
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("powersgd: the parts of a bucket and what is exchanged", "[powersgd]")
     REQUIRE(c.plan().matrices.size() == 3);
     REQUIRE(c.plan().matrices[2].rows == 16);
     REQUIRE(c.plan().matrices[2].cols == 72);
-    const index dense = 48 + 32;  // biases, the small matrix and gaps
+    const index_t dense = 48 + 32;  // biases, the small matrix and gaps
     REQUIRE(c.plan().dense_size == dense);
     REQUIRE(c.exchanged() == 2 * (40 + 30) * 2 + (16 + 72) * 2 + dense);
     REQUIRE(powersgd_alternating({2}, mixed, mixed_size).exchanged() == 2 * 30 * 2 + 72 * 2 + dense);
@@ -146,7 +146,7 @@ TEST_CASE("powersgd loses nothing, and all ranks agree", "[powersgd]") {
 
 // One step from a Q that is given, in double and plain loops.
 TEST_CASE("powersgd is its formula", "[powersgd]") {
-    const index rows = 23, cols = 17, r = 3;
+    const index_t rows = 23, cols = 17, r = 3;
     const bucket_layout layout{{"w", 0, {rows, cols}}};
     powersgd c({3}, layout, rows * cols);
     const floats g = numbers("normal", rows * cols, 5), q0 = numbers("normal", r * cols, 6);
@@ -157,11 +157,11 @@ TEST_CASE("powersgd is its formula", "[powersgd]") {
     c.reduce(g, mean, 1, {}, alone);
 
     using matrix = std::vector<std::vector<double>>;
-    const auto m = [&](index i, index j) { return double{g[static_cast<std::size_t>(i * cols + j)]}; };
+    const auto m = [&](index_t i, index_t j) { return double{g[static_cast<std::size_t>(i * cols + j)]}; };
     matrix p(3, std::vector<double>(23)), q(3, std::vector<double>(17));
     for (std::size_t k = 0; k < 3; ++k)
-        for (index i = 0; i < rows; ++i)
-            for (index j = 0; j < cols; ++j)
+        for (index_t i = 0; i < rows; ++i)
+            for (index_t j = 0; j < cols; ++j)
                 p[k][static_cast<std::size_t>(i)] += m(i, j) * q0[k * 17 + static_cast<std::size_t>(j)];
     for (std::size_t k = 0; k < 3; ++k) {
         for (std::size_t d = 0; d < k; ++d) {
@@ -174,24 +174,24 @@ TEST_CASE("powersgd is its formula", "[powersgd]") {
         for (double& v : p[k]) v /= std::sqrt(norm);
     }
     for (std::size_t k = 0; k < 3; ++k)
-        for (index i = 0; i < rows; ++i)
-            for (index j = 0; j < cols; ++j)
+        for (index_t i = 0; i < rows; ++i)
+            for (index_t j = 0; j < cols; ++j)
                 q[k][static_cast<std::size_t>(j)] += m(i, j) * p[k][static_cast<std::size_t>(i)];
     for (std::size_t i = 0; i < 23; ++i)
         for (std::size_t j = 0; j < 17; ++j) {
             double wanted = 0;
             for (std::size_t k = 0; k < 3; ++k) wanted += p[k][i] * q[k][j];
             REQUIRE(mean[i * 17 + j] == Approx(wanted).margin(1e-5));
-            REQUIRE(c.tensors()[1].t[static_cast<index>(i * 17 + j)] == Approx(g[i * 17 + j] - wanted).margin(1e-5));
+            REQUIRE(c.tensors()[1].t[static_cast<index_t>(i * 17 + j)] == Approx(g[i * 17 + j] - wanted).margin(1e-5));
         }
 }
 
 TEST_CASE("powersgd: the warm start finds the best subspace", "[powersgd]") {
     // Singular values 1, 1/2, 1/3, … on the diagonal: the best approximation of rank 2 leaves the others.
-    const index n = 20;
+    const index_t n = 20;
     floats g(400), mean(400);
     double best = 0;
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         g[static_cast<std::size_t>(i * 21)] = 1.0f / static_cast<float>(i + 1);
         if (i >= 2) best += 1.0 / static_cast<double>((i + 1) * (i + 1));
     }
@@ -230,7 +230,7 @@ TEST_CASE("powersgd recovers from gradients of zeros and of lower rank", "[power
 
 TEST_CASE("powersgd: equal bits on 1 and 2 threads, in place, errors with the state kept", "[powersgd]") {
     const bucket_layout layout{{"w", 0, {300, 400}}, {"b", 120000, {300}}, {"v", 120320, {70, 2100}}};
-    const index n = 120320 + 147000;
+    const index_t n = 120320 + 147000;
     const floats g = numbers("normal", n);
     std::vector<floats> results;
     on_threads([&] {

@@ -16,30 +16,32 @@ TEST_CASE("qsgd is unbiased, with the variance of its paper", "[qsgd]") {
     check_unbiased([] { return qsgd({255}); }, 300);
 }
 
-// The definition, value by value, with the random bits of random_bits.hpp; bits are read where bit_planes.hpp puts them.
+// The definition, value by value, with the random bits of random_bits.hpp; bits are read where bit_planes.hpp puts
+// them.
 TEST_CASE("qsgd is its formula, in the bytes of its format", "[qsgd]") {
     for (const int levels : {1, 7, 100, 255}) {
         int bits = 1;
         while ((1 << (bits - 1)) < levels + 1) ++bits;
-        for (const index n : sizes) {
+        for (const index_t n : sizes) {
             CAPTURE(levels, n);
             const floats x = numbers("heavy tail", n);
             const encode_step at{.seed = 77, .rank = 1, .step = 9};
             qsgd c({levels});
             const auto bytes = encoded(c, x, at);
-            REQUIRE(static_cast<index>(bytes.size()) ==
+            REQUIRE(static_cast<index_t>(bytes.size()) ==
                     (n + 127) / 128 * 4 + bits * (n / 128 * 16 + (n % 128 + 7) / 8));
             const floats y = decoded(c, bytes, n, at);
             const random_stream random = at.own_random("qsgd");
             std::size_t offset = 0;
-            for (index g = 0; g * 128 < n; ++g) {
-                const index m = std::min<index>(128, n - g * 128), stride = (m + 7) / 8;
+            for (index_t g = 0; g * 128 < n; ++g) {
+                const index_t m = std::min<index_t>(128, n - g * 128), stride = (m + 7) / 8;
                 double squared = 0;
-                for (index i = 0; i < m; ++i) squared += std::pow(double{x[static_cast<std::size_t>(g * 128 + i)]}, 2);
+                for (index_t i = 0; i < m; ++i)
+                    squared += std::pow(double{x[static_cast<std::size_t>(g * 128 + i)]}, 2);
                 float norm;
                 std::memcpy(&norm, &bytes[offset], 4);
                 REQUIRE(norm == Approx(std::sqrt(squared)).epsilon(1e-6));
-                for (index i = 0; i < m; ++i) {
+                for (index_t i = 0; i < m; ++i) {
                     const float v = x[static_cast<std::size_t>(g * 128 + i)];
                     const auto word =
                         random.bits4(static_cast<std::uint64_t>(16 * g + i % 16))[static_cast<std::size_t>(i / 32)];

@@ -13,23 +13,23 @@ TEST_CASE("randomk keeps the contract laws", "[randomk]") {
 }
 
 TEST_CASE("randomk: one place of each stratum, from Philox, the same on all ranks", "[randomk]") {
-    for (const index n : sizes) {
+    for (const index_t n : sizes) {
         const floats x = numbers("ramp", n);
         const encode_step at{.seed = 42, .rank = 0, .step = 6, .bucket = 3};
         encode_step other = at;
         other.rank = 5;
         randomk c({.ratio = 0.07});
-        const index k = n ? static_cast<index>(std::ceil(0.07 * static_cast<double>(n))) : 0;
+        const index_t k = n ? static_cast<index_t>(std::ceil(0.07 * static_cast<double>(n))) : 0;
         const auto bytes = encoded(c, x, at);
         REQUIRE(bytes == encoded(c, x, other));
-        REQUIRE(static_cast<index>(bytes.size()) == 4 * k);
+        REQUIRE(static_cast<index_t>(bytes.size()) == 4 * k);
         floats expected(x.size());
         const random_stream random = at.shared_random("randomk");
-        for (index i = 0; i < k; ++i) {
-            const index begin = i * n / k, end = (i + 1) * n / k;
+        for (index_t i = 0; i < k; ++i) {
+            const index_t begin = i * n / k, end = (i + 1) * n / k;
             const double u = random.bits(static_cast<std::uint64_t>(i)) / 0x1p32;
             const auto place =
-                static_cast<std::size_t>(begin + static_cast<index>(u * static_cast<double>(end - begin)));
+                static_cast<std::size_t>(begin + static_cast<index_t>(u * static_cast<double>(end - begin)));
             expected[place] = x[place];
         }
         REQUIRE(decoded(c, bytes, n, at) == expected);
@@ -37,7 +37,7 @@ TEST_CASE("randomk: one place of each stratum, from Philox, the same on all rank
 }
 
 TEST_CASE("randomk: messages of one step add up", "[randomk]") {
-    const index n = 1000;
+    const index_t n = 1000;
     const floats x = numbers("normal", n), y = numbers("heavy tail", n, 2);
     const encode_step at{.seed = 1, .step = 2};
     for (const bool unbiased : {false, true}) {

@@ -11,17 +11,17 @@ TEST_CASE("sign keeps the contract laws", "[sign]") {
 }
 
 TEST_CASE("sign sends the mean magnitude of each block and one bit a value", "[sign]") {
-    for (const index n : sizes)
+    for (const index_t n : sizes)
         for (const std::string& distribution : distributions) {
             CAPTURE(n, distribution);
             const floats x = numbers(distribution, n);
             sign c;
             const auto bytes = encoded(c, x);
-            const index scales = (n + 1023) / 1024;
-            REQUIRE(static_cast<index>(bytes.size()) == 4 * scales + (n + 7) / 8);
+            const index_t scales = (n + 1023) / 1024;
+            REQUIRE(static_cast<index_t>(bytes.size()) == 4 * scales + (n + 7) / 8);
             const floats y = decoded(c, bytes, n);
             double left_over = 0;  // Σ over blocks of ‖x‖² − ‖x‖₁²/n: the identity that makes it a contraction
-            for (index b = 0; b < scales; ++b) {
+            for (index_t b = 0; b < scales; ++b) {
                 const auto first = static_cast<std::size_t>(b * 1024), last = std::min(first + 1024, x.size());
                 double sum = 0, square = 0;
                 for (std::size_t i = first; i < last; ++i) {

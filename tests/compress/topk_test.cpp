@@ -11,7 +11,7 @@ namespace laws {
 namespace {
 
 // The definition: positions sorted by magnitude, the first k of them by position.
-std::vector<std::uint32_t> largest(const floats& x, index k) {
+std::vector<std::uint32_t> largest(const floats& x, index_t k) {
     std::vector<std::uint32_t> order(x.size());
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return std::abs(x[a]) > std::abs(x[b]); });
@@ -27,16 +27,16 @@ floats kept(const floats& x, const std::vector<std::uint32_t>& where) {
 }
 
 // Bytes by the format's text: a group of 128 gaps takes one byte and the bits of its largest gap for each.
-index code_bytes(const std::vector<std::uint32_t>& positions) {
-    index bytes = 0;
+index_t code_bytes(const std::vector<std::uint32_t>& positions) {
+    index_t bytes = 0;
     for (std::size_t g = 0; g < positions.size(); g += 128) {
         std::uint32_t most = 0;
         const std::size_t end = std::min(positions.size(), g + 128);
         for (std::size_t i = g; i < end; ++i)
             most = std::max(most, i ? positions[i] - positions[i - 1] - 1 : positions[i]);
-        index width = 0;
+        index_t width = 0;
         while ((std::uint64_t{most} >> width) > 0) ++width;
-        bytes += 1 + (static_cast<index>(end - g) * width + 7) / 8;
+        bytes += 1 + (static_cast<index_t>(end - g) * width + 7) / 8;
     }
     return bytes;
 }
@@ -53,19 +53,19 @@ TEST_CASE("topk keeps the contract laws", "[topk]") {
 
 TEST_CASE("topk sends the k largest, of equal ones the first, in the bytes of its format", "[topk]") {
     const double ratio = GENERATE(0.001, 0.01, 0.25, 1.0);
-    for (const index n : sizes)
+    for (const index_t n : sizes)
         for (const std::string& distribution : distributions) {
             CAPTURE(n, distribution, ratio);
             const floats x = numbers(distribution, n);
             topk c({.ratio = ratio});
             const auto bytes = encoded(c, x);
-            const index k = std::min(n, static_cast<index>(std::ceil(ratio * static_cast<double>(n))));
+            const index_t k = std::min(n, static_cast<index_t>(std::ceil(ratio * static_cast<double>(n))));
             const auto expected = largest(x, k);
             REQUIRE(decoded(c, bytes, n) == kept(x, expected));
             REQUIRE(c.chosen().positions == expected);
-            REQUIRE(static_cast<index>(bytes.size()) == 4 + code_bytes(expected) + 4 * k);
+            REQUIRE(static_cast<index_t>(bytes.size()) == 4 + code_bytes(expected) + 4 * k);
             topk half({.ratio = ratio, .values = sparse_value::bfloat16});
-            REQUIRE(static_cast<index>(encoded(half, x).size()) == 4 + code_bytes(expected) + 2 * k);
+            REQUIRE(static_cast<index_t>(encoded(half, x).size()) == 4 + code_bytes(expected) + 2 * k);
         }
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("topk: a sample that misleads costs time, not correctness", "[topk]") 
 }
 
 TEST_CASE("topk, sampled: 0.8 to 1.3 k of the largest", "[topk]") {
-    for (const index n : {index{1000}, index{65537}, index{1} << 20})
+    for (const index_t n : {index_t{1000}, index_t{65537}, index_t{1} << 20})
         for (const std::string& distribution : distributions) {
             CAPTURE(n, distribution);
             const floats x = numbers(distribution, n);
@@ -90,7 +90,7 @@ TEST_CASE("topk, sampled: 0.8 to 1.3 k of the largest", "[topk]") {
             const auto sent = static_cast<double>(c.chosen().size());
             REQUIRE(sent >= 0.8 * static_cast<double>(c.count(n)));
             REQUIRE(sent <= 1.3 * static_cast<double>(c.count(n)));
-            if (n < index{1} << 20) REQUIRE(y == kept(x, largest(x, static_cast<index>(sent))));
+            if (n < index_t{1} << 20) REQUIRE(y == kept(x, largest(x, static_cast<index_t>(sent))));
         }
 }
 

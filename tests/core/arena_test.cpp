@@ -32,15 +32,15 @@ TEST_CASE("arena: parameters are aligned slices of one block, in order, gaps are
     arena a(m.list(), 1);
     CHECK(a.count() == 35 + 5 + 1000 + 4000);
     int id = 0;
-    index at = 0;
+    index_t at = 0;
     for (const auto& [name, p] : a.parameters()) {
         CHECK(p->name == name);
         CHECK(p->id == id++);
         CHECK(p->value.data() == a.values().data() + at);
         CHECK(p->grad.data() == a.grads().data() + at);
         CHECK(p->value.shape() == p->shape);
-        const index padded = (p->shape.size() + 15) / 16 * 16;
-        for (index i = p->shape.size(); i < padded; ++i) CHECK(a.values()[at + i] == 0.0f);
+        const index_t padded = (p->shape.size() + 15) / 16 * 16;
+        for (index_t i = p->shape.size(); i < padded; ++i) CHECK(a.values()[at + i] == 0.0f);
         at += padded;
     }
     CHECK(a.values().size() == at);
@@ -49,20 +49,20 @@ TEST_CASE("arena: parameters are aligned slices of one block, in order, gaps are
 
 TEST_CASE("arena: memory is counted as parameters and gradients", "[arena]") {
     auto& pool = memory_pool::host();
-    const auto parameters = pool.use_of(category::parameters).live;
-    const auto gradients = pool.use_of(category::gradients).live;
+    const auto parameters = pool.use_of(memory_category::parameters).live;
+    const auto gradients = pool.use_of(memory_category::gradients).live;
     model m;
     const arena a(m.list(), 1);
-    const index bytes = (48 + 16 + 1008 + 4000) * 4;
-    CHECK(pool.use_of(category::parameters).live == parameters + bytes);
-    CHECK(pool.use_of(category::gradients).live == gradients + bytes);
+    const index_t bytes = (48 + 16 + 1008 + 4000) * 4;
+    CHECK(pool.use_of(memory_category::parameters).live == parameters + bytes);
+    CHECK(pool.use_of(memory_category::gradients).live == gradients + bytes);
 }
 
 TEST_CASE("arena: values follow the initializer, the seed and the position in the list alone", "[arena]") {
     model m, same, other;
     const arena a(m.list(), 7), b(same.list(), 7), c(other.list(), 8);
-    index equal = 0;
-    for (index i = 0; i < 35; ++i) {
+    index_t equal = 0;
+    for (index_t i = 0; i < 35; ++i) {
         CHECK(m.weight.value[i] == same.weight.value[i]);
         equal += m.weight.value[i] == other.weight.value[i];
         const random_stream random{.seed = 7, .stream = 0};
@@ -124,11 +124,11 @@ TEST_CASE("first_non_finite: the first in memory order, whatever the number of t
     auto t = tensor<float>::zeros({200'000});
     CHECK_FALSE(first_non_finite(t));
     t[199'999] = std::numeric_limits<float>::infinity();
-    CHECK(first_non_finite(t) == index{199'999});
+    CHECK(first_non_finite(t) == index_t{199'999});
     t[70'000] = std::numeric_limits<float>::quiet_NaN();
-    CHECK(first_non_finite(t) == index{70'000});
+    CHECK(first_non_finite(t) == index_t{70'000});
     t[3] = -std::numeric_limits<float>::infinity();
-    CHECK(first_non_finite(t) == index{3});
+    CHECK(first_non_finite(t) == index_t{3});
     CHECK_FALSE(first_non_finite(tensor<float>{}));
     CHECK_FALSE(first_non_finite(tensor<float>::filled({5}, std::numeric_limits<float>::max())));
 }

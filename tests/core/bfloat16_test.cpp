@@ -56,7 +56,8 @@ TEST_CASE("bfloat16: overflow gives infinity, infinity stays, NaN stays NaN what
     CHECK(static_cast<float>(bfloat16(std::numeric_limits<float>::lowest())) == -infinity);
     CHECK(static_cast<float>(bfloat16(infinity)) == infinity);
     CHECK(static_cast<float>(bfloat16(-infinity)) == -infinity);
-    // Payload only in the lower half: cutting it off would make an infinity of it; adding a carry might wrap it to zero.
+    // Payload only in the lower half: cutting it off would make an infinity of it; adding a carry might wrap it to
+    // zero.
     for (const std::uint32_t wide : {0x7f800001u, 0x7f80ffffu, 0x7fffffffu, 0xff800001u, 0xffffffffu}) {
         const float nan = std::bit_cast<float>(wide);
         CHECK(std::isnan(static_cast<float>(bfloat16(nan))));

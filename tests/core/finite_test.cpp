@@ -10,7 +10,7 @@ using namespace cairn;
 TEST_CASE("first_non_finite finds the first of several in any chunk") {
     auto t = tensor<float>::zeros({400'000});
     CHECK_FALSE(first_non_finite(t));
-    for (const cairn::index at : {399'999, 131'072, 65'536, 65'535, 17, 0}) {
+    for (const cairn::index_t at : {399'999, 131'072, 65'536, 65'535, 17, 0}) {
         t[at] = at % 2 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
         REQUIRE(first_non_finite(t) == at);
     }

@@ -48,7 +48,8 @@ namespace {
 
 constexpr std::uint64_t n = 1 << 18;
 
-/// Largest distance between the empirical distribution of `sample` and `cdf`, times sqrt(n): Kolmogorov–Smirnov's statistic.
+/// Largest distance between the empirical distribution of `sample` and `cdf`, times sqrt(n): Kolmogorov–Smirnov's
+/// statistic.
 template <class Cdf>
 double kolmogorov(std::vector<double> sample, Cdf cdf) {
     std::sort(sample.begin(), sample.end());

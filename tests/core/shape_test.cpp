@@ -18,7 +18,7 @@ TEST_CASE("shape: extents, rank, size and positions from the end", "[shape]") {
     CHECK(s[-4] == 8);
     CHECK(s.front() == 8);
     CHECK(s.back() == 3);
-    CHECK(std::vector<index>(s.begin(), s.end()) == std::vector<index>{8, 32, 24, 3});
+    CHECK(std::vector<index_t>(s.begin(), s.end()) == std::vector<index_t>{8, 32, 24, 3});
 }
 
 TEST_CASE("shape: rank 0 holds one element, an empty axis none", "[shape]") {
@@ -35,7 +35,7 @@ TEST_CASE("shape: compared by extents and rank", "[shape]") {
     // What lies beyond the rank does not count.
     shape grown{2, 3};
     grown.push_back(7);
-    CHECK(shape(std::span<const index>(grown.begin(), 2)) == shape{2, 3});
+    CHECK(shape(std::span<const index_t>(grown.begin(), 2)) == shape{2, 3});
 }
 
 TEST_CASE("shape: with() changes one axis of a copy", "[shape]") {
@@ -58,10 +58,10 @@ TEST_CASE("shape: up to six axes, none negative; the message names the axis", "[
 }
 
 TEST_CASE("shape: a number of elements that no index can hold is refused, not wrapped around", "[shape]") {
-    const index big = index{1} << 40;
+    const index_t big = index_t{1} << 40;
     CHECK_THROWS_WITH((shape{big, big}), Contains("1099511627776"));
     CHECK_THROWS_AS((shape{big, 1}.with(1, big)), error);
-    CHECK(shape{big, 1 << 18}.size() == index{1} << 58);
+    CHECK(shape{big, 1 << 18}.size() == index_t{1} << 58);
 }
 
 }  // namespace cairn

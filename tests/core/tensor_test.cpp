@@ -29,7 +29,7 @@ TEMPLATE_TEST_CASE("tensor: aligned, sized and filled", "[tensor]", float, doubl
         CHECK(reinterpret_cast<std::uintptr_t>(t.data()) % 64 == 0);
         CHECK(t.shape() == s);
         CHECK(t.size() == s.size());
-        CHECK(t.bytes() == s.size() * static_cast<index>(sizeof(TestType)));
+        CHECK(t.bytes() == s.size() * static_cast<index_t>(sizeof(TestType)));
         CHECK(t.unique());
         for (const TestType& v : t.span()) CHECK(static_cast<float>(v) == 3.0f);
     }
@@ -44,12 +44,12 @@ TEST_CASE("tensor: an empty axis means no elements, and no fault", "[tensor]") {
 
 TEST_CASE("tensor: row-major, the last axis is next in memory", "[tensor]") {
     auto t = tensor<int>::zeros({2, 3, 4, 5});
-    for (index i = 0; i < t.size(); ++i) t[i] = static_cast<int>(i);
+    for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<int>(i);
     int expected = 0;
-    for (index n = 0; n < 2; ++n)
-        for (index h = 0; h < 3; ++h)
-            for (index w = 0; w < 4; ++w)
-                for (index c = 0; c < 5; ++c) CHECK(std::as_const(t)(n, h, w, c) == expected++);
+    for (index_t n = 0; n < 2; ++n)
+        for (index_t h = 0; h < 3; ++h)
+            for (index_t w = 0; w < 4; ++w)
+                for (index_t c = 0; c < 5; ++c) CHECK(std::as_const(t)(n, h, w, c) == expected++);
     t(1, 2, 3, 4) = -1;
     CHECK(t[119] == -1);
     CHECK(t.extent(-1) == 5);
@@ -130,14 +130,14 @@ TEST_CASE("tensor: a view owns nothing", "[tensor]") {
 
 TEST_CASE("tensor: memory is counted under its category", "[tensor]") {
     auto& pool = memory_pool::host();
-    const auto before = pool.use_of(category::optimizer).live;
+    const auto before = pool.use_of(memory_category::optimizer).live;
     {
-        const tensor<double> t({16}, category::optimizer);
-        CHECK(pool.use_of(category::optimizer).live == before + 128);
-        const auto copy = t.clone(category::workspace);
-        CHECK(pool.use_of(category::optimizer).live == before + 128);
+        const tensor<double> t({16}, memory_category::optimizer);
+        CHECK(pool.use_of(memory_category::optimizer).live == before + 128);
+        const auto copy = t.clone(memory_category::workspace);
+        CHECK(pool.use_of(memory_category::optimizer).live == before + 128);
     }
-    CHECK(pool.use_of(category::optimizer).live == before);
+    CHECK(pool.use_of(memory_category::optimizer).live == before);
 }
 
 TEST_CASE("tensor: require_shape names the tensor and both shapes", "[tensor]") {

@@ -7,7 +7,7 @@ namespace cairn {
 TEMPLATE_TEST_CASE("xt_view: reads and writes a tensor's own elements", "[xt]", float, double, std::int32_t) {
     using T = TestType;
     tensor<T> t({2, 3, 4});
-    for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>(i);
+    for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>(i);
     auto v = xt_view(t);
     REQUIRE(v.dimension() == 3);
     CHECK(v.shape(0) == 2);
@@ -48,8 +48,8 @@ TEST_CASE("xt_view: expressions over several tensors, slices and ranks 0 to 6", 
 
 TEST_CASE("tensor_from: new elements with the values of an expression, row-major", "[xt]") {
     tensor<float> a({2, 3});
-    for (index i = 0; i < 6; ++i) a[i] = static_cast<float>(i);
-    const tensor<float> t = tensor_from(xt::transpose(xt_view(a)) + 1.0f, category::workspace);
+    for (index_t i = 0; i < 6; ++i) a[i] = static_cast<float>(i);
+    const tensor<float> t = tensor_from(xt::transpose(xt_view(a)) + 1.0f, memory_category::workspace);
     CHECK(t.shape() == shape{3, 2});
     CHECK(t(2, 1) == 6.0f);
     CHECK(t(0, 1) == 4.0f);

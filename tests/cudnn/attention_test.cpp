@@ -1,5 +1,5 @@
-// The graphs of attention that cuDNN is given, on an interpreter of them: they obey the laws of attention, and what is chosen among them and our
-// own kernels is what may be chosen.
+// The graphs of attention that cuDNN is given, on an interpreter of them: they obey the laws of attention, and what is
+// chosen among them and our own kernels is what may be chosen.
 
 #include "cudnn/emulated_cudnn.hpp"
 #include "device/cuda/attention_laws.hpp"
@@ -25,18 +25,18 @@ namespace {
 
 /// What is chosen for attention while it lives.
 struct forced {
-    explicit forced(const char* name) { choices::global().force("attention_gpu", name); }
-    ~forced() { choices::global().force("attention_gpu", ""); }
+    explicit forced(const char* name) { autotune_cache::global().force("attention_gpu", name); }
+    ~forced() { autotune_cache::global().force("attention_gpu", ""); }
 };
 
 struct with_engines {
     explicit with_engines(std::vector<emulated::cudnn_engine> engines) {
         emulated::cudnn_engines() = std::move(engines);
-        choices::global().clear();
+        autotune_cache::global().clear();
     }
     ~with_engines() {
         emulated::cudnn_engines() = {{}};
-        choices::global().clear();
+        autotune_cache::global().clear();
     }
 };
 
@@ -58,7 +58,7 @@ attention_geometry causal(attention_geometry g) {
 /// Names and choices of the registry that begin so.
 std::vector<std::string> chosen(const std::string& begin) {
     std::vector<std::string> all;
-    for (const auto& [key, entry] : choices::global().entries())
+    for (const auto& [key, entry] : autotune_cache::global().entries())
         if (key.starts_with(begin)) all.push_back(entry.choice);
     return all;
 }
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("cuDNN attention, emulated: results are the host's", "[cudnn]
     calls += 2 * 3 * 4 +
              2 * 2 * 2;  // shapes; forward and backward, twice; of length 1 only forward, of a negative factor none
     for (const bool is_causal : {false, true})
-        for (const index head_dim : {24, 104}) {
+        for (const index_t head_dim : {24, 104}) {
             same_as_host<T>({.batch = 2, .length = 70, .heads = 2, .head_dim = head_dim, .causal = is_causal},
                             tolerance_of<T>);
             calls += 4;
@@ -142,7 +142,7 @@ TEST_CASE("cuDNN attention, emulated: without logarithms as with them", "[cudnn]
         attention_forward(streamed_gpu{}, g, q.data(), k.data(), v.data(), y.data(), lse.data());
         attention_forward(streamed_gpu{}, g, q.data(), k.data(), v.data(), z.data(), nullptr);
         const auto first = y.on_host(), second = z.on_host();
-        for (index i = 0; i < first.size(); ++i) REQUIRE(float{first[i]} == float{second[i]});
+        for (index_t i = 0; i < first.size(); ++i) REQUIRE(float{first[i]} == float{second[i]});
     }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("cuDNN attention, emulated: plans that may not run do not", "[cudnn][a
 TEST_CASE("cuDNN attention, emulated: chosen by measurement, written down, and taken again", "[cudnn][attention]") {
     const with_engines engines({emulated::cudnn_engine{}});
     same_as_host<bfloat16>(small, 0.02);
-    auto entries = choices::global().entries();
+    auto entries = autotune_cache::global().entries();
     std::vector<std::string> keys;
     for (const auto& [key, entry] : entries)
         if (key.starts_with("attention_gpu/")) {
@@ -181,7 +181,7 @@ TEST_CASE("cuDNN attention, emulated: chosen by measurement, written down, and t
     REQUIRE(keys.size() == 2);
     CHECK(keys[0].starts_with("attention_gpu/backward emulated cudnn 91900 bfloat16 b2 l33 h3x16"));
     for (const char* name : {"own", "cudnn0"}) {
-        for (const auto& key : keys) choices::global().set(key, {.choice = name, .seconds = {}});
+        for (const auto& key : keys) autotune_cache::global().set(key, {.choice = name, .seconds = {}});
         const std::size_t before = emulated::cudnn_runs().size();
         same_as_host<bfloat16>(small, 0.02);
         CHECK(emulated::cudnn_runs().size() == before + (name == std::string("own") ? 0 : 4));

@@ -1,5 +1,5 @@
-// The graphs that add a convolution's input gradient onto one that is there, on an interpreter of them: the sum is that of plain loops, rounded once,
-// and what is chosen among them and a pass that adds is what may be chosen.
+// The graphs that add a convolution's input gradient onto one that is there, on an interpreter of them: the sum is that
+// of plain loops, rounded once, and what is chosen among them and a pass that adds is what may be chosen.
 
 #include "cudnn/conv_world.hpp"
 
@@ -14,11 +14,12 @@ struct onto_world : conv_world {
         : conv_world("conv_onto_gpu", name, std::move(engines)) {}
 };
 
-/// Largest error over what one rounding of the sum may cost, or, `twice`, that of the gradient before it; of two calls, of which the first chooses.
+/// Largest error over what one rounding of the sum may cost, or, `twice`, that of the gradient before it; of two calls,
+/// of which the first chooses.
 template <class T>
 double onto_error(const conv_geometry& shape, bool twice = false) {
     const conv_geometry g = shape.with_output();
-    const auto drawn = [](index n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
+    const auto drawn = [](index_t n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
     using kernel_laws::doubles;
     const tensor<T> dy = drawn(g.y_elements(), 81), w = drawn(g.w_elements(), 82), base = drawn(g.x_elements(), 83);
     std::vector<double> gradient(static_cast<std::size_t>(g.x_elements()));

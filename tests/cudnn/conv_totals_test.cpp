@@ -1,5 +1,5 @@
-// The graphs of convolutions with totals that cuDNN is given, on an interpreter of them: results and totals are those of plain loops, and what is
-// chosen among them and a pass over the result is what may be chosen.
+// The graphs of convolutions with totals that cuDNN is given, on an interpreter of them: results and totals are those
+// of plain loops, and what is chosen among them and a pass over the result is what may be chosen.
 
 #include "cudnn/conv_world.hpp"
 
@@ -22,7 +22,7 @@ struct convolution_with_totals {
 
     explicit convolution_with_totals(const conv_geometry& shape) {
         const conv_geometry g = shape.with_output();
-        const auto drawn = [](index n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
+        const auto drawn = [](index_t n, std::uint32_t stream) { return kernel_laws::drawn<T>({n}, stream, 1); };
         const tensor<T> x = drawn(g.x_elements(), 71), w = drawn(g.w_elements(), 72);
         const auto d_x = tensor<T, streamed_gpu>::copy_of(x), d_w = tensor<T, streamed_gpu>::copy_of(w);
         tensor<T, streamed_gpu> d_y({g.y_elements()});
@@ -85,11 +85,11 @@ TEST_CASE("convolutions with totals, emulated: chosen by measurement, written do
     CHECK(names_measured("conv_totals_gpu/") ==
           std::vector<std::string>{"apart", "result0", "result1", "sums0", "sums1"});
     std::string key;
-    for (const auto& entry : choices::global().entries())
+    for (const auto& entry : autotune_cache::global().entries())
         if (entry.first.starts_with("conv_totals_gpu/")) key = entry.first;
     CHECK(key.starts_with("conv_totals_gpu/forward emulated cudnn 91900 bfloat16 "));
     for (const char* name : {"apart", "sums1"}) {
-        choices::global().set(key, {.choice = name, .seconds = {}});
+        autotune_cache::global().set(key, {.choice = name, .seconds = {}});
         CHECK(convolution_with_totals<bfloat16>(few_points).made == (name != std::string("apart")));
         const std::size_t before = emulated::cudnn_runs().size();
         CHECK(convolution_with_totals<bfloat16>(few_points).made == (name != std::string("apart")));

@@ -14,13 +14,14 @@
 
 namespace cairn {
 
-/// Engines that are suggested, and what is chosen for `choice`, while it lives; what a test then wants them to do wrong ends with it.
+/// Engines that are suggested, and what is chosen for `choice`, while it lives; what a test then wants them to do wrong
+/// ends with it.
 struct conv_world {
     forced_choice choice;
 
     conv_world(const char* of, const char* name, std::vector<emulated::cudnn_engine> engines = {{}})
         : choice(of, name) {
-        choices::global().clear();
+        autotune_cache::global().clear();
         emulated::cudnn_engines() = std::move(engines);
     }
     ~conv_world() {
@@ -40,7 +41,7 @@ inline std::vector<emulated::cudnn_engine> engines_that_may_not_run() {
 /// Of all choices whose keys begin with this.
 inline std::vector<std::string> names_measured(const std::string& beginning) {
     std::vector<std::string> names;
-    for (const auto& [key, entry] : choices::global().entries())
+    for (const auto& [key, entry] : autotune_cache::global().entries())
         if (key.starts_with(beginning))
             for (const auto& one : entry.seconds) names.push_back(one.first);
     return names;

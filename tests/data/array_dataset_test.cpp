@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 template <class T>
 tensor<T> ramp(shape s) {
     tensor<T> t(s);
-    for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>(i);
+    for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>(i);
     return t;
 }
 
@@ -21,7 +21,7 @@ tensor<T> ramp(shape s) {
 
 TEST_CASE("array dataset: labels", "[array_dataset]") {
     tensor<std::int32_t> labels({4});
-    for (index i = 0; i < 4; ++i) labels[i] = static_cast<std::int32_t>(i % 2);
+    for (index_t i = 0; i < 4; ++i) labels[i] = static_cast<std::int32_t>(i % 2);
     const array_dataset d(ramp<float>({4, 2, 3}), labels.share(), {"a", "b"});
     const array_dataset copy = d;
     REQUIRE(copy.size() == 4);
@@ -48,7 +48,7 @@ TEST_CASE("array dataset: targets, as they are or normalised", "[array_dataset]"
     REQUIRE(info.kind == target_kind::values);
     REQUIRE(info.mean == std::vector<float>{4, 5});
     double sum = 0, squares = 0;
-    for (index i = 0; i < 5; ++i) {
+    for (index_t i = 0; i < 5; ++i) {
         float x[2], y[2];
         d.read(i, {}, {x, nullptr, y});
         REQUIRE(info.mean[1] + info.scale[1] * y[1] == Approx(2 * i + 1));

@@ -7,7 +7,7 @@ namespace cairn::test {
 
 TEST_CASE("augment: the numbers of a sample are a pure function of seed, epoch and sample", "[augment]") {
     std::vector<float> first, again, next_epoch, next_sample;
-    const auto draw = [](augment_key key, index sample) {
+    const auto draw = [](augment_key key, index_t sample) {
         sample_random random(key, sample);
         std::vector<float> out;
         for (int i = 0; i < 100; ++i) out.push_back(random.uniform());
@@ -19,16 +19,16 @@ TEST_CASE("augment: the numbers of a sample are a pure function of seed, epoch a
     REQUIRE(draw({3, 1}, 5) != draw({4, 1}, 5));
     sample_random random({1, 1}, 1);
     std::array<int, 7> counts{};
-    for (index i = 0; i < 7000; ++i) ++counts[static_cast<std::size_t>(sample_random({1, 1}, i).below(7))];
+    for (index_t i = 0; i < 7000; ++i) ++counts[static_cast<std::size_t>(sample_random({1, 1}, i).below(7))];
     for (int count : counts) REQUIRE(std::abs(count - 1000) < 150);
 }
 
 TEST_CASE("augment: random resized crop stays inside, with the area and ratio asked for", "[augment]") {
     double area = 0;
     int regular = 0;
-    for (index i = 0; i < 3000; ++i) {
+    for (index_t i = 0; i < 3000; ++i) {
         sample_random random({7, 0}, i);
-        const index h = 100 + i % 57, w = 140 - i % 43;
+        const index_t h = 100 + i % 57, w = 140 - i % 43;
         const pixel_box b = random_resized_crop{}(h, w, random);
         REQUIRE(b.top >= 0);
         REQUIRE(b.left >= 0);
@@ -59,14 +59,14 @@ TEST_CASE("augment: centre crop", "[augment]") {
 
 TEST_CASE("augment: colour jitter against the definitions", "[augment]") {
     const std::vector<float> before{200, 100, 50, 0, 0, 0, 255, 255, 255, 10, 250, 130};
-    const auto apply = [&](colour_jitter jitter, index sample) {
+    const auto apply = [&](colour_jitter jitter, index_t sample) {
         std::vector<float> rgb = before;
         sample_random random({5, 0}, sample);
         jitter(rgb.data(), 4, random);
         return rgb;
     };
     REQUIRE(apply({}, 0) == before);
-    for (index sample = 0; sample < 50; ++sample) {
+    for (index_t sample = 0; sample < 50; ++sample) {
         const auto bright = apply({.brightness = 0.4f}, sample);
         const float factor = bright[0] / before[0];
         REQUIRE(factor >= 0.6f);
@@ -98,7 +98,7 @@ TEST_CASE("augment: colour jitter against the definitions", "[augment]") {
 
 TEST_CASE("augment: a third of a turn of hue moves red to green to blue", "[augment]") {
     // hue ∈ [−h, h]: the turn of a sample is found from grey-free red.
-    for (index sample = 0; sample < 20; ++sample) {
+    for (index_t sample = 0; sample < 20; ++sample) {
         std::vector<float> rgb{255, 0, 0};
         sample_random random({5, 0}, sample), same({5, 0}, sample);
         colour_jitter{.hue = 0.5f}(rgb.data(), 1, random);

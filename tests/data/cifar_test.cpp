@@ -36,7 +36,7 @@ TEST_CASE("cifar10: batches in order, planes interleaved", "[cifar]") {
     REQUIRE(test.size() == 1);
     REQUIRE(train.sample_shape() == shape{32, 32, 3});
     REQUIRE(train.targets().names[9] == "truck");
-    for (index i = 0; i < 10; ++i) REQUIRE(train.labels()[static_cast<std::size_t>(i)] == (i % 2 ? 9 : i / 2 + 1));
+    for (index_t i = 0; i < 10; ++i) REQUIRE(train.labels()[static_cast<std::size_t>(i)] == (i % 2 ? 9 : i / 2 + 1));
     std::vector<float> x(3072);
     std::int32_t label = 0;
     test.read(0, {}, {x.data(), &label, nullptr});

@@ -11,7 +11,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-std::vector<float> read_one(const cosmology_volumes& d, index i, augment_key key = {}) {
+std::vector<float> read_one(const cosmology_volumes& d, index_t i, augment_key key = {}) {
     std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size()) + 3);
     REQUIRE(d.read(i, key, {x.data(), nullptr, x.data() + d.sample_shape().size()}));
     return x;
@@ -29,8 +29,8 @@ TEST_CASE("cosmology: a volume is a pure function of seed and number, on any num
     for (int n : {1, 2}) {
         set_threads(n);
         const cosmology_volumes again(config), end(tail);
-        for (index i = 0; i < 6; ++i) REQUIRE(read_one(again, i) == read_one(whole, i));
-        for (index i = 0; i < 2; ++i) REQUIRE(read_one(end, i) == read_one(whole, i + 4));
+        for (index_t i = 0; i < 6; ++i) REQUIRE(read_one(again, i) == read_one(whole, i));
+        for (index_t i = 0; i < 2; ++i) REQUIRE(read_one(end, i) == read_one(whole, i + 4));
     }
     set_threads(before);
     cosmology_config other = config;
@@ -45,7 +45,7 @@ TEST_CASE("cosmology: inputs and targets are about standard, targets give the pa
     std::array<double, 4> mean{}, square{};
     const target_info info = d.targets();
     REQUIRE(info.names == std::vector<std::string>{"Omega_m", "sigma_8", "n_s"});
-    for (index i = 0; i < d.size(); ++i) {
+    for (index_t i = 0; i < d.size(); ++i) {
         const auto x = read_one(d, i);
         const cosmology c = d.parameters(i);
         REQUIRE(info.mean[0] + info.scale[0] * x[4096] == Approx(c.omega_m));
@@ -89,7 +89,7 @@ TEST_CASE("cosmology: channels are the same box at earlier times, when less had 
     times.redshifts = {0, 1.5, 3};
     const cosmology_volumes one(now), all(times);
     REQUIRE(all.sample_shape() == shape{8, 8, 8, 3});
-    for (index i = 0; i < 2; ++i) {
+    for (index_t i = 0; i < 2; ++i) {
         const auto x = read_one(one, i), y = read_one(all, i);
         for (std::size_t v = 0; v < 512; ++v) REQUIRE(y[3 * v] == x[v]);
         REQUIRE(std::equal(x.end() - 3, x.end(), y.end() - 3));
@@ -123,8 +123,8 @@ TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no valu
     auto sorted = before;
     std::sort(sorted.begin(), sorted.end() - 3);
     std::set<std::vector<float>> seen;
-    const index n = 6;
-    const auto at = [&](const std::vector<float>& v, index a, index b, index c) {
+    const index_t n = 6;
+    const auto at = [&](const std::vector<float>& v, index_t a, index_t b, index_t c) {
         return v[static_cast<std::size_t>(((a + n) % n * n + (b + n) % n) * n + (c + n) % n)];
     };
     for (std::uint32_t epoch = 0; epoch < 200; ++epoch) {
@@ -134,9 +134,9 @@ TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no valu
         // The sum over pairs of neighbours, which every symmetry of the periodic grid keeps and no other permutation
         // would.
         double pairs = 0, expected = 0;
-        for (index a = 0; a < n; ++a)
-            for (index b = 0; b < n; ++b)
-                for (index c = 0; c < n; ++c) {
+        for (index_t a = 0; a < n; ++a)
+            for (index_t b = 0; b < n; ++b)
+                for (index_t c = 0; c < n; ++c) {
                     pairs += static_cast<double>(at(x, a, b, c) *
                                                  (at(x, a + 1, b, c) + at(x, a, b + 1, c) + at(x, a, b, c + 1)));
                     expected +=

@@ -8,28 +8,28 @@
 namespace cairn::test {
 
 TEST_CASE("fftw: a plane wave has one mode, and there and back is a factor", "[fftw]") {
-    for (index n : {4, 9, 16}) {
+    for (index_t n : {4, 9, 16}) {
         const cube_transform fft(n);
         tensor<float> wave({n, n, n}), back({n, n, n});
         tensor<std::complex<float>> spectrum(fft.spectrum_shape());
-        for (index i = 0; i < wave.size(); ++i) {
+        for (index_t i = 0; i < wave.size(); ++i) {
             const double phase =
                 2 * std::numbers::pi / static_cast<double>(n) * static_cast<double>(i / (n * n) + i % n);
             wave[i] = static_cast<float>(std::cos(phase));
         }
         const tensor<float> before = wave.clone();
         fft.forward(wave, spectrum);
-        index at = 0;
-        for (index a = 0; a < n; ++a)
-            for (index b = 0; b < n; ++b)
-                for (index c = 0; c <= n / 2; ++c, ++at) {
+        index_t at = 0;
+        for (index_t a = 0; a < n; ++a)
+            for (index_t b = 0; b < n; ++b)
+                for (index_t c = 0; c <= n / 2; ++c, ++at) {
                     const bool there = a == 1 && b == 0 && c == 1;
                     REQUIRE(
                         std::abs(spectrum[at]) ==
                         Approx(there ? static_cast<double>(n * n * n) / 2 : 0.0).margin(1e-3 * static_cast<double>(n)));
                 }
         fft.inverse(spectrum, back);
-        for (index i = 0; i < back.size(); ++i)
+        for (index_t i = 0; i < back.size(); ++i)
             REQUIRE(back[i] / static_cast<float>(n * n * n) == Approx(before[i]).margin(1e-5));
     }
 }

@@ -11,11 +11,11 @@ namespace {
 // One of: flipped bits, bytes set to telling values, a cut, a doubled piece, a removed piece; up to four of them.
 bytes mutated(bytes b, std::uint64_t number) {
     sample_random random({number, 0}, 0);
-    const index changes = 1 + random.below(4);
-    for (index i = 0; i < changes && !b.empty(); ++i) {
-        const auto n = static_cast<index>(b.size());
+    const index_t changes = 1 + random.below(4);
+    for (index_t i = 0; i < changes && !b.empty(); ++i) {
+        const auto n = static_cast<index_t>(b.size());
         // Headers are short and matter most.
-        const index at = random.coin() ? random.below(n) : random.below(std::min<index>(n, 64));
+        const index_t at = random.coin() ? random.below(n) : random.below(std::min<index_t>(n, 64));
         const auto position = b.begin() + at;
         switch (random.below(6)) {
             case 0:
@@ -26,7 +26,7 @@ bytes mutated(bytes b, std::uint64_t number) {
                 break;
             case 2: {
                 constexpr std::array<std::uint8_t, 6> telling{0x00, 0xff, 0x7f, 0x80, 0x01, 0xfe};
-                const index count = std::min<index>(1 + random.below(8), n - at);
+                const index_t count = std::min<index_t>(1 + random.below(8), n - at);
                 std::fill_n(position, count, telling[static_cast<std::size_t>(random.below(6))]);
                 break;
             }
@@ -34,12 +34,12 @@ bytes mutated(bytes b, std::uint64_t number) {
                 b.resize(static_cast<std::size_t>(at));
                 break;
             case 4: {
-                const bytes piece(position, position + std::min<index>(1 + random.below(16), n - at));
+                const bytes piece(position, position + std::min<index_t>(1 + random.below(16), n - at));
                 b.insert(b.begin() + random.below(n), piece.begin(), piece.end());
                 break;
             }
             default:
-                b.erase(position, position + std::min<index>(1 + random.below(16), n - at));
+                b.erase(position, position + std::min<index_t>(1 + random.below(16), n - at));
         }
     }
     return b;
@@ -51,7 +51,7 @@ TEST_CASE("fuzz: damaged files are read or refused, nothing else", "[fuzz]") {
     for (const fuzz_format& format : fuzz_formats()) {
         DYNAMIC_SECTION(format.name) {
             for (const bytes& seed : format.seeds) REQUIRE_NOTHROW(format.parse(seed));
-            index refused = 0;
+            index_t refused = 0;
             const stopwatch watch;
             for (std::uint64_t number = 0; number < 1200; ++number) {
                 const bytes file = mutated(format.seeds[number % format.seeds.size()], number);

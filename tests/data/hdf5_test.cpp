@@ -67,13 +67,13 @@ TEST_CASE("hdf5: floats and integers, contiguous and packed, whole and by rows",
         const auto x = file.read<float>(name);
         const auto d = file.read<double>(name);
         REQUIRE(x.shape() == shape{4, 3, 5});
-        for (index i = 0; i < x.size(); ++i) {
+        for (index_t i = 0; i < x.size(); ++i) {
             REQUIRE(x[i] == static_cast<float>(i) * 0.5f);
             REQUIRE(d[i] == static_cast<double>(i) * 0.5);
         }
         const auto rows = file.read_rows<float>(name, 1, 2);
         REQUIRE(rows.shape() == shape{2, 3, 5});
-        for (index i = 0; i < rows.size(); ++i) REQUIRE(rows[i] == static_cast<float>(i + 15) * 0.5f);
+        for (index_t i = 0; i < rows.size(); ++i) REQUIRE(rows[i] == static_cast<float>(i + 15) * 0.5f);
         REQUIRE(file.read_rows<float>(name, 4, 0).size() == 0);
     }
     const auto labels = file.read<std::int32_t>("labels");

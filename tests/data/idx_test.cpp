@@ -16,7 +16,7 @@ TEST_CASE("idx: every element type, plain and packed", "[idx]") {
             const idx_array a = read_idx(folder.write("a.idx", packed ? gzipped(plain) : plain));
             REQUIRE(a.shape == shape{2, 3});
             const auto t = a.to_tensor<double>();
-            for (index i = 0; i < 6; ++i) {
+            for (index_t i = 0; i < 6; ++i) {
                 REQUIRE(a[i] == expected[static_cast<std::size_t>(i)]);
                 REQUIRE(t[i] == expected[static_cast<std::size_t>(i)]);
             }

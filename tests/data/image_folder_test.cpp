@@ -36,13 +36,13 @@ void unpack(const temporary_folder& folder, const files& all) {
     }
 }
 
-std::vector<index> all_of(const image_collection& c) {
-    std::vector<index> all;
-    for (index i = 0; i < c.size(); ++i) all.push_back(i);
+std::vector<index_t> all_of(const image_collection& c) {
+    std::vector<index_t> all;
+    for (index_t i = 0; i < c.size(); ++i) all.push_back(i);
     return all;
 }
 
-std::vector<float> read_one(const image_folder& d, index i, augment_key key = {}) {
+std::vector<float> read_one(const image_folder& d, index_t i, augment_key key = {}) {
     std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size()));
     std::int32_t label = 0;
     REQUIRE(d.read(i, key, {x.data(), &label, nullptr}));
@@ -68,7 +68,7 @@ TEST_CASE("image folder: plain folders and archives hold the same samples", "[im
         const image_folder d(c, all_of(*c), {.size = 24, .augmented = true, .resize = 28});
         const image_folder reference(collections[0], all_of(*collections[0]), d.config());
         REQUIRE(d.sample_shape() == shape{24, 24, 3});
-        for (index i = 0; i < 12; ++i) {
+        for (index_t i = 0; i < 12; ++i) {
             REQUIRE(c->label(i) == i / 4);
             REQUIRE(d.sample_name(i).find(concat("class", i / 4)) != std::string::npos);
             REQUIRE(read_one(d, i, {1, 2}) == read_one(reference, i, {1, 2}));
@@ -83,7 +83,7 @@ TEST_CASE("image folder: pixels against the definition", "[image_folder]") {
     for (bool augmented : {false, true}) {
         const image_folder_config config{.size = 24, .augmented = augmented, .resize = 28};
         const image_folder d(c, all_of(*c), config);
-        for (index i = 0; i < 12; ++i) {
+        for (index_t i = 0; i < 12; ++i) {
             const augment_key key{5, 7};
             const auto x = read_one(d, i, key);
             image whole;
@@ -115,15 +115,15 @@ TEST_CASE("image folder: values that are rounded are the nearest of 256", "[imag
         const image_folder rounded(c, all_of(*c), config);
         CHECK(exact.pixel_table().empty());
         const std::vector<float> table = rounded.pixel_table();
-        for (index i = 0; i < 12; ++i) {
+        for (index_t i = 0; i < 12; ++i) {
             const augment_key key{5, 7};
             const auto x = read_one(exact, i, key), y = read_one(rounded, i, key);
             std::vector<std::uint8_t> pixels(x.size());
-            pixel_move move{1, 2, 1};
+            crop_flip move{1, 2, 1};
             std::int32_t label = -1;
             REQUIRE(rounded.read_pixels(i, key, {pixels.data(), &move, &label, nullptr}));
             CHECK(label == i / 4);
-            CHECK(move == pixel_move{});
+            CHECK(move == crop_flip{});
             for (std::size_t k = 0; k < x.size(); ++k) {
                 const double value = (static_cast<double>(x[k]) * static_cast<double>(config.std[k % 3]) +
                                       static_cast<double>(config.mean[k % 3])) *
@@ -150,7 +150,7 @@ TEST_CASE("image folder: parts by folder, or by a split that keeps the share of 
     REQUIRE(parts.classes().size() == 3);
     REQUIRE(parts.part_of(part::train).size() == 12);
     REQUIRE(parts.part_of(part::test).size() == 8);
-    for (index i : parts.part_of(part::test)) REQUIRE(parts.label(i) != 1);
+    for (index_t i : parts.part_of(part::test)) REQUIRE(parts.label(i) != 1);
 
     const temporary_folder single;
     unpack(single, three_classes());
@@ -159,7 +159,7 @@ TEST_CASE("image folder: parts by folder, or by a split that keeps the share of 
     REQUIRE(train.size() == 9);
     REQUIRE(test.size() == 3);
     std::set<std::int32_t> labels;
-    for (index i : test) labels.insert(c.label(i));
+    for (index_t i : test) labels.insert(c.label(i));
     REQUIRE(labels.size() == 3);
     REQUIRE(c.part_of(part::train, 0.75, 2) != train);
 
@@ -194,12 +194,12 @@ TEST_CASE("image folder: corrupt images stop the run by name, or are left out", 
                          stop.read(8, {}, {x.data(), &label, nullptr});
                      }),
                      Contains("class2/0.jpg: empty file"));
-        for (index cache : {0, 1 << 20}) {
+        for (index_t cache : {0, 1 << 20}) {
             loader l(image_folder(c, all_of(*c),
                                   {.size = 8, .resize = 8, .corrupt = corrupt_image::skip, .cache_bytes = cache}),
                      {.batch = 4, .workers = 2});
             std::set<std::string> skipped;
-            index count = 0;
+            index_t count = 0;
             while (auto b = l.next()) {
                 count += b->count;
                 skipped.insert(b->skipped.begin(), b->skipped.end());
@@ -253,7 +253,7 @@ TEST_CASE("image folder: the cache of decoded images", "[image_folder]") {
     REQUIRE(cached.cached());
     REQUIRE_FALSE(too_small.cached());
     REQUIRE_FALSE(plain.cached());
-    for (index i = 0; i < 12; ++i) {
+    for (index_t i = 0; i < 12; ++i) {
         REQUIRE(read_one(cached, i, {1, 1}) == read_one(plain, i, {1, 1}));
         REQUIRE(read_one(too_small, i, {1, 1}) == read_one(plain, i, {1, 1}));
     }
@@ -306,7 +306,7 @@ TEST_CASE("image folder: the real archives", "[image_folder]") {
     REQUIRE(caltech->part_of(part::train, 0.8, 0).size() == 1200);
     loader l(image_folder(caltech, caltech->part_of(part::test, 0.8, 0), {.size = 64, .resize = 72}),
              {.batch = 50, .workers = 2});
-    index count = 0;
+    index_t count = 0;
     while (auto b = l.next()) count += b->count;
     REQUIRE(count == 300);
 

@@ -24,7 +24,7 @@ double mean_difference(const image& a, const image& b) {
 }  // namespace
 
 TEST_CASE("jpeg: colour, grey, progressive, with and without subsampling, odd sizes", "[jpeg]") {
-    for (auto [h, w] : {std::pair<index, index>{1, 1}, {7, 9}, {64, 48}, {101, 203}})
+    for (auto [h, w] : {std::pair<index_t, index_t>{1, 1}, {7, 9}, {64, 48}, {101, 203}})
         for (bool progressive : {false, true})
             for (bool subsampled : {false, true}) {
                 const image in = picture(h, w);
@@ -70,10 +70,11 @@ TEST_CASE("jpeg: a box is decoded as the same pixels of the whole image", "[jpeg
                 const pixel_box at = jpeg_decoder(file, "a.jpg").decode(box, 224, 224, part);
                 REQUIRE(at.height == box.height);
                 REQUIRE(at.width == box.width);
-                for (index y = 0; y < static_cast<index>(box.height); ++y)
-                    for (index x = 0; x < static_cast<index>(box.width) * 3; ++x) {
-                        const int a = part.row(y + static_cast<index>(at.top))[x + static_cast<index>(at.left) * 3];
-                        const int b = whole.row(y + static_cast<index>(box.top))[x + static_cast<index>(box.left) * 3];
+                for (index_t y = 0; y < static_cast<index_t>(box.height); ++y)
+                    for (index_t x = 0; x < static_cast<index_t>(box.width) * 3; ++x) {
+                        const int a = part.row(y + static_cast<index_t>(at.top))[x + static_cast<index_t>(at.left) * 3];
+                        const int b =
+                            whole.row(y + static_cast<index_t>(box.top))[x + static_cast<index_t>(box.left) * 3];
                         if (a != b) FAIL("row " << y << ", column " << x / 3 << ": " << a << " and " << b);
                     }
                 REQUIRE(static_cast<double>(part.height * part.width) <= (box.height + 4) * (box.width + 40));
@@ -85,7 +86,7 @@ TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than th
     const image in = picture(400, 600);
     const bytes file = jpeg_file(in);
     for (auto [target, shrink] :
-         {std::pair<index, index>{400, 1}, {201, 1}, {200, 2}, {101, 2}, {100, 4}, {50, 8}, {3, 8}}) {
+         {std::pair<index_t, index_t>{400, 1}, {201, 1}, {200, 2}, {101, 2}, {100, 4}, {50, 8}, {3, 8}}) {
         image part;
         const pixel_box at = jpeg_decoder(file, "a.jpg").decode({0, 0, 400, 600}, target, target, part);
         REQUIRE(part.height == 400 / shrink);
@@ -93,11 +94,11 @@ TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than th
         REQUIRE(at == pixel_box{0, 0, 400.0 / static_cast<double>(shrink), 600.0 / static_cast<double>(shrink)});
         // Each pixel stands for shrink × shrink of the original.
         double sum = 0;
-        for (index y = 0; y < part.height; ++y)
-            for (index x = 0; x < part.width; ++x) {
+        for (index_t y = 0; y < part.height; ++y)
+            for (index_t x = 0; x < part.width; ++x) {
                 double mean = 0;
-                for (index v = 0; v < shrink; ++v)
-                    for (index u = 0; u < shrink; ++u) mean += in.row(y * shrink + v)[(x * shrink + u) * 3 + 1];
+                for (index_t v = 0; v < shrink; ++v)
+                    for (index_t u = 0; u < shrink; ++u) mean += in.row(y * shrink + v)[(x * shrink + u) * 3 + 1];
                 sum += std::abs(mean / static_cast<double>(shrink * shrink) - part.row(y)[x * 3 + 1]);
             }
         REQUIRE(sum / static_cast<double>(part.height * part.width) < 3);
@@ -109,9 +110,9 @@ TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than th
     REQUIRE(part.height < 60);
     REQUIRE(part.width < 80);
     double expected = 0;
-    for (index v = 200; v < 204; ++v)
-        for (index u = 300; u < 304; ++u) expected += in.row(v)[u * 3 + 1] / 16.0;
-    const double got = part.row(static_cast<index>(at.top) + 25)[(static_cast<index>(at.left) + 25) * 3 + 1];
+    for (index_t v = 200; v < 204; ++v)
+        for (index_t u = 300; u < 304; ++u) expected += in.row(v)[u * 3 + 1] / 16.0;
+    const double got = part.row(static_cast<index_t>(at.top) + 25)[(static_cast<index_t>(at.left) + 25) * 3 + 1];
     REQUIRE(std::abs(expected - got) < 5);
 }
 

@@ -31,10 +31,10 @@ std::vector<std::vector<float>> drain(loader<D>& l, int epochs) {
 TEST_CASE("loader: every sample once an epoch, in another order each epoch") {
     for (int workers : {0, 1, 3}) {
         loader l(counting_dataset{.n = 103}, {.batch = 10, .workers = workers, .seed = 5});
-        std::vector<std::vector<index>> orders;
+        std::vector<std::vector<index_t>> orders;
         for (int epoch = 0; epoch < 3; ++epoch) {
-            std::vector<index> order;
-            index batches = 0;
+            std::vector<index_t> order;
+            index_t batches = 0;
             while (auto b = l.next()) {
                 REQUIRE(b->at == cursor{epoch, batches});
                 REQUIRE(b->x.shape() == shape{b->count, 3});
@@ -42,17 +42,17 @@ TEST_CASE("loader: every sample once an epoch, in another order each epoch") {
                 REQUIRE(b->targets.empty());
                 REQUIRE(b->count == (batches < 10 ? 10 : 3));
                 REQUIRE(b->global_count == b->count);
-                for (index k = 0; k < b->count; ++k) {
+                for (index_t k = 0; k < b->count; ++k) {
                     REQUIRE(b->labels[k] == static_cast<std::int32_t>(b->x(k, 0)) % 7);
                     REQUIRE(b->x(k, 2) == static_cast<float>(epoch));
-                    order.push_back(static_cast<index>(b->x(k, 0)));
+                    order.push_back(static_cast<index_t>(b->x(k, 0)));
                 }
                 ++batches;
             }
             REQUIRE(batches == 11);
             orders.push_back(order);
             std::sort(order.begin(), order.end());
-            for (index i = 0; i < 103; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == i);
+            for (index_t i = 0; i < 103; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == i);
         }
         REQUIRE(orders[0] != orders[1]);
         REQUIRE(orders[1] != orders[2]);
@@ -63,7 +63,7 @@ TEST_CASE("loader: the number of workers, the depth of prefetch and the type cha
     loader reference(counting_dataset{.n = 97, .kind = target_kind::values}, {.batch = 8, .workers = 0, .seed = 11});
     const auto expected = drain(reference, 3);
     for (int workers : {1, 2, 5})
-        for (index prefetch : {1, 2, 7}) {
+        for (index_t prefetch : {1, 2, 7}) {
             loader l(any_dataset(counting_dataset{.n = 97, .kind = target_kind::values}),
                      {.batch = 8, .workers = workers, .prefetch = prefetch, .seed = 11});
             REQUIRE(drain(l, 3) == expected);
@@ -93,7 +93,7 @@ TEST_CASE("loader: a resumed run sees the rest of the same batches") {
 
 TEST_CASE("loader: ranks share every global batch without repeats, and the weights add up") {
     for (int world : {1, 2, 3, 4}) {
-        const index n = 61, batch = 12;
+        const index_t n = 61, batch = 12;
         std::vector<std::unique_ptr<loader<counting_dataset>>> ranks;
         for (int rank = 0; rank < world; ++rank)
             ranks.push_back(std::make_unique<loader<counting_dataset>>(
@@ -102,7 +102,7 @@ TEST_CASE("loader: ranks share every global batch without repeats, and the weigh
         loader alone(counting_dataset{.n = n}, {.batch = 12, .workers = 0, .seed = 9});
         while (auto whole = alone.next()) {
             std::vector<float> together;
-            index count = 0;
+            index_t count = 0;
             for (auto& l : ranks) {
                 auto b = l->next();
                 REQUIRE(b);
@@ -119,7 +119,7 @@ TEST_CASE("loader: ranks share every global batch without repeats, and the weigh
 }
 
 TEST_CASE("loader: a short last batch may leave a rank without samples") {
-    std::vector<index> counts;
+    std::vector<index_t> counts;
     for (int rank = 0; rank < 4; ++rank)
         for (int workers : {0, 2}) {
             loader l(counting_dataset{.n = 10}, {.batch = 8, .workers = workers, .rank = rank, .world = 4});
@@ -138,16 +138,16 @@ TEST_CASE("loader: drop_last, no shuffling") {
     loader l(counting_dataset{.n = 10}, {.batch = 4, .shuffle = false, .drop_last = true});
     REQUIRE(l.batches_per_epoch() == 2);
     REQUIRE(l.samples_per_epoch() == 8);
-    index at = 0;
+    index_t at = 0;
     while (auto b = l.next())
-        for (index k = 0; k < b->count; ++k) REQUIRE(b->x(k, 0) == static_cast<float>(at++));
+        for (index_t k = 0; k < b->count; ++k) REQUIRE(b->x(k, 0) == static_cast<float>(at++));
     REQUIRE(at == 8);
 }
 
 TEST_CASE("loader: ends after the last epoch", "[loader]") {
     for (int workers : {0, 2}) {
         loader l(counting_dataset{.n = 10}, {.batch = 4, .workers = workers, .epochs = 2});
-        index batches = 0;
+        index_t batches = 0;
         for (int epoch = 0; epoch < 2; ++epoch)
             while (l.next()) ++batches;
         REQUIRE(batches == 6);
@@ -168,9 +168,9 @@ TEST_CASE("loader: skipped samples are left out and named") {
         std::vector<std::string> skipped;
         while (auto b = l.next()) {
             REQUIRE(b->global_count == 5);
-            REQUIRE(b->count + static_cast<index>(b->skipped.size()) == 5);
+            REQUIRE(b->count + static_cast<index_t>(b->skipped.size()) == 5);
             REQUIRE(b->x.shape() == shape{b->count, 3});
-            for (index k = 0; k < b->count; ++k) {
+            for (index_t k = 0; k < b->count; ++k) {
                 REQUIRE(b->labels[k] == static_cast<std::int32_t>(b->x(k, 0)) % 7);
                 seen.push_back(b->x(k, 0));
             }
@@ -223,15 +223,15 @@ TEST_CASE("loader: impossible configurations") {
 }
 
 TEST_CASE("loader: buffers are used again; a caller that keeps batches keeps their contents") {
-    const index before = memory_pool::host().use_of(category::data).live;
+    const index_t before = memory_pool::host().use_of(memory_category::data).live;
     {
         loader l(counting_dataset{.n = 1000}, {.batch = 10, .workers = 2, .prefetch = 2, .shuffle = false});
-        const index ring = memory_pool::host().use_of(category::data).live - before;
+        const index_t ring = memory_pool::host().use_of(memory_category::data).live - before;
         for (int i = 0; i < 50; ++i) {
             auto b = l.next();
             REQUIRE(b->count == 10);
         }
-        REQUIRE(memory_pool::host().use_of(category::data).live - before == ring);
+        REQUIRE(memory_pool::host().use_of(memory_category::data).live - before == ring);
 
         std::vector<batch> kept;
         for (int i = 0; i < 20; ++i) kept.push_back(*l.next());
@@ -242,7 +242,7 @@ TEST_CASE("loader: buffers are used again; a caller that keeps batches keeps the
         for (int i = 0; i < 19; ++i)
             REQUIRE(kept[static_cast<std::size_t>(i)].x(9, 0) == static_cast<float>(509 + 10 * (i < 3 ? i : i + 1)));
     }
-    REQUIRE(memory_pool::host().use_of(category::data).live == before);
+    REQUIRE(memory_pool::host().use_of(memory_category::data).live == before);
 }
 
 TEST_CASE("loader: may be destroyed at any moment; a batch outlives it") {

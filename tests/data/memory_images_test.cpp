@@ -8,7 +8,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-std::shared_ptr<labelled_images> some_images(index n, index h, index w, index c) {
+std::shared_ptr<labelled_images> some_images(index_t n, index_t h, index_t w, index_t c) {
     auto out = std::make_shared<labelled_images>();
     out->count = n;
     out->height = h;
@@ -16,40 +16,40 @@ std::shared_ptr<labelled_images> some_images(index n, index h, index w, index c)
     out->channels = c;
     out->name = "some images";
     out->classes = {"even", "odd"};
-    for (index i = 0; i < n; ++i) out->labels.push_back(static_cast<std::int32_t>(i % 2));
-    for (index i = 0; i < n * h * w * c; ++i) out->pixels.push_back(static_cast<std::uint8_t>(i * 37 + i / 256));
+    for (index_t i = 0; i < n; ++i) out->labels.push_back(static_cast<std::int32_t>(i % 2));
+    for (index_t i = 0; i < n * h * w * c; ++i) out->pixels.push_back(static_cast<std::uint8_t>(i * 37 + i / 256));
     return out;
 }
 
 }  // namespace
 
 TEST_CASE("memory images: padding, crop, flip and normalisation against the definition", "[memory_images]") {
-    const index h = 7, w = 9;
-    for (index c : {1, 3})
-        for (index pad : {0, 1, 4})
+    const index_t h = 7, w = 9;
+    for (index_t c : {1, 3})
+        for (index_t pad : {0, 1, 4})
             for (bool flip : {false, true}) {
                 const auto images = some_images(5, h, w, c);
-                image_recipe recipe{{}, {}, pad, flip};
-                for (index ch = 0; ch < c; ++ch) {
+                image_transform recipe{{}, {}, pad, flip};
+                for (index_t ch = 0; ch < c; ++ch) {
                     recipe.mean.push_back(0.1f * static_cast<float>(ch + 1));
                     recipe.std.push_back(0.5f + 0.25f * static_cast<float>(ch));
                 }
                 const memory_images d(images, recipe);
-                for (index trial = 0; trial < 100; ++trial) {
-                    const index i = trial % 5;
+                for (index_t trial = 0; trial < 100; ++trial) {
+                    const index_t i = trial % 5;
                     const augment_key key{9, static_cast<std::uint32_t>(trial)};
                     std::vector<float> x(static_cast<std::size_t>(h * w * c), -1e9f);
                     std::int32_t label = -1;
                     REQUIRE(d.read(i, key, {x.data(), &label, nullptr}));
                     REQUIRE(label == i % 2);
                     sample_random random(key, i);
-                    const index dy = pad ? random.below(2 * pad + 1) - pad : 0,
-                                dx = pad ? random.below(2 * pad + 1) - pad : 0;
+                    const index_t dy = pad ? random.below(2 * pad + 1) - pad : 0,
+                                  dx = pad ? random.below(2 * pad + 1) - pad : 0;
                     const bool mirrored = flip && random.coin();
-                    for (index y = 0; y < h; ++y)
-                        for (index u = 0; u < w; ++u)
-                            for (index ch = 0; ch < c; ++ch) {
-                                const index sy = y + dy, sx = (mirrored ? w - 1 - u : u) + dx;
+                    for (index_t y = 0; y < h; ++y)
+                        for (index_t u = 0; u < w; ++u)
+                            for (index_t ch = 0; ch < c; ++ch) {
+                                const index_t sy = y + dy, sx = (mirrored ? w - 1 - u : u) + dx;
                                 double expected = 0;
                                 if (sy >= 0 && sy < h && sx >= 0 && sx < w) {
                                     const auto pixel =
@@ -68,7 +68,7 @@ TEST_CASE("memory images: padding, crop, flip and normalisation against the defi
 TEST_CASE("memory images: impossible ones", "[memory_images]") {
     const auto message = [](auto change) {
         auto images = some_images(3, 4, 5, 3);
-        image_recipe recipe;
+        image_transform recipe;
         change(*images, recipe);
         return message_of([&] { memory_images(images, recipe); });
     };

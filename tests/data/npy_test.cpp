@@ -17,7 +17,7 @@ void check_type(const std::string& code, const std::vector<T>& values) {
             const npy_array a = parse_npy(file, "x.npy");
             REQUIRE(a.shape == shape{2, 3});
             const auto t = a.to_tensor<double>();
-            for (index i = 0; i < 6; ++i) REQUIRE(t[i] == static_cast<double>(values[static_cast<std::size_t>(i)]));
+            for (index_t i = 0; i < 6; ++i) REQUIRE(t[i] == static_cast<double>(values[static_cast<std::size_t>(i)]));
         }
 }
 
@@ -44,9 +44,9 @@ TEST_CASE("npy: shapes, Fortran order, conversions", "[npy]") {
         for (int j = 0; j < 3; ++j)
             for (int i = 0; i < 2; ++i) values.push_back(100 * i + 10 * j + k);
     const auto t = parse_npy(npy_file("<i4", "(2, 3, 4)", elements_of(values), true), "x.npy").to_tensor<float>();
-    for (index i = 0; i < 2; ++i)
-        for (index j = 0; j < 3; ++j)
-            for (index k = 0; k < 4; ++k) REQUIRE(t(i, j, k) == static_cast<float>(100 * i + 10 * j + k));
+    for (index_t i = 0; i < 2; ++i)
+        for (index_t j = 0; j < 3; ++j)
+            for (index_t k = 0; k < 4; ++k) REQUIRE(t(i, j, k) == static_cast<float>(100 * i + 10 * j + k));
 
     const auto scalar = parse_npy(npy_file("<f8", "()", elements_of<double>({2.5})), "x.npy");
     REQUIRE(scalar.shape.rank() == 0);

@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 
 const char* const header = "sim_id,Omega_m,Omega_b,h,n_s,sigma_8\n";
 
-std::vector<float> read_one(const quijote_slices& d, index i, augment_key key = {}) {
+std::vector<float> read_one(const quijote_slices& d, index_t i, augment_key key = {}) {
     std::vector<float> x(static_cast<std::size_t>(d.sample_shape().size())),
         y(static_cast<std::size_t>(d.targets().count()));
     REQUIRE(d.read(i, key, {x.data(), nullptr, y.data()}));
@@ -36,7 +36,7 @@ TEST_CASE("quijote: slices, targets, reduction, crop and symmetries", "[quijote]
     REQUIRE(d.targets().mean[1] + d.targets().scale[1] * x[65] == Approx(0.9));
     // Affine in the bytes, mean 0 and variance 1 over all.
     double sum = 0, squares = 0;
-    for (index i = 0; i < 2; ++i)
+    for (index_t i = 0; i < 2; ++i)
         for (std::size_t k = 0; k < 64; ++k) {
             const double v = static_cast<double>(read_one(d, i)[k]);
             sum += v;
@@ -62,13 +62,13 @@ TEST_CASE("quijote: slices, targets, reduction, crop and symmetries", "[quijote]
         REQUIRE(w == read_one(augmented, 0, {1, epoch}));
         seen.insert(w);
         bool found = false;
-        for (index top = 0; top <= 3 && !found; ++top)
-            for (index left = 0; left <= 3 && !found; ++left)
+        for (index_t top = 0; top <= 3 && !found; ++top)
+            for (index_t left = 0; left <= 3 && !found; ++left)
                 for (int symmetry = 0; symmetry < 8 && !found; ++symmetry) {
                     found = true;
-                    for (index y = 0; y < 5 && found; ++y)
-                        for (index u = 0; u < 5 && found; ++u) {
-                            index p = symmetry & 1 ? 4 - y : y, q = symmetry & 2 ? 4 - u : u;
+                    for (index_t y = 0; y < 5 && found; ++y)
+                        for (index_t u = 0; u < 5 && found; ++u) {
+                            index_t p = symmetry & 1 ? 4 - y : y, q = symmetry & 2 ? 4 - u : u;
                             if (symmetry & 4) std::swap(p, q);
                             found = w[static_cast<std::size_t>(y * 5 + u)] ==
                                     full[static_cast<std::size_t>((top + p) * 8 + left + q)];
@@ -110,7 +110,7 @@ TEST_CASE("quijote: the real slices", "[quijote]") {
     const quijote_slices d(folder, {.targets = {"Omega_m", "Omega_b", "h", "n_s", "sigma_8"}, .reduce = 4});
     REQUIRE(d.size() == 199);
     REQUIRE(d.sample_shape() == shape{88, 88, 1});
-    for (index i = 0; i < d.size(); ++i) {
+    for (index_t i = 0; i < d.size(); ++i) {
         const auto x = read_one(d, i);
         for (std::size_t k = 0; k < 5; ++k) REQUIRE(std::abs(x[88 * 88 + k]) < 1.74f);
     }

@@ -13,11 +13,11 @@ TEST_CASE("resize: equals the definition at every ratio, box, mirror and channel
     const random_stream random{1, stream_of("resize test"), 0};
     resize_scratch scratch;
     for (std::uint64_t trial = 0; trial < 60; ++trial) {
-        const auto draw = [&](index low, index high, std::uint64_t i) {
-            return low + static_cast<index>(random.below(static_cast<std::uint64_t>(high - low + 1), trial * 16 + i));
+        const auto draw = [&](index_t low, index_t high, std::uint64_t i) {
+            return low + static_cast<index_t>(random.below(static_cast<std::uint64_t>(high - low + 1), trial * 16 + i));
         };
-        const index h = draw(1, 40, 0), w = draw(1, 40, 1), oh = draw(1, 30, 2), ow = draw(1, 70, 3);
-        const index channels = trial % 3 == 0 ? 1 : 3;
+        const index_t h = draw(1, 40, 0), w = draw(1, 40, 1), oh = draw(1, 30, 2), ow = draw(1, 70, 3);
+        const index_t channels = trial % 3 == 0 ? 1 : 3;
         const image in = picture(h, w, static_cast<unsigned>(trial), channels);
         pixel_box box{0, 0, static_cast<double>(h), static_cast<double>(w)};
         if (trial % 2) {
@@ -44,7 +44,7 @@ TEST_CASE("resize: the same size changes nothing, a constant stays constant, 8 b
     REQUIRE(resized(in, 13, 17).pixels == in.pixels);
     image flat = in;
     std::fill(flat.pixels.begin(), flat.pixels.end(), std::uint8_t{201});
-    for (index n : {1, 5, 64})
+    for (index_t n : {1, 5, 64})
         for (std::uint8_t v : resized(flat, n, n + 3).pixels) REQUIRE(v == 201);
     const auto expected = oracle::resize(in, {0, 0, 13, 17}, 6, 40);
     const image out = resized(in, 6, 40);
@@ -57,7 +57,7 @@ TEST_CASE("resize: impossible requests", "[resize]") {
     resize_scratch scratch;
     std::vector<float> out(100);
     const float one[3]{1, 1, 1};
-    const auto message = [&](pixel_box box, index h, index w) {
+    const auto message = [&](pixel_box box, index_t h, index_t w) {
         return message_of([&] { resize_to_float(in, box, false, h, w, one, one, out.data(), scratch); });
     };
     REQUIRE_THAT(message({0, 0, 13, 18}, 2, 2), Contains("pixels 0 to 18 of 17"));

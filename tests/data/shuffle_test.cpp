@@ -7,7 +7,7 @@
 namespace cairn::test {
 
 TEST_CASE("shuffle: every permutation of four is about equally likely") {
-    std::map<std::vector<index>, int> counts;
+    std::map<std::vector<index_t>, int> counts;
     const int draws = 24 * 500;
     for (std::uint32_t epoch = 0; epoch < draws; ++epoch) ++counts[epoch_order(4, 77, epoch)];
     REQUIRE(counts.size() == 24);

@@ -11,19 +11,19 @@ using Catch::Matchers::Contains;
 TEST_CASE("split: parts are disjoint, complete and repeatable") {
     const auto s = random_split(101, 0.8, 4);
     REQUIRE(s.first.size() == 81);
-    std::vector<index> all = s.first;
+    std::vector<index_t> all = s.first;
     all.insert(all.end(), s.second.begin(), s.second.end());
     std::sort(all.begin(), all.end());
-    for (index i = 0; i < 101; ++i) REQUIRE(all[static_cast<std::size_t>(i)] == i);
+    for (index_t i = 0; i < 101; ++i) REQUIRE(all[static_cast<std::size_t>(i)] == i);
     REQUIRE(random_split(101, 0.8, 4).first == s.first);
     REQUIRE(random_split(101, 0.8, 5).first != s.first);
 
     std::vector<int> held_out(23, 0);
-    for (index fold = 0; fold < 5; ++fold) {
+    for (index_t fold = 0; fold < 5; ++fold) {
         const auto f = fold_split(23, 5, fold, 1);
         REQUIRE(f.first.size() + f.second.size() == 23);
         REQUIRE((f.second.size() == 4 || f.second.size() == 5));
-        for (index i : f.second) ++held_out[static_cast<std::size_t>(i)];
+        for (index_t i : f.second) ++held_out[static_cast<std::size_t>(i)];
     }
     for (int times : held_out) REQUIRE(times == 1);
 
@@ -31,7 +31,7 @@ TEST_CASE("split: parts are disjoint, complete and repeatable") {
     for (int i = 0; i < 60; ++i) labels.push_back(i % 3 ? 1 : 0);
     const auto strata = stratified_split(labels, 0.25, 2);
     REQUIRE(std::count_if(strata.first.begin(), strata.first.end(),
-                          [&](index i) { return labels[static_cast<std::size_t>(i)] == 0; }) == 5);
+                          [&](index_t i) { return labels[static_cast<std::size_t>(i)] == 0; }) == 5);
     REQUIRE(strata.first.size() == 15);
     REQUIRE_THAT(message_of([] { random_split(10, 1.5, 0); }), Contains("fraction 1.5"));
     REQUIRE_THAT(message_of([] { fold_split(10, 11, 0, 0); }), Contains("11 folds of 10"));

@@ -16,19 +16,19 @@ namespace cairn::test {
 
 /// Sample i is (i, i + 0.5·u, epoch) with u the first random number of its key; label i mod 7 or values (i, −i).
 struct counting_dataset {
-    index n = 100;
+    index_t n = 100;
     target_kind kind = target_kind::classes;
-    std::set<index> corrupt{};   // read() returns false
-    std::set<index> throwing{};  // read() throws
+    std::set<index_t> corrupt{};   // read() returns false
+    std::set<index_t> throwing{};  // read() throws
 
-    index size() const { return n; }
+    index_t size() const { return n; }
     shape sample_shape() const { return {3}; }
     target_info targets() const {
         if (kind == target_kind::classes) return {kind, {"a", "b", "c", "d", "e", "f", "g"}, {}, {}};
         return {kind, {"plus", "minus"}, {0, 0}, {1, 1}};
     }
-    std::string sample_name(index i) const { return concat("count #", i); }
-    bool read(index i, augment_key key, sample_slot slot) const {
+    std::string sample_name(index_t i) const { return concat("count #", i); }
+    bool read(index_t i, augment_key key, sample_slot slot) const {
         require(!throwing.contains(i), "byte 17: broken on purpose");
         if (corrupt.contains(i)) return false;
         slot.x[0] = static_cast<float>(i);

@@ -12,9 +12,9 @@ namespace {
 using Catch::Matchers::Contains;
 
 // Byte i is i mod 251.
-std::shared_ptr<const text> text_of(index n) {
+std::shared_ptr<const text> text_of(index_t n) {
     text t{.bytes = {}, .name = "counting"};
-    for (index i = 0; i < n; ++i) t.bytes.push_back(static_cast<std::uint8_t>(i % 251));
+    for (index_t i = 0; i < n; ++i) t.bytes.push_back(static_cast<std::uint8_t>(i % 251));
     return std::make_shared<const text>(std::move(t));
 }
 
@@ -22,7 +22,7 @@ struct window {
     std::vector<float> x;
     std::vector<std::int32_t> next;
 };
-window read(const text_windows& d, index i, augment_key key = {}) {
+window read(const text_windows& d, index_t i, augment_key key = {}) {
     const auto n = static_cast<std::size_t>(d.sample_shape()[0]);
     window w{std::vector<float>(n), std::vector<std::int32_t>(n)};
     REQUIRE(d.read(i, key, {w.x.data(), w.next.data(), nullptr}));
@@ -38,8 +38,8 @@ TEST_CASE("text: windows follow each other, labels are the bytes behind", "[text
     CHECK(d.targets().count() == 256);
     CHECK(d.targets().labels_each == 10);
     CHECK(d.sample_name(2) == "counting from byte 25");
-    for (index i = 0; i < d.size(); ++i)
-        for (index k = 0; k < 10; ++k) {
+    for (index_t i = 0; i < d.size(); ++i)
+        for (index_t k = 0; k < 10; ++k) {
             CHECK(read(d, i).x[static_cast<std::size_t>(k)] == static_cast<float>(5 + 10 * i + k));
             CHECK(read(d, i).next[static_cast<std::size_t>(k)] == 6 + 10 * i + k);
         }
@@ -49,7 +49,7 @@ TEST_CASE("text: windows follow each other, labels are the bytes behind", "[text
 }
 
 TEST_CASE("text: shifted windows begin at a byte that the epoch chooses, and stay within the text", "[text]") {
-    for (const index n : {20, 100, 109, 110}) {
+    for (const index_t n : {20, 100, 109, 110}) {
         const text_windows d(text_of(n), 10, true);
         std::set<float> firsts;
         for (std::uint32_t epoch = 0; epoch < 200; ++epoch) {
@@ -68,11 +68,11 @@ TEST_CASE("text: shifted windows begin at a byte that the epoch chooses, and sta
 
 TEST_CASE("text: a loader deals windows with a label for each byte", "[text]") {
     loader<text_windows> batches(text_windows(text_of(101), 10, false), {.batch = 4, .workers = 1, .shuffle = false});
-    index next = 0;
+    index_t next = 0;
     while (const auto b = batches.next()) {
         CHECK(b->x.shape() == shape{b->count, 10});
         CHECK(b->labels.shape() == shape{b->count, 10});
-        for (index i = 0; i < b->count * 10; ++i, ++next) {
+        for (index_t i = 0; i < b->count * 10; ++i, ++next) {
             CHECK(b->x[i] == static_cast<float>(next));
             CHECK(b->labels[i] == next + 1);
         }

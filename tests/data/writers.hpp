@@ -169,12 +169,12 @@ inline bytes zip_file(const std::vector<std::pair<std::string, bytes>>& members,
 }
 
 /// A smooth RGB picture with some texture, different for each seed.
-inline image picture(index height, index width, unsigned seed = 0, index channels = 3) {
+inline image picture(index_t height, index_t width, unsigned seed = 0, index_t channels = 3) {
     image out;
     out.resize(height, width, channels);
-    for (index y = 0; y < height; ++y)
-        for (index x = 0; x < width; ++x)
-            for (index c = 0; c < channels; ++c)
+    for (index_t y = 0; y < height; ++y)
+        for (index_t x = 0; x < width; ++x)
+            for (index_t c = 0; c < channels; ++c)
                 out.row(y)[x * channels + c] =
                     static_cast<std::uint8_t>(128 + 60 * std::sin(0.07 * static_cast<double>(x * (c + 1)) + seed) +
                                               60 * std::cos(0.05 * static_cast<double>(y * (3 - c)) + 2 * seed));
@@ -232,8 +232,8 @@ inline bytes png_file(const image& in, png_uint_32 format = PNG_FORMAT_RGB) {
     return out;
 }
 
-/// A tar archive of files and (names that end in '/') folders; `filter` "", "gzip" or "zstd". The member `link_name` is a hard link to
-/// the first one.
+/// A tar archive of files and (names that end in '/') folders; `filter` "", "gzip" or "zstd". The member `link_name` is
+/// a hard link to the first one.
 inline bytes tar_file(const std::vector<std::pair<std::string, bytes>>& members, const std::string& filter = "",
                       const std::string& link_name = "") {
     archive* a = archive_write_new();

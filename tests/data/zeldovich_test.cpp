@@ -10,23 +10,23 @@ using complex = std::complex<float>;
 
 // Calls f(position in the spectrum, the three signed wave numbers, how many modes this one stands for).
 template <class F>
-void for_modes(index n, F f) {
-    index at = 0;
-    for (index a = 0; a < n; ++a)
-        for (index b = 0; b < n; ++b)
-            for (index c = 0; c <= n / 2; ++c, ++at)
-                f(at, std::array<index, 3>{signed_frequency(a, n), signed_frequency(b, n), c},
+void for_modes(index_t n, F f) {
+    index_t at = 0;
+    for (index_t a = 0; a < n; ++a)
+        for (index_t b = 0; b < n; ++b)
+            for (index_t c = 0; c <= n / 2; ++c, ++at)
+                f(at, std::array<index_t, 3>{signed_frequency(a, n), signed_frequency(b, n), c},
                   c == 0 || 2 * c == n ? 1 : 2);
 }
 
-bool at_nyquist(const std::array<index, 3>& m, index n) { return 2 * m[0] == n || 2 * m[1] == n || 2 * m[2] == n; }
+bool at_nyquist(const std::array<index_t, 3>& m, index_t n) { return 2 * m[0] == n || 2 * m[1] == n || 2 * m[2] == n; }
 
-tensor<float> zeros(index n) { return tensor<float>::zeros({n, n, n}); }
+tensor<float> zeros(index_t n) { return tensor<float>::zeros({n, n, n}); }
 
 }  // namespace
 
 TEST_CASE("gaussian field: measured spectrum is the input within sampling error", "[cosmology]") {
-    const index n = 32;
+    const index_t n = 32;
     const double box = 200, volume = box * box * box, cells = static_cast<double>(n * n * n),
                  fundamental = 2 * std::numbers::pi / box;
     const cube_transform fft(n);
@@ -38,7 +38,7 @@ TEST_CASE("gaussian field: measured spectrum is the input within sampling error"
     for (std::uint32_t i = 0; i < boxes; ++i) {
         const auto delta = gaussian_spectrum(fft, p, box, {42, 7, i});
         REQUIRE(std::abs(delta[0]) == 0);
-        for_modes(n, [&](index at, const std::array<index, 3>& m, int weight) {
+        for_modes(n, [&](index_t at, const std::array<index_t, 3>& m, int weight) {
             const double length = std::sqrt(static_cast<double>(m[0] * m[0] + m[1] * m[1] + m[2] * m[2]));
             if (length == 0) return;
             const double k = fundamental * length,
@@ -70,12 +70,12 @@ TEST_CASE("gaussian field: measured spectrum is the input within sampling error"
 }
 
 TEST_CASE("gaussian field: real, of mean 0, normally distributed", "[cosmology]") {
-    const index n = 32;
+    const index_t n = 32;
     const cube_transform fft(n);
     const power_spectrum p(cosmology{});
     auto delta = gaussian_spectrum(fft, p, 500, {3, 7, 0});
     double expected = 0;
-    for_modes(n, [&](index at, const std::array<index, 3>&, int weight) {
+    for_modes(n, [&](index_t at, const std::array<index_t, 3>&, int weight) {
         expected += weight * static_cast<double>(std::norm(delta[at]));
     });
     const auto field = field_of(fft, delta);
@@ -94,18 +94,19 @@ TEST_CASE("gaussian field: real, of mean 0, normally distributed", "[cosmology]"
 }
 
 TEST_CASE("displacement: a plane wave against the analytical solution", "[cosmology]") {
-    const index n = 24;
+    const index_t n = 24;
     const cube_transform fft(n);
-    for (const std::array<index, 3>& m : {std::array<index, 3>{1, 0, 0}, {0, 2, 0}, {0, 0, 3}, {1, -2, 3}, {4, 4, 1}}) {
+    for (const std::array<index_t, 3>& m :
+         {std::array<index_t, 3>{1, 0, 0}, {0, 2, 0}, {0, 0, 3}, {1, -2, 3}, {4, 4, 1}}) {
         const double amplitude = 0.3;
         tensor<float> wave({n, n, n});
-        const auto phase = [&](index i) {
+        const auto phase = [&](index_t i) {
             const double x = static_cast<double>(i / (n * n)), y = static_cast<double>(i / n % n),
                          z = static_cast<double>(i % n);
             return 2 * std::numbers::pi / static_cast<double>(n) *
                    (static_cast<double>(m[0]) * x + static_cast<double>(m[1]) * y + static_cast<double>(m[2]) * z);
         };
-        for (index i = 0; i < wave.size(); ++i) wave[i] = static_cast<float>(amplitude * std::cos(phase(i)));
+        for (index_t i = 0; i < wave.size(); ++i) wave[i] = static_cast<float>(amplitude * std::cos(phase(i)));
         tensor<complex> delta(fft.spectrum_shape());
         fft.forward(wave, delta);
         // δ = A cos(k·q) = −∇·Ψ has Ψ = −A k/k² sin(k·q), lengths in cells: k = 2π m/n.
@@ -114,13 +115,14 @@ TEST_CASE("displacement: a plane wave against the analytical solution", "[cosmol
             const auto psi = displacement(fft, delta, axis);
             const double factor = -amplitude * static_cast<double>(m[static_cast<std::size_t>(axis)]) / m2 *
                                   static_cast<double>(n) / (2 * std::numbers::pi);
-            for (index i = 0; i < psi.size(); ++i) REQUIRE(psi[i] == Approx(factor * std::sin(phase(i))).margin(2e-6));
+            for (index_t i = 0; i < psi.size(); ++i)
+                REQUIRE(psi[i] == Approx(factor * std::sin(phase(i))).margin(2e-6));
         }
     }
 }
 
 TEST_CASE("displacement: without curl, and its divergence is minus the overdensity", "[cosmology]") {
-    const index n = 16;
+    const index_t n = 16;
     const cube_transform fft(n);
     const auto delta = gaussian_spectrum(fft, power_spectrum(cosmology{}), 200, {3, 7, 1});
     std::array<tensor<complex>, 3> psi;
@@ -130,7 +132,7 @@ TEST_CASE("displacement: without curl, and its divergence is minus the overdensi
         fft.forward(component, psi[static_cast<std::size_t>(axis)]);
     }
     const float unit = static_cast<float>(2 * std::numbers::pi / static_cast<double>(n));
-    for_modes(n, [&](index at, const std::array<index, 3>& m, int) {
+    for_modes(n, [&](index_t at, const std::array<index_t, 3>& m, int) {
         if (at_nyquist(m, n)) return;
         const float scale = std::abs(delta[at]) + 1e-3f;
         for (std::size_t a = 0; a < 3; ++a) {
@@ -146,26 +148,26 @@ TEST_CASE("displacement: without curl, and its divergence is minus the overdensi
 }
 
 TEST_CASE("cloud in cell: against the definition, across the edges of the box", "[cosmology]") {
-    const index n = 5;
+    const index_t n = 5;
     const random_stream random{1, 2, 3};
     for (double reach : {0.0, 0.4, 3.0, 40.0}) {
         std::array<tensor<float>, 3> psi{zeros(n), zeros(n), zeros(n)};
         std::vector<double> positions;
-        for (index i = 0; i < n * n * n; ++i)
+        for (index_t i = 0; i < n * n * n; ++i)
             for (std::size_t a = 0; a < 3; ++a) {
-                const index q = a == 0 ? i / (n * n) : a == 1 ? i / n % n : i % n;
+                const index_t q = a == 0 ? i / (n * n) : a == 1 ? i / n % n : i % n;
                 psi[a][i] = static_cast<float>(reach * random.normal(static_cast<std::uint64_t>(3 * i) + a));
                 positions.push_back(static_cast<double>(q) + static_cast<double>(psi[a][i]));
             }
         const auto density = cloud_in_cell(psi);
         const auto expected = oracle::cloud_in_cell(positions, static_cast<int>(n));
-        for (index i = 0; i < density.size(); ++i)
+        for (index_t i = 0; i < density.size(); ++i)
             REQUIRE(density[i] == Approx(expected[static_cast<std::size_t>(i)]).margin(1e-4));
     }
 }
 
 TEST_CASE("cloud in cell: mass is conserved, a shift of everything changes nothing", "[cosmology]") {
-    const index n = 32;
+    const index_t n = 32;
     for (float shift : {0.0f, 0.25f, -7.5f, 31.99f}) {
         std::array<tensor<float>, 3> psi{zeros(n), zeros(n), zeros(n)};
         for (auto& component : psi) std::fill(component.span().begin(), component.span().end(), shift);
@@ -186,7 +188,7 @@ TEST_CASE("cloud in cell: mass is conserved, a shift of everything changes nothi
 }
 
 TEST_CASE("zel'dovich: large scales keep the linear power", "[cosmology]") {
-    const index n = 32;
+    const index_t n = 32;
     const double box = 1000;
     const cube_transform fft(n);
     const power_spectrum p(cosmology{});
@@ -196,8 +198,8 @@ TEST_CASE("zel'dovich: large scales keep the linear power", "[cosmology]") {
         auto density = zeldovich_density(fft, p, box, {9, 7, i});
         tensor<complex> spectrum(fft.spectrum_shape());
         fft.forward(density, spectrum);
-        for_modes(n, [&](index at, const std::array<index, 3>& m, int weight) {
-            const index m2 = m[0] * m[0] + m[1] * m[1] + m[2] * m[2];
+        for_modes(n, [&](index_t at, const std::array<index_t, 3>& m, int weight) {
+            const index_t m2 = m[0] * m[0] + m[1] * m[1] + m[2] * m[2];
             if (m2 == 0 || m2 > 9) return;
             linear += weight * static_cast<double>(std::norm(delta[at]));
             evolved += weight * static_cast<double>(std::norm(spectrum[at]));

@@ -10,8 +10,8 @@ namespace kernel_tests {
 inline cairn::conv_geometry random_geometry(std::uint32_t seed) {
     const cairn::random_stream r{99, seed, 0};
     std::uint64_t at = 0;
-    const auto draw = [&](cairn::index low, cairn::index high) {
-        return low + static_cast<cairn::index>(r.below(static_cast<std::uint64_t>(high - low + 1), at++));
+    const auto draw = [&](cairn::index_t low, cairn::index_t high) {
+        return low + static_cast<cairn::index_t>(r.below(static_cast<std::uint64_t>(high - low + 1), at++));
     };
     cairn::conv_geometry g;
     g.n = draw(1, 3);

@@ -35,13 +35,13 @@ void impossible_geometries() {
 template <class D>
 void bad_products() {
     tensor<float, D> v({64});
-    const auto said = [&](index m, index k, index lda, index ldb, index ldc, index batch = 1) {
+    const auto said = [&](index_t m, index_t k, index_t lda, index_t ldb, index_t ldc, index_t batch = 1) {
         return test::message_of([&] {
-            gemm_batched(D{}, false, false, m, index{2}, k, 1.0f, v.data(), lda, index{6}, v.data(), ldb, index{6},
-                         0.0f, v.data(), ldc, index{4}, batch);
+            gemm_batched(D{}, false, false, m, index_t{2}, k, 1.0f, v.data(), lda, index_t{6}, v.data(), ldb,
+                         index_t{6}, 0.0f, v.data(), ldc, index_t{4}, batch);
         });
     };
-    const auto said_with_bias = [&](index lda, index ldb, index ldc) {
+    const auto said_with_bias = [&](index_t lda, index_t ldb, index_t ldc) {
         return test::message_of([&] {
             gemm_bias(D{}, false, false, 2, 2, 3, 1.0f, v.data(), lda, v.data(), ldb, v.data(), ldc, v.data());
         });

@@ -12,9 +12,9 @@ namespace cairn {
 
 namespace {
 
-index parameters_of(sequential<float> net) {
-    index n = 0;
-    for (const auto& [name, p] : net.params()) n += p->shape.size();
+index_t parameters_of(sequential<float> net) {
+    index_t n = 0;
+    for (const auto& [name, p] : net.parameters()) n += p->shape.size();
     return n;
 }
 
@@ -38,20 +38,20 @@ TEST_CASE("models: published numbers of parameters", "[models]") {
 }
 
 TEST_CASE("models: shapes", "[models]") {
-    CHECK(lenet().out_shape({3, 28, 28, 1}) == shape{3, 10});
-    CHECK(resnet(50).out_shape({2, 224, 224, 3}) == shape{2, 1000});
-    CHECK(resnet_cifar(20, 100).out_shape({2, 32, 32, 3}) == shape{2, 100});
-    CHECK(cosmoflow().out_shape({1, 64, 64, 64, 4}) == shape{1, 3});
-    CHECK(cosmoflow({.size = 64, .channels = 1, .blocks = 4, .outputs = 1, .dims = 2}).out_shape({5, 64, 64, 1}) ==
+    CHECK(lenet().output_shape({3, 28, 28, 1}) == shape{3, 10});
+    CHECK(resnet(50).output_shape({2, 224, 224, 3}) == shape{2, 1000});
+    CHECK(resnet_cifar(20, 100).output_shape({2, 32, 32, 3}) == shape{2, 100});
+    CHECK(cosmoflow().output_shape({1, 64, 64, 64, 4}) == shape{1, 3});
+    CHECK(cosmoflow({.size = 64, .channels = 1, .blocks = 4, .outputs = 1, .dims = 2}).output_shape({5, 64, 64, 1}) ==
           shape{5, 1});
-    CHECK(autoencoder().out_shape({4, 28, 28, 1}) == shape{4, 784});
+    CHECK(autoencoder().output_shape({4, 28, 28, 1}) == shape{4, 784});
     CHECK_THROWS_WITH(cosmoflow({.size = 48}), Catch::Contains("48") && Catch::Contains("multiple of 32"));
     CHECK_THROWS_WITH(resnet_cifar(21), Catch::Contains("21"));
     CHECK_THROWS_WITH(resnet(101), Catch::Contains("101"));
-    CHECK_THROWS_WITH(lenet().out_shape({3, 32, 32, 1}), Catch::Contains("fc1") && Catch::Contains("(3, 576)"));
-    CHECK_THROWS_WITH(mlp({784, 10}).out_shape({3, 28, 27, 1}),
+    CHECK_THROWS_WITH(lenet().output_shape({3, 32, 32, 1}), Catch::Contains("fc1") && Catch::Contains("(3, 576)"));
+    CHECK_THROWS_WITH(mlp({784, 10}).output_shape({3, 28, 27, 1}),
                       Catch::Contains("fc1") && Catch::Contains("784") && Catch::Contains("(3, 756)"));
-    CHECK_THROWS_WITH(resnet(18).out_shape({3, 32, 32, 1}),
+    CHECK_THROWS_WITH(resnet(18).output_shape({3, 32, 32, 1}),
                       Catch::Contains("conv1") && Catch::Contains("(3, 32, 32, 1)"));
 }
 
@@ -60,8 +60,8 @@ TEST_CASE("models: names of layers and parameters", "[models]") {
     CHECK(net.name(0) == "conv1");
     CHECK(net.name(3) == "layer1/0");
     std::set<std::string> names;
-    for (const auto& [name, p] : net.params()) names.insert(name);
-    CHECK(names.size() == net.params().size());
+    for (const auto& [name, p] : net.parameters()) names.insert(name);
+    CHECK(names.size() == net.parameters().size());
     CHECK(names.count("layer2/0/shortcut/conv/weight") == 1);
     CHECK(names.count("layer4/1/bn2/bias") == 1);
 }
@@ -70,16 +70,16 @@ TEST_CASE("models: a block with zero last gamma starts as its shortcut", "[model
     resnet_config c = resnet_cifar_config(8);
     c.zero_init_residual = true;
     sequential<float> net = resnet<float>(c);
-    arena a(net.params(), 1);
+    arena a(net.parameters(), 1);
     for (const auto& [name, p] : a.parameters())
         if (name.find("layer") == 0 && name.find("bn2/weight") != std::string::npos) CHECK(p->value[0] == 0.0f);
-    tape<float> saved;
-    pass evaluate;
+    saved_tensors<float> saved;
+    pass_context evaluate;
     evaluate.mode = mode::evaluate;
     const tensor<float> x = laws::numbers<float>({1, 8, 8, 16}, 1);
     auto& block = net[2];  // layer1/0: the identity, then relu
     const tensor<float> y = block.forward(x.share(), saved, evaluate);
-    for (index i = 0; i < y.size(); ++i) REQUIRE(y[i] == std::max(x[i], 0.0f));
+    for (index_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == std::max(x[i], 0.0f));
 }
 
 namespace {
@@ -129,17 +129,17 @@ namespace {
 
 /// Ten steps of plain gradient descent on Σ (y - target)² / n; returns the first and the last loss.
 std::pair<double, double> train(sequential<float> net, shape in, double rate) {
-    arena<float> a(net.params(), 3);
-    const tensor<float> x = laws::numbers<float>(in, 1), target = laws::numbers<float>(net.out_shape(in), 2);
-    tape<float> saved;
-    pass p;
+    arena<float> a(net.parameters(), 3);
+    const tensor<float> x = laws::numbers<float>(in, 1), target = laws::numbers<float>(net.output_shape(in), 2);
+    saved_tensors<float> saved;
+    pass_context p;
     p.input_gradient = false;
     double first = 0, last = 0;
     for (int step = 0; step < 10; ++step) {
         tensor<float> y = net.forward(x.share(), saved, p);
         const auto n = static_cast<double>(y.size());
         last = 0;
-        for (index i = 0; i < y.size(); ++i) {
+        for (index_t i = 0; i < y.size(); ++i) {
             const float d = y[i] - target[i];
             last += double(d) * double(d) / n;
             y[i] = static_cast<float>(2 * double(d) / n);
@@ -161,7 +161,7 @@ TEST_CASE("models: the loss falls", "[models]") {
         INFO(name << ": loss " << first << " at first, " << last << " after ten steps");
         CHECK(last < 0.8 * first);
     };
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     falls("mlp", mlp({12, 32, 4}), {8, 12}, 0.5);
     falls("autoencoder", autoencoder({36, 24, 8}), {4, 6, 6, 1}, 2.0);
     falls("lenet", lenet(), {4, 28, 28, 1}, 0.5);

@@ -7,11 +7,11 @@
 #include "collectives/laws.hpp"
 #include "comm/point_to_point_laws.hpp"
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/checked.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/checked_communicator.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/mpi.hpp>
+#include <cairn/comm/require_equal.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -26,7 +26,7 @@ int cases = 0;
 
 /// Value i of rank r; small whole numbers, which every type adds exactly.
 template <class T>
-T value(index i, int r) {
+T value(index_t i, int r) {
     return static_cast<T>(static_cast<float>((i * 3 + r) % 4));
 }
 
@@ -39,20 +39,20 @@ void collectives(any_communicator& c) {
 
 /// MPI's own collectives on blocks of n, in one call and in several.
 template <class T>
-void natives(mpi_communicator& c, std::size_t n) {
+void vendors(mpi_communicator& c, std::size_t n) {
     const auto p = static_cast<std::size_t>(c.size());
     for (const std::size_t most : {std::size_t{1} << 30, std::size_t{3}}) {
         std::vector<T> data(n * p), all(n * p), mine(n);
-        for (std::size_t i = 0; i < data.size(); ++i) data[i] = value<T>(static_cast<index>(i), c.rank());
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = value<T>(static_cast<index_t>(i), c.rank());
         const auto from = [&](std::size_t i, std::size_t r) {
-            return static_cast<float>(value<T>(static_cast<index>(i), static_cast<int>(r)));
+            return static_cast<float>(value<T>(static_cast<index_t>(i), static_cast<int>(r)));
         };
         const auto same = [&](T a, float b, const char* what) {
             require(static_cast<float>(a) == b, "native ", what, " of ", n, ' ', type_name<T>(), " by ", most);
         };
         const auto me = static_cast<std::size_t>(c.rank());
         for (const reduction how : {reduction::sum, reduction::max}) {
-            c.native_reduce_scatter(std::span<const T>(data), std::span<T>(mine), how, most);
+            c.vendor_reduce_scatter(std::span<const T>(data), std::span<T>(mine), how, most);
             for (std::size_t i = 0; i < n; ++i) {
                 float want = from(me * n + i, 0);
                 for (std::size_t r = 1; r < p; ++r) {
@@ -62,9 +62,9 @@ void natives(mpi_communicator& c, std::size_t n) {
                 same(mine[i], want, "reduce-scatter");
             }
         }
-        c.native_all_gather(std::span<const T>(data).first(n), std::span<T>(all), most);
+        c.vendor_all_gather(std::span<const T>(data).first(n), std::span<T>(all), most);
         for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(i % n, i / n), "all-gather");
-        c.native_all_to_all(std::span<const T>(data), std::span<T>(all), most);
+        c.vendor_all_to_all(std::span<const T>(data), std::span<T>(all), most);
         for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(me * n + i % n, i / n), "all-to-all");
         cases += 4;
     }
@@ -72,7 +72,7 @@ void natives(mpi_communicator& c, std::size_t n) {
 
 /// Debug mode: every rank learns who calls what.
 void checks(mpi_communicator& world) {
-    checked<mpi_communicator> c(world.split(0, world.rank()));
+    checked_communicator<mpi_communicator> c(world.split(0, world.rank()));
     laws::all(c);
     ++cases;
     if (c.size() < 2) return;
@@ -92,15 +92,15 @@ void all_laws(mpi_communicator& world) {
     laws::all(world);
     checks(world);
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1000}}) {
-        natives<float>(world, n);
-        natives<double>(world, n);
-        natives<bfloat16>(world, n);
-        natives<float16>(world, n);
-        natives<std::int32_t>(world, n);
+        vendors<float>(world, n);
+        vendors<double>(world, n);
+        vendors<bfloat16>(world, n);
+        vendors<float16>(world, n);
+        vendors<std::int32_t>(world, n);
     }
     any_communicator c(world.split(0, world.rank()));
     laws::all(c);
-    counting<mpi_communicator> counted(world.split(0, world.rank()));
+    counting_communicator<mpi_communicator> counted(world.split(0, world.rank()));
     laws::all(counted);
     cases += 18;
     collectives<float>(c);
@@ -116,7 +116,7 @@ void all_laws(mpi_communicator& world) {
             return;
         }
         try {
-            receive(world, std::span<char>(room), 0, 3);
+            recv(world, std::span<char>(room), 0, 3);
             fail("a message of another size was taken");
         } catch (const error& e) {
             const std::string text = e.what();
@@ -126,7 +126,7 @@ void all_laws(mpi_communicator& world) {
         }
     };
     wrong_size();
-    agree(c, "the same", "settings");
+    require_equal(c, "the same", "settings");
     // Whatever this MPI can: it is named, and says one thing or the other.
     const std::string why = why_mpi_takes_no_gpu_memory();
     require(!mpi_library().empty() && (why.empty() || why.starts_with(mpi_library() + ' ')), "MPI and GPUs: '", why,
@@ -146,20 +146,20 @@ int main(int argc, char** argv) {
         int x = 0;
         if (what == "throw") {
             if (world.rank() == 1) fail("out of paper");
-            receive(world, std::span<int>(&x, 1), 1, 2);
+            recv(world, std::span<int>(&x, 1), 1, 2);
         } else if (what == "wait") {
             const auto scope = enter(world, {"ring all-reduce", "float", 1000});
-            if (world.rank() == 0) receive(world, std::span<int>(&x, 1), 1, 7);
+            if (world.rank() == 0) recv(world, std::span<int>(&x, 1), 1, 7);
             std::this_thread::sleep_for(std::chrono::seconds(30));
         } else if (what == "sleep") {
-            if (world.rank() == 0) receive(world, std::span<int>(&x, 1), 1, 2);
+            if (world.rank() == 0) recv(world, std::span<int>(&x, 1), 1, 2);
             std::this_thread::sleep_for(std::chrono::seconds(60));
         } else if (what == "large") {
             std::vector<std::uint64_t> data((std::size_t{1} << 28) + 3);  // 2 GiB and 24 bytes
             if (world.rank() == 0)
                 for (std::size_t i = 0; i < data.size(); ++i) data[i] = i * 7;
             if (world.rank() == 0) send(world, std::span<std::uint64_t>(data), 1, 2);
-            if (world.rank() == 1) receive(world, std::span<std::uint64_t>(data), 0, 2);
+            if (world.rank() == 1) recv(world, std::span<std::uint64_t>(data), 0, 2);
             for (std::size_t i = 0; i < data.size(); ++i) require(data[i] == i * 7, "word ", i, " is ", data[i]);
             if (world.rank() == 1) std::printf("%zu bytes in one message\n", data.size() * 8);
         } else {

@@ -1,10 +1,11 @@
 #pragma once
-// The part of the CUDA runtime that device/cuda/runtime.hpp and comm/nccl.hpp call, on the host: GPUs of this process with memory of their own,
-// streams that run beside the host and beside each other, events. The functions are declared by CUDA's own headers, or where there are none by
-// those in stand_ins/; emulated_cuda.cpp defines them.
-//   what is put into a stream runs later, in the stream's order, on a thread of its own; which stream comes next is drawn
-//   an event is a moment of a stream; a stream or event that was destroyed, or is used on another GPU, is an error
-//   memory of a GPU is a range of addresses that the host can read; who reads it too early finds what was there before
+// The part of the CUDA runtime that device/cuda/runtime.hpp and comm/nccl.hpp call, on the host: GPUs of this process
+// with memory of their own, streams that run beside the host and beside each other, events. The functions are declared
+// by CUDA's own headers, or where there are none by those in stand_ins/; emulated_cuda.cpp defines them.
+//   what is put into a stream runs later, in the stream's order, on a thread of its own; which stream comes next is
+//   drawn an event is a moment of a stream; a stream or event that was destroyed, or is used on another GPU, is an
+//   error memory of a GPU is a range of addresses that the host can read; who reads it too early finds what was there
+//   before
 // Nothing waits for ever: after `patience` seconds a wait of the host fails.
 
 #include <cuda_runtime.h>
@@ -25,7 +26,8 @@ std::mutex& lock();
 /// Puts work into a stream. It runs without the lock, on the thread of the streams.
 void launch(cudaStream_t stream, std::function<void()> work);
 
-/// Puts into a stream what is done when it says so. It is asked again and again, under the lock, once all before it is done. Call under the lock.
+/// Puts into a stream what is done when it says so. It is asked again and again, under the lock, once all before it is
+/// done. Call under the lock.
 void launch_step(cudaStream_t stream, std::function<bool()> done);
 
 /// Whether all n bytes lie in memory of that GPU.

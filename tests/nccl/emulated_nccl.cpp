@@ -221,7 +221,8 @@ void enter_collective(member& m, const part_pointer& what) {
                 cairn::concat("rank ", r, " calls ", other->text(), ", rank ", m.rank, " calls ", what->text()));
 }
 
-/// Kernels of ranks in one process may read and write each other's buffers: false, and all ranks have an error, where a GPU cannot.
+/// Kernels of ranks in one process may read and write each other's buffers: false, and all ranks have an error, where a
+/// GPU cannot.
 bool reach_each_other(world& w, const std::vector<std::shared_ptr<member>>& ranks,
                       const std::vector<part_pointer>& parts) {
     for (const auto& m : ranks)

@@ -1,12 +1,15 @@
 #pragma once
-// NCCL over the emulated GPUs (emulated_cuda.hpp): the functions that comm/nccl.hpp calls, between threads of one process, with a GPU each.
-//   calls are put into a stream and done later, in the stream's order; a collective when all ranks' streams have come to it, a transfer when the
-//   two have; the parts of a group go on side by side
-//   a call may answer ncclInProgress, at random: then it is in no stream before somebody has asked for the state of the communicator often
-//   enough, and until then every other call is refused
-//   the communicator that a split makes is there once the state of the old one is ncclSuccess; finalizing waits for all ranks
-// Stricter than the real one, which would hang or mix up data: ranks whose calls differ (kind, type, count, root, operation, bytes of a transfer)
-// get ncclInvalidUsage; memory of another GPU or of the host, a communicator that is gone, a stream of another GPU ncclInvalidArgument.
+// NCCL over the emulated GPUs (emulated_cuda.hpp): the functions that comm/nccl.hpp calls, between threads of one
+// process, with a GPU each.
+//   calls are put into a stream and done later, in the stream's order; a collective when all ranks' streams have come
+//   to it, a transfer when the two have; the parts of a group go on side by side
+//   a call may answer ncclInProgress, at random: then it is in no stream before somebody has asked for the state of the
+//   communicator often enough, and until then every other call is refused
+//   the communicator that a split makes is there once the state of the old one is ncclSuccess; finalizing waits for all
+//   ranks
+// Stricter than the real one, which would hang or mix up data: ranks whose calls differ (kind, type, count, root,
+// operation, bytes of a transfer) get ncclInvalidUsage; memory of another GPU or of the host, a communicator that is
+// gone, a stream of another GPU ncclInvalidArgument.
 
 #include <nccl.h>
 
@@ -26,7 +29,8 @@ void behave(const nccl_behaviour& how);
 /// The communicators of a GPU come to this state.
 void break_gpu(int gpu, ncclResult_t state);
 
-/// Calls that put work into streams so far, of a kind: "all-reduce", "broadcast", "reduce", "reduce-scatter", "all-gather", "send", "receive".
+/// Calls that put work into streams so far, of a kind: "all-reduce", "broadcast", "reduce", "reduce-scatter",
+/// "all-gather", "send", "receive".
 int nccl_calls(const std::string& kind);
 
 /// Communicators that were made and neither destroyed nor aborted.

@@ -3,11 +3,11 @@
 #include "catch.hpp"
 #include "nccl/gpu_ranks.hpp"
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
+#include <cairn/comm/require_equal.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -62,7 +62,7 @@ TEST_CASE("nccl: a rank that never comes to a collective is an error at the time
     const auto begin = std::chrono::steady_clock::now();
     const auto errors = told(3, [](nccl_communicator& c, threads_communicator&) {
         auto data = tensor<float, cuda>::zeros({1000});
-        if (c.rank() != 1) all_reduce(c, data.span(), {.subject = "gradients, bucket 3"});
+        if (c.rank() != 1) all_reduce(c, data.span(), {.label = "gradients, bucket 3"});
     });
     CHECK(errors[1] == "no error");
     for (const std::size_t r : {std::size_t{0}, std::size_t{2}})
@@ -90,7 +90,7 @@ TEST_CASE("nccl: a rank that never joins is an error at the time limit", "[nccl]
             greeting[0] = 'x';
             send(world, std::span<const char>(greeting), 0, max_tag - 4);
             std::array<char, sizeof(ncclUniqueId) + 512> decision{};
-            receive(world, std::span<char>(decision), 0, max_tag - 4);
+            recv(world, std::span<char>(decision), 0, max_tag - 4);
         }
     });
     CHECK_THAT(first, Contains("rank 0 of 2") && Contains("joining with GPU 0 has taken 1 s"));
@@ -102,7 +102,7 @@ TEST_CASE("nccl: a message without its other side is an error at the time limit"
     const quiet_nccl death({.deaths_are_seen = false});
     const auto errors = told(2, [](nccl_communicator& c, threads_communicator&) {
         auto data = tensor<float, cuda>::zeros({10});
-        if (c.rank() == 0) receive(c, data.span(), 1, 17);
+        if (c.rank() == 0) recv(c, data.span(), 1, 17);
     });
     CHECK_THAT(errors[0], Contains("rank 0 of 2") && Contains("receive of 40 bytes from rank 1, tag 17") &&
                               Contains("has taken 1 s"));
@@ -138,13 +138,13 @@ TEST_CASE("nccl: an error that NCCL finds later is thrown by wait and by test", 
                 got = irecv(c, data.span(), 1, 3);
                 require(!got.test(), "nobody has sent");  // it is under way
             }
-            agree(world, "", "being here");
+            require_equal(world, "", "being here");
             if (c.rank() == 1) {
                 emulated::break_gpu(0, ncclSystemError);
-                agree(world, "", "being here");
+                require_equal(world, "", "being here");
                 return;
             }
-            agree(world, "", "being here");
+            require_equal(world, "", "being here");
             if (waits) return got.wait();
             const auto begin = std::chrono::steady_clock::now();
             while (!got.test())
@@ -177,7 +177,7 @@ TEST_CASE("nccl: what comes after an abort says so, and why", "[nccl]") {
     const time_limit limit("1");
     const auto errors = told(2, [](nccl_communicator& c, threads_communicator& world) {
         auto data = tensor<float, cuda>::zeros({10}), more = tensor<float, cuda>::zeros({10});
-        if (c.rank() == 1) return agree(world, "", "being through");
+        if (c.rank() == 1) return require_equal(world, "", "being through");
         auto first = irecv(c, data.span(), 1, 1), second = irecv(c, more.span(), 1, 2);
         expect(error_of([&] { first.wait(); }), {"has taken 1 s"});
         const std::string why =
@@ -186,9 +186,9 @@ TEST_CASE("nccl: what comes after an abort says so, and why", "[nccl]") {
         expect(error_of([&] { second.wait(); }), {why});
         expect(error_of([&] { second.test(); }), {why});
         expect(error_of([&] { auto r = isend(c, data.span(), 1, 1); }), {why});
-        expect(error_of([&] { c.native_all_reduce(data.span()); }), {why});
+        expect(error_of([&] { c.vendor_all_reduce(data.span()); }), {why});
         expect(error_of([&] { auto part = c.split(0, 0); }), {why});
-        agree(world, "", "being through");
+        require_equal(world, "", "being through");
     });
     CHECK(errors == std::vector<std::string>{"no error", "no error"});
     CHECK(emulated::open_communicators() == 0);
@@ -202,11 +202,11 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
                 auto got = irecv(c, data.span(), 1, 9);
                 require(!got.test(), "nobody has sent");
             }
-            agree(world, "", "dropping");
-            c.native_all_reduce(data.span());
+            require_equal(world, "", "dropping");
+            c.vendor_all_reduce(data.span());
         } else {
-            agree(world, "", "dropping");
-            c.native_all_reduce(data.span());
+            require_equal(world, "", "dropping");
+            c.vendor_all_reduce(data.span());
         }
     });
     CHECK_THAT(errors[0], Contains("aborted before: its receive of 40 bytes from rank 1, tag 9 was dropped"));
@@ -219,7 +219,7 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
                   auto sent = isend(c, more.span(), 1 - c.rank(), 9);
                   got.wait();
               }
-              c.native_all_reduce(data.span());
+              c.vendor_all_reduce(data.span());
           }) == std::vector<std::string>{"no error", "no error"});
 }
 
@@ -233,14 +233,14 @@ TEST_CASE("nccl: what was begun is under way when all ranks do something togethe
                       if (splits)
                           auto part = c.split(0, 0);
                       else
-                          c.native_all_reduce(sum.span());
+                          c.vendor_all_reduce(sum.span());
                   };
                   if (c.rank() == 0) {
                       auto sent = isend(c, data.span(), 1, 0);
                       together();
                       sent.wait();
                   } else {
-                      receive(c, data.span(), 0, 0);
+                      recv(c, data.span(), 0, 0);
                       together();
                   }
                   require(data.on_host()[9] == 0, "the message");
@@ -265,50 +265,49 @@ TEST_CASE("nccl: ranks that share a GPU, that have none, or that get no id: all 
 }
 
 TEST_CASE("nccl: wrong arguments are refused before anything is sent", "[nccl]") {
-    CHECK(
-        told(2, [](nccl_communicator& c, threads_communicator&) {
-            auto data = tensor<float, cuda>::zeros({10});
-            const std::span<float> all = data.span(), four = all.subspan(0, 4), nine = all.subspan(0, 9);
-            const std::span<const float> read = all;
-            const std::string me = concat("rank ", c.rank(), " of 2: ");
-            const auto refused = [&](const std::vector<std::string>& why, auto&& action) {
-                expect(error_of(action), why);
-            };
-            for (const int peer : {-1, 2}) {
-                const std::string nobody = concat(me, "there is no rank ", peer, " (40 bytes, tag 4)");
-                refused({nobody}, [&] { auto r = isend(c, all, peer, 4); });
-                refused({nobody}, [&] { auto r = irecv(c, all, peer, 4); });
-                refused({concat(me, "native broadcast: there is no rank ", peer)},
-                        [&] { c.native_broadcast(all, peer); });
-            }
-            const std::string blocks = "elements are not 2 blocks of";
-            refused({me, "reduce-scatter", blocks}, [&] { c.native_reduce_scatter(read, four); });
-            refused({me, "all-gather", blocks}, [&] { c.native_all_gather(read, all); });
-            refused({me, "all-to-all", blocks}, [&] { c.native_all_to_all(read, nine); });
-            refused({me, "native all-gather: 1 parts for 2 ranks"}, [&] { c.native_all_gather_parts(all, {{0, 10}}); });
-            refused({me, "native reduce-scatter: the part from 5 to 11 is not in 10 elements"}, [&] {
-                c.native_reduce_scatter_parts(all, {{0, 5}, {5, 6}});
-            });
-            refused({me, "split: colour 1073741824"}, [&] { auto part = c.split(1 << 30, 0); });
-            cuda::choose(c.rank() + 2);
-            refused(
-                {me, concat("this thread's GPU is ", c.rank() + 2, ", the communicator's ", c.rank()), "cuda::choose"},
-                [&] { c.native_all_reduce(all); });
-            cuda::choose(c.rank());
-            c.native_all_reduce(all);  // none of this has done any harm
-        }) == std::vector<std::string>{"no error", "no error"});
+    CHECK(told(2, [](nccl_communicator& c, threads_communicator&) {
+              auto data = tensor<float, cuda>::zeros({10});
+              const std::span<float> all = data.span(), four = all.subspan(0, 4), nine = all.subspan(0, 9);
+              const std::span<const float> read = all;
+              const std::string me = concat("rank ", c.rank(), " of 2: ");
+              const auto refused = [&](const std::vector<std::string>& why, auto&& action) {
+                  expect(error_of(action), why);
+              };
+              for (const int peer : {-1, 2}) {
+                  const std::string nobody = concat(me, "there is no rank ", peer, " (40 bytes, tag 4)");
+                  refused({nobody}, [&] { auto r = isend(c, all, peer, 4); });
+                  refused({nobody}, [&] { auto r = irecv(c, all, peer, 4); });
+                  refused({concat(me, "native broadcast: there is no rank ", peer)},
+                          [&] { c.vendor_broadcast(all, peer); });
+              }
+              const std::string blocks = "elements are not 2 blocks of";
+              refused({me, "reduce-scatter", blocks}, [&] { c.vendor_reduce_scatter(read, four); });
+              refused({me, "all-gather", blocks}, [&] { c.vendor_all_gather(read, all); });
+              refused({me, "all-to-all", blocks}, [&] { c.vendor_all_to_all(read, nine); });
+              refused({me, "native all-gather: 1 parts for 2 ranks"}, [&] { c.vendor_all_gather_v(all, {{0, 10}}); });
+              refused({me, "native reduce-scatter: the part from 5 to 11 is not in 10 elements"}, [&] {
+                  c.vendor_reduce_scatter_v(all, {{0, 5}, {5, 6}});
+              });
+              refused({me, "split: colour 1073741824"}, [&] { auto part = c.split(1 << 30, 0); });
+              cuda::choose(c.rank() + 2);
+              refused({me, concat("this thread's GPU is ", c.rank() + 2, ", the communicator's ", c.rank()),
+                       "cuda::choose"},
+                      [&] { c.vendor_all_reduce(all); });
+              cuda::choose(c.rank());
+              c.vendor_all_reduce(all);  // none of this has done any harm
+          }) == std::vector<std::string>{"no error", "no error"});
 }
 
 TEST_CASE("nccl: memory that is not the GPU's, and ranks that call different things, end in errors", "[nccl]") {
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
              std::vector<float> host(10);
-             c.native_all_reduce(std::span<float>(host));
+             c.vendor_all_reduce(std::span<float>(host));
          }))
         CHECK_THAT(e, Contains("invalid argument (a buffer that is not in the memory of the communicator's GPU)") ||
                           Contains("remote process exited"));
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
              auto data = tensor<float, cuda>::zeros({10});
-             c.native_all_reduce(data.span().subspan(0, c.rank() == 0 ? 10 : 9));
+             c.vendor_all_reduce(data.span().subspan(0, c.rank() == 0 ? 10 : 9));
          }))
         CHECK_THAT(e, Contains("invalid usage") || Contains("remote process exited"));
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
@@ -316,7 +315,7 @@ TEST_CASE("nccl: memory that is not the GPU's, and ranks that call different thi
              if (c.rank() == 0)
                  send(c, data.span(), 1, 0);
              else
-                 receive(c, data.span().subspan(1), 0, 0);
+                 recv(c, data.span().subspan(1), 0, 0);
          }))
         CHECK_THAT(e,
                    Contains("rank 0 sends 40 bytes to rank 1, which expects 36") || Contains("remote process exited"));
@@ -331,9 +330,9 @@ TEST_CASE("nccl: parts may outlive the whole, and requests all of them", "[nccl]
         std::optional<nccl_communicator> copy = whole;
         auto data = tensor<float, cuda>::filled({3}, 1);
         whole.reset();
-        copy->native_all_reduce(data.span());
+        copy->vendor_all_reduce(data.span());
         copy.reset();
-        part->native_all_reduce(data.span());
+        part->vendor_all_reduce(data.span());
         require(data.on_host()[2] == 8, "sums of 4 and of 2");
         tensor<float, cuda> room({3});
         auto got = irecv(*part, room.span(), 1 - part->rank(), 0),

@@ -1,11 +1,12 @@
 #pragma once
-// Ranks with an emulated GPU each, joined by the emulated NCCL, and a communicator that lets laws written for memory of the host run over them.
+// Ranks with an emulated GPU each, joined by the emulated NCCL, and a communicator that lets laws written for memory of
+// the host run over them.
 
 #include "nccl/emulated_cuda.hpp"
 #include "nccl/emulated_nccl.hpp"
 
-#include <cairn/comm/agree.hpp>
 #include <cairn/comm/nccl.hpp>
+#include <cairn/comm/require_equal.hpp>
 #include <cairn/comm/threads.hpp>
 
 #include <cstdlib>
@@ -28,7 +29,7 @@ void run_gpu_ranks(int ranks, Body&& body) {
     run_ranks(ranks, {.kernel_threads = 1, .time_limit = 60}, [&](threads_communicator& world) {
         cuda::choose(world.rank());
         nccl_communicator c(world);
-        agree(world, "", "having joined");
+        require_equal(world, "", "having joined");
         body(c, world);
     });
 }
@@ -36,15 +37,15 @@ void run_gpu_ranks(int ranks, Body&& body) {
 /// A copy on the GPU that is not waited for.
 template <class T>
 tensor<T, cuda> sent_to_gpu(std::span<const T> host) {
-    tensor<T, cuda> there({static_cast<index>(host.size())});
+    tensor<T, cuda> there({static_cast<index_t>(host.size())});
     auto kept = std::make_shared<std::vector<T>>(host.begin(), host.end());
     T* const to = there.data();
     emulated::launch(cuda::stream(), [kept, to] { std::copy(kept->begin(), kept->end(), to); });
     return there;
 }
 
-/// C, whose buffers are on GPUs, for buffers of the host: what is sent goes to the GPU first, what has come is fetched from there. `Native`: collectives take those of the
-/// library, as they do for buffers on a GPU.
+/// C, whose buffers are on GPUs, for buffers of the host: what is sent goes to the GPU first, what has come is fetched
+/// from there. `Native`: collectives take those of the library, as they do for buffers on a GPU.
 template <bool Native, Communicator C = nccl_communicator>
 class through_gpus {
 public:
@@ -94,7 +95,7 @@ public:
     }
     [[nodiscard]] request irecv(std::span<std::byte> room, int peer, int tag) {
         request r;
-        r.there_ = tensor<std::uint8_t, cuda>({static_cast<index>(room.size())});
+        r.there_ = tensor<std::uint8_t, cuda>({static_cast<index_t>(room.size())});
         r.host_ = room.data();
         r.inner_ = inner_.irecv(std::as_writable_bytes(r.there_.span()), peer, tag);
         return r;
@@ -103,33 +104,33 @@ public:
     [[nodiscard]] auto enter(const collective_call& call) { return inner_.enter(call); }
 
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
-        c.native_all_reduce(data, r);
+    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
+        c.vendor_all_reduce(data, r);
     }
     {
-        there_and_back(data, [&](std::span<T> there) { inner_.native_all_reduce(there, r); });
+        there_and_back(data, [&](std::span<T> there) { inner_.vendor_all_reduce(there, r); });
     }
     template <class T>
-    void native_broadcast(std::span<T> data, int root) requires requires(C& c) {
-        c.native_broadcast(data, root);
+    void vendor_broadcast(std::span<T> data, int root) requires requires(C& c) {
+        c.vendor_broadcast(data, root);
     }
     {
-        there_and_back(data, [&](std::span<T> there) { inner_.native_broadcast(there, root); });
+        there_and_back(data, [&](std::span<T> there) { inner_.vendor_broadcast(there, root); });
     }
     template <class T>
-    void native_all_gather_parts(std::span<T> data, const std::vector<shard>& parts) requires requires(C& c) {
-        c.native_all_gather_parts(data, parts);
+    void vendor_all_gather_v(std::span<T> data, const std::vector<range>& parts) requires requires(C& c) {
+        c.vendor_all_gather_v(data, parts);
     }
     {
-        there_and_back(data, [&](std::span<T> there) { inner_.native_all_gather_parts(there, parts); });
+        there_and_back(data, [&](std::span<T> there) { inner_.vendor_all_gather_v(there, parts); });
     }
     template <class T>
-    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts,
-                                     reduction r = reduction::sum) requires requires(C& c) {
-        c.native_reduce_scatter_parts(data, parts, r);
+    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts,
+                                 reduction r = reduction::sum) requires requires(C& c) {
+        c.vendor_reduce_scatter_v(data, parts, r);
     }
     {
-        there_and_back(data, [&](std::span<T> there) { inner_.native_reduce_scatter_parts(there, parts, r); });
+        there_and_back(data, [&](std::span<T> there) { inner_.vendor_reduce_scatter_v(there, parts, r); });
     }
 
 private:

@@ -1,4 +1,5 @@
-// comm/nccl.hpp keeps what communicators promise, over the emulated NCCL: messages, splits, collectives against plain loops.
+// comm/nccl.hpp keeps what communicators promise, over the emulated NCCL: messages, splits, collectives against plain
+// loops.
 
 #include "collectives/laws.hpp"
 #include "catch.hpp"
@@ -6,8 +7,8 @@
 #include "nccl/gpu_ranks.hpp"
 
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/collectives/direct.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/collectives/gpu_aware.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 
 namespace cairn {
 
@@ -44,15 +45,15 @@ TEST_CASE("nccl: asking whether a message has come leaves no error for the next 
             auto coming = irecv(c, data.span(), 1, 0);
             const bool came_at_once = coming.test();  // cudaErrorNotReady on the way
             require(!came_at_once && cudaGetLastError() == cudaSuccess, "test() leaves an error");
-            agree(world, "", "the other may send");
+            require_equal(world, "", "the other may send");
             coming.wait();
             require(cudaGetLastError() == cudaSuccess, "wait() leaves an error");
             require(data.on_host()[9] == 1, "the message");
         } else {
-            agree(world, "", "the other may send");
+            require_equal(world, "", "the other may send");
             isend(c, data.span(), 0, 0).wait();
         }
-        agree(world, "", "both have what they wanted");
+        require_equal(world, "", "both have what they wanted");
         if (c.rank() == 0) {
             auto dropped = irecv(c, data.span(), 1, 1);
             dropped.test();
@@ -64,12 +65,12 @@ TEST_CASE("nccl: asking whether a message has come leaves no error for the next 
 }
 
 TEST_CASE("communicator laws: memory of GPUs handed to a communicator that takes it", "[nccl]") {
-    using direct = direct_communicator<cuda, threads_communicator>;
+    using direct = gpu_aware_communicator<cuda, threads_communicator>;
     for (const int ranks : numbers_of_ranks)
         run_ranks(ranks, {.kernel_threads = 1}, [](threads_communicator& world) {
             cuda::choose(world.rank());
             direct gpus(world.split(0, world.rank()));
-            require(buffers_on_gpu(gpus) && !has_native_all_reduce<float>(gpus), "where are the buffers?");
+            require(buffers_on_gpu(gpus) && !has_vendor_all_reduce<float>(gpus), "where are the buffers?");
             test::through_gpus<false, direct> host(gpus);
             laws::all(host);
             any_communicator any(host.split(0, host.rank()));
@@ -78,8 +79,8 @@ TEST_CASE("communicator laws: memory of GPUs handed to a communicator that takes
         });
     // What the library below has itself.
     run_gpu_ranks(3, [](nccl_communicator& c, threads_communicator&) {
-        direct_communicator<cuda, nccl_communicator> gpus(c);
-        require(has_native_all_reduce<float>(gpus) && has_native_broadcast(gpus), "what NCCL has");
+        gpu_aware_communicator<cuda, nccl_communicator> gpus(c);
+        require(has_vendor_all_reduce<float>(gpus) && has_vendor_broadcast(gpus), "what NCCL has");
         auto data = tensor<float, cuda>::filled({10}, static_cast<float>(c.rank()));
         all_reduce(gpus, data.span());
         require(data.on_host()[9] == 3, "the sum");
@@ -92,9 +93,9 @@ namespace {
 
 /// The collectives of NCCL, of T, by way of any_communicator or not.
 template <class T, Communicator C>
-void native_laws(C& c, const std::vector<laws::expected<T>>& made) {
+void vendor_laws(C& c, const std::vector<laws::expected<T>>& made) {
     for (const laws::expected<T>& e : made) {
-        laws::all_reduce_law(c, e, all_reduce_algorithm::native);
+        laws::all_reduce_law(c, e, all_reduce_algorithm::vendor);
         laws::reduce_scatter_law(c, e);
         laws::all_gather_law<C, T>(c, e.count);
         laws::broadcast_law<C, T>(c, e.count);
@@ -104,20 +105,20 @@ void native_laws(C& c, const std::vector<laws::expected<T>>& made) {
 template <class T>
 std::vector<laws::expected<T>> expectations(int p) {
     std::vector<laws::expected<T>> made;
-    for (const index n : {0, 7, 840}) made.emplace_back(p, n);  // 840: 1 to 8 ranks have equal parts
+    for (const index_t n : {0, 7, 840}) made.emplace_back(p, n);  // 840: 1 to 8 ranks have equal parts
     return made;
 }
 
 template <class T>
-void native_laws_of(const std::vector<int>& numbers = {2, 5}) {
+void vendor_laws_of(const std::vector<int>& numbers = {2, 5}) {
     for (const int ranks : numbers) {
         const auto made = expectations<T>(ranks);
         run_gpu_ranks(ranks, [&](nccl_communicator& c, threads_communicator&) {
             test::through_gpus<true> direct(c);
-            native_laws<T>(direct, made);
+            vendor_laws<T>(direct, made);
             if (c.size() > 3) return;
             any_communicator any(test::through_gpus<true>(c.split(0, c.rank())));
-            native_laws<T>(any, made);
+            vendor_laws<T>(any, made);
         });
     }
 }
@@ -127,23 +128,23 @@ template <class T>
 void own_collectives_of() {
     for (const int ranks : numbers_of_ranks)
         run_gpu_ranks(ranks, [](nccl_communicator& c, threads_communicator&) {
-            const index p = c.size(), n = 5;
-            const auto value = [](index rank, index i) {
+            const index_t p = c.size(), n = 5;
+            const auto value = [](index_t rank, index_t i) {
                 return static_cast<T>(static_cast<std::int8_t>((7 * rank + 3 * i) % 11));
             };
-            const auto filled = [&](index count, auto&& f) {
+            const auto filled = [&](index_t count, auto&& f) {
                 std::vector<T> host(static_cast<std::size_t>(count));
-                for (index i = 0; i < count; ++i) host[static_cast<std::size_t>(i)] = f(i);
+                for (index_t i = 0; i < count; ++i) host[static_cast<std::size_t>(i)] = f(i);
                 return test::sent_to_gpu(std::span<const T>(host));
             };
             const auto check = [&](const tensor<T, cuda>& there, const char* what, auto&& f) {
                 const tensor<T> here = there.on_host();
-                for (index i = 0; i < here.size(); ++i)
+                for (index_t i = 0; i < here.size(); ++i)
                     require(here[i] == f(i), what, ", rank ", c.rank(), " of ", p, ", element ", i);
             };
-            const auto over_ranks = [&](reduction r, index i) {
+            const auto over_ranks = [&](reduction r, index_t i) {
                 T all = value(0, i);
-                for (index k = 1; k < p; ++k) {
+                for (index_t k = 1; k < p; ++k) {
                     const T x = value(k, i);
                     all = r == reduction::sum   ? static_cast<T>(all + x)
                           : r == reduction::max ? std::max(all, x)
@@ -151,37 +152,37 @@ void own_collectives_of() {
                 }
                 return all;
             };
-            const index me = c.rank();
-            const auto of_me = [&](index i) { return value(me, i); };
+            const index_t me = c.rank();
+            const auto of_me = [&](index_t i) { return value(me, i); };
             for (const reduction r : {reduction::sum, reduction::max, reduction::min}) {
                 auto data = filled(p * n, of_me);
-                c.native_all_reduce(data.span(), r);
-                check(data, "all-reduce", [&](index i) { return over_ranks(r, i); });
+                c.vendor_all_reduce(data.span(), r);
+                check(data, "all-reduce", [&](index_t i) { return over_ranks(r, i); });
                 const auto whole = filled(p * n, of_me);
                 auto mine = filled(n, of_me);
-                c.native_reduce_scatter(whole.span(), mine.span(), r);
-                check(mine, "reduce-scatter", [&](index i) { return over_ranks(r, me * n + i); });
+                c.vendor_reduce_scatter(whole.span(), mine.span(), r);
+                check(mine, "reduce-scatter", [&](index_t i) { return over_ranks(r, me * n + i); });
             }
             auto all = filled(p * n, of_me);
             const auto mine = filled(n, of_me);
-            c.native_all_gather(mine.span(), all.span());
-            check(all, "all-gather", [&](index i) { return value(i / n, i % n); });
+            c.vendor_all_gather(mine.span(), all.span());
+            check(all, "all-gather", [&](index_t i) { return value(i / n, i % n); });
             const auto out = filled(p * n, of_me);
-            c.native_all_to_all(out.span(), all.span());
-            check(all, "all-to-all", [&](index i) { return value(i / n, me * n + i % n); });
-            c.native_broadcast(all.span(), static_cast<int>(p - 1));
-            check(all, "broadcast", [&](index i) { return value(i / n, (p - 1) * n + i % n); });
+            c.vendor_all_to_all(out.span(), all.span());
+            check(all, "all-to-all", [&](index_t i) { return value(i / n, me * n + i % n); });
+            c.vendor_broadcast(all.span(), static_cast<int>(p - 1));
+            check(all, "broadcast", [&](index_t i) { return value(i / n, (p - 1) * n + i % n); });
         });
 }
 
 }  // namespace
 
 TEST_CASE("nccl: collectives by parts and in place, against plain loops", "[nccl]") {
-    native_laws_of<float>(numbers_of_ranks);
-    native_laws_of<double>();
-    native_laws_of<bfloat16>({3, 8});
-    native_laws_of<float16>({2});
-    native_laws_of<std::int32_t>();
+    vendor_laws_of<float>(numbers_of_ranks);
+    vendor_laws_of<double>();
+    vendor_laws_of<bfloat16>({3, 8});
+    vendor_laws_of<float16>({2});
+    vendor_laws_of<std::int32_t>();
     CHECK(emulated::failure().empty());
 }
 
@@ -200,7 +201,7 @@ TEST_CASE("nccl: its own collectives, of every type", "[nccl]") {
 }
 
 TEST_CASE("nccl: equal parts are one call, others a broadcast or a reduction each", "[nccl]") {
-    const auto calls_of = [](const std::vector<shard>& parts) {
+    const auto calls_of = [](const std::vector<range>& parts) {
         const std::vector<const char*> kinds{"all-gather", "broadcast", "reduce-scatter", "reduce"};
         std::vector<int> calls;
         for (const char* kind : kinds) calls.push_back(-emulated::nccl_calls(kind));
@@ -218,7 +219,7 @@ TEST_CASE("nccl: equal parts are one call, others a broadcast or a reduction eac
 }
 
 TEST_CASE("counting: NCCL's collectives count as those of a ring", "[nccl][counting]") {
-    const std::vector<shard> parts{{0, 5}, {5, 1}, {6, 9}, {15, 6}};
+    const std::vector<range> parts{{0, 5}, {5, 1}, {6, 9}, {15, 6}};
     const auto run = [&](auto& c, all_reduce_algorithm algorithm) {
         std::vector<float> data(21, 1.0f);
         all_reduce(c, std::span<float>(data), {.algorithm = algorithm});
@@ -226,14 +227,14 @@ TEST_CASE("counting: NCCL's collectives count as those of a ring", "[nccl][count
         reduce_scatter(c, std::span<float>(data), parts);
         return c.counts();
     };
-    std::vector<communication_counts> ring(4), native(4);
+    std::vector<communication_counts> ring(4), vendor(4);
     run_ranks(4, [&](threads_communicator& threads) {
-        counting<threads_communicator> c(threads);
+        counting_communicator<threads_communicator> c(threads);
         ring[static_cast<std::size_t>(c.rank())] = run(c, all_reduce_algorithm::ring);
     });
     run_gpu_ranks(4, [&](nccl_communicator& nccl, threads_communicator&) {
-        counting<test::through_gpus<true>> c{test::through_gpus<true>(nccl)};
-        native[static_cast<std::size_t>(c.rank())] = run(c, all_reduce_algorithm::native);
+        counting_communicator<test::through_gpus<true>> c{test::through_gpus<true>(nccl)};
+        vendor[static_cast<std::size_t>(c.rank())] = run(c, all_reduce_algorithm::vendor);
         const communication_counts before = c.counts();
         std::vector<double> values(10, 1.0);
         broadcast(c, std::span<double>(values), 2);
@@ -241,10 +242,10 @@ TEST_CASE("counting: NCCL's collectives count as those of a ring", "[nccl][count
         require(c.counts().received_bytes - before.received_bytes == (c.rank() == 2 ? 0 : 80), "broadcast: received");
     });
     for (std::size_t r = 0; r < 4; ++r) {
-        CHECK(native[r].bytes == ring[r].bytes);
-        CHECK(native[r].received_bytes == ring[r].received_bytes);
-        CHECK(native[r].messages == ring[r].messages);
-        CHECK(native[r].rounds == ring[r].rounds);
+        CHECK(vendor[r].bytes == ring[r].bytes);
+        CHECK(vendor[r].received_bytes == ring[r].received_bytes);
+        CHECK(vendor[r].messages == ring[r].messages);
+        CHECK(vendor[r].rounds == ring[r].rounds);
     }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// A device whose kernels run on the host in the streams of the emulated CUDA (emulated_cuda.hpp), beside the thread that launches them: memory,
-// streams, copies and marks are those of device/cuda/runtime.hpp itself. What is read before it was waited for is wrong here too.
+// A device whose kernels run on the host in the streams of the emulated CUDA (emulated_cuda.hpp), beside the thread
+// that launches them: memory, streams, copies and marks are those of device/cuda/runtime.hpp itself. What is read
+// before it was waited for is wrong here too.
 
 #include "device/cuda/emulated_libraries.hpp"
 #include "nccl/emulated_cuda.hpp"
@@ -12,16 +13,17 @@ namespace cairn {
 /// See the top of the file.
 struct streamed_gpu {
     static constexpr const char* name = "streamed_gpu";
-    using mark = cuda::mark;
+    using event = cuda::event;
 
-    /// A kernel among the copies runs in the stream of the calling thread, which waits for those before, and those behind wait for it.
-    class uploads : public cuda::uploads {
+    /// A kernel among the copies runs in the stream of the calling thread, which waits for those before, and those
+    /// behind wait for it.
+    class copy_stream : public cuda::copy_stream {
     public:
         template <class Body>
         void launch(const grid_size& g, const Body& body) {
             done().wait();
             streamed_gpu::launch(g, body);
-            after(mark());
+            after(event());
         }
     };
 
@@ -36,7 +38,7 @@ struct streamed_gpu {
                 "streamed GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
         run([=] {
             emulation::block_runner runner(g, emulated_gpu::backwards);
-            for (index block = 0; block < g.blocks; ++block) runner.run(block, body);
+            for (index_t block = 0; block < g.blocks; ++block) runner.run(block, body);
         });
     }
     static void run(std::function<void()> work) {
@@ -45,10 +47,10 @@ struct streamed_gpu {
     }
     static void wait() { cuda::wait(); }
 
-    static void copy_to_device(void* to, const void* from, index bytes) { cuda::copy_to_device(to, from, bytes); }
-    static void copy_to_host(void* to, const void* from, index bytes) { cuda::copy_to_host(to, from, bytes); }
-    static void copy_within(void* to, const void* from, index bytes) { cuda::copy_within(to, from, bytes); }
-    static void set_bytes(void* to, int value, index bytes) { cuda::set_bytes(to, value, bytes); }
+    static void copy_to_device(void* to, const void* from, index_t bytes) { cuda::copy_to_device(to, from, bytes); }
+    static void copy_to_host(void* to, const void* from, index_t bytes) { cuda::copy_to_host(to, from, bytes); }
+    static void copy_within(void* to, const void* from, index_t bytes) { cuda::copy_within(to, from, bytes); }
+    static void set_bytes(void* to, int value, index_t bytes) { cuda::set_bytes(to, value, bytes); }
 };
 
 static_assert(GridDevice<streamed_gpu>);

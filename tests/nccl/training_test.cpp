@@ -1,5 +1,5 @@
-// Runs whose ranks have a GPU each and add by NCCL are those of the host: networks on the emulated GPU, its streams beside the ranks' threads, the
-// emulated NCCL between them.
+// Runs whose ranks have a GPU each and add by NCCL are those of the host: networks on the emulated GPU, its streams
+// beside the ranks' threads, the emulated NCCL between them.
 
 #include "catch.hpp"
 #include "messages.hpp"
@@ -9,11 +9,11 @@
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/crop_flip.hpp>
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
@@ -38,8 +38,9 @@ const std::string cosmology_run =
     "[optimizer]\nlr = 1e-4\n";
 const std::string kfac_run =
     "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\n"
-    "[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_every = 1\ndecompose_every = 2\n"
-    "sample_positions = 2\n";
+    "[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_update_interval = "
+    "1\ninverse_update_interval = 2\n"
+    "position_stride = 2\n";
 
 using figures = std::vector<tensor<float>>;
 
@@ -49,17 +50,17 @@ figures trained(int ranks, const std::string& workload, const std::vector<const 
     const folder dir;
     figures all;
     std::mutex one_at_a_time;
-    const auto run = [&](threads_communicator& world, std::optional<any_communicator> tensors_over) {
+    const auto run = [&](threads_communicator& world, std::optional<any_communicator> device_channel) {
         configuration settings = configuration::from_text(workload);
         for (const char* one : {"train.batch=6", "train.micro_batches=1", "train.seed=3", "train.test_every=0"})
             settings.set(one);
         for (const char* one : more) settings.set(one);
         session_options options{.out = dir.path, .resume = {}, .max_steps = 3};
         options.generated = true;
-        session<D> s(std::move(settings), options, world.split(0, world.rank()), std::move(tensors_over));
+        session<D> s(std::move(settings), options, world.split(0, world.rank()), std::move(device_channel));
         s.train();
         figures mine;
-        for (const auto& [name, p] : s.model().params()) mine.push_back(p->value.on_host());
+        for (const auto& [name, p] : s.model().parameters()) mine.push_back(p->value.on_host());
         const std::scoped_lock lock(one_at_a_time);
         if (all.empty())
             all = std::move(mine);
@@ -80,7 +81,8 @@ double distance(const figures& a, const figures& b) {
     REQUIRE(a.size() == b.size());
     double most = 0;
     for (std::size_t i = 0; i < a.size(); ++i)
-        for (index k = 0; k < a[i].size(); ++k) most = std::max(most, static_cast<double>(std::abs(a[i][k] - b[i][k])));
+        for (index_t k = 0; k < a[i].size(); ++k)
+            most = std::max(most, static_cast<double>(std::abs(a[i][k] - b[i][k])));
     return most;
 }
 
@@ -91,22 +93,23 @@ double from_the_host(int ranks, const std::string& workload, const std::vector<c
     return distance(device, trained<cpu>(ranks, workload, more));
 }
 
-/// A chain of linear layers whose gradients leave in several buckets beside backward: weights after four steps. Zero stages as in data_parallel.
+/// A chain of linear layers whose gradients leave in several buckets beside backward: weights after four steps. Zero
+/// stages as in data_parallel.
 template <Device D>
 std::vector<double> small_buckets(int ranks, int zero_stage) {
-    constexpr index width = 32;
+    constexpr index_t width = 32;
     std::vector<double> all;
-    const auto run = [&](threads_communicator& c, std::optional<any_communicator> tensors_over) {
+    const auto run = [&](threads_communicator& c, std::optional<any_communicator> device_channel) {
         sequential<double, D> net;
         for (int layer = 0; layer < 6; ++layer) {
             net.add(concat("linear", layer), linear<double, D>({.in = width, .out = width}));
             net.add(concat("tanh", layer), activation_layer<double, D>(activation::tanh));
         }
-        arena<double, D> weights(net.params(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
+        arena<double, D> weights(net.parameters(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
         typename data_parallel<any_communicator, double, D>::config config{.bucket_bytes = 10'000,
                                                                            .zero_stage = zero_stage};
         if (zero_stage) config.owners = owners_of(weights, ranks, true);
-        config.tensors_over = std::move(tensors_over);
+        config.device_channel = std::move(device_channel);
         any_communicator world(c.split(0, c.rank()));
         data_parallel<any_communicator, double, D> group(world, weights, std::move(config));
         require(group.reducer().buckets().size() == 3, "three buckets of two layers");
@@ -116,13 +119,13 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
                 const auto drawn = [&](std::uint32_t stream) {
                     tensor<double> t({3, width});
                     const random_stream random{7, stream, static_cast<std::uint32_t>(c.rank())};
-                    for (index i = 0; i < t.size(); ++i) t[i] = random.normal(static_cast<std::uint64_t>(i));
+                    for (index_t i = 0; i < t.size(); ++i) t[i] = random.normal(static_cast<std::uint64_t>(i));
                     return tensor<double, D>::copy_of(t);
                 };
-                tape<double, D> saved;
+                saved_tensors<double, D> saved;
                 weights.zero_grad();
                 group.begin(step);
-                const pass how = group.pass_of({.step = step, .input_gradient = false}, true);
+                const pass_context how = group.context_of({.step = step, .input_gradient = false}, true);
                 auto y = net.forward(drawn(2 * step), saved, how);
                 net.backward(drawn(2 * step + 1), saved, how);
                 group.finish({.samples = 3}, step);
@@ -132,21 +135,21 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
         };
         const sgd rule{{.momentum = 0.9}};
         if (zero_stage) {
-            const shard mine = owners_of(weights, ranks, true)[static_cast<std::size_t>(c.rank())];
+            const range mine = owners_of(weights, ranks, true)[static_cast<std::size_t>(c.rank())];
             const auto sum = [&](double x) {
                 all_reduce(group.world(), std::span<double>(&x, 1));
                 return x;
             };
-            optimizer_over<sharded<sgd>, double, D> optimizer(sharded<sgd>{rule, mine, sum}, weights);
+            bound_optimizer<sharded<sgd>, double, D> optimizer(sharded<sgd>{rule, mine, sum}, weights);
             train(optimizer);
         } else {
-            optimizer_over<sgd, double, D> optimizer(rule, weights);
+            bound_optimizer<sgd, double, D> optimizer(rule, weights);
             train(optimizer);
         }
         const tensor<double> values = weights.values().on_host();
-        agree(c,
-              std::string_view(reinterpret_cast<const char*>(values.data()), static_cast<std::size_t>(values.bytes())),
-              "weights");
+        require_equal(
+            c, std::string_view(reinterpret_cast<const char*>(values.data()), static_cast<std::size_t>(values.bytes())),
+            "weights");
         if (c.rank() == 0) all.assign(values.span().begin(), values.span().end());
     };
     if constexpr (std::same_as<D, cpu>)
@@ -181,13 +184,13 @@ TEST_CASE("training over NCCL: gradients and statistics of batches", "[nccl]") {
 
 TEST_CASE("training over NCCL: optimizer state in shards, gradients and values by NCCL", "[nccl]") {
     const int before = emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter");
-    CHECK(from_the_host(2, lenet_run, {"parallel.zero=1"}) < 1e-4);
+    CHECK(from_the_host(2, lenet_run, {"parallel.zero_stage=1"}) < 1e-4);
     CHECK(emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter") == before);
-    CHECK(from_the_host(3, lenet_run, {"parallel.zero=2"}) < 1e-4);
+    CHECK(from_the_host(3, lenet_run, {"parallel.zero_stage=2"}) < 1e-4);
     CHECK(emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter") > before);
     // Two ranks in stage 2 take the steps of two without shards, to the bit: NCCL adds in the same order.
-    CHECK(distance(trained<streamed_gpu>(2, lenet_run, {"parallel.zero=2"}), trained<streamed_gpu>(2, lenet_run, {})) ==
-          0);
+    CHECK(distance(trained<streamed_gpu>(2, lenet_run, {"parallel.zero_stage=2"}),
+                   trained<streamed_gpu>(2, lenet_run, {})) == 0);
 }
 
 TEST_CASE("training over NCCL: K-FAC", "[nccl]") {
@@ -201,7 +204,7 @@ TEST_CASE("training over NCCL: K-FAC", "[nccl]") {
 }
 
 TEST_CASE("training over NCCL: a step that one rank spoilt is taken by none, with shards too", "[nccl]") {
-    for (const char* zero : {"parallel.zero=0", "parallel.zero=2"})
+    for (const char* zero : {"parallel.zero_stage=0", "parallel.zero_stage=2"})
         CHECK(test::contains(test::message_of([&] {
                                  trained<streamed_gpu>(2, lenet_run, {"optimizer.lr=1e30", zero});
                              }),

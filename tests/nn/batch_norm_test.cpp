@@ -27,7 +27,7 @@ namespace {
 
 /// y = batch_norm of x + x: the residual seam with nothing else in it.
 template <class T>
-residual<T> added(index channels, activation act) {
+residual<T> added(index_t channels, activation act) {
     sequential<T> body;
     body.add("bn", batch_norm<T>({.channels = channels, .act = act, .slope = 0.2}));
     return residual<T>(std::move(body));

@@ -3,13 +3,13 @@
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
-#include <cairn/nn/skip.hpp>
 
 namespace cairn {
 using laws::law_case, laws::make_case;
@@ -29,12 +29,12 @@ sequential<T> chain(Layers... layers) {
 }
 
 template <class T>
-conv<T> conv3(index in, index out, index stride = 1) {
+conv<T> conv3(index_t in, index_t out, index_t stride = 1) {
     return conv<T>({.in = in, .out = out, .kernel = 3, .stride = stride, .pad = 1, .bias = false});
 }
 
 template <class T>
-batch_norm<T> norm(index channels, activation act) {
+batch_norm<T> norm(index_t channels, activation act) {
     return batch_norm<T>({.channels = channels, .act = act});
 }
 
@@ -192,35 +192,38 @@ TEST_CASE("residual: laws", "[laws][residual]") {
 
 TEST_CASE("branches, summed, skip: laws", "[laws][branches][skip]") {
     check(make_case("branches", {2, 5, 6, 4},
-                    [](auto t) { return branches<decltype(t)>(three_branches<decltype(t)>()); }),
+                    [](auto t) { return concat_branches<decltype(t)>(three_branches<decltype(t)>()); }),
           3);
-    check(make_case("summed", {2, 5, 6, 4}, [](auto t) { return summed<decltype(t)>(equal_branches<decltype(t)>()); }),
+    check(make_case("summed", {2, 5, 6, 4},
+                    [](auto t) { return add_branches<decltype(t)>(equal_branches<decltype(t)>()); }),
           3);
     check(make_case("skip", {2, 5, 6, 4},
                     [](auto t) {
                         using T = decltype(t);
-                        return skip<T>(chain<T>(conv3<T>(4, 3), relu<T>(), conv3<T>(3, 2)));
+                        return concat_skip<T>(chain<T>(conv3<T>(4, 3), relu<T>(), conv3<T>(3, 2)));
                     }),
           3);
     check(make_case("skip in skip", {2, 5, 6, 4},
                     [](auto t) {
                         using T = decltype(t);
-                        return skip<T>(chain<T>(
-                            conv3<T>(4, 3), skip<T>(chain<T>(conv3<T>(3, 2), activation_layer<T>(activation::tanh)))));
+                        return concat_skip<T>(
+                            chain<T>(conv3<T>(4, 3),
+                                     concat_skip<T>(chain<T>(conv3<T>(3, 2), activation_layer<T>(activation::tanh)))));
                     }),
           3);
 }
 
 TEST_CASE("containers: errors name the layer and both shapes", "[containers]") {
     const auto net = chain<float>(conv3<float>(3, 4), flatten<float>(), linear<float>({.in = 100, .out = 2}));
-    CHECK_THROWS_WITH(net.out_shape({1, 4, 4, 3}),
+    CHECK_THROWS_WITH(net.output_shape({1, 4, 4, 3}),
                       Catch::Contains("layer 2") && Catch::Contains("(..., 100)") && Catch::Contains("(1, 64)"));
     const residual<float> block(chain<float>(conv3<float>(3, 4)));
-    CHECK_THROWS_WITH(block.out_shape({1, 4, 5, 3}),
+    CHECK_THROWS_WITH(block.output_shape({1, 4, 5, 3}),
                       Catch::Contains("(1, 4, 5, 4)") && Catch::Contains("(1, 4, 5, 3)"));
-    CHECK_THROWS_WITH(summed<float>(three_branches<float>()).out_shape({1, 4, 4, 4}), Catch::Contains("branch 1"));
-    const skip<float> s(chain<float>(max_pool<float>({.kernel = 2})));
-    CHECK_THROWS_WITH(s.out_shape({1, 4, 4, 3}), Catch::Contains("(1, 2, 2, 3)"));
+    CHECK_THROWS_WITH(add_branches<float>(three_branches<float>()).output_shape({1, 4, 4, 4}),
+                      Catch::Contains("branch 1"));
+    const concat_skip<float> s(chain<float>(max_pool<float>({.kernel = 2})));
+    CHECK_THROWS_WITH(s.output_shape({1, 4, 4, 3}), Catch::Contains("(1, 2, 2, 3)"));
     CHECK_THROWS_WITH(residual<float>(sequential<float>{}), Catch::Contains("no layers"));
 }
 
@@ -230,7 +233,7 @@ TEST_CASE("containers: names of parameters", "[containers]") {
     projection.add("conv", conv<float>({.in = 3, .out = 4, .kernel = 1}));
     net.add("layer1/0", residual<float>(std::move(body), std::move(projection)));
     std::string names;
-    for (const auto& [name, p] : net.params()) names += name + ' ';
+    for (const auto& [name, p] : net.parameters()) names += name + ' ';
     CHECK(names ==
           "layer1/0/conv1/weight layer1/0/bn1/weight layer1/0/bn1/bias layer1/0/shortcut/conv/weight "
           "layer1/0/shortcut/conv/bias ");

@@ -19,8 +19,8 @@ drawn draw(int dims, std::uint32_t number) {
     for (std::uint32_t attempt = 0;; ++attempt) {
         const random_stream random{17, number, attempt};
         std::uint64_t at = 0;
-        const auto below = [&](index n) {
-            return static_cast<cairn::index>(random.below(static_cast<std::uint64_t>(n), at++));
+        const auto below = [&](index_t n) {
+            return static_cast<cairn::index_t>(random.below(static_cast<std::uint64_t>(n), at++));
         };
         drawn d;
         d.c.dims = dims;
@@ -28,7 +28,7 @@ drawn draw(int dims, std::uint32_t number) {
         d.c.in = d.c.groups * (1 + below(5));
         d.c.out = d.c.groups * (1 + below(5));
         d.c.bias = below(3) > 0;
-        std::vector<cairn::index> kernel, stride, pad, dilation;
+        std::vector<cairn::index_t> kernel, stride, pad, dilation;
         d.in.push_back(1 + below(3));
         bool fits = true;
         for (int axis = 0; axis < dims; ++axis) {
@@ -41,7 +41,7 @@ drawn draw(int dims, std::uint32_t number) {
         }
         d.in.push_back(d.c.in);
         if (!fits) continue;
-        const auto axes = [&](const std::vector<cairn::index>& v) {
+        const auto axes = [&](const std::vector<cairn::index_t>& v) {
             return dims == 1 ? per_axis{v[0]} : dims == 2 ? per_axis{v[0], v[1]} : per_axis{v[0], v[1], v[2]};
         };
         d.c.kernel = axes(kernel);
@@ -89,7 +89,7 @@ TEST_CASE("conv: laws on random shapes", "[laws][conv]") {
 }
 
 TEST_CASE("conv: plain loops on random shapes", "[conv]") {
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     for (int dims = 1; dims <= 3; ++dims)
         for (std::uint32_t number = 0; number < 25; ++number) {
             const drawn d = draw(dims, number + 1000u * static_cast<std::uint32_t>(dims));
@@ -97,7 +97,7 @@ TEST_CASE("conv: plain loops on random shapes", "[conv]") {
             laws::bench<double> b(make<double>(d.c));
             const conv_geometry g = make<double>(d.c).geometry(d.in);
             const tensor<double> x = laws::numbers<double>(d.in, 1),
-                                 dy = laws::numbers<double>(b.layer.out_shape(d.in), 2);
+                                 dy = laws::numbers<double>(b.layer.output_shape(d.in), 2);
             const auto r = b.run(x.share(), dy.share());
             const auto& parameters = b.arena.parameters();
             const double* const bias = d.c.bias ? parameters[1].p->value.data() : nullptr;
@@ -106,7 +106,7 @@ TEST_CASE("conv: plain loops on random shapes", "[conv]") {
             oracle::conv_backward_input<double>(g, dy.data(), parameters[0].p->value.data(), dx.data());
             oracle::conv_backward_weight<double>(g, x.data(), dy.data(), dw.data(), db.data());
             const auto close = [](const tensor<double>& a, const tensor<double>& e) {
-                for (index i = 0; i < e.size(); ++i) REQUIRE(a[i] == Approx(e[i]).margin(1e-11));
+                for (index_t i = 0; i < e.size(); ++i) REQUIRE(a[i] == Approx(e[i]).margin(1e-11));
             };
             close(r.y, y);
             close(r.dx, dx);
@@ -120,7 +120,7 @@ TEST_CASE("conv: errors", "[conv]") {
     CHECK_THROWS_WITH(conv<float>({.in = 4, .out = 6, .kernel = {3, 3, 3}}), Catch::Contains("spatial axes"));
     CHECK_THROWS_WITH(conv<float>({.in = 4, .out = 6, .stride = 0}), Catch::Contains("positive"));
     const conv<float> c({.in = 3, .out = 6, .kernel = 5});
-    CHECK_THROWS_WITH(c.out_shape({2, 4, 4, 3}), Catch::Contains("no smaller") && Catch::Contains("(2, 4, 4, 3)"));
+    CHECK_THROWS_WITH(c.output_shape({2, 4, 4, 3}), Catch::Contains("no smaller") && Catch::Contains("(2, 4, 4, 3)"));
     CHECK(c.describe() == "conv 5x5 3 -> 6");
     CHECK(conv<float>({.in = 4, .out = 8, .kernel = 3, .stride = {2, 1}, .groups = 2}).describe() ==
           "conv 3x3 4 -> 8 stride 2x1 groups 2");

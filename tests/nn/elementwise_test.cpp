@@ -23,8 +23,8 @@ TEST_CASE("dropout: each place in a model and each step has its own mask", "[dro
     const auto mask = [](std::uint32_t step, int place) {
         sequential<float> net;
         for (int i = 0; i < 3; ++i) net.add(dropout<float>(i == place ? 0.5 : 0.0));
-        tape<float> saved;
-        pass p;
+        saved_tensors<float> saved;
+        pass_context p;
         p.step = step;
         return net.forward(tensor<float>::filled({1000}, 1.0f), saved, p);
     };
@@ -33,7 +33,7 @@ TEST_CASE("dropout: each place in a model and each step has its own mask", "[dro
     CHECK_FALSE(laws::same_bits(first, mask(1, 0)));
     CHECK_FALSE(laws::same_bits(first, mask(0, 1)));
     float sum = 0;
-    for (index i = 0; i < first.size(); ++i) sum += first[i];
+    for (index_t i = 0; i < first.size(); ++i) sum += first[i];
     CHECK(sum == Approx(1000).margin(5 * std::sqrt(1000.0)));  // each is 0 or 2
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("softmax, layer_norm: laws", "[laws][softmax][layer_norm]") {
     s.wrong = std::nullopt;
     s.depth = 2;
     laws::check_laws(s);
-    for (const index width : {1, 5, 64, 100}) {
+    for (const index_t width : {1, 5, 64, 100}) {
         law_case c = make_case(concat("layer_norm ", width), {3, 7, width},
                                [width](auto t) { return layer_norm<decltype(t)>({.features = width}); });
         c.depth = 2;  // statistics, then values
@@ -51,9 +51,10 @@ TEST_CASE("softmax, layer_norm: laws", "[laws][softmax][layer_norm]") {
 }
 
 TEST_CASE("embedding: laws", "[laws][embedding]") {
-    const auto check = [](const char* name, shape in, index entries, index width) {
-        law_case c =
-            make_case(name, in, [=](auto t) { return embedding<decltype(t)>({.entries = entries, .width = width}); });
+    const auto check = [](const char* name, shape in, index_t entries, index_t width) {
+        law_case c = make_case(name, in, [=](auto t) {
+            return embedding<decltype(t)>({.num_embeddings = entries, .embedding_dim = width});
+        });
         c.smooth = false;
         c.tokens = entries;
         c.wrong = std::nullopt;  // any shape of ids will do

@@ -15,8 +15,8 @@ TEST_CASE("the first layer with a result that is not finite is named") {
     model.add("first", linear<float>({.in = 3, .out = 4}))
         .add("block", std::move(inner))
         .add("last", linear<float>({.in = 6, .out = 2}));
-    arena<float> memory(model.params(), 1);
-    const auto find = [&](const tensor<float>& x) { return first_non_finite(model, x.share(), pass{}); };
+    arena<float> memory(model.parameters(), 1);
+    const auto find = [&](const tensor<float>& x) { return first_non_finite(model, x.share(), pass_context{}); };
     auto x = tensor<float>::filled({2, 3}, 1.0f);
     CHECK(find(x).empty());
 

@@ -10,7 +10,7 @@ namespace cairn {
 namespace {
 
 /// Mean and variance of numbers that `rule` gives to a tensor with these fans.
-std::pair<double, double> moments(const init_rule& rule, index in, index out) {
+std::pair<double, double> moments(const init_rule& rule, index_t in, index_t out) {
     std::vector<double> v(200'000);
     fill(std::span<double>(v), rule(in, out), random_stream{1, 2, 3});
     double sum = 0, squares = 0;
@@ -47,24 +47,24 @@ TEST_CASE("init: PyTorch's rule is uniform within 1 / sqrt(fan in)", "[init]") {
 
 TEST_CASE("init: fans of layers", "[init]") {
     linear<float> fc({.in = 50, .out = 10, .init = init::kaiming_normal});
-    CHECK(fc.params()[0].p->init.scale == Approx(std::sqrt(2.0 / 50)));
+    CHECK(fc.parameters()[0].p->init.scale == Approx(std::sqrt(2.0 / 50)));
     conv<float> c({.in = 8, .out = 12, .kernel = 3, .groups = 2, .init = init::kaiming_normal_fan_out});
-    CHECK(c.params()[0].p->init.scale == Approx(std::sqrt(2.0 / (6 * 9))));
-    CHECK(c.params()[1].p->init.scale == Approx(1 / std::sqrt(4.0 * 9)));
-    CHECK(c.params()[0].p->decay);
-    CHECK_FALSE(c.params()[1].p->decay);
+    CHECK(c.parameters()[0].p->init.scale == Approx(std::sqrt(2.0 / (6 * 9))));
+    CHECK(c.parameters()[1].p->init.scale == Approx(1 / std::sqrt(4.0 * 9)));
+    CHECK(c.parameters()[0].p->decay);
+    CHECK_FALSE(c.parameters()[1].p->decay);
 }
 
 TEST_CASE("init: orthogonal rows or columns", "[init]") {
-    const auto check = [](index rows, index cols) {
+    const auto check = [](index_t rows, index_t cols) {
         tensor<double> w({rows, cols});
         fill_orthogonal(w, 2.0, random_stream{1, 0, 0});
         const bool wide = rows <= cols;
-        const index vectors = wide ? rows : cols, length = wide ? cols : rows;
-        for (index a = 0; a < vectors; ++a)
-            for (index b = 0; b < vectors; ++b) {
+        const index_t vectors = wide ? rows : cols, length = wide ? cols : rows;
+        for (index_t a = 0; a < vectors; ++a)
+            for (index_t b = 0; b < vectors; ++b) {
                 double dot = 0;
-                for (index i = 0; i < length; ++i) dot += wide ? w(a, i) * w(b, i) : w(i, a) * w(i, b);
+                for (index_t i = 0; i < length; ++i) dot += wide ? w(a, i) * w(b, i) : w(i, a) * w(i, b);
                 CHECK(dot == Approx(a == b ? 4.0 : 0.0).margin(1e-12));
             }
     };

@@ -2,27 +2,27 @@
 // What every layer must satisfy, whatever it computes. A law_case is a way to make the layer over any T and an input
 // shape; check_laws runs all laws on it, one section each:
 //   numerical gradient     dx and every parameter gradient against central differences in double
-//   split is joint         backward_input + backward_weight = backward, bit for bit; the tape is empty afterwards
+//   split is joint         backward_input + backward_weight = backward, bit for bit; no saved tensors are left
 //   repeatable             forward again: the same bits; a repeated pass leaves running statistics alone; evaluate
-//                          leaves no tape
+//                          saves nothing
 //   accumulates            a second backward adds the same gradient once more
 //   float is double        the same result in float within eps · depth · sqrt(length of a sum)
 //   memory                 live activation bytes after forward = cost().saved_bytes (+ input, output as it says)
 //   peak                   highest activation bytes of a training step = the memory model's prediction
 //   work                   counted operations of each phase = cost()
-//   shapes                 out_shape is the shape of the result; a wrong input is refused with both shapes and the
+//   shapes                 output_shape is the shape of the result; a wrong input is refused with both shapes and the
 //                          layer named
 //   threads                the same bits on one and on two threads; weight gradients of oneDNN's convolutions within
 //                          rounding
 //   aliasing               a tensor that somebody else holds is never written; whether it is held changes no bit
-//   discarding             a tape that drops what it is given changes no bit (recomputation relies on it)
+//   discarding             saved_tensors that drop what they are given change no bit (recomputation relies on it)
 
 #include "catch.hpp"
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
-#include <cairn/core/work.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/stash/memory_model.hpp>
 
@@ -34,7 +34,7 @@
 
 namespace laws {
 
-using cairn::index, cairn::shape, cairn::tensor, cairn::pass, cairn::slots;
+using cairn::index_t, cairn::shape, cairn::tensor, cairn::pass_context, cairn::saved_tensors;
 
 /// One layer to check.
 struct law_case {
@@ -45,7 +45,7 @@ struct law_case {
     std::optional<shape> wrong;  // an input that must be refused
     int depth = 1;               // layers one after another, for the rounding error
     bool smooth = true;          // false: x is not differentiable (token numbers); only parameters are checked
-    index tokens = 0;            // > 0: x holds whole numbers below this
+    index_t tokens = 0;          // > 0: x holds whole numbers below this
 };
 
 /// `make(T{})` gives the layer over T. Wrong input by default: one channel more.
@@ -57,11 +57,11 @@ law_case make_case(std::string name, shape in, Make make) {
 
 /// Numbers that depend on (seed, position) alone, rounded to float so that float and double see the same.
 template <class T>
-tensor<T> numbers(const shape& s, std::uint32_t stream, index tokens = 0,
-                  cairn::category use = cairn::category::activations) {
+tensor<T> numbers(const shape& s, std::uint32_t stream, index_t tokens = 0,
+                  cairn::memory_category use = cairn::memory_category::activations) {
     tensor<T> t(s, use);
     const cairn::random_stream random{2024, stream, 0};
-    for (index i = 0; i < t.size(); ++i) {
+    for (index_t i = 0; i < t.size(); ++i) {
         const auto at = static_cast<std::uint64_t>(i);
         t[i] = tokens ? static_cast<T>(random.below(static_cast<std::uint64_t>(tokens), at))
                       : static_cast<T>(static_cast<float>(random.normal(at)));
@@ -76,23 +76,25 @@ bool same_bits(const tensor<T>& a, const tensor<T>& b) {
             (a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0));
 }
 
-inline index live_activations() { return cairn::memory_pool::host().use_of(cairn::category::activations).live; }
+inline index_t live_activations() {
+    return cairn::memory_pool::host().use_of(cairn::memory_category::activations).live;
+}
 
 /// A layer with memory for its parameters, and one training pass through it.
 template <class T>
 struct bench {
     cairn::any_layer<T> layer;
     cairn::arena<T> arena;
-    pass p;
+    pass_context p;
 
-    explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.params(), 7) {
+    explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.parameters(), 7) {
         p.seed = 11;
         p.step = 3;
         // Biases and shifts off zero, scales off one, so that a gradient which ignores them shows; float numbers in
         // both types.
         for (const auto& [name, q] : arena.parameters()) {
             const cairn::random_stream random{5, static_cast<std::uint32_t>(q->id), 1};
-            for (index i = 0; i < q->value.size(); ++i)
+            for (index_t i = 0; i < q->value.size(); ++i)
                 q->value[i] = static_cast<T>(static_cast<float>(static_cast<double>(q->value[i]) +
                                                                 0.3 * random.normal(static_cast<std::uint64_t>(i))));
         }
@@ -104,15 +106,15 @@ struct bench {
     };
 
     tensor<T> forward(tensor<T> x, bool repeated = true) {
-        slots<T> saved;
-        pass q = p;
+        saved_tensors<T> saved;
+        pass_context q = p;
         q.repeated = repeated;
         return layer.forward(std::move(x), saved, q);
     }
 
     enum class backward_kind { joint, split };
     result run(tensor<T> x, tensor<T> dy, backward_kind kind = backward_kind::joint) {
-        slots<T> saved;
+        saved_tensors<T> saved;
         arena.zero_grad();
         result r;
         r.y = layer.forward(std::move(x), saved, p);
@@ -129,7 +131,8 @@ struct bench {
 
     std::vector<tensor<T>> grads() const {
         std::vector<tensor<T>> all;
-        for (const auto& [name, q] : arena.parameters()) all.push_back(q->grad.clone(cairn::category::workspace));
+        for (const auto& [name, q] : arena.parameters())
+            all.push_back(q->grad.clone(cairn::memory_category::workspace));
         return all;
     }
 };
@@ -149,40 +152,40 @@ void check_same(const typename bench<T>::result& a, const typename bench<T>::res
 inline void numerical_gradient(const law_case& c) {
     bench<double> b(c.make64());
     const tensor<double> x = numbers<double>(c.in, 1, c.tokens);
-    const tensor<double> weights = numbers<double>(b.layer.out_shape(c.in), 2);  // loss = Σ weights · y
+    const tensor<double> weights = numbers<double>(b.layer.output_shape(c.in), 2);  // loss = Σ weights · y
     const auto loss = [&](tensor<double> at) {
         const tensor<double> y = b.forward(std::move(at));
         double sum = 0;
-        for (index i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
+        for (index_t i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
         return sum;
     };
     const auto result = b.run(x.share(), weights.share());
 
     // Central differences of a seeded sample of positions, fewer in each tensor of a layer that has many.
     const double step = 1e-5;
-    const index per_tensor = std::max<index>(2, 48 / (static_cast<index>(result.grads.size()) + 1));
+    const index_t per_tensor = std::max<index_t>(2, 48 / (static_cast<index_t>(result.grads.size()) + 1));
     const auto check = [&](const char* what, const tensor<double>& gradient, auto&& shifted_loss) {
         double largest = 0;
-        for (index i = 0; i < gradient.size(); ++i) largest = std::max(largest, std::abs(gradient[i]));
-        const index samples = std::min(gradient.size(), per_tensor);
-        for (index s = 0; s < samples; ++s) {
-            const index i = gradient.size() <= samples
-                                ? s
-                                : static_cast<index>(cairn::random_stream{3, 4, 5}.below(
-                                      static_cast<std::uint64_t>(gradient.size()), std::uint64_t(s)));
+        for (index_t i = 0; i < gradient.size(); ++i) largest = std::max(largest, std::abs(gradient[i]));
+        const index_t samples = std::min(gradient.size(), per_tensor);
+        for (index_t s = 0; s < samples; ++s) {
+            const index_t i = gradient.size() <= samples
+                                  ? s
+                                  : static_cast<index_t>(cairn::random_stream{3, 4, 5}.below(
+                                        static_cast<std::uint64_t>(gradient.size()), std::uint64_t(s)));
             const double numeric = (shifted_loss(i, step) - shifted_loss(i, -step)) / (2 * step);
             INFO(what << " element " << i << ": backward " << gradient[i] << ", difference quotient " << numeric);
             CHECK(std::abs(numeric - gradient[i]) <= 2e-7 * (largest + 1));
         }
     };
     if (c.smooth)
-        check("dx", result.dx, [&](index i, double h) {
+        check("dx", result.dx, [&](index_t i, double h) {
             tensor<double> moved = x.clone();
             moved[i] += h;
             return loss(std::move(moved));
         });
     for (const auto& [name, q] : b.arena.parameters())
-        check(name.c_str(), result.grads[static_cast<std::size_t>(q->id)], [&, value = &q->value](index i, double h) {
+        check(name.c_str(), result.grads[static_cast<std::size_t>(q->id)], [&, value = &q->value](index_t i, double h) {
             const double before = (*value)[i];
             (*value)[i] = before + h;
             const double l = loss(x.share());
@@ -194,7 +197,7 @@ inline void numerical_gradient(const law_case& c) {
 template <class T>
 void split_is_joint(const law_case& c, cairn::any_layer<T> layer) {
     bench<T> b(std::move(layer));
-    const tensor<T> x = numbers<T>(c.in, 1, c.tokens), dy = numbers<T>(b.layer.out_shape(c.in), 2);
+    const tensor<T> x = numbers<T>(c.in, 1, c.tokens), dy = numbers<T>(b.layer.output_shape(c.in), 2);
     using kind = typename bench<T>::backward_kind;
     check_same<T>(b.run(x.clone(), dy.clone(), kind::joint), b.run(x.clone(), dy.clone(), kind::split));
 
@@ -222,13 +225,13 @@ inline void repeatable(const law_case& c) {
         CHECK(same_bits(*t, state[i++]));
     }
 
-    slots<float> saved;
-    pass evaluate = b.p;
+    saved_tensors<float> saved;
+    pass_context evaluate = b.p;
     evaluate.mode = cairn::mode::evaluate;
-    const index before = live_activations();
+    const index_t before = live_activations();
     tensor<float> y = b.layer.forward(x.share(), saved, evaluate);
     CHECK(saved.empty());
-    CHECK(y.shape() == b.layer.out_shape(c.in));
+    CHECK(y.shape() == b.layer.output_shape(c.in));
     y.reset();
     CHECK(live_activations() == before);
     i = 0;
@@ -237,16 +240,16 @@ inline void repeatable(const law_case& c) {
 
 inline void accumulates(const law_case& c) {
     bench<double> b(c.make64());
-    const tensor<double> x = numbers<double>(c.in, 1, c.tokens), dy = numbers<double>(b.layer.out_shape(c.in), 2);
+    const tensor<double> x = numbers<double>(c.in, 1, c.tokens), dy = numbers<double>(b.layer.output_shape(c.in), 2);
     const auto once = b.run(x.share(), dy.share());
-    slots<double> saved;
+    saved_tensors<double> saved;
     b.layer.forward(x.share(), saved, b.p);
     b.layer.backward(dy.share(), saved, b.p);
     const auto twice = b.grads();
     for (std::size_t i = 0; i < twice.size(); ++i) {
         double largest = 0;
-        for (index j = 0; j < twice[i].size(); ++j) largest = std::max(largest, std::abs(once.grads[i][j]));
-        for (index j = 0; j < twice[i].size(); ++j) {
+        for (index_t j = 0; j < twice[i].size(); ++j) largest = std::max(largest, std::abs(once.grads[i][j]));
+        for (index_t j = 0; j < twice[i].size(); ++j) {
             if (!(std::abs(twice[i][j] - 2 * once.grads[i][j]) <= 1e-12 * largest))
                 FAIL_CHECK("parameter " << i << " element " << j << ": once " << once.grads[i][j] << ", twice "
                                         << twice[i][j]);
@@ -256,14 +259,14 @@ inline void accumulates(const law_case& c) {
 
 inline double norm(const tensor<double>& t) {
     double squares = 0;
-    for (index i = 0; i < t.size(); ++i) squares += t[i] * t[i];
+    for (index_t i = 0; i < t.size(); ++i) squares += t[i] * t[i];
     return std::sqrt(squares);
 }
 
 /// |a - b| / max(|b|, least) over all elements, 2-norms; 0 of two empty ones.
 inline double relative_error(const tensor<float>& a, const tensor<double>& b, double least = 1e-150) {
     double error = 0;
-    for (index i = 0; i < b.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    for (index_t i = 0; i < b.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2);
     return std::sqrt(error) / std::max(norm(b), least);
 }
 
@@ -274,17 +277,17 @@ inline void float_is_double(const law_case& c) {
     for (std::size_t i = 0; i < f.arena.parameters().size(); ++i) {
         const auto& from = f.arena.parameters()[i].p->value;
         auto& to = d.arena.parameters()[i].p->value;
-        for (index j = 0; j < from.size(); ++j) to[j] = static_cast<double>(from[j]);
+        for (index_t j = 0; j < from.size(); ++j) to[j] = static_cast<double>(from[j]);
     }
-    const shape out = f.layer.out_shape(c.in);
+    const shape out = f.layer.output_shape(c.in);
     const auto a = f.run(numbers<float>(c.in, 1, c.tokens), numbers<float>(out, 2));
     const auto b = d.run(numbers<double>(c.in, 1, c.tokens), numbers<double>(out, 2));
     // The longest sum: products per value of the smallest result.
     const cairn::layer_cost cost = f.layer.cost(c.in);
-    index smallest = std::min(c.in.size(), out.size());
+    index_t smallest = std::min(c.in.size(), out.size());
     for (const auto& g : a.grads) smallest = std::min(smallest, g.size());
     const double length = std::max({cost.forward.flops, cost.backward_input.flops, cost.backward_weight.flops}) /
-                          (2.0 * static_cast<double>(std::max<index>(smallest, 1)));
+                          (2.0 * static_cast<double>(std::max<index_t>(smallest, 1)));
     const double bound = 0x1p-24 * c.depth * (8 + 2 * std::sqrt(length));
     CAPTURE(bound, length);
     CHECK(relative_error(a.y, b.y) <= bound);
@@ -302,17 +305,17 @@ inline void float_is_double(const law_case& c) {
 inline void memory_is_as_costed(const law_case& c) {
     bench<float> b(c.make32());
     const cairn::layer_cost cost = b.layer.cost(c.in);
-    const index in_bytes = cairn::block_bytes<float>(c.in),
-                out_bytes = cairn::block_bytes<float>(b.layer.out_shape(c.in));
-    index parameters = 0;
+    const index_t in_bytes = cairn::block_bytes<float>(c.in),
+                  out_bytes = cairn::block_bytes<float>(b.layer.output_shape(c.in));
+    index_t parameters = 0;
     for (const auto& [name, q] : b.arena.parameters()) parameters += q->shape.size();
     CHECK(cost.parameters == parameters);
 
-    slots<float> saved;
+    saved_tensors<float> saved;
     tensor<float> x = numbers<float>(c.in, 1, c.tokens);
-    const index before = live_activations() - in_bytes;  // without x
+    const index_t before = live_activations() - in_bytes;  // without x
     tensor<float> y = b.layer.forward(x.share(), saved, b.p);
-    const index with_y = cost.passes_through ? 0 : out_bytes;
+    const index_t with_y = cost.passes_through ? 0 : out_bytes;
     CHECK(live_activations() - before == cost.saved_bytes + in_bytes + with_y);
     x.reset();
     const bool holds_x = cost.saves_input || cost.passes_through;
@@ -328,36 +331,36 @@ inline void memory_is_as_costed(const law_case& c) {
 inline void peak_is_as_predicted(const law_case& c) {
     cairn::sequential<float> net;
     net.add("layer", c.make32());
-    const index predicted = cairn::predicted_peak(net, c.in, c.smooth);
+    const index_t predicted = cairn::predicted_peak(net, c.in, c.smooth);
     if (net.cost(c.in).passes_through) return;  // the result is the batch itself
     bench<float> b{cairn::any_layer<float>(std::move(net))};
     b.p.input_gradient = c.smooth;
-    const tensor<float> x = numbers<float>(c.in, 1, c.tokens, cairn::category::data);
+    const tensor<float> x = numbers<float>(c.in, 1, c.tokens, cairn::memory_category::data);
     const auto step = [&] {
-        slots<float> saved;
+        saved_tensors<float> saved;
         tensor<float> y = b.layer.forward(x.share(), saved, b.p);
         b.layer.backward(std::move(y), saved, b.p);
     };
     step();  // kernels that measure each other do so here
-    const index before = live_activations();
+    const index_t before = live_activations();
     cairn::memory_pool::host().reset_peaks();
     step();
-    CHECK(cairn::memory_pool::host().use_of(cairn::category::activations).peak - before == predicted);
+    CHECK(cairn::memory_pool::host().use_of(cairn::memory_category::activations).peak - before == predicted);
 }
 
 inline void work_is_as_costed(const law_case& c) {
     bench<float> b(c.make32());
     const cairn::layer_cost cost = b.layer.cost(c.in);
-    const tensor<float> x = numbers<float>(c.in, 1, c.tokens), dy = numbers<float>(b.layer.out_shape(c.in), 2);
+    const tensor<float> x = numbers<float>(c.in, 1, c.tokens), dy = numbers<float>(b.layer.output_shape(c.in), 2);
     b.run(x.clone(), dy.clone());  // kernels that measure each other do so here
-    slots<float> saved;
-    const cairn::work::scope counting;
+    saved_tensors<float> saved;
+    const cairn::flop_counter::scope counting;
     const auto check = [&](const char* phase, const cairn::phase_cost& expected) {
-        const cairn::work::totals counted = cairn::work::total();
+        const cairn::flop_counter::totals counted = cairn::flop_counter::total();
         INFO(phase);
         CHECK(static_cast<double>(counted.flops) == Approx(expected.flops).epsilon(1e-9));
         CHECK(static_cast<double>(counted.bytes) == Approx(expected.bytes).epsilon(1e-3).margin(64));
-        cairn::work::reset();
+        cairn::flop_counter::reset();
     };
     b.layer.forward(x.clone(), saved, b.p);
     check("forward", cost.forward);
@@ -374,7 +377,7 @@ std::string text(const Shape& s) {
 
 inline void shapes_are_checked(const law_case& c) {
     bench<float> b(c.make32());
-    CHECK(b.forward(numbers<float>(c.in, 1, c.tokens)).shape() == b.layer.out_shape(c.in));
+    CHECK(b.forward(numbers<float>(c.in, 1, c.tokens)).shape() == b.layer.output_shape(c.in));
     if (!c.wrong) return;
     const auto refused = [&](auto&& action) {
         try {
@@ -390,7 +393,7 @@ inline void shapes_are_checked(const law_case& c) {
                    message.find("layer ") != std::string::npos));
         }
     };
-    refused([&] { b.layer.out_shape(*c.wrong); });
+    refused([&] { b.layer.output_shape(*c.wrong); });
     refused([&] { b.forward(numbers<float>(*c.wrong, 1, c.tokens)); });
 }
 
@@ -398,9 +401,9 @@ template <class T>
 void threads_do_not_matter(const law_case& c, cairn::any_layer<T> layer) {
     const int usual = cairn::threads();
     bench<T> b(std::move(layer));
-    const tensor<T> x = numbers<T>(c.in, 1, c.tokens), dy = numbers<T>(b.layer.out_shape(c.in), 2);
+    const tensor<T> x = numbers<T>(c.in, 1, c.tokens), dy = numbers<T>(b.layer.output_shape(c.in), 2);
     for (const char* algorithm : {"im2col", ""}) {
-        cairn::choices::global().force("conv", algorithm);
+        cairn::autotune_cache::global().force("conv", algorithm);
         cairn::set_threads(1);
         const auto one = b.run(x.clone(), dy.clone());
         cairn::set_threads(2);
@@ -412,7 +415,7 @@ void threads_do_not_matter(const law_case& c, cairn::any_layer<T> layer) {
             CHECK(same_bits(one.y, two.y));
             for (std::size_t i = 0; i < one.grads.size(); ++i) {
                 double error = 0, norm = 0;
-                for (index j = 0; j < one.grads[i].size(); ++j) {
+                for (index_t j = 0; j < one.grads[i].size(); ++j) {
                     error += std::pow(double(one.grads[i][j] - two.grads[i][j]), 2);
                     norm += std::pow(double(two.grads[i][j]), 2);
                 }
@@ -424,7 +427,7 @@ void threads_do_not_matter(const law_case& c, cairn::any_layer<T> layer) {
 
 inline void aliases_are_safe(const law_case& c) {
     bench<float> b(c.make32());
-    const tensor<float> x = numbers<float>(c.in, 1, c.tokens), dy = numbers<float>(b.layer.out_shape(c.in), 2);
+    const tensor<float> x = numbers<float>(c.in, 1, c.tokens), dy = numbers<float>(b.layer.output_shape(c.in), 2);
     const auto alone = b.run(x.clone(), dy.clone());  // the layer has the only handles
 
     for (const auto kind : {bench<float>::backward_kind::joint, bench<float>::backward_kind::split}) {
@@ -434,9 +437,9 @@ inline void aliases_are_safe(const law_case& c) {
         CHECK(same_bits(held_dy, dy));
         check_same<float>(alone, shared);  // y was held during backward, too
     }
-    pass evaluate = b.p;
+    pass_context evaluate = b.p;
     evaluate.mode = cairn::mode::evaluate;
-    slots<float> saved;
+    saved_tensors<float> saved;
     const tensor<float> held = x.clone();
     const tensor<float> y = b.layer.forward(held.share(), saved, evaluate);
     CHECK(same_bits(held, x));
@@ -447,9 +450,9 @@ inline void discarding_changes_nothing(const law_case& c) {
     bench<float> b(c.make32());
     const tensor<float> x = numbers<float>(c.in, 1, c.tokens);
     const tensor<float> y = b.forward(x.share());
-    slots<float> saved;
+    saved_tensors<float> saved;
     saved.discard(true);
-    const index before = live_activations();
+    const index_t before = live_activations();
     tensor<float> again = b.layer.forward(x.share(), saved, b.p);
     CHECK(saved.empty());
     CHECK(same_bits(y, again));
@@ -462,8 +465,8 @@ inline void empty_batch(const law_case& c) {
     bench<float> b(c.make32());
     try {
         const shape none = c.in.with(0, 0);
-        const auto r = b.run(tensor<float>(none), tensor<float>(b.layer.out_shape(none)));
-        CHECK(r.y.shape() == b.layer.out_shape(none));
+        const auto r = b.run(tensor<float>(none), tensor<float>(b.layer.output_shape(none)));
+        CHECK(r.y.shape() == b.layer.output_shape(none));
     } catch (const cairn::error& e) {
         CHECK(std::strlen(e.what()) > 10);
     }
@@ -471,7 +474,7 @@ inline void empty_batch(const law_case& c) {
 
 /// All laws on one layer, a section each.
 inline void check_laws(const law_case& c) {
-    cairn::choices::global().set_policy(cairn::choice_policy::first);
+    cairn::autotune_cache::global().set_policy(cairn::autotune_policy::first);
     const auto law = [&](const char* name, auto&& check) {
         DYNAMIC_SECTION(c.name << ": " << name) { check(); }
     };

@@ -21,33 +21,33 @@ TEST_CASE("linear: laws", "[laws][linear]") {
 }
 
 TEST_CASE("linear: plain loops", "[linear]") {
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     const auto [rows, in, out] =
-        GENERATE(table<index, index, index>({{1, 1, 1}, {3, 5, 2}, {31, 17, 23}, {64, 100, 10}}));
+        GENERATE(table<index_t, index_t, index_t>({{1, 1, 1}, {3, 5, 2}, {31, 17, 23}, {64, 100, 10}}));
     laws::bench<double> b(linear<double>({.in = in, .out = out}));
     const tensor<double> x = laws::numbers<double>({rows, in}, 1), dy = laws::numbers<double>({rows, out}, 2);
     const auto r = b.run(x.share(), dy.share());
     const auto& w = b.arena.parameters()[0].p->value;
     const auto& bias = b.arena.parameters()[1].p->value;
-    for (index n = 0; n < rows; ++n)
-        for (index o = 0; o < out; ++o) {
+    for (index_t n = 0; n < rows; ++n)
+        for (index_t o = 0; o < out; ++o) {
             double sum = bias[o];
-            for (index i = 0; i < in; ++i) sum += x(n, i) * w(o, i);
+            for (index_t i = 0; i < in; ++i) sum += x(n, i) * w(o, i);
             REQUIRE(r.y(n, o) == Approx(sum).margin(1e-12));
         }
-    for (index n = 0; n < rows; ++n)
-        for (index i = 0; i < in; ++i) {
+    for (index_t n = 0; n < rows; ++n)
+        for (index_t i = 0; i < in; ++i) {
             double sum = 0;
-            for (index o = 0; o < out; ++o) sum += dy(n, o) * w(o, i);
+            for (index_t o = 0; o < out; ++o) sum += dy(n, o) * w(o, i);
             REQUIRE(r.dx(n, i) == Approx(sum).margin(1e-12));
         }
-    for (index o = 0; o < out; ++o) {
+    for (index_t o = 0; o < out; ++o) {
         double column = 0;
-        for (index n = 0; n < rows; ++n) column += dy(n, o);
+        for (index_t n = 0; n < rows; ++n) column += dy(n, o);
         REQUIRE(r.grads[1][o] == Approx(column).margin(1e-12));
-        for (index i = 0; i < in; ++i) {
+        for (index_t i = 0; i < in; ++i) {
             double sum = 0;
-            for (index n = 0; n < rows; ++n) sum += dy(n, o) * x(n, i);
+            for (index_t n = 0; n < rows; ++n) sum += dy(n, o) * x(n, i);
             REQUIRE(r.grads[0](o, i) == Approx(sum).margin(1e-12));
         }
     }
@@ -56,7 +56,7 @@ TEST_CASE("linear: plain loops", "[linear]") {
 TEST_CASE("linear: errors", "[linear]") {
     CHECK_THROWS_AS(linear<float>({.in = 0, .out = 3}), error);
     linear<float> unbound({.in = 2, .out = 3});
-    tape<float> saved;
+    saved_tensors<float> saved;
     CHECK_THROWS_WITH(unbound.forward(tensor<float>::zeros({1, 2}), saved, {}), Catch::Contains("arena"));
 }
 

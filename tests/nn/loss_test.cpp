@@ -33,9 +33,9 @@ tensor<T> unit(shape s, std::uint32_t stream) {
     return t;
 }
 
-tensor<std::int32_t> labels_for(cairn::index rows, cairn::index classes) {
+tensor<std::int32_t> labels_for(cairn::index_t rows, cairn::index_t classes) {
     tensor<std::int32_t> labels({rows});
-    for (cairn::index i = 0; i < rows; ++i)
+    for (cairn::index_t i = 0; i < rows; ++i)
         labels[i] = static_cast<std::int32_t>(
             random_stream{5, 9, 0}.below(static_cast<std::uint64_t>(classes), static_cast<std::uint64_t>(i)));
     return labels;
@@ -50,7 +50,7 @@ std::vector<double> doubles(const tensor<T>& t) {
 template <class Value>
 void require_gradient(const tensor<double>& x, const tensor<double>& gradient, Value value, double margin = 1e-8) {
     REQUIRE(gradient.shape() == x.shape());
-    for (cairn::index i = 0; i < x.size(); ++i) {
+    for (cairn::index_t i = 0; i < x.size(); ++i) {
         constexpr double h = 1e-5;
         tensor<double> moved = x.clone();
         moved[i] = x[i] + h;
@@ -63,7 +63,7 @@ void require_gradient(const tensor<double>& x, const tensor<double>& gradient, V
 template <class T>
 void require_near(const tensor<T>& got, const std::vector<double>& expected, double tolerance) {
     REQUIRE(static_cast<std::size_t>(got.size()) == expected.size());
-    for (cairn::index i = 0; i < got.size(); ++i)
+    for (cairn::index_t i = 0; i < got.size(); ++i)
         REQUIRE(static_cast<double>(got[i]) ==
                 Approx(expected[static_cast<std::size_t>(i)]).epsilon(tolerance).margin(tolerance));
 }
@@ -109,11 +109,11 @@ TEST_CASE("losses have known values and gradients") {
 }
 
 TEST_CASE("cross-entropy equals the plain loop, and its gradient the differences") {
-    const cairn::index rows = GENERATE(1, 2, 37), classes = GENERATE(1, 2, 10, 33);
+    const cairn::index_t rows = GENERATE(1, 2, 37), classes = GENERATE(1, 2, 10, 33);
     const double smoothing = GENERATE(0.0, 0.1, 1.0);
     const bool weighted = GENERATE(false, true);
     cross_entropy loss{smoothing, {}};
-    for (cairn::index k = 0; weighted && k < classes; ++k)
+    for (cairn::index_t k = 0; weighted && k < classes; ++k)
         loss.class_weights.push_back(0.5 + 0.25 * static_cast<double>(k));
     const auto labels = labels_for(rows, classes);
     const std::vector<int> y(labels.span().begin(), labels.span().end());
@@ -165,13 +165,13 @@ TEST_CASE("losses stay finite for logits of 10 000") {
 }
 
 TEST_CASE("element losses equal the plain loop, and their gradients the differences") {
-    const cairn::index rows = GENERATE(1, 3, 50);
+    const cairn::index_t rows = GENERATE(1, 3, 50);
     const shape s{rows, 2, 3};
     const auto x = normal<double>(s, 1.0, 1), t = normal<double>(s, 1.0, 2);
     element_weights weights;
     if (GENERATE(false, true)) weights.outputs = {1, 0, 0.5, 2, 3, 0.25};
     if (GENERATE(false, true))
-        for (cairn::index i = 0; i < rows; ++i) weights.samples.push_back(0.1 * static_cast<double>(i + 1));
+        for (cairn::index_t i = 0; i < rows; ++i) weights.samples.push_back(0.1 * static_cast<double>(i + 1));
     const auto n = static_cast<std::size_t>(rows);
 
     const auto squared = [&](const tensor<double>& at) {
@@ -191,7 +191,7 @@ TEST_CASE("element losses equal the plain loop, and their gradients the differen
 }
 
 TEST_CASE("binary cross-entropy equals the plain loop, and its gradient the differences") {
-    const cairn::index rows = GENERATE(1, 40);
+    const cairn::index_t rows = GENERATE(1, 40);
     const auto x = normal<double>({rows, 7}, 4.0, 1), t = unit<double>({rows, 7}, 2);
     const auto value = [&](const tensor<double>& at) { return oracle::binary_cross_entropy(doubles(at), doubles(t)); };
     const auto got = binary_cross_entropy{}(x.share(), t);

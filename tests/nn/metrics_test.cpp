@@ -11,15 +11,15 @@ using namespace cairn;
 using Catch::Matchers::Contains;
 
 TEST_CASE("top-k accuracy equals sorting") {
-    const cairn::index rows = 200, classes = 12;
+    const cairn::index_t rows = 200, classes = 12;
     tensor<float> x({rows, classes});
     fill(x.span(), {initializer::distribution::normal, 1.0, 0.0}, {1, 0, 0});
     for (float& value : x.span()) value = std::round(value * 2);  // many equal logits
     tensor<std::int32_t> labels({rows});
-    for (cairn::index i = 0; i < rows; ++i) labels[i] = static_cast<std::int32_t>(i * 7 % classes);
-    for (const cairn::index k : {1, 2, 5, 12}) {
-        cairn::index expected = 0;
-        for (cairn::index row = 0; row < rows; ++row) {
+    for (cairn::index_t i = 0; i < rows; ++i) labels[i] = static_cast<std::int32_t>(i * 7 % classes);
+    for (const cairn::index_t k : {1, 2, 5, 12}) {
+        cairn::index_t expected = 0;
+        for (cairn::index_t row = 0; row < rows; ++row) {
             std::vector<std::int32_t> order(12);
             std::iota(order.begin(), order.end(), 0);
             std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x(row, a) > x(row, b); });

@@ -14,7 +14,8 @@
 
 namespace emulated {
 
-// Not without a name: where all sources are compiled as one file, nvJPEG's own types, which have linkage, are made of these.
+// Not without a name: where all sources are compiled as one file, nvJPEG's own types, which have linkage, are made of
+// these.
 namespace of_nvjpeg {
 
 // Where the program is wrong: the real library's "invalid parameter" may be about a file as well.
@@ -69,7 +70,7 @@ frame frame_of(const unsigned char* data, std::size_t n) {
 void decode_now(const unsigned char* data, std::size_t bytes, const nvjpegImage_t& to) {
     cairn::image out;
     cairn::jpeg_decoder({data, bytes}, "emulated nvJPEG").decode(out);
-    for (cairn::index y = 0; y < out.height; ++y)
+    for (cairn::index_t y = 0; y < out.height; ++y)
         std::memcpy(to.channel[0] + static_cast<std::size_t>(y) * to.pitch[0], out.row(y),
                     static_cast<std::size_t>(out.width * 3));
 }

@@ -1,8 +1,9 @@
 #pragma once
-// nvJPEG as device/cuda/nvjpeg.hpp calls it, over libjpeg, in the streams of the emulated CUDA. Files are read as late as nvJPEG may read them: when
-// the stream comes to their work. Memory is that of the caller's allocators, and grows as the library's does. Refused, as by nvJPEG: progressive
-// files in a batch, four channels, a batch of another size than was prepared, a state that is used while its last file is on its way, memory at
-// addresses that are no multiples of 256. Engines write at once, as real ones do, whatever the stream still holds.
+// nvJPEG as device/cuda/nvjpeg.hpp calls it, over libjpeg, in the streams of the emulated CUDA. Files are read as late
+// as nvJPEG may read them: when the stream comes to their work. Memory is that of the caller's allocators, and grows as
+// the library's does. Refused, as by nvJPEG: progressive files in a batch, four channels, a batch of another size than
+// was prepared, a state that is used while its last file is on its way, memory at addresses that are no multiples of
+// 256. Engines write at once, as real ones do, whatever the stream still holds.
 
 #include <nvjpeg.h>
 

@@ -14,7 +14,7 @@ TEST_CASE("adam follows known paths") {
         arena<double> memory(parameter_list<double>{{"p", &p}}, 1);
         p.value[0] = 1;
         p.value[1] = -2;
-        optimizer_over opt(o, memory);
+        bound_optimizer opt(o, memory);
         std::vector<double> all;
         for (const auto& g : {std::array{0.5, -1.0}, std::array{0.25, 2.0}, std::array{-1.0, 0.125}}) {
             p.grad[0] = g[0];
@@ -59,7 +59,7 @@ TEST_CASE("adam finds the minimum of Rosenbrock's function") {
     arena<double> memory(parameter_list<double>{{"p", &p}}, 1);
     p.value[0] = -1.2;
     p.value[1] = 1;
-    optimizer_over opt(adam{}, memory);
+    bound_optimizer opt(adam{}, memory);
     for (int step = 0; step < 20000; ++step) {  // f = (1 - x)^2 + 100 (y - x^2)^2
         const double x = p.value[0], y = p.value[1];
         p.grad[0] = -2 * (1 - x) - 400 * x * (y - x * x);
@@ -74,7 +74,7 @@ TEST_CASE("adam survives gradients of zero and of any finite size") {
     parameter<float> p;
     p.shape = {3};
     arena<float> memory(parameter_list<float>{{"p", &p}}, 1);
-    optimizer_over opt(adam{}, memory);
+    bound_optimizer opt(adam{}, memory);
     for (int step = 0; step < 3; ++step) {
         p.grad[0] = 0;
         p.grad[1] = 1e-30f;

@@ -32,7 +32,7 @@ TEST_CASE("step returns the norm before clipping") {
     parameter<float> p;
     p.shape = {2};
     arena<float> memory(parameter_list<float>{{"p", &p}}, 1);
-    optimizer_over opt(clipped{sgd{{.momentum = 0}}, by_norm{1}}, memory);
+    bound_optimizer opt(clipped{sgd{{.momentum = 0}}, by_norm{1}}, memory);
     p.grad[0] = 3;
     p.grad[1] = 4;
     CHECK(opt.step(1) == Approx(5));
@@ -42,8 +42,8 @@ TEST_CASE("step returns the norm before clipping") {
 
 TEST_CASE("a limit that is not reached changes no bit") {
     small_model<float> a, b;
-    optimizer_over plain(adam{}, *a.memory);
-    optimizer_over limited(clipped{clipped{adam{}, by_norm{1e6}}, by_value{1e6}}, *b.memory);
+    bound_optimizer plain(adam{}, *a.memory);
+    bound_optimizer limited(clipped{clipped{adam{}, by_norm{1e6}}, by_value{1e6}}, *b.memory);
     for (int t = 0; t < 5; ++t) {
         a.set_gradients(t);
         b.set_gradients(t);
@@ -56,7 +56,7 @@ TEST_CASE("a limit that is not reached changes no bit") {
 TEST_CASE("clipping refuses limits that make no sense") {
     using Catch::Matchers::Contains;
     small_model<float> model;
-    CHECK_THROWS_WITH(optimizer_over(clipped{sgd{}, by_norm{0}}, *model.memory), Contains("max_norm 0"));
-    CHECK_THROWS_WITH(optimizer_over(clipped{sgd{}, by_value{-1}}, *model.memory), Contains("limit -1"));
-    CHECK_THROWS_WITH(optimizer_over(clipped{adam{{.eps = -1}}, by_norm{1}}, *model.memory), Contains("eps -1"));
+    CHECK_THROWS_WITH(bound_optimizer(clipped{sgd{}, by_norm{0}}, *model.memory), Contains("max_norm 0"));
+    CHECK_THROWS_WITH(bound_optimizer(clipped{sgd{}, by_value{-1}}, *model.memory), Contains("limit -1"));
+    CHECK_THROWS_WITH(bound_optimizer(clipped{adam{{.eps = -1}}, by_norm{1}}, *model.memory), Contains("eps -1"));
 }

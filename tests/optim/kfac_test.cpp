@@ -23,16 +23,16 @@ using namespace kfac_oracle;
 
 TEST_CASE("kfac: linear layers equal the explicit solve", "[kfac]") {
     for (const bool bias : {true, false})
-        for (const index positions : {1, 3})
-            for (const index examples : {1, 2, 9}) {
-                const index in = 4, out = 3;
+        for (const index_t positions : {1, 3})
+            for (const index_t examples : {1, 2, 9}) {
+                const index_t in = 4, out = 3;
                 const shape s = positions == 1 ? shape{examples, in} : shape{examples, positions, in};
                 const tensor<double> x = random_tensor(s, 1), dy = random_tensor(s.with(-1, out), 2);
                 std::vector<double> gradient;
                 const auto got =
                     preconditioned(linear<double>({.in = in, .out = out, .bias = bias}), x, dy, exact(0.03), gradient);
                 rows_by_loops rows;
-                for (index r = 0; r < examples * positions; ++r) {
+                for (index_t r = 0; r < examples * positions; ++r) {
                     std::vector<double> a(x.data() + r * in, x.data() + (r + 1) * in);
                     if (bias) a.push_back(1);
                     rows.a.push_back(a);
@@ -47,12 +47,12 @@ TEST_CASE("kfac: convolutions of 1 to 3 axes, with stride, padding, dilation and
     for (const auto& p : convolutions_of_all_kinds<conv<double>>()) {
         conv<double> layer(p.c);
         const conv_geometry g = layer.geometry(p.in);
-        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);
+        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.output_shape(p.in), 2);
         std::vector<double> gradient;
         const auto got = preconditioned(conv<double>(p.c), x, dy, exact(0.05), gradient);
-        const index group_in = g.c_in / g.groups, group_out = g.c_out / g.groups;
+        const index_t group_in = g.c_in / g.groups, group_out = g.c_out / g.groups;
         const auto row = static_cast<std::size_t>(group_in * g.kernel_points() + (p.c.bias ? 1 : 0));
-        for (index q = 0; q < g.groups; ++q) {
+        for (index_t q = 0; q < g.groups; ++q) {
             const rows_by_loops rows = rows_of_conv(x, dy, g, p.c.bias, q);
             const auto size = static_cast<std::ptrdiff_t>(row * static_cast<std::size_t>(group_out));
             const auto part = [&](const std::vector<double>& v) {
@@ -80,7 +80,7 @@ TEST_CASE("kfac: kernel points taken as uncorrelated are blocks of their own, wi
     for (const problem& p : all) {
         conv<double> layer(p.c);
         const conv_geometry g = layer.geometry(p.in);
-        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);
+        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.output_shape(p.in), 2);
         std::vector<double> gradient;
         kfac_config how = exact(0.05);
         how.spatial = kfac_spatial::uncorrelated;
@@ -122,20 +122,20 @@ TEST_CASE("kfac: kernel points taken as uncorrelated are blocks of their own, wi
 }
 
 TEST_CASE("kfac: sums of products are whole and symmetric, whatever strips they are made of", "[kfac]") {
-    for (const index width : {3, 255, 256, 300, 600})
+    for (const index_t width : {3, 255, 256, 300, 600})
         for (const bool ones : {false, true}) {
-            const index count = 7, stride = width + 2, n = width + (ones ? 1 : 0);
+            const index_t count = 7, stride = width + 2, n = width + (ones ? 1 : 0);
             const tensor<double> rows = random_tensor({count, stride}, 1);
             tensor<double> sum = random_tensor({n, n}, 2);
-            for (index r = 0; r < n; ++r)
-                for (index c = 0; c < r; ++c) sum[r * n + c] = sum[c * n + r];
+            for (index_t r = 0; r < n; ++r)
+                for (index_t c = 0; c < r; ++c) sum[r * n + c] = sum[c * n + r];
             const tensor<double> before = sum.clone();
             add_outer_products(count, width, rows.data(), stride, sum, 0.5);
             double worst = 0;
-            for (index r = 0; r < n; ++r)
-                for (index c = 0; c < n; ++c) {
+            for (index_t r = 0; r < n; ++r)
+                for (index_t c = 0; c < n; ++c) {
                     double expected = before[r * n + c];
-                    for (index k = 0; k < count; ++k)
+                    for (index_t k = 0; k < count; ++k)
                         expected +=
                             0.5 * (r < width ? rows[k * stride + r] : 1) * (c < width ? rows[k * stride + c] : 1);
                     worst = std::max(worst, std::abs(sum[r * n + c] - expected));
@@ -151,12 +151,12 @@ TEST_CASE("kfac: a pass for statistics alone leaves gradients as they are", "[kf
         net.add("conv", conv<double>({.in = 2, .out = 3, .kernel = 2}));
         net.add("rows", flatten<double>());
         net.add("linear", linear<double>({.in = 12, .out = 2}));
-        arena<double> weights(net.params(), 5);
+        arena<double> weights(net.parameters(), 5);
         weights.zero_grad();
         kfac<double> k(weights, exact(0.05));
-        pass p{.weight_gradient = gradients};
+        pass_context p{.weight_gradient = gradients};
         p.curvature = k.begin_step();
-        tape<double> saved;
+        saved_tensors<double> saved;
         net.forward(random_tensor({4, 3, 3, 2}, 1), saved, p);
         net.backward(random_tensor({4, 2}, 2), saved, p);
         std::vector<double> sums;
@@ -174,7 +174,7 @@ TEST_CASE("kfac: a pass for statistics alone leaves gradients as they are", "[kf
 
 TEST_CASE("kfac: one example of a linear layer is the exact Gauss-Newton block", "[kfac]") {
     // With one example A ⊗ G is the outer product of the gradient with itself: Sherman and Morrison give the inverse.
-    const index in = 5, out = 4;
+    const index_t in = 5, out = 4;
     const tensor<double> x = random_tensor({1, in}, 1), dy = random_tensor({1, out}, 2);
     std::vector<double> gradient;
     const double damping = 0.1;
@@ -187,7 +187,7 @@ TEST_CASE("kfac: one example of a linear layer is the exact Gauss-Newton block",
 }
 
 TEST_CASE("kfac: the inverse form is the solve with factored damping", "[kfac]") {
-    const index in = 4, out = 3, examples = 8;
+    const index_t in = 4, out = 3, examples = 8;
     const tensor<double> x = random_tensor({examples, in}, 1), dy = random_tensor({examples, out}, 2);
     std::vector<double> gradient;
     kfac_config c = exact(0.01);
@@ -195,26 +195,26 @@ TEST_CASE("kfac: the inverse form is the solve with factored damping", "[kfac]")
     const auto got = preconditioned(linear<double>({.in = in, .out = out, .bias = false}), x, dy, c, gradient);
     tensor<double> a = tensor<double>::zeros({in, in}), g = tensor<double>::zeros({out, out});
     double trace_a = 0, trace_g = 0;
-    for (index r = 0; r < examples; ++r) {
-        for (index i = 0; i < in; ++i)
-            for (index k = 0; k < in; ++k) a[i * in + k] += x[r * in + i] * x[r * in + k] / double(examples);
-        for (index i = 0; i < out; ++i)
-            for (index k = 0; k < out; ++k) g[i * out + k] += dy[r * out + i] * dy[r * out + k] * double(examples);
+    for (index_t r = 0; r < examples; ++r) {
+        for (index_t i = 0; i < in; ++i)
+            for (index_t k = 0; k < in; ++k) a[i * in + k] += x[r * in + i] * x[r * in + k] / double(examples);
+        for (index_t i = 0; i < out; ++i)
+            for (index_t k = 0; k < out; ++k) g[i * out + k] += dy[r * out + i] * dy[r * out + k] * double(examples);
     }
-    for (index i = 0; i < in; ++i) trace_a += a[i * in + i] / double(in);
-    for (index i = 0; i < out; ++i) trace_g += g[i * out + i] / double(out);
+    for (index_t i = 0; i < in; ++i) trace_a += a[i * in + i] / double(in);
+    for (index_t i = 0; i < out; ++i) trace_g += g[i * out + i] / double(out);
     const double pi = std::sqrt(trace_a / trace_g), root = std::sqrt(0.01);
-    for (index i = 0; i < in; ++i) a[i * in + i] += pi * root;
-    for (index i = 0; i < out; ++i) g[i * out + i] += root / pi;
+    for (index_t i = 0; i < in; ++i) a[i * in + i] += pi * root;
+    for (index_t i = 0; i < out; ++i) g[i * out + i] += root / pi;
     tensor<double> w({out, in}), transposed({in, out});
     std::copy(gradient.begin(), gradient.end(), w.data());
     const tensor<double> left = solve(cpu{}, g, w);
-    for (index o = 0; o < out; ++o)
-        for (index i = 0; i < in; ++i) transposed[i * out + o] = left[o * in + i];
+    for (index_t o = 0; o < out; ++o)
+        for (index_t i = 0; i < in; ++i) transposed[i * out + o] = left[o * in + i];
     const tensor<double> both = solve(cpu{}, a, transposed);
     std::vector<double> expected;
-    for (index o = 0; o < out; ++o)
-        for (index i = 0; i < in; ++i) expected.push_back(both[i * out + o]);
+    for (index_t o = 0; o < out; ++o)
+        for (index_t i = 0; i < in; ++i) expected.push_back(both[i * out + o]);
     CHECK(distance(got, expected) < 1e-9);
 }
 
@@ -290,7 +290,7 @@ rows_by_loops joined(const rows_by_loops& rows, std::size_t positions) {
 }  // namespace
 
 TEST_CASE("kfac: the reduce convention joins the rows of an example first", "[kfac]") {
-    const index in = 3, out = 2, examples = 5, positions = 4;
+    const index_t in = 3, out = 2, examples = 5, positions = 4;
     const tensor<double> x = random_tensor({examples, positions, in}, 1),
                          dy = random_tensor({examples, positions, out}, 2);
     std::vector<double> gradient;
@@ -309,7 +309,7 @@ TEST_CASE("kfac: the reduce convention joins the rows of an example first", "[kf
 }
 
 TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
-    const index examples = 5;
+    const index_t examples = 5;
     const tensor<double> image = random_tensor({examples, 4, 2}, 3), dy = random_tensor({examples, 2, 3}, 4);
     std::vector<double> gradient;
     kfac_config c = exact(0.03);
@@ -319,16 +319,16 @@ TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
     // A = 0.95 I + 0.05 Σ ā āᵀ / (N S³), G = 0.95 I + 0.05 Σ dy dyᵀ / (N S³), V of (A ⊗ G + γ I) V = ∇W.
     const rows_by_loops rows = rows_of_linear(image, dy, 4, 3);
     const double count = double(examples) * 8 * 2;
-    const index n = 15;
+    const index_t n = 15;
     tensor<double> fisher({n, n}), rhs({n});
     const auto factor = [&](const std::vector<std::vector<double>>& r, std::size_t i, std::size_t k) {
         double sum = 0;
         for (const auto& row : r) sum += row[i] * row[k] / (count / 2);
         return 0.05 * sum + (i == k ? 0.95 : 0);
     };
-    for (index r = 0; r < n; ++r) {
+    for (index_t r = 0; r < n; ++r) {
         rhs[r] = gradient[std::size_t(r)];
-        for (index k = 0; k < n; ++k)
+        for (index_t k = 0; k < n; ++k)
             fisher(r, k) = factor(rows.g, std::size_t(r / 5), std::size_t(k / 5)) *
                                factor(rows.a, std::size_t(r % 5), std::size_t(k % 5)) +
                            (r == k ? 0.03 : 0);
@@ -338,27 +338,28 @@ TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
 }
 
 TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond the limit", "[kfac]") {
-    const index entries = 6, width = 3, examples = 4, positions = 3;
+    const index_t entries = 6, width = 3, examples = 4, positions = 3;
     tensor<double> ids({examples, positions});
-    for (index i = 0; i < ids.size(); ++i)
+    for (index_t i = 0; i < ids.size(); ++i)
         ids[i] = double(i * 5 % entries == 4 ? 0 : i * 5 % entries);  // 4 is never used
     const tensor<double> dy = random_tensor({examples, positions, width}, 2);
     for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse}) {
         std::vector<double> gradient;
         kfac_config c = exact(0.02);
         c.form = form;
-        const auto got = preconditioned(embedding<double>({.entries = entries, .width = width}), ids, dy, c, gradient);
+        const auto got = preconditioned(embedding<double>({.num_embeddings = entries, .embedding_dim = width}), ids, dy,
+                                        c, gradient);
         // Here rows of the weight are the inputs: solve for the transpose.
         rows_by_loops rows;
-        for (index r = 0; r < ids.size(); ++r) {
+        for (index_t r = 0; r < ids.size(); ++r) {
             rows.a.emplace_back(std::size_t(entries), 0.0);
             rows.a.back()[std::size_t(ids[r])] = 1;
             rows.g.emplace_back(dy.data() + r * width, dy.data() + (r + 1) * width);
         }
-        const auto transposed = [&](const std::vector<double>& v, index from, index to) {
+        const auto transposed = [&](const std::vector<double>& v, index_t from, index_t to) {
             std::vector<double> t(v.size());
-            for (index i = 0; i < from; ++i)
-                for (index k = 0; k < to; ++k) t[std::size_t(k * from + i)] = v[std::size_t(i * to + k)];
+            for (index_t i = 0; i < from; ++i)
+                for (index_t k = 0; k < to; ++k) t[std::size_t(k * from + i)] = v[std::size_t(i * to + k)];
             return t;
         };
         if (form == kfac_form::eigen) {
@@ -376,12 +377,12 @@ TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond t
     const auto got = preconditioned(linear<double>({.in = 3, .out = 2}), x, to, c, gradient);
     const rows_by_loops rows = rows_of_linear(x, to, 3, 2);
     tensor<double> fisher = tensor<double>::zeros({8, 8}), rhs({8});
-    for (index o = 0; o < 2; ++o)
-        for (index i = 0; i < 4; ++i) {
+    for (index_t o = 0; o < 2; ++o)
+        for (index_t i = 0; i < 4; ++i) {
             rhs[o * 4 + i] = gradient[std::size_t(o * 4 + i)];
             double a = 0;
             for (const auto& row : rows.a) a += row[std::size_t(i)] * row[std::size_t(i)] / 8;
-            for (index p = 0; p < 2; ++p) {
+            for (index_t p = 0; p < 2; ++p) {
                 double g = 0;
                 for (const auto& row : rows.g) g += 64 * row[std::size_t(o)] * row[std::size_t(p)] / 8;
                 fisher(o * 4 + i, p * 4 + i) = a * g + (o == p ? 0.05 : 0);
@@ -392,15 +393,15 @@ TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond t
 }
 
 TEST_CASE("kfac: whole and diagonal factors, in every combination and both forms", "[kfac]") {
-    const index out = 3, in = 4;
+    const index_t out = 3, in = 4;
     const double positions = 5, damping = 0.03, damping_a = 0.2, damping_g = 0.07;
     const tensor<double> v = random_tensor({out, in}, 1);
-    const auto product = [](index n, std::uint32_t seed) {  // R Rᵀ
+    const auto product = [](index_t n, std::uint32_t seed) {  // R Rᵀ
         const tensor<double> r = random_tensor({n, n}, seed);
         tensor<double> sum = tensor<double>::zeros({n, n});
-        for (index i = 0; i < n; ++i)
-            for (index k = 0; k < n; ++k)
-                for (index j = 0; j < n; ++j) sum(i, k) += r(i, j) * r(k, j);
+        for (index_t i = 0; i < n; ++i)
+            for (index_t k = 0; k < n; ++k)
+                for (index_t j = 0; j < n; ++j) sum(i, k) += r(i, j) * r(k, j);
         return sum;
     };
     for (const bool whole_a : {true, false})
@@ -410,11 +411,11 @@ TEST_CASE("kfac: whole and diagonal factors, in every combination and both forms
                 // The decomposition, and the matrix that it stands for.
                 const auto decomposed = [&](const tensor<double>& m, bool whole, double by,
                                             std::vector<double>& matrix) {
-                    const index n = m.extent(0);
+                    const index_t n = m.extent(0);
                     tensor<double> diagonal({n});
-                    for (index i = 0; i < n; ++i) diagonal[i] = m(i, i);
-                    for (index i = 0; i < n; ++i)
-                        for (index k = 0; k < n; ++k)
+                    for (index_t i = 0; i < n; ++i) diagonal[i] = m(i, i);
+                    for (index_t i = 0; i < n; ++i)
+                        for (index_t k = 0; k < n; ++k)
                             matrix.push_back((i == k || whole ? m(i, k) : 0) + (i == k && inverse ? by : 0));
                     const tensor<double>& factor = whole ? m : diagonal;
                     return inverse ? damped_inverse_of(factor, by) : eigen_decomposition_of(factor);
@@ -433,18 +434,18 @@ TEST_CASE("kfac: whole and diagonal factors, in every combination and both forms
 
 TEST_CASE("kfac: scale and shift of normalisation layers are a diagonal", "[kfac]") {
     kfac_config c = exact(0.1);
-    c.scale_shift = true;
-    const index examples = 6, points = 3, channels = 5;  // 5: rows are no whole packs of lanes
+    c.norm_layers = true;
+    const index_t examples = 6, points = 3, channels = 5;  // 5: rows are no whole packs of lanes
     const tensor<double> x = random_tensor({examples, points, channels}, 1),
                          dy = random_tensor({examples, points, channels}, 2);
     const auto check = [&](const std::vector<double>& got, const std::vector<double>& gradient, auto&& normal,
                            auto&& arriving) {
-        for (index ch = 0; ch < channels; ++ch) {
+        for (index_t ch = 0; ch < channels; ++ch) {
             double scale = 0, shift = 0;  // E[(N Σ_t dy x̂)²], E[(N Σ_t dy)²]
-            for (index n = 0; n < examples; ++n) {
+            for (index_t n = 0; n < examples; ++n) {
                 double of_scale = 0, of_shift = 0;
-                for (index t = 0; t < points; ++t) {
-                    const index e = (n * points + t) * channels + ch;
+                for (index_t t = 0; t < points; ++t) {
+                    const index_t e = (n * points + t) * channels + ch;
                     of_scale += arriving(e) * normal(e);
                     of_shift += arriving(e);
                 }
@@ -458,46 +459,47 @@ TEST_CASE("kfac: scale and shift of normalisation layers are a diagonal", "[kfac
     };
     std::vector<double> gradient;
     std::vector<double> mean(channels), deviation(channels);
-    for (index ch = 0; ch < channels; ++ch) {
+    for (index_t ch = 0; ch < channels; ++ch) {
         const auto k = std::size_t(ch);
-        for (index e = ch; e < x.size(); e += channels) mean[k] += x[e] / double(examples * points);
-        for (index e = ch; e < x.size(); e += channels)
+        for (index_t e = ch; e < x.size(); e += channels) mean[k] += x[e] / double(examples * points);
+        for (index_t e = ch; e < x.size(); e += channels)
             deviation[k] += (x[e] - mean[k]) * (x[e] - mean[k]) / double(examples * points);
         deviation[k] = std::sqrt(deviation[k] + 1e-5);
     }
-    const auto batch_normal = [&](index e) {
+    const auto batch_normal = [&](index_t e) {
         return (x[e] - mean[std::size_t(e % channels)]) / deviation[std::size_t(e % channels)];
     };
     auto got = preconditioned(batch_norm<double>({.channels = channels, .act = activation::relu}), x, dy, c, gradient);
-    check(got, gradient, batch_normal, [&](index e) { return batch_normal(e) > 0 ? dy[e] : 0.0; });
+    check(got, gradient, batch_normal, [&](index_t e) { return batch_normal(e) > 0 ? dy[e] : 0.0; });
     got = preconditioned(layer_norm<double>({.features = channels}), x, dy, c, gradient);
-    const auto row_normal = [&](index e) {
+    const auto row_normal = [&](index_t e) {
         const double* const row = x.data() + e / channels * channels;
         double m = 0, v = 0;
-        for (index k = 0; k < channels; ++k) m += row[k] / double(channels);
-        for (index k = 0; k < channels; ++k) v += (row[k] - m) * (row[k] - m) / double(channels);
+        for (index_t k = 0; k < channels; ++k) m += row[k] / double(channels);
+        for (index_t k = 0; k < channels; ++k) v += (row[k] - m) * (row[k] - m) / double(channels);
         return (x[e] - m) / std::sqrt(v + 1e-5);
     };
-    check(got, gradient, row_normal, [&](index e) { return dy[e]; });
+    check(got, gradient, row_normal, [&](index_t e) { return dy[e]; });
 }
 
 TEST_CASE("kfac: statistics of a sample of the rows are those rows' statistics", "[kfac]") {
-    const index in = 3, out = 2, examples = 7, positions = 5;
+    const index_t in = 3, out = 2, examples = 7, positions = 5;
     const tensor<double> x = random_tensor({examples, positions, in}, 1),
                          dy = random_tensor({examples, positions, out}, 2);
     const rows_by_loops all = rows_of_linear(x, dy, in, out);
-    for (const auto& [every, each] : {std::pair<index, index>{2, 1}, {1, 3}, {3, 2}}) {
+    for (const auto& [every, each] : {std::pair<index_t, index_t>{2, 1}, {1, 3}, {3, 2}}) {
         kfac_config c = exact(0.03);
         c.sample = {.examples = every, .positions = each};
         std::vector<double> gradient;
         const auto got = preconditioned(linear<double>({.in = in, .out = out}), x, dy, c, gradient);
         rows_by_loops some;
-        for (index e = 0; e < examples; e += every)
-            for (index t = 0; t < positions; t += each) {
+        for (index_t e = 0; e < examples; e += every)
+            for (index_t t = 0; t < positions; t += each) {
                 some.a.push_back(all.a[std::size_t(e * positions + t)]);
                 some.g.push_back(all.g[std::size_t(e * positions + t)]);
             }
-        // G of k rows is N² / k Σ dy dyᵀ: solve_block divides by examples · positions, so hand it dy in that proportion.
+        // G of k rows is N² / k Σ dy dyᵀ: solve_block divides by examples · positions, so hand it dy in that
+        // proportion.
         const double k = double(some.a.size()), full = double(examples * positions);
         for (auto* rows : {&some.a, &some.g})
             for (auto& row : *rows)
@@ -530,17 +532,17 @@ TEST_CASE("kfac: decompositions that are made meanwhile are used `lag` steps lat
     const auto run = [](std::int64_t lag) {
         sequential<double> net;
         net.add("layer", linear<double>({.in = 4, .out = 3}));
-        arena<double> weights(net.params(), 5);
+        arena<double> weights(net.parameters(), 5);
         kfac_config c = exact(0.05);
-        c.factor_every = 1;
-        c.decompose_every = 4;
-        c.lag = lag;
+        c.factor_update_interval = 1;
+        c.inverse_update_interval = 4;
+        c.inverse_staleness = lag;
         kfac<double> k(weights, c);
         std::vector<std::vector<double>> all;
         for (int step = 0; step < 14; ++step) {
-            pass p;
+            pass_context p;
             p.curvature = k.begin_step();
-            tape<double> saved;
+            saved_tensors<double> saved;
             net.forward(random_tensor({6, 4}, std::uint32_t(10 + step)), saved, p);
             net.backward(random_tensor({6, 3}, std::uint32_t(40 + step)), saved, p);
             for (double& g : weights.grads().span()) g = 1;
@@ -560,26 +562,27 @@ TEST_CASE("kfac: decompositions that are made meanwhile are used `lag` steps lat
 }
 
 TEST_CASE("kfac: on a deep linear network with squared loss the blocks are the generalised Gauss-Newton's", "[kfac]") {
-    // y = W2 W1 x, loss ½‖y − t‖²: with targets drawn from N(y, 1), E[g gᵀ] = J Jᵀ of what follows the layer, exactly. Here the
-    // expectation over draws is taken in closed form: one row of gradients for each output, √N apart.
-    const index n = 4, in = 3, middle = 2, out = 2;
+    // y = W2 W1 x, loss ½‖y − t‖²: with targets drawn from N(y, 1), E[g gᵀ] = J Jᵀ of what follows the layer, exactly.
+    // Here the expectation over draws is taken in closed form: one row of gradients for each output, √N apart.
+    const index_t n = 4, in = 3, middle = 2, out = 2;
     sequential<double> net;
     net.add("first", linear<double>({.in = in, .out = middle, .bias = false}));
     net.add("second", linear<double>({.in = middle, .out = out, .bias = false}));
-    arena<double> weights(net.params(), 5);
+    arena<double> weights(net.parameters(), 5);
     const tensor<double> x = random_tensor({n, in}, 1);
-    // Each example is repeated for each output o, with the output gradient e_o: means over the 2N rows, times 2 outputs.
+    // Each example is repeated for each output o, with the output gradient e_o: means over the 2N rows, times 2
+    // outputs.
     tensor<double> rows({n * out, in}), dy = tensor<double>::zeros({n * out, out});
-    for (index e = 0; e < n; ++e)
-        for (index o = 0; o < out; ++o) {
+    for (index_t e = 0; e < n; ++e)
+        for (index_t o = 0; o < out; ++o) {
             std::copy_n(x.data() + e * in, in, rows.data() + (e * out + o) * in);
             dy(e * out + o, o) = 1.0 / double(n * out) * std::sqrt(double(out));
         }
     weights.zero_grad();
     kfac<double> k(weights, exact(0.1));
-    pass p;
+    pass_context p;
     p.curvature = k.begin_step();
-    tape<double> saved;
+    saved_tensors<double> saved;
     net.forward(rows.clone(), saved, p);
     net.backward(dy.clone(), saved, p);
     for (double& g : weights.grads().span()) g = 0;
@@ -589,14 +592,14 @@ TEST_CASE("kfac: on a deep linear network with squared loss the blocks are the g
     k.precondition(double(n * out), 0);
     // GGN of the first layer: mean over examples of (x xᵀ) ⊗ (W2ᵀ W2): an exact Kronecker product.
     tensor<double> ggn({6, 6}), rhs({6});
-    for (index o = 0; o < middle; ++o)
-        for (index i = 0; i < in; ++i) {
+    for (index_t o = 0; o < middle; ++o)
+        for (index_t i = 0; i < in; ++i) {
             rhs[o * in + i] = gradient[o * in + i];
-            for (index o2 = 0; o2 < middle; ++o2)
-                for (index i2 = 0; i2 < in; ++i2) {
+            for (index_t o2 = 0; o2 < middle; ++o2)
+                for (index_t i2 = 0; i2 < in; ++i2) {
                     double a = 0, g = 0;
-                    for (index e = 0; e < n; ++e) a += x[e * in + i] * x[e * in + i2] / double(n);
-                    for (index q = 0; q < out; ++q) g += second.value[q * middle + o] * second.value[q * middle + o2];
+                    for (index_t e = 0; e < n; ++e) a += x[e * in + i] * x[e * in + i2] / double(n);
+                    for (index_t q = 0; q < out; ++q) g += second.value[q * middle + o] * second.value[q * middle + o2];
                     ggn(o * in + i, o2 * in + i2) = a * g + (o == o2 && i == i2 ? 0.1 : 0);
                 }
         }

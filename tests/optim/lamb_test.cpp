@@ -16,7 +16,7 @@ TEST_CASE("lamb makes a step that was worked out by hand") {
     p.value[1] = 4;
     p.grad[0] = 0.5;
     p.grad[1] = -20;
-    optimizer_over opt(lamb{{.eps = 1e-15, .weight_decay = 0.1}}, memory);
+    bound_optimizer opt(lamb{{.eps = 1e-15, .weight_decay = 0.1}}, memory);
     opt.step(0.01);
     const double ratio = 5 / std::sqrt(1.3 * 1.3 + 0.6 * 0.6);
     CHECK(p.value[0] == Approx(p.decay ? 3 - 0.01 * ratio * 1.3 : 3 - 0.01).epsilon(1e-13));
@@ -38,7 +38,7 @@ TEST_CASE("lamb leaves a parameter at zero without a gradient alone") {
     parameter<float> p;
     p.shape = {5};
     arena<float> memory(parameter_list<float>{{"p", &p}}, 1);
-    optimizer_over opt(lamb{}, memory);
+    bound_optimizer opt(lamb{}, memory);
     opt.step(0.1);
     for (float value : p.value.span()) CHECK(value == 0);
 }

@@ -16,14 +16,14 @@ TEST_CASE("lars makes a step that was worked out by hand") {
     p.value[1] = 4;
     p.grad[0] = 0.6;
     p.grad[1] = 0.8;
-    optimizer_over opt(lars{{.weight_decay = 0.1, .trust = 0.02, .eps = 0}}, memory);
+    bound_optimizer opt(lars{{.weight_decay = 0.1, .trust_coefficient = 0.02, .eps = 0}}, memory);
     opt.step(0.5);
     CHECK(p.value[0] == Approx(p.decay ? 2.97 : 2.7).epsilon(1e-14));
     CHECK(p.value[1] == Approx(p.decay ? 3.96 : 3.6).epsilon(1e-14));
 }
 
 TEST_CASE("the trust ratio of lars") {
-    const lars plain{{.weight_decay = 0.1, .trust = 0.02, .eps = 0}};
+    const lars plain{{.weight_decay = 0.1, .trust_coefficient = 0.02, .eps = 0}};
     CHECK(plain.ratio(5, 1, 0.5) == Approx(0.02 * 5 / 1.5));
     CHECK(plain.ratio(0, 1, 0.5) == 1);
     CHECK(plain.ratio(5, 0, 0.5) == 1);
@@ -46,6 +46,6 @@ TEST_CASE("lars equals the plain loop in double over 25 steps") {
 }
 
 TEST_CASE("lars refuses settings that make no sense") {
-    CHECK_THROWS_WITH((lars{{.trust = 0}}.check()), Catch::Matchers::Contains("trust 0"));
+    CHECK_THROWS_WITH((lars{{.trust_coefficient = 0}}.check()), Catch::Matchers::Contains("trust 0"));
     CHECK_THROWS_WITH((lars{{.momentum = 2}}.check()), Catch::Matchers::Contains("momentum 2"));
 }

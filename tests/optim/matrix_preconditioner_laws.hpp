@@ -1,6 +1,6 @@
 #pragma once
-// Shampoo, SOAP and Muon on any device against plain loops in double; their states, and what a step asks of the host. On another device than
-// the host, included after its products and decompositions.
+// Shampoo, SOAP and Muon on any device against plain loops in double; their states, and what a step asks of the host.
+// On another device than the host, included after its products and decompositions.
 
 #include "law.hpp"
 
@@ -49,7 +49,7 @@ struct matrices {  // a matrix, a 4-dimensional kernel and a vector
     void draw(std::uint32_t step) {
         for (auto* p : {&wide, &kernel, &bias}) {
             tensor<T> g(p->shape);
-            for (index i = 0; i < g.size(); ++i)
+            for (index_t i = 0; i < g.size(); ++i)
                 g[i] =
                     static_cast<T>(random_stream{9, static_cast<std::uint32_t>(p->id), step}.normal(std::uint64_t(i)));
             put(g, p->grad);
@@ -59,11 +59,11 @@ struct matrices {  // a matrix, a 4-dimensional kernel and a vector
 
 using matrix = std::vector<std::vector<double>>;
 
-inline matrix matrix_of(const tensor<double>& t, index rows) {
-    const index columns = t.size() / rows;
+inline matrix matrix_of(const tensor<double>& t, index_t rows) {
+    const index_t columns = t.size() / rows;
     matrix m(static_cast<std::size_t>(rows), std::vector<double>(static_cast<std::size_t>(columns)));
-    for (index r = 0; r < rows; ++r)
-        for (index c = 0; c < columns; ++c) m[std::size_t(r)][std::size_t(c)] = t[r * columns + c];
+    for (index_t r = 0; r < rows; ++r)
+        for (index_t c = 0; c < columns; ++c) m[std::size_t(r)][std::size_t(c)] = t[r * columns + c];
     return m;
 }
 inline matrix product(const matrix& a, const matrix& b) {
@@ -170,8 +170,8 @@ void blocks() {
         cut.draw(step);
         const tensor<double> all = cut.kernel.grad.on_host();
         tensor<double> g({2, 2});
-        for (index r = 0; r < 2; ++r)
-            for (index c = 0; c < 2; ++c) g[r * 2 + c] = all[(r + 2) * 4 + c + 2];
+        for (index_t r = 0; r < 2; ++r)
+            for (index_t c = 0; c < 2; ++c) g[r * 2 + c] = all[(r + 2) * 4 + c + 2];
         put(g, part.grad);
         alone.precondition(1, 0.1);
     }
@@ -208,9 +208,9 @@ void adam_in_the_eigenbasis() {
         matrix step = product(product(transposed(ql), moment), qr);
         for (std::size_t i = 0; i < 6; ++i)
             for (std::size_t j = 0; j < 4; ++j) step[i][j] *= scale / (std::sqrt(square[i][j]) + epsilon);
-        // The basis of six rows has a plane that the first gradient leaves open: there any rotation is an eigenbasis, and Adam
-        // depends on which. Compare what is in the span of the first gradient's four rows: the components along q_R of all, and
-        // along the four leading q_L.
+        // The basis of six rows has a plane that the first gradient leaves open: there any rotation is an eigenbasis,
+        // and Adam depends on which. Compare what is in the span of the first gradient's four rows: the components
+        // along q_R of all, and along the four leading q_L.
         const matrix got = product(transposed(ql), product(matrix_of(m.kernel.grad.on_host(), 6), qr));
         const auto values = jacobi(product(first, transposed(first))).first;
         for (std::size_t i = 0; i < 6; ++i)
@@ -235,23 +235,23 @@ void bases_follow() {
     for (std::uint32_t step = 1; step <= 40; ++step) {
         m.draw(step);
         tensor<double> g = m.kernel.grad.on_host();
-        for (index i = 0; i < 6; ++i)
-            for (index j = 0; j < 4; ++j) g[i * 4 + j] = 0.01 * g[i * 4 + j] + u[std::size_t(i)] * v[std::size_t(j)];
+        for (index_t i = 0; i < 6; ++i)
+            for (index_t j = 0; j < 4; ++j) g[i * 4 + j] = 0.01 * g[i * 4 + j] + u[std::size_t(i)] * v[std::size_t(j)];
         put(g, m.kernel.grad);
         s.precondition(1, 0.1);
     }
     for (const auto& [name, there] : s.tensors()) {
         if (name != "kernel/l_basis" && name != "kernel/r_basis") continue;
         const tensor<double> t = there.on_host();
-        const index n = t.extent(0);
+        const index_t n = t.extent(0);
         const std::vector<double>& leading = n == 6 ? u : v;
         double along = 0, norm2 = 0;
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             along += t[i * n] * leading[std::size_t(i)];
             norm2 += leading[std::size_t(i)] * leading[std::size_t(i)];
-            for (index j = 0; j < n; ++j) {
+            for (index_t j = 0; j < n; ++j) {
                 double dots = 0;
-                for (index k = 0; k < n; ++k) dots += t[k * n + i] * t[k * n + j];
+                for (index_t k = 0; k < n; ++k) dots += t[k * n + i] * t[k * n + j];
                 CHECK(dots == Approx(i == j ? 1 : 0).margin(1e-10));
             }
         }
@@ -294,7 +294,7 @@ void refreshed_bases() {
     bool moved = false;
     for (std::uint32_t t = 0; t <= 8; ++t) {
         tensor<double> drawn({4, 4});
-        for (index i = 0; i < 16; ++i) drawn[i] = random_stream{11, 3, t}.normal(std::uint64_t(i));
+        for (index_t i = 0; i < 16; ++i) drawn[i] = random_stream{11, 3, t}.normal(std::uint64_t(i));
         put(drawn, square.grad);
         const matrix g = matrix_of(drawn, 4);
         s.precondition(1, 0.1);
@@ -362,7 +362,7 @@ void orthogonal_steps() {
 template <class D>
 void adam_directions() {
     matrices<D> m, all;
-    muon<double, D> o(*m.memory, {.rest = 0.5, .skip = {"wide"}}), plain(*all.memory, {});
+    muon<double, D> o(*m.memory, {.adam_lr_ratio = 0.5, .skip = {"wide"}}), plain(*all.memory, {});
     for (std::uint32_t step = 1; step <= 3; ++step) {
         m.draw(step), all.draw(step);
         o.precondition(1, 0.1), plain.precondition(1, 0.1);

@@ -6,7 +6,7 @@
 using namespace cairn;
 
 TEST_CASE("norm and fused sums equal plain loops on any number of threads") {
-    const cairn::index n = GENERATE(0, 1, 7, 100, 16'384, 16'385, 200'003);
+    const cairn::index_t n = GENERATE(0, 1, 7, 100, 16'384, 16'385, 200'003);
     tensor<float> x({n}), y({n});
     fill(x.span(), {initializer::distribution::normal, 2.0, 0.5}, {1, 0, 0});
     double squares = 0, sum = 0;
@@ -33,7 +33,7 @@ TEST_CASE("norm and fused sums equal plain loops on any number of threads") {
     CHECK(pair.second == again.second);
     CHECK(pair.first == Approx(sum).epsilon(1e-11).margin(1e-9));
     CHECK(pair.second == Approx(squares).epsilon(1e-12));
-    for (cairn::index i = 0; i < n; ++i) REQUIRE(y[i] == 2 * x[i]);
+    for (cairn::index_t i = 0; i < n; ++i) REQUIRE(y[i] == 2 * x[i]);
 }
 
 TEST_CASE("norms of the largest and smallest floats do not overflow or vanish") {

@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch 
     const TestType o = with_all_terms<TestType>();
     const cairn::test::threads_for_now one(1);
     small_model<float> fused, apart;
-    optimizer_over opt(o, *fused.memory);
+    bound_optimizer opt(o, *fused.memory);
     std::vector<typename TestType::template state<float, cpu>> states;
     for (const auto& p : apart.owned) {
         auto& s = states.emplace_back();
@@ -49,7 +49,7 @@ TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch 
     for (int t = 1; t <= 20; ++t) {
         fused.set_gradients(t);
         apart.set_gradients(t);
-        update_step at{.number = t, .lr = 0.05, .gradient_norm = norm(apart.memory->grads())};
+        update_context at{.number = t, .lr = 0.05, .gradient_norm = norm(apart.memory->grads())};
         CHECK(opt.step(at.lr) == at.gradient_norm);
         for (std::size_t k = 0; k < states.size(); ++k) {
             at.decay = apart.owned[k]->decay;
@@ -61,7 +61,7 @@ TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch 
 
 TEMPLATE_TEST_CASE("the gaps between parameters stay zero", "", OPTIMIZERS) {
     small_model<float> model;
-    optimizer_over opt(with_all_terms<TestType>(), *model.memory);
+    bound_optimizer opt(with_all_terms<TestType>(), *model.memory);
     REQUIRE(model.gaps(model.memory->values()) == 0);
     for (int t = 1; t <= 5; ++t) {
         model.set_gradients(t);
@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
     const auto run = [](int n) {
         const cairn::test::threads_for_now guard(n);
         auto model = std::make_unique<small_model<float>>();
-        optimizer_over opt(with_all_terms<TestType>(), *model->memory);
+        bound_optimizer opt(with_all_terms<TestType>(), *model->memory);
         for (int t = 1; t <= 5; ++t) {
             model->set_gradients(t);
             opt.step(0.1);
@@ -91,12 +91,12 @@ TEMPLATE_TEST_CASE("state that is copied into a fresh optimizer goes on with the
     const cairn::test::threads_for_now one(1);
     const TestType o = with_all_terms<TestType>();
     small_model<float> first, second;
-    optimizer_over a(o, *first.memory);
+    bound_optimizer a(o, *first.memory);
     for (int t = 1; t <= 7; ++t) {
         first.set_gradients(t);
         a.step(0.1);
     }
-    optimizer_over b(o, *second.memory);
+    bound_optimizer b(o, *second.memory);
     std::copy_n(first.memory->values().data(), first.memory->values().size(), second.memory->values().data());
     auto from = a.tensors(), to = b.tensors();
     REQUIRE(from.size() == to.size());
@@ -116,7 +116,7 @@ TEMPLATE_TEST_CASE("state that is copied into a fresh optimizer goes on with the
 
 TEMPLATE_TEST_CASE("a gradient that is not finite is an error that changes nothing", "", OPTIMIZERS) {
     small_model<float> model;
-    optimizer_over opt(with_all_terms<TestType>(), *model.memory);
+    bound_optimizer opt(with_all_terms<TestType>(), *model.memory);
     model.set_gradients(1);
     opt.step(0.1);
     const auto values = model.memory->values().clone();
@@ -145,18 +145,18 @@ TEMPLATE_TEST_CASE("every optimizer gets close to the minimum of a quadratic", "
     TestType o{};
     if constexpr (requires { o.c.weight_decay; }) o.c.weight_decay = 0;
     if constexpr (requires { o.inner.c.weight_decay; }) o.inner.c.weight_decay = 0;
-    if constexpr (requires { o.c.trust; }) o.c.trust = 0.05;
-    optimizer_over opt(o, memory);
+    if constexpr (requires { o.c.trust_coefficient; }) o.c.trust_coefficient = 0.05;
+    bound_optimizer opt(o, memory);
     const auto f = [&] {
         double sum = 0;
-        for (cairn::index i = 0; i < 20; ++i)
+        for (cairn::index_t i = 0; i < 20; ++i)
             sum += (1 + 0.2 * static_cast<double>(i)) * (p.value[i] - 1) * (p.value[i] - 1) / 2;
         return sum;
     };
     const double start = f();
     constexpr int steps = 3000;
     for (int t = 0; t < steps; ++t) {
-        for (cairn::index i = 0; i < 20; ++i) p.grad[i] = (1 + 0.2 * static_cast<double>(i)) * (p.value[i] - 1);
+        for (cairn::index_t i = 0; i < 20; ++i) p.grad[i] = (1 + 0.2 * static_cast<double>(i)) * (p.value[i] - 1);
         opt.step(0.05 * (1 - static_cast<double>(t) / steps));
     }
     CHECK(f() < 1e-6 * start);
@@ -164,16 +164,16 @@ TEMPLATE_TEST_CASE("every optimizer gets close to the minimum of a quadratic", "
 
 TEST_CASE("neighbours with the same decay flag share a launch") {
     small_model<float> model;  // decay: yes, no, no, yes, yes, yes (empty), no, yes
-    CHECK(optimizer_over(sgd{}, *model.memory).launches() == 5);
-    CHECK(optimizer_over(clipped{adam{}, by_norm{1}}, *model.memory).launches() == 5);
-    CHECK(optimizer_over(lars{}, *model.memory).launches() == 8);
+    CHECK(bound_optimizer(sgd{}, *model.memory).launches() == 5);
+    CHECK(bound_optimizer(clipped{adam{}, by_norm{1}}, *model.memory).launches() == 5);
+    CHECK(bound_optimizer(lars{}, *model.memory).launches() == 8);
 }
 
 TEST_CASE("state is counted as optimizer memory and has names") {
-    const auto before = memory_pool::host().use_of(category::optimizer).live;
+    const auto before = memory_pool::host().use_of(memory_category::optimizer).live;
     small_model<float> model;
-    optimizer_over opt(adam{}, *model.memory);
-    CHECK(memory_pool::host().use_of(category::optimizer).live - before == 2 * model.memory->values().bytes());
+    bound_optimizer opt(adam{}, *model.memory);
+    CHECK(memory_pool::host().use_of(memory_category::optimizer).live - before == 2 * model.memory->values().bytes());
     const auto all = opt.tensors();
     REQUIRE(all.size() == 16);
     CHECK(all[0].name == "m/p0");
@@ -186,7 +186,7 @@ TEST_CASE("an optimizer outlives a move of its arena") {
     parameter<float> p;
     p.shape = {4};
     auto memory = std::make_unique<arena<float>>(parameter_list<float>{{"p", &p}}, 1);
-    optimizer_over opt(sgd{{.momentum = 0}}, *memory);
+    bound_optimizer opt(sgd{{.momentum = 0}}, *memory);
     const arena<float> elsewhere = std::move(*memory);
     memory.reset();
     p.grad[2] = 1;
@@ -196,7 +196,7 @@ TEST_CASE("an optimizer outlives a move of its arena") {
 
 TEST_CASE("learning rates that make no sense are refused") {
     small_model<float> model;
-    optimizer_over opt(sgd{}, *model.memory);
+    bound_optimizer opt(sgd{}, *model.memory);
     for (double lr : {-0.1, std::nan(""), std::numeric_limits<double>::infinity()})
         CHECK_THROWS_WITH(opt.step(lr), Contains("learning rate"));
     CHECK(opt.steps() == 0);
@@ -204,6 +204,6 @@ TEST_CASE("learning rates that make no sense are refused") {
 
 TEST_CASE("a model without parameters can be stepped") {
     arena<float> memory(parameter_list<float>{}, 1);
-    optimizer_over opt(adam{}, memory);
+    bound_optimizer opt(adam{}, memory);
     CHECK(opt.step(0.1) == 0);
 }

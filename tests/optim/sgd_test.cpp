@@ -15,7 +15,7 @@ std::vector<std::array<double, 2>> three_steps(O o) {
     arena<double> memory(parameter_list<double>{{"p", &p}}, 1);
     p.value[0] = 1;
     p.value[1] = -2;
-    optimizer_over opt(o, memory);
+    bound_optimizer opt(o, memory);
     std::vector<std::array<double, 2>> path;
     for (const auto& g : {std::array{0.5, -1.0}, std::array{0.25, 2.0}, std::array{-1.0, 0.125}}) {
         p.grad[0] = g[0];

@@ -19,7 +19,7 @@ struct small_model {
     std::vector<std::unique_ptr<cairn::parameter<T, D>>> owned;
     std::unique_ptr<cairn::arena<T, D>> memory;
     cairn::tensor<T> sine, cosine;
-    static constexpr cairn::index rows = std::same_as<D, cairn::cpu> ? 140 : 24;  // emulated devices take their time
+    static constexpr cairn::index_t rows = std::same_as<D, cairn::cpu> ? 140 : 24;  // emulated devices take their time
 
     small_model() {
         const auto add = [&](cairn::shape s, bool decay) {
@@ -49,7 +49,7 @@ struct small_model {
     /// Sets the gradients of step `step`: every value swings around 0.05 with its own phase.
     void set_gradients(int step) {
         const T a = static_cast<T>(std::sin(step)), b = static_cast<T>(std::cos(step));
-        cairn::index next = 0;
+        cairn::index_t next = 0;
         for (auto& p : owned) {
             cairn::tensor<T> of_p(p->shape);
             for (T& g : of_p.span()) {
@@ -90,7 +90,7 @@ struct small_model {
         for (T value : flat.span()) all += std::abs(static_cast<double>(value));
         for (const auto& p : owned) {
             const auto begin = p->value.data() - memory->values().data();
-            for (cairn::index i = 0; i < p->shape.size(); ++i) used += std::abs(static_cast<double>(flat[begin + i]));
+            for (cairn::index_t i = 0; i < p->shape.size(); ++i) used += std::abs(static_cast<double>(flat[begin + i]));
         }
         return all - used;
     }
@@ -124,7 +124,7 @@ double distance_after(
     const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
     const cairn::test::threads_for_now one(1);
     small_model<T, D> model;
-    cairn::optimizer_over opt(o, *model.memory);
+    cairn::bound_optimizer opt(o, *model.memory);
     auto expected = model.oracle_start();
     for (int t = 1; t <= steps; ++t) {
         model.set_gradients(t);

@@ -1,6 +1,7 @@
 #pragma once
-// Scaled dot-product attention by plain loops over the full matrix, in double: the definition that kernels are compared with. Arrays are
-// (batch, length, heads, head_dim). Rows and keys beyond a sequence's length do not exist. Dropout: the weights are multiplied by a given mask.
+// Scaled dot-product attention by plain loops over the full matrix, in double: the definition that kernels are compared
+// with. Arrays are (batch, length, heads, head_dim). Rows and keys beyond a sequence's length do not exist. Dropout:
+// the weights are multiplied by a given mask.
 
 #include <cmath>
 #include <cstddef>
@@ -20,7 +21,8 @@ struct attention_result {
     std::vector<double> y, lse, dq, dk, dv;  // lse (batch, heads, length)
 };
 
-/// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it. `bits(block)[word]`: random numbers of 32 bits.
+/// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it. `bits(block)[word]`: random numbers
+/// of 32 bits.
 template <class Bits>
 std::vector<double> attention_mask(const attention_case& a, double dropout, Bits&& bits) {
     std::vector<double> mask;

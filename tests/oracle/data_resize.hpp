@@ -11,9 +11,9 @@
 namespace oracle {
 
 /// Values 0 … 255 of the part `box` of `in` at height × width.
-inline std::vector<double> resize(const cairn::image& in, cairn::pixel_box box, cairn::index height, cairn::index width,
-                                  bool mirrored = false) {
-    const auto weight = [](cairn::index source, double begin, double extent, cairn::index out, cairn::index n) {
+inline std::vector<double> resize(const cairn::image& in, cairn::pixel_box box, cairn::index_t height,
+                                  cairn::index_t width, bool mirrored = false) {
+    const auto weight = [](cairn::index_t source, double begin, double extent, cairn::index_t out, cairn::index_t n) {
         const double scale = extent / static_cast<double>(n), support = std::max(scale, 1.0);
         const double centre = begin + (static_cast<double>(out) + 0.5) * scale;
         const bool inside =
@@ -22,12 +22,12 @@ inline std::vector<double> resize(const cairn::image& in, cairn::pixel_box box, 
         return std::max(0.0, 1 - std::abs(static_cast<double>(source) + 0.5 - centre) / support);
     };
     std::vector<double> result;
-    for (cairn::index y = 0; y < height; ++y)
-        for (cairn::index x = 0; x < width; ++x)
-            for (cairn::index c = 0; c < in.channels; ++c) {
+    for (cairn::index_t y = 0; y < height; ++y)
+        for (cairn::index_t x = 0; x < width; ++x)
+            for (cairn::index_t c = 0; c < in.channels; ++c) {
                 double sum = 0, total = 0;
-                for (cairn::index v = 0; v < in.height; ++v)
-                    for (cairn::index u = 0; u < in.width; ++u) {
+                for (cairn::index_t v = 0; v < in.height; ++v)
+                    for (cairn::index_t u = 0; u < in.width; ++u) {
                         const double w = weight(v, box.top, box.height, y, height) *
                                          weight(u, box.left, box.width, mirrored ? width - 1 - x : x, width);
                         sum += w * in.row(v)[u * in.channels + c];

@@ -10,17 +10,17 @@ namespace cairn {
 
 TEST_CASE("buckets: cover the arena from its end, in whole parameters", "[parallel]") {
     auto net = lenet<float>();
-    arena<float> weights(net.params(), 1);
-    for (const index bytes : {index{1}, index{1000}, index{50'000}, index{1} << 30}) {
+    arena<float> weights(net.parameters(), 1);
+    for (const index_t bytes : {index_t{1}, index_t{1000}, index_t{50'000}, index_t{1} << 30}) {
         const auto buckets = make_buckets(weights, bytes, bytes);
-        index end = weights.values().size();
+        index_t end = weights.values().size();
         int last = static_cast<int>(weights.parameters().size());
         for (const bucket& b : buckets) {
             CHECK(b.end == end);
             CHECK(b.last == last);
             CHECK(b.size() > 0);
             CHECK(b.first < b.last);
-            if (b.begin > 0) CHECK(b.size() * index(sizeof(float)) >= bytes);
+            if (b.begin > 0) CHECK(b.size() * index_t(sizeof(float)) >= bytes);
             end = b.begin;
             last = b.first;
         }
@@ -28,19 +28,19 @@ TEST_CASE("buckets: cover the arena from its end, in whole parameters", "[parall
         CHECK(last == 0);
     }
     CHECK(make_buckets(weights, 1, 1).size() == weights.parameters().size());
-    CHECK(make_buckets(weights, index{1} << 30, index{1} << 30).size() == 1);
+    CHECK(make_buckets(weights, index_t{1} << 30, index_t{1} << 30).size() == 1);
     CHECK_THROWS_WITH(make_buckets(weights, 0), Catch::Contains("must be positive"));
 }
 
 TEST_CASE("gradient reducer: buckets leave in order, as soon as they are full, from the second step on", "[parallel]") {
     auto net = lenet<float>();
-    arena<float> weights(net.params(), 1);
+    arena<float> weights(net.parameters(), 1);
     const int count = static_cast<int>(weights.parameters().size());
     std::vector<int> order;
     std::atomic<int> done = 0;
     gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), true, [&](int which, std::span<float> g) {
         order.push_back(which);
-        CHECK(static_cast<index>(g.size()) > 0);
+        CHECK(static_cast<index_t>(g.size()) > 0);
         ++done;
     });
     const auto announce = [&](int p) {
@@ -69,7 +69,7 @@ TEST_CASE("gradient reducer: buckets leave in order, as soon as they are full, f
 
 TEST_CASE("gradient reducer: without overlap nothing leaves before finish()", "[parallel]") {
     auto net = lenet<float>();
-    arena<float> weights(net.params(), 1);
+    arena<float> weights(net.parameters(), 1);
     int left = 0;
     gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), false,
                                     [&](int, std::span<float>) { ++left; });
@@ -86,7 +86,7 @@ TEST_CASE("gradient reducer: without overlap nothing leaves before finish()", "[
 
 TEST_CASE("gradient reducer: a first step without samples teaches nothing", "[parallel]") {
     auto net = lenet<float>();
-    arena<float> weights(net.params(), 1);
+    arena<float> weights(net.parameters(), 1);
     gradient_reducer<float> reducer(weights, make_buckets(weights, 1, 1), true, [](int, std::span<float>) {});
     reducer.begin();
     reducer.finish();
@@ -100,13 +100,13 @@ TEST_CASE("gradient reducer: a first step without samples teaches nothing", "[pa
 
 TEST_CASE("owners: shards of an arena", "[parallel][zero]") {
     auto net = lenet<float>();
-    arena<float> weights(net.params(), 1);
+    arena<float> weights(net.parameters(), 1);
     for (const bool whole : {false, true})
         for (const int ranks : {1, 2, 3, 7, 40}) {
             const auto owners = owners_of(weights, ranks, whole);
             REQUIRE(static_cast<int>(owners.size()) == ranks);
-            index at = 0;
-            for (const shard& s : owners) {
+            index_t at = 0;
+            for (const range& s : owners) {
                 CHECK(s.begin == at);
                 CHECK(s.count >= 0);
                 CHECK(s.begin % 16 == 0);
@@ -115,9 +115,9 @@ TEST_CASE("owners: shards of an arena", "[parallel][zero]") {
             CHECK(at == weights.values().size());
             if (!whole) continue;
             for (const auto& [name, p] : weights.parameters()) {  // nobody owns a piece of a parameter
-                const index begin = p->value.data() - weights.values().data(), end = begin + p->shape.size();
+                const index_t begin = p->value.data() - weights.values().data(), end = begin + p->shape.size();
                 int holders = 0;
-                for (const shard& s : owners) holders += s.begin < end && begin < s.end();
+                for (const range& s : owners) holders += s.begin < end && begin < s.end();
                 CHECK(holders == 1);
             }
         }

@@ -13,23 +13,23 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/parallel/governed.hpp>
+#include <cairn/parallel/autotuned_reduction.hpp>
 
 namespace cairn {
 
 namespace {
 
-std::vector<float> gradient_of(int rank, index n, int step = 0) {
+std::vector<float> gradient_of(int rank, index_t n, int step = 0) {
     const random_stream random{11, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(step)};
     std::vector<float> g(static_cast<std::size_t>(n));
-    for (index i = 0; i < n; ++i)
+    for (index_t i = 0; i < n; ++i)
         g[static_cast<std::size_t>(i)] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     return g;
 }
 
 // Runs make() on every rank for one bucket; checks that all ranks have the same bits; returns them.
 template <class Make>
-std::vector<float> reduced(int ranks, index n, Make make, int steps = 1) {
+std::vector<float> reduced(int ranks, index_t n, Make make, int steps = 1) {
     std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
     run_ranks(ranks, [&](threads_communicator& c) {
         auto method = make(c);
@@ -46,7 +46,7 @@ std::vector<float> reduced(int ranks, index n, Make make, int steps = 1) {
 
 // Σ over ranks of decode(encode(g)), by a compressor of its own for each rank.
 template <Compressor K>
-std::vector<double> sum_of_decoded(int ranks, index n, K prototype) {
+std::vector<double> sum_of_decoded(int ranks, index_t n, K prototype) {
     std::vector<double> sum(static_cast<std::size_t>(n));
     for (int r = 0; r < ranks; ++r) {
         K k = prototype;
@@ -63,11 +63,11 @@ std::vector<double> sum_of_decoded(int ranks, index n, K prototype) {
 template <Compressor K>
 void check_messages(K prototype, double tolerance) {
     for (const int ranks : {1, 2, 3, 5})
-        for (const index n : {index{0}, index{1}, index{7}, index{1000}, index{70'001}}) {
+        for (const index_t n : {index_t{0}, index_t{1}, index_t{7}, index_t{1000}, index_t{70'001}}) {
             INFO(prototype.name() << ", " << ranks << " ranks, " << n << " values");
             const auto got = reduced(ranks, n, [&](auto& c) {
                 using C = std::remove_reference_t<decltype(c)>;
-                return std::make_unique<message_method<C, K>>(prototype, n, c.size());
+                return std::make_unique<message_hook<C, K>>(prototype, n, c.size());
             });
             const auto wanted = sum_of_decoded(ranks, n, prototype);
             double worst = 0;
@@ -93,11 +93,11 @@ TEST_CASE("compressed all-reduce: messages that are added", "[parallel][compress
 TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel][compress]") {
     // Σ sent + residuals = Σ gradients: after many equal steps the mean of what was sent is the gradient.
     for (const int ranks : {1, 2, 3, 4}) {
-        const index n = 1000;
+        const index_t n = 1000;
         constexpr int steps = 200;
         std::vector<double> sent(n);
         run_ranks(ranks, [&](threads_communicator& c) {
-            two_phase_method<threads_communicator, sign<>> method(sign{}, n, c.size(), c.rank());
+            two_phase_hook<threads_communicator, sign<>> method(sign{}, n, c.size(), c.rank());
             for (int step = 0; step < steps; ++step) {
                 std::vector<float> g = gradient_of(c.rank(), n);
                 method.reduce(c, g, {.rank = c.rank(), .step = step});
@@ -117,12 +117,12 @@ TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel
         }
         CHECK(std::sqrt(error / norm) < 0.1);
     }
-    for (const index n : {index{0}, index{1}, index{5}, index{130}})
+    for (const index_t n : {index_t{0}, index_t{1}, index_t{5}, index_t{130}})
         reduced(
             3, n,
             [&](auto& c) {
                 using C = std::remove_reference_t<decltype(c)>;
-                return std::make_unique<two_phase_method<C, onebit>>(onebit{}, n, c.size(), c.rank());
+                return std::make_unique<two_phase_hook<C, onebit>>(onebit{}, n, c.size(), c.rank());
             },
             3);
 }
@@ -132,9 +132,9 @@ TEST_CASE("compressed all-reduce: PowerSGD of full rank is the sum", "[parallel]
     for (const int ranks : {1, 2, 4}) {
         const auto got = reduced(ranks, 48, [&](auto& c) {
             using C = std::remove_reference_t<decltype(c)>;
-            return std::make_unique<reducing_method<C, powersgd<>>>(powersgd({.rank = 5}, layout, 48));
+            return std::make_unique<reducing_hook<C, powersgd<>>>(powersgd({.rank = 5}, layout, 48));
         });
-        for (index i = 0; i < 38; ++i) {
+        for (index_t i = 0; i < 38; ++i) {
             if (i == 30 || i == 31) continue;  // a gap of the layout
             double whole = 0;
             for (int r = 0; r < ranks; ++r) whole += double(gradient_of(r, 48)[static_cast<std::size_t>(i)]);
@@ -148,12 +148,12 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
     const auto weights_after = [](bool broken_step) {
         std::vector<float> last;
         run_ranks(3, [&](threads_communicator& c) {
-            using method = message_method<threads_communicator, error_feedback<topk<>>>;
+            using method = message_hook<threads_communicator, error_feedback<topk<>>>;
             auto net = lenet<float>();
-            arena<float> weights(net.params(), 1);
+            arena<float> weights(net.parameters(), 1);
             data_parallel<threads_communicator, float>::config how;
             how.non_finite = non_finite_policy::skip;
-            how.method = [ranks = c.size()](const bucket_layout&, index n) {
+            how.method = [ranks = c.size()](const bucket_layout&, index_t n) {
                 return std::make_unique<method>(error_feedback<topk<>>(topk({.ratio = 0.01})), n, ranks);
             };
             data_parallel<threads_communicator, float> all(c, weights, how);
@@ -173,27 +173,28 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
     CHECK(weights_after(true) == weights_after(false));
 }
 
-TEST_CASE("governor: what buckets hold back is saved, and sent once by whoever goes on", "[parallel][compress]") {
+TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by whoever goes on",
+          "[parallel][compress]") {
     const auto candidate = [](exchange kind, auto make) {
-        return governed_candidate<any_communicator>{"sparse", kind, make};
+        return autotune_candidate<any_communicator>{"sparse", kind, make};
     };
-    const auto gathered = candidate(exchange::all_gather, [](const bucket_layout&, index n, int ranks, int) {
-        using method = message_method<any_communicator, error_feedback<topk<>>>;
+    const auto gathered = candidate(exchange::all_gather, [](const bucket_layout&, index_t n, int ranks, int) {
+        using method = message_hook<any_communicator, error_feedback<topk<>>>;
         return std::make_unique<method>(error_feedback<topk<>>(topk({.ratio = 0.01})), n, ranks);
     });
-    const auto in_two = candidate(exchange::two_phase, [](const bucket_layout&, index n, int ranks, int rank) {
-        return std::make_unique<two_phase_method<any_communicator, topk<>>>(topk({.ratio = 0.01}), n, ranks, rank);
+    const auto in_two = candidate(exchange::two_phase, [](const bucket_layout&, index_t n, int ranks, int rank) {
+        return std::make_unique<two_phase_hook<any_communicator, topk<>>>(topk({.ratio = 0.01}), n, ranks, rank);
     });
     for (const auto& how : {gathered, in_two})
         run_ranks(3, [&](threads_communicator& threads) {
             any_communicator c(threads);
             auto net = lenet<float>();
-            arena<float> weights(net.params(), 1);
-            const auto buckets = make_buckets(weights, index{1} << 20);
-            const index n = buckets[0].size();
+            arena<float> weights(net.parameters(), 1);
+            const auto buckets = make_buckets(weights, index_t{1} << 20);
+            const index_t n = buckets[0].size();
             const std::vector<bucket_layout> layouts{{{"all", 0, {n}}}};
             std::vector<double> sent(static_cast<std::size_t>(n)), whole(sent.size());
-            governed_reduction<any_communicator> before(c, buckets, layouts, {how}, {});
+            autotuned_reduction<any_communicator> before(c, buckets, layouts, {how}, {});
             for (int step = 0; step < 12; ++step) {
                 std::vector<float> g = gradient_of(c.rank(), n, step), exact = g;
                 const bool dense = before.decisions().chosen(0).dense();
@@ -202,8 +203,8 @@ TEST_CASE("governor: what buckets hold back is saved, and sent once by whoever g
                 for (std::size_t i = 0; i < g.size(); ++i) sent[i] += double(g[i]), whole[i] += double(exact[i]);
                 before.end_step(c, dense ? 10 : 0.1, 0.05);
             }
-            require(before.decisions().compresses(), "the governor did not compress");
-            governed_reduction<any_communicator> after(c, buckets, layouts, {how}, {});
+            require(before.decisions().compresses(), "the compression autotuner did not compress");
+            autotuned_reduction<any_communicator> after(c, buckets, layouts, {how}, {});
             auto from = before.tensors(), to = after.tensors();
             require(from.size() == 1 && from[0].name == to[0].name, "names differ");
             std::ranges::copy(from[0].t.span(), to[0].t.data());
@@ -216,33 +217,34 @@ TEST_CASE("governor: what buckets hold back is saved, and sent once by whoever g
         });
 }
 
-TEST_CASE("governor: all ranks follow one plan, and what they compute is the sum", "[parallel][compress]") {
+TEST_CASE("compression autotuner: all ranks follow one plan, and what they compute is the sum",
+          "[parallel][compress]") {
     run_ranks(3, [](threads_communicator& threads) {
         any_communicator c(threads);
         auto net = lenet<float>();
-        arena<float> weights(net.params(), 1);
+        arena<float> weights(net.parameters(), 1);
         const auto buckets = make_buckets(weights, 60'000, 20'000);
         std::vector<bucket_layout> layouts;
         for (const bucket& b : buckets) layouts.push_back({{"all", 0, {b.size()}}});
-        std::vector<governed_candidate<any_communicator>> candidates;
-        candidates.push_back({"bf16", exchange::all_reduce, [](const bucket_layout&, index n, int, int) {
-                                  return std::make_unique<message_method<any_communicator, bf16<>>>(bf16{}, n, 3);
+        std::vector<autotune_candidate<any_communicator>> candidates;
+        candidates.push_back({"bf16", exchange::all_reduce, [](const bucket_layout&, index_t n, int, int) {
+                                  return std::make_unique<message_hook<any_communicator, bf16<>>>(bf16{}, n, 3);
                               }});
-        governed_reduction<any_communicator> governed(c, buckets, layouts, std::move(candidates), {});
-        require(governed.link().beta > 0, "no bandwidth was measured");
+        autotuned_reduction<any_communicator> autotuned(c, buckets, layouts, std::move(candidates), {});
+        require(autotuned.link().beta > 0, "no bandwidth was measured");
         for (int step = 0; step < 12; ++step) {
             for (std::size_t b = 0; b < buckets.size(); ++b) {
                 std::vector<float> g = gradient_of(c.rank(), buckets[b].size(), step);
                 const std::vector<float> mine = g;
-                governed.reduce(c, static_cast<int>(b), g, {.rank = c.rank(), .step = step}, 0.001);
+                autotuned.reduce(c, static_cast<int>(b), g, {.rank = c.rank(), .step = step}, 0.001);
                 std::vector<float> exact = mine;
                 all_reduce(c, std::span<float>(exact));
                 for (std::size_t i = 0; i < g.size(); ++i)
                     require(std::abs(g[i] - exact[i]) <= 0.1f, "step ", step, ": ", g[i], " is not ", exact[i]);
             }
-            governed.end_step(c, step % 2 ? 0.1 : 0.2, 0.05);
+            autotuned.end_step(c, step % 2 ? 0.1 : 0.2, 0.05);
         }
-        std::vector<std::string> plans = all_gather_text(c, governed.describe());
+        std::vector<std::string> plans = all_gather_text(c, autotuned.describe());
         for (const std::string& plan : plans) require(plan == plans[0], plan, " is not ", plans[0]);
     });
 }

@@ -12,7 +12,7 @@ constexpr double rounding = 1e-9;
 const sgd momentum{{.momentum = 0.9, .weight_decay = 1e-3}};
 
 struct fixed_kernels {
-    fixed_kernels() { choices::global().set_policy(choice_policy::first); }
+    fixed_kernels() { autotune_cache::global().set_policy(autotune_policy::first); }
 };
 
 }  // namespace
@@ -87,7 +87,7 @@ TEST_CASE("data parallel: a gradient that is not finite stops all ranks with one
     std::string name;
     run_ranks(3, [&](threads_communicator& c) {
         auto net = lenet<double>();
-        arena<double> weights(net.params(), 1);
+        arena<double> weights(net.parameters(), 1);
         world all(c, weights, {});
         all.start({});
         all.begin(4);
@@ -107,7 +107,7 @@ TEST_CASE("data parallel: a gradient that is not finite stops all ranks with one
 TEST_CASE("data parallel: or all ranks skip the step together", "[parallel]") {
     run_ranks(3, [&](threads_communicator& c) {
         auto net = lenet<double>();
-        arena<double> weights(net.params(), 1);
+        arena<double> weights(net.parameters(), 1);
         world all(c, weights, {.non_finite = non_finite_policy::skip});
         all.begin(0);
         if (c.rank() == 2) weights.parameters()[0].p->grad[0] = std::numeric_limits<double>::infinity();

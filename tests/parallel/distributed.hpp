@@ -1,11 +1,12 @@
 #pragma once
-// Trains a small network for a few steps on several ranks that are threads, and on one: what distributed results are compared with.
+// Trains a small network for a few steps on several ranks that are threads, and on one: what distributed results are
+// compared with.
 // In double, where "the same to rounding" is a sharp statement.
 
 #include "sanitized.hpp"
 
 #include <cairn/comm/threads.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
@@ -21,14 +22,14 @@
 namespace distributed {
 
 using namespace cairn;
-using cairn::index;
+using cairn::index_t;
 using world = data_parallel<threads_communicator, double>;
 
 struct problem {
     std::function<sequential<double>()> model;
-    shape sample;        // of one input
-    index batch = 12;    // of all ranks
-    index samples = 30;  // data set: the third batch is short
+    shape sample;          // of one input
+    index_t batch = 12;    // of all ranks
+    index_t samples = 30;  // data set: the third batch is short
     int steps = 4;
 };
 
@@ -50,28 +51,28 @@ struct outcome {
     std::vector<double> values;
 };
 
-inline double pixel(index sample, index i) {
+inline double pixel(index_t sample, index_t i) {
     return random_stream{7, 1, static_cast<std::uint32_t>(sample)}.normal(static_cast<std::uint64_t>(i));
 }
 
 /// Samples [first, first + count) of the data set.
-inline tensor<double> inputs(const problem& p, index first, index count) {
+inline tensor<double> inputs(const problem& p, index_t first, index_t count) {
     shape s{count};
-    for (const index extent : p.sample) s.push_back(extent);
+    for (const index_t extent : p.sample) s.push_back(extent);
     tensor<double> x(s);
-    const index width = p.sample.size();
-    for (index i = 0; i < x.size(); ++i) x[i] = pixel(first + i / width, i % width);
+    const index_t width = p.sample.size();
+    for (index_t i = 0; i < x.size(); ++i) x[i] = pixel(first + i / width, i % width);
     return x;
 }
-inline tensor<std::int32_t> labels(index first, index count) {
+inline tensor<std::int32_t> labels(index_t first, index_t count) {
     tensor<std::int32_t> t({count});
-    for (index i = 0; i < count; ++i) t[i] = static_cast<std::int32_t>((first + i) * 7 % 10);
+    for (index_t i = 0; i < count; ++i) t[i] = static_cast<std::int32_t>((first + i) * 7 % 10);
     return t;
 }
 
 /// Forward, loss and backward of some samples, their gradient weighted by `weight`; returns the mean loss.
-inline double one_part(sequential<double>& net, tape<double>& saved, const problem& p, index first, index count,
-                       double weight, const pass& how) {
+inline double one_part(sequential<double>& net, saved_tensors<double>& saved, const problem& p, index_t first,
+                       index_t count, double weight, const pass_context& how) {
     tensor<double> y = net.forward(inputs(p, first, count), saved, how);
     auto [loss, dy] = cross_entropy{}(std::move(y), labels(first, count));
     for_each([weight](double& d) { d *= weight; }, dy);
@@ -79,8 +80,8 @@ inline double one_part(sequential<double>& net, tape<double>& saved, const probl
     return loss;
 }
 
-inline shard batch_of(const problem& p, int step) {
-    const index batches = (p.samples + p.batch - 1) / p.batch, first = step % batches * p.batch;
+inline range batch_of(const problem& p, int step) {
+    const index_t batches = (p.samples + p.batch - 1) / p.batch, first = step % batches * p.batch;
     return {first, std::min(p.batch, p.samples - first)};
 }
 
@@ -88,16 +89,16 @@ inline shard batch_of(const problem& p, int step) {
 template <class O>
 outcome train_alone(const problem& p, const O& rule, int pieces = 1) {
     auto net = p.model();
-    arena<double> weights(net.params(), 5);
-    optimizer_over o(rule, weights);
-    tape<double> saved;
+    arena<double> weights(net.parameters(), 5);
+    bound_optimizer o(rule, weights);
+    saved_tensors<double> saved;
     outcome out;
     for (int step = 0; step < p.steps; ++step) {
-        const shard batch = batch_of(p, step);
+        const range batch = batch_of(p, step);
         weights.zero_grad();
         double loss = 0;
         for (int m = 0; m < pieces; ++m) {
-            const shard s = shard_of(batch.count, pieces, m);
+            const range s = shard_of(batch.count, pieces, m);
             const double share = static_cast<double>(s.count) / static_cast<double>(batch.count);
             loss += share * one_part(net, saved, p, batch.begin + s.begin, s.count, share, {.input_gradient = false});
         }
@@ -115,23 +116,23 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
     std::mutex one_at_a_time;
     run_ranks(ranks, [&](threads_communicator& c) {
         auto net = p.model();
-        arena<double> weights(net.params(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
+        arena<double> weights(net.parameters(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
         world::config mine = config;
         if (mine.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
         world all(c, weights, mine);
         all.start(net.buffers());
-        tape<double> saved;
+        saved_tensors<double> saved;
         outcome out;
         const auto train = [&](auto& o) {
             for (int step = 0; step < p.steps; ++step) {
-                const shard batch = batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
+                const range batch = batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
                 weights.zero_grad();
                 all.begin(step);
                 const double share = static_cast<double>(s.count) / static_cast<double>(batch.count);
                 double loss = 0;
                 if (s.count)
                     loss = one_part(net, saved, p, batch.begin + s.begin, s.count, share,
-                                    all.pass_of({.input_gradient = false}, true));
+                                    all.context_of({.input_gradient = false}, true));
                 const step_totals t = all.finish(
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
@@ -140,15 +141,15 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
             }
         };
         if (mine.zero_stage) {
-            optimizer_over o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
-                                        [&](double x) {
-                                            all_reduce(all.world(), std::span<double>(&x, 1));
-                                            return x;
-                                        }},
-                             weights);
+            bound_optimizer o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
+                                         [&](double x) {
+                                             all_reduce(all.world(), std::span<double>(&x, 1));
+                                             return x;
+                                         }},
+                              weights);
             train(o);
         } else {
-            optimizer_over o(rule, weights);
+            bound_optimizer o(rule, weights);
             train(o);
         }
         out.values.assign(weights.values().span().begin(), weights.values().span().end());

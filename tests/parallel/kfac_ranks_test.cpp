@@ -1,10 +1,10 @@
-// K-FAC's work over ranks: any placement takes the step of one rank on the joined batch, sends what the formulas of course/kfac.md say,
-// and saves a state that any number of ranks goes on with.
+// K-FAC's work over ranks: any placement takes the step of one rank on the joined batch, sends what the formulas of
+// course/kfac.md say, and saves a state that any number of ranks goes on with.
 
 #include "catch.hpp"
 
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
@@ -32,9 +32,10 @@ double off(const numbers& a, const numbers& b) {
     return worst / scale;
 }
 
-constexpr index examples = 12;
+constexpr index_t examples = 12;
 
-/// A small network, its arena, and K-FAC over it; takes steps on this rank's part of batches that depend on the step alone.
+/// A small network, its arena, and K-FAC over it; takes steps on this rank's part of batches that depend on the step
+/// alone.
 template <class T>
 struct trained {
     sequential<T> net;
@@ -42,32 +43,32 @@ struct trained {
     std::unique_ptr<kfac<T>> k;
     int rank, ranks;
 
-    trained(kfac_config c, std::unique_ptr<kfac_roles<T>> roles, int which, int of, bool discover = true)
+    trained(kfac_config c, std::unique_ptr<kfac_work_assignment<T>> roles, int which, int of, bool discover = true)
         : rank(which), ranks(of) {
         net.add("conv", conv<T>({.in = 2, .out = 4, .kernel = 3, .stride = 2, .groups = 2}));
         net.add("pixels", linear<T>({.in = 4, .out = 4}));
         net.add("rows", flatten<T>());
         net.add("linear", linear<T>({.in = 16, .out = 5}));
         net.add("last", linear<T>({.in = 5, .out = 3}));
-        weights = std::make_unique<arena<T>>(net.params(), 5);
+        weights = std::make_unique<arena<T>>(net.parameters(), 5);
         k = std::make_unique<kfac<T>>(*weights, c, std::move(roles));
-        if (discover) pass_over(k->discover(), 0, shard{0, examples});
+        if (discover) pass_over(k->discover(), 0, range{0, examples});
         weights->zero_grad();
     }
 
     static tensor<T> drawn(const shape& s, std::uint32_t stream) {
         tensor<T> t(s);
         const random_stream r{3, stream, 0};
-        for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>(r.normal(static_cast<std::uint64_t>(i)));
+        for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>(r.normal(static_cast<std::uint64_t>(i)));
         return t;
     }
-    void pass_over(curvature_listener* listener, int step, shard mine) {
+    void pass_over(curvature_listener* listener, int step, range mine) {
         const auto part = [&](const tensor<T>& t) {
             return t.slice(mine.begin * (t.size() / examples), t.shape().with(0, mine.count)).clone();
         };
-        pass p;
+        pass_context p;
         p.curvature = listener;
-        tape<T> saved;
+        saved_tensors<T> saved;
         net.forward(part(drawn({examples, 6, 6, 2}, std::uint32_t(2 * step + 1))), saved, p);
         net.backward(part(drawn({examples, 3}, std::uint32_t(2 * step + 2))), saved, p);
     }
@@ -85,7 +86,7 @@ struct trained {
 };
 
 kfac_config config_of(kfac_form form) {
-    kfac_config c{.damping = 0.05, .factor_every = 1, .decompose_every = 2, .kl_clip = 1e-3};
+    kfac_config c{.damping = 0.05, .factor_update_interval = 1, .inverse_update_interval = 2, .kl_clip = 1e-3};
     c.form = form;
     return c;
 }
@@ -93,7 +94,7 @@ kfac_config config_of(kfac_form form) {
 /// Three steps of one rank.
 template <class T>
 std::vector<numbers> alone(kfac_config c) {
-    trained<T> one(c, std::make_unique<kfac_roles<T>>(), 0, 1);
+    trained<T> one(c, std::make_unique<kfac_work_assignment<T>>(), 0, 1);
     std::vector<numbers> all;
     self_communicator self;
     for (int s = 0; s < 3; ++s) all.push_back(one.step(self, s));
@@ -115,7 +116,7 @@ TEST_CASE("kfac on ranks: any placement takes the step of one rank", "[kfac][par
                             run_ranks(ranks, [&](threads_communicator& c) {
                                 kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 1024, .form = form};
                                 r.place.grad_worker_fraction = double(workers) / ranks;
-                                r.place.together = together;
+                                r.place.colocate_factors = together;
                                 trained<double> mine(config_of(form),
                                                      std::make_unique<kfac_ranks<threads_communicator, double>>(c, r),
                                                      c.rank(), ranks, discover);
@@ -131,8 +132,8 @@ TEST_CASE("kfac on ranks: any placement takes the step of one rank", "[kfac][par
 }
 
 TEST_CASE("kfac on ranks: layers may make themselves known several times", "[kfac][parallel]") {
-    trained<double> mine(config_of(kfac_form::eigen), std::make_unique<kfac_roles<double>>(), 0, 1);
-    mine.pass_over(mine.k->discover(), 0, shard{0, examples});
+    trained<double> mine(config_of(kfac_form::eigen), std::make_unique<kfac_work_assignment<double>>(), 0, 1);
+    mine.pass_over(mine.k->discover(), 0, range{0, examples});
     for (const auto& b : mine.k->blocks()) CHECK(b.uses == 1);  // in one backward: then its sums are complete
 }
 
@@ -207,10 +208,10 @@ TEST_CASE("kfac on ranks: bytes on the wire are those of the closed forms", "[kf
                 std::atomic<std::int64_t> sent{0};
                 std::int64_t expected = 0;
                 run_ranks(ranks, [&](threads_communicator& world) {
-                    counting<threads_communicator> c(world.split(0, world.rank()));
+                    counting_communicator<threads_communicator> c(world.split(0, world.rank()));
                     kfac_ranks_config r{.statistics = statistics, .overlap = false};
                     r.place.grad_worker_fraction = double(workers) / ranks;
-                    auto roles = std::make_unique<kfac_ranks<counting<threads_communicator>>>(c, r);
+                    auto roles = std::make_unique<kfac_ranks<counting_communicator<threads_communicator>>>(c, r);
                     const auto& who = *roles;
                     trained<float> mine(config_of(kfac_form::eigen), std::move(roles), world.rank(), ranks);
                     mine.step(world, 0);  // `who` shares its counts with c
@@ -224,7 +225,7 @@ TEST_CASE("kfac on ranks: bytes on the wire are those of the closed forms", "[kf
                     for (auto& b : mine.k->blocks()) {
                         directions += b.size();
                         b.each_factor([&](kfac_factor<float>& f, char) {
-                            const index n = f.statistics.size();
+                            const index_t n = f.statistics.size();
                             triangles += n * (n + 1) / 2;
                             eigen += n * n + n;
                         });
@@ -243,7 +244,7 @@ TEST_CASE("kfac on ranks: bytes on the wire are those of the closed forms", "[kf
 
 TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][parallel]") {
     kfac_config c = config_of(kfac_form::eigen);
-    c.lag = 1;
+    c.inverse_staleness = 1;
     // Two steps on three ranks, with sharded statistics and one gradient worker a layer; what they save.
     std::vector<std::pair<std::string, numbers>> tensors;
     std::vector<std::pair<std::string, std::int64_t>> counters;
@@ -265,7 +266,7 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
     for (const int ranks : {1, 2, 3})
         run_ranks(ranks, [&](threads_communicator& world) {
             kfac_ranks_config r{.statistics = kfac_statistics::sharded};
-            std::unique_ptr<kfac_roles<double>> roles = std::make_unique<kfac_roles<double>>();
+            std::unique_ptr<kfac_work_assignment<double>> roles = std::make_unique<kfac_work_assignment<double>>();
             if (ranks > 1) roles = std::make_unique<kfac_ranks<threads_communicator, double>>(world, r);
             trained<double> mine(c, std::move(roles), world.rank(), ranks);
             auto all = mine.k->tensors();
@@ -284,7 +285,7 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
 
 TEST_CASE("kfac on ranks: automatic placement keeps within the memory, and says when nothing does",
           "[kfac][parallel]") {
-    for (const index limit : {index{0}, index{9000}, index{10}}) {
+    for (const index_t limit : {index_t{0}, index_t{9000}, index_t{10}}) {
         std::atomic<int> failed{0};
         const auto body = [&](threads_communicator& c) {
             kfac_ranks_config r{.memory_limit = limit};
@@ -301,7 +302,7 @@ TEST_CASE("kfac on ranks: automatic placement keeps within the memory, and says 
             }
             require(who.estimates().size() == 3, "three fractions of four ranks");
             const double chosen = double(who.place().rows()) / 4;
-            for (const placement_estimate& e : who.estimates())
+            for (const kfac_assignment_estimate& e : who.estimates())
                 if (e.fraction == chosen) require(limit == 0 || e.bytes <= limit, "too large: ", e.bytes);
         };
         run_ranks(4, body);
@@ -312,7 +313,7 @@ TEST_CASE("kfac on ranks: automatic placement keeps within the memory, and says 
 TEST_CASE("kfac on ranks: error-bounded traffic stays near the exact step", "[kfac][parallel]") {
     const std::vector<numbers> one = alone<float>(config_of(kfac_form::eigen));
     run_ranks(4, [&](threads_communicator& c) {
-        kfac_ranks_config r{.bound = 1e-4};
+        kfac_ranks_config r{.broadcast_error_bound = 1e-4};
         r.place.grad_worker_fraction = 0.5;
         trained<float> mine(config_of(kfac_form::eigen), std::make_unique<kfac_ranks<threads_communicator>>(c, r),
                             c.rank(), 4);

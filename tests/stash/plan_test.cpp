@@ -16,30 +16,30 @@ namespace {
 
 /// Peak activation bytes of one training step as train/trainer.hpp does it, with the prediction's gradient over the
 /// prediction.
-index measured_peak(sequential<float>& net, const arena<float>&, const tensor<float>& x) {
-    const index before = laws::live_activations();
+index_t measured_peak(sequential<float>& net, const arena<float>&, const tensor<float>& x) {
+    const index_t before = laws::live_activations();
     memory_pool::host().reset_peaks();
-    tape<float> saved;
-    pass p;
+    saved_tensors<float> saved;
+    pass_context p;
     p.input_gradient = false;
     tensor<float> y = net.forward(x.share(), saved, p);
     net.backward(std::move(y), saved, p);
     CHECK(saved.empty());
-    return memory_pool::host().use_of(category::activations).peak - before;
+    return memory_pool::host().use_of(memory_category::activations).peak - before;
 }
 
 /// saves: whether recomputation can lower the peak much.
 void check_plans(const char* name, sequential<float> net, const shape& in, bool saves = true) {
-    choices::global().set_policy(choice_policy::first);
-    arena<float> a(net.params(), 1);
-    const tensor<float> x = laws::numbers<float>(in, 1, 0, category::data);
+    autotune_cache::global().set_policy(autotune_policy::first);
+    arena<float> a(net.parameters(), 1);
+    const tensor<float> x = laws::numbers<float>(in, 1, 0, memory_category::data);
     stash_planner<float> planner(net, in);
     const stash_plan keep = planner.keep_plan(), root = planner.sqrt_plan(), smallest = planner.smallest_plan();
     const stash_plan half = planner.cheapest_plan((keep.predicted_peak + smallest.predicted_peak) / 2);
     for (const auto& [what, plan] :
          {std::pair{"keep", &keep}, {"sqrt", &root}, {"smallest", &smallest}, {"half", &half}}) {
         apply(net, *plan);
-        const index measured = measured_peak(net, a, x);
+        const index_t measured = measured_peak(net, a, x);
         std::ostringstream text;
         text << *plan;
         INFO(name << ", " << what << ": predicted " << plan->predicted_peak << ", measured " << measured << '\n'
@@ -71,16 +71,16 @@ TEST_CASE("stash plans: measured peak is the predicted one", "[stash]") {
 }
 
 TEST_CASE("stash plans: measured peak is the predicted one, ResNet-50", "[stash][long]") {
-    const index size = test::sanitized ? 32 : 224;
+    const index_t size = test::sanitized ? 32 : 224;
     check_plans("ResNet-50", resnet(50), {2, size, size, 3});
 }
 
 namespace {
 
 /// Peak of the best of all ways to cut `net` into kept and recomputed segments.
-index best_of_all(sequential<float>& net, const shape& in) {
+index_t best_of_all(sequential<float>& net, const shape& in) {
     const int n = net.size();
-    index best = predicted_peak(net, in);
+    index_t best = predicted_peak(net, in);
     int ways = 1;
     for (int i = 0; i < n; ++i) ways *= 3;
     for (int way = 0; way < ways;
@@ -114,22 +114,22 @@ TEST_CASE("stash plans: the smallest one is the best of all ways to cut", "[stas
 }
 
 TEST_CASE("stash plans: gradients, statistics and dropout have the same bits under any plan", "[stash]") {
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     const auto check = [](auto make, const shape& in) {
         const tensor<float> x = laws::numbers<float>(in, 1);
         const auto run = [&](auto&& plan_of) {
             sequential<float> net = make();
-            const arena<float> a(net.params(), 1);
+            const arena<float> a(net.parameters(), 1);
             apply(net, plan_of(net));
-            tape<float> saved;
-            pass p;
+            saved_tensors<float> saved;
+            pass_context p;
             p.seed = 5;
             std::vector<tensor<float>> results;
             for (p.step = 0; p.step < 2; ++p.step) {
                 results.push_back(net.forward(x.share(), saved, p));
                 results.push_back(net.backward(results.back().clone(), saved, p));
             }
-            for (const auto& [name, q] : net.params()) results.push_back(q->grad.clone());
+            for (const auto& [name, q] : net.parameters()) results.push_back(q->grad.clone());
             for (const auto& [name, t] : net.buffers()) results.push_back(t->clone());
             return results;
         };

@@ -3,7 +3,7 @@
 #include "state/temporary_folder.hpp"
 
 #include <cairn/optim/adam.hpp>
-#include <cairn/optim/schedule.hpp>
+#include <cairn/optim/lr_schedule.hpp>
 #include <cairn/state/state_file.hpp>
 
 #include <fstream>
@@ -35,7 +35,7 @@ struct everything {
     tensor<float> none = tensor<float>::zeros({0, 4});
     std::int64_t step = 0;
     std::uint64_t seed = 0;
-    cairn::index position = 0;
+    cairn::index_t position = 0;
     double lr = 0;
     int count = 0;
     bool flag = false;
@@ -273,11 +273,11 @@ namespace {
 // What a training program keeps.
 struct run {
     small_model<float> model;
-    optimizer_over<adam, float> opt{adam{{.weight_decay = 0.01}}, *model.memory};
+    bound_optimizer<adam, float> opt{adam{{.weight_decay = 0.01}}, *model.memory};
     tensor<float> running_mean = tensor<float>::zeros({7});
     std::int64_t epoch = 0, cursor = 0;
     std::uint64_t seed = 0;
-    const schedule rate = one_cycle(20, 0.1);
+    const lr_schedule rate = one_cycle(20, 0.1);
 
     state_view view() {
         state_view v;

@@ -1,5 +1,6 @@
 #pragma once
-// Runs of a session on the host and on the emulated GPU, on one rank and on several that are threads, and what they leave.
+// Runs of a session on the host and on the emulated GPU, on one rank and on several that are threads, and what they
+// leave.
 
 #include "catch.hpp"
 #include "device/cuda/emulated_libraries.hpp"
@@ -10,11 +11,11 @@
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/crop_flip.hpp>
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/device/cuda/dropout.hpp>
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pixels.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
@@ -38,8 +39,9 @@ inline const std::vector<std::string> workloads{
     "[optimizer]\nlr = 1e-5\n",
     "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
     "true\n[optimizer]\nlr = 1e-4\n",
-    "[data]\nformat = 'text'\nlength = 6\n[model]\nkind = 'transformer'\nwidth = 8\nheads = 2\nblocks = 1\n"
-    "hidden_width = 8\ndropout = 0.1\n[optimizer]\nlr = 1e-2\n"};  // not Adam: a gradient of keys' biases is 0 but for rounding
+    "[data]\nformat = 'text'\nlength = 6\n[model]\nkind = 'transformer'\nembedding_dim = 8\nheads = 2\nblocks = 1\n"
+    // not Adam: a gradient of keys' biases is 0 but for rounding
+    "ffn_dim = 8\ndropout = 0.1\n[optimizer]\nlr = 1e-2\n"};
 
 inline configuration settings_of(const std::string& workload, const std::vector<const char*>& more = {}) {
     configuration settings = configuration::from_text(workload);
@@ -58,7 +60,7 @@ struct run_figures {
 template <Device D, class T>
 std::vector<tensor<float>> weights_of(session<D, T>& s) {
     std::vector<tensor<float>> all;
-    for (const auto& [name, p] : s.model().params()) all.push_back(p->value.on_host());
+    for (const auto& [name, p] : s.model().parameters()) all.push_back(p->value.on_host());
     return all;
 }
 
@@ -95,10 +97,10 @@ run_figures run_on(int count, const std::string& workload, session_options optio
     run_figures figures;
     std::mutex one_at_a_time;
     run_ranks(count, [&](threads_communicator& c) {
-        std::optional<any_communicator> tensors_over;
+        std::optional<any_communicator> device_channel;
         if constexpr (!std::same_as<D, cpu>)
-            tensors_over = staged_communicator<D, threads_communicator>(c.split(0, c.rank()));
-        session<D, T> s(settings_of(workload, more), options, c.split(0, c.rank()), std::move(tensors_over));
+            device_channel = staged_communicator<D, threads_communicator>(c.split(0, c.rank()));
+        session<D, T> s(settings_of(workload, more), options, c.split(0, c.rank()), std::move(device_channel));
         s.train();
         auto mine = weights_of(s);
         const std::scoped_lock lock(one_at_a_time);
@@ -120,7 +122,7 @@ inline double distance(const run_figures& a, const run_figures& b) {
     for (std::size_t i = 0; i < a.losses.size(); ++i)
         most = std::max(most, std::abs(a.losses[i] - b.losses[i]) / (1 + std::abs(b.losses[i])));
     for (std::size_t i = 0; i < a.weights.size(); ++i)
-        for (index k = 0; k < a.weights[i].size(); ++k)
+        for (index_t k = 0; k < a.weights[i].size(); ++k)
             most = std::max(most, static_cast<double>(std::abs(a.weights[i][k] - b.weights[i][k])));
     return most;
 }

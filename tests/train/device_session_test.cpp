@@ -1,4 +1,5 @@
-// A run with its network on another device (the emulated GPU) is the host's: losses, figures, saved states, resumed runs.
+// A run with its network on another device (the emulated GPU) is the host's: losses, figures, saved states, resumed
+// runs.
 
 #include "data/writers.hpp"
 #include "train/device_runs.hpp"
@@ -48,31 +49,31 @@ TEST_CASE("session: batches that travel as pixels give the bits of those that tr
     const std::vector<std::string> kinds{
         "[data]\nformat = 'mnist'\nshift = 3\n[model]\nkind = 'mlp'\nhidden = [6]\n[optimizer]\nlr = 1e-2\n",
         "[data]\nformat = 'mnist'\nshift = 3\nnormalise = false\n[model]\nkind = 'autoencoder'\nhidden = [6, 4]\n"
-        "[loss]\nkind = 'reconstruction'\n[optimizer]\nlr = 1e-5\n[train]\ngraph = 'on'\n"};
+        "[loss]\nkind = 'reconstruction'\n[optimizer]\nlr = 1e-5\n[train]\ncuda_graph = 'on'\n"};
     for (std::size_t w = 0; w < kinds.size(); ++w) {  // pixels are the targets of reconstruction
         CAPTURE(kinds[w]);
         const auto go = [&]<class D>(D, const std::string& name, const char* setting, bool resume, int steps) {
             std::vector<const char*> more{path.c_str(), setting, "train.micro_batches=1", "train.test_every=1",
                                           "train.epochs=3"};
-            if constexpr (std::same_as<D, cpu>) more.push_back("train.graph=off");
+            if constexpr (std::same_as<D, cpu>) more.push_back("train.cuda_graph=off");
             session_options options = in_run(dir.path / concat(name, w), resume, steps);
             session<D> s(settings_of(kinds[w], more), options);
-            const index bytes = emulated_gpu::uploads::bytes_begun;
+            const index_t bytes = emulated_gpu::copy_stream::bytes_begun;
             const nlohmann::json record = s.train();
             return std::tuple{run_figures{losses_of(options), weights_of(s)}, record,
-                              emulated_gpu::uploads::bytes_begun - bytes};
+                              emulated_gpu::copy_stream::bytes_begun - bytes};
         };
-        const auto [pixels, tested, sent] = go(emulated_gpu{}, "pixels", "train.pixels=true", false, 6);
-        const auto [floats, expected, sent_floats] = go(emulated_gpu{}, "floats", "train.pixels=false", false, 6);
+        const auto [pixels, tested, sent] = go(emulated_gpu{}, "pixels", "train.upload_uint8=true", false, 6);
+        const auto [floats, expected, sent_floats] = go(emulated_gpu{}, "floats", "train.upload_uint8=false", false, 6);
         CHECK(pixels.losses.size() == 6);
         CHECK(distance(pixels, floats) == 0);
         for (const char* figure : {"test_loss", w == 0 ? "test_accuracy" : "test_squared_error"})
             CHECK(tested.at(figure) == expected.at(figure));
         CHECK((tested.at("recorded_steps").get<int>() > 0) == (w == 1));
         CHECK(sent * 3 < sent_floats);
-        go(emulated_gpu{}, "parts", "train.pixels=true", false, 3);
-        CHECK(distance(std::get<0>(go(emulated_gpu{}, "parts", "train.pixels=true", true, 6)), pixels) == 0);
-        CHECK(distance(std::get<0>(go(cpu{}, "host", "train.pixels=true", false, 6)), pixels) < 1e-3);
+        go(emulated_gpu{}, "parts", "train.upload_uint8=true", false, 3);
+        CHECK(distance(std::get<0>(go(emulated_gpu{}, "parts", "train.upload_uint8=true", true, 6)), pixels) == 0);
+        CHECK(distance(std::get<0>(go(cpu{}, "host", "train.upload_uint8=true", false, 6)), pixels) < 1e-3);
     }
 }
 
@@ -82,12 +83,13 @@ TEST_CASE("session: recorded steps have the bits of steps that are launched one 
         const folder dir;
         const auto result_of = [&](const char* name, const char* graph) {
             std::vector<const char*> more{"train.micro_batches=1", graph};
-            if (w == 0) more.insert(more.end(), {"optimizer.kind=kfac", "optimizer.lr=1e-3", "kfac.factor_every=3"});
+            if (w == 0)
+                more.insert(more.end(), {"optimizer.kind=kfac", "optimizer.lr=1e-3", "kfac.factor_update_interval=3"});
             return run<emulated_gpu>(workloads[w], {.out = dir.path / name, .resume = {}, .max_steps = 11}, more);
         };
-        const run_figures plain = result_of("plain", "train.graph=off");
-        const index before = emulated_gpu::graph::launched;
-        const run_figures recorded = result_of("recorded", "train.graph=on");
+        const run_figures plain = result_of("plain", "train.cuda_graph=off");
+        const index_t before = emulated_gpu::graph::launched;
+        const run_figures recorded = result_of("recorded", "train.cuda_graph=on");
         CHECK(plain.losses.size() == 11);
         CHECK(distance(recorded, plain) == 0);
         CHECK(emulated_gpu::graph::launched - before >= 3);
@@ -118,23 +120,23 @@ TEST_CASE("session: ranks with a GPU each train as ranks of the host do", "[trai
         for (std::size_t w = 0; w < workloads.size(); ++w) {
             CAPTURE(count, workloads[w]);
             const folder dir;
-            emulated_gpu::mark::made = emulated_gpu::mark::waited = 0;
+            emulated_gpu::event::made = emulated_gpu::event::waited = 0;
             const auto host =
                            run_on<cpu>(count, workloads[w], {.out = dir.path / "host", .resume = {}, .max_steps = 3}),
                        device = run_on<emulated_gpu>(count, workloads[w],
                                                      {.out = dir.path / "device", .resume = {}, .max_steps = 3});
             CHECK(host.losses.size() == 3);
             CHECK(distance(device, host) < 1e-4);
-            // Each bucket of each step, on each rank: its reduction follows what backward launched. Each batch follows the one before
-            // the last, and nothing follows the last batch.
-            CHECK(emulated_gpu::mark::made >= 3 * count);
-            CHECK(emulated_gpu::mark::made == emulated_gpu::mark::waited + count);
+            // Each bucket of each step, on each rank: its reduction follows what backward launched. Each batch follows
+            // the one before the last, and nothing follows the last batch.
+            CHECK(emulated_gpu::event::made >= 3 * count);
+            CHECK(emulated_gpu::event::made == emulated_gpu::event::waited + count);
         }
 }
 
 TEST_CASE("session: ranks with a GPU each share the optimizer's state, skip steps, and go on on fewer", "[train]") {
     const folder dir;
-    const std::vector<const char*> sharded{"parallel.zero=1", "train.non_finite=skip", "parallel.bucket_mib=1"};
+    const std::vector<const char*> sharded{"parallel.zero_stage=1", "train.non_finite=skip", "parallel.bucket_mib=1"};
     const auto go = [&](int count, const char* name, bool resume, std::int64_t steps,
                         const std::vector<const char*>& more) {
         return run_on<emulated_gpu>(count, workloads[0], in_run(dir.path / name, resume, steps), more);
@@ -160,9 +162,9 @@ TEST_CASE("data parallel: on devices, too, the rank that spoilt a step is named"
         return test::message_of([&] {
             run_ranks(2, [&](threads_communicator& c) {
                 linear<float, emulated_gpu> layer({.in = 2, .out = 3});
-                arena<float, emulated_gpu> weights(layer.params(), 1);
+                arena<float, emulated_gpu> weights(layer.parameters(), 1);
                 ranks<emulated_gpu>::config config;
-                config.tensors_over = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+                config.device_channel = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
                 any_communicator world(c.split(0, c.rank()));
                 ranks<emulated_gpu> all(world, weights, std::move(config));
                 all.begin(0);
@@ -183,13 +185,13 @@ TEST_CASE("data parallel: a device does not send what is not finite, and its ran
     const std::string why = test::message_of([&] {
         run_ranks(2, [&](threads_communicator& c) {
             linear<float, emulated_gpu> layer({.in = 2, .out = 3});
-            arena<float, emulated_gpu> weights(layer.params(), 1);
+            arena<float, emulated_gpu> weights(layer.parameters(), 1);
             weights.zero_grad();
             ranks<emulated_gpu>::config config;
-            config.tensors_over = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
-            config.method_on_device = [](const bucket_layout&, index n) {
+            config.device_channel = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+            config.hook_on_device = [](const bucket_layout&, index_t n) {
                 using natural_there = error_feedback<natural<emulated_gpu>>;
-                return std::make_unique<message_method<any_communicator, natural_there>>(natural_there{}, n, 2);
+                return std::make_unique<message_hook<any_communicator, natural_there>>(natural_there{}, n, 2);
             };
             any_communicator world(c.split(0, c.rank()));
             ranks<emulated_gpu> all(world, weights, std::move(config));
@@ -240,7 +242,7 @@ TEST_CASE("session: what adds on the host serves ranks with a GPU each too", "[t
         CHECK(host.losses.size() == 3);
         return distance(device, host);
     };
-    CHECK(with(0, {"parallel.zero=2"}) < 1e-4);
+    CHECK(with(0, {"parallel.zero_stage=2"}) < 1e-4);
     CHECK(with(2, {"parallel.sync_batch_norm=true"}) < 1e-4);
     CHECK(with(0, {"compress.kind=bf16", "train.non_finite=skip"}) < 2e-3);  // a last bit may round otherwise
     CHECK(with(1, {"compress.kind=powersgd", "compress.rank=2"}) < 1e-3);
@@ -258,7 +260,7 @@ TEST_CASE("session: K-FAC on another device is the host's, and its state too", "
     const std::string workload =
         "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = "
         "0.01\n"
-        "factor_every = 1\ndecompose_every = 2\nform = 'inverse'\nsample_positions = 2\n";
+        "factor_update_interval = 1\ninverse_update_interval = 2\nform = 'inverse'\nposition_stride = 2\n";
     const folder dir;
     const auto host = run<cpu>(workload, {.out = dir.path / "host", .resume = {}, .max_steps = 4}),
                whole = run<emulated_gpu>(workload, {.out = dir.path / "whole", .resume = {}, .max_steps = 4});
@@ -288,7 +290,7 @@ TEST_CASE("session: K-FAC on another device is the host's, and its state too", "
 TEST_CASE("session: K-FAC on another device uses decompositions later, alone and on ranks that share them", "[train]") {
     const std::string workload =
         "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = "
-        "0.01\nfactor_every = 1\ndecompose_every = 4\nlag = 2\nsample_positions = 4\n";
+        "0.01\nfactor_update_interval = 1\ninverse_update_interval = 4\ninverse_staleness = 2\nposition_stride = 4\n";
     const folder dir;
     const auto whole = run<emulated_gpu>(workload, in_run(dir.path / "whole", false, 7));
     CHECK(distance(whole, run<cpu>(workload, in_run(dir.path / "host", false, 7))) < 1e-3);
@@ -303,8 +305,9 @@ TEST_CASE("session: K-FAC's placements on another device, and scale and shift, a
           "[train]") {
     const std::string workload =
         "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
-        "true\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_every = 1\ndecompose_every = 2\n"
-        "scale_shift = true\nsample_positions = 2\n";
+        "true\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_update_interval = "
+        "1\ninverse_update_interval = 2\n"
+        "norm_layers = true\nposition_stride = 2\n";
     const folder dir;
     const auto host = run<cpu>(workload, in_run(dir.path / "host", false, 3));
     CHECK(distance(run<emulated_gpu>(workload, in_run(dir.path / "one", false, 3)), host) < 1e-3);
@@ -324,7 +327,7 @@ TEST_CASE("session: K-FAC on another device draws labels and chooses its steps a
     const auto workload_with = [](const char* kfac) {
         return concat(
             "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\n"
-            "factor_every = 1\ndecompose_every = 2\nsample_positions = 4\n",
+            "factor_update_interval = 1\ninverse_update_interval = 2\nposition_stride = 4\n",
             kfac);
     };
     for (const auto& [kfac, pieces] :
@@ -345,7 +348,7 @@ TEST_CASE("session: K-FAC on another device draws labels and chooses its steps a
     // Labels of values and pixels are drawn there too.
     for (const std::size_t task : {std::size_t{1}, std::size_t{2}}) {
         const folder dir;
-        const std::vector<const char*> sampled{"optimizer.kind=kfac", "kfac.fisher=sampled", "kfac.factor_every=1",
+        const std::vector<const char*> sampled{"optimizer.kind=kfac", "kfac.fisher=mc", "kfac.factor_update_interval=1",
                                                "kfac.damping=0.1"};
         CHECK(distance(run<emulated_gpu>(workloads[task], in_run(dir.path / "device", false, 2), sampled),
                        run<cpu>(workloads[task], in_run(dir.path / "host", false, 2), sampled)) < 1e-3);
@@ -400,13 +403,14 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
         });
     };
     CHECK(test::contains(refused_of_two("kfac.grad_worker_fraction=0.4"), "must be a divisor of the ranks"));
-    CHECK(test::contains(refused_of_two("kfac.bound=1e-3"), "kfac.compress must be none and kfac.bound 0"));
-    CHECK(test::contains(refused("train.stash=sqrt"), "take keep"));
+    CHECK(test::contains(refused_of_two("kfac.broadcast_error_bound=1e-3"),
+                         "kfac.compress must be none and kfac.broadcast_error_bound 0"));
+    CHECK(test::contains(refused("train.activation_memory=recompute"), "take keep"));
     CHECK(test::contains(test::message_of([&] {
-                             session<cpu>(settings_of(workloads[0], {"train.graph=on"}),
+                             session<cpu>(settings_of(workloads[0], {"train.cuda_graph=on"}),
                                           {.out = {}, .resume = {}, .generated = true});
                          }),
-                         "train.graph = on is for GPUs"));
+                         "train.cuda_graph = on is for GPUs"));
     // Every rank is told.
     CHECK(test::contains(test::message_of([&] {
                              run_ranks(2, [&](threads_communicator& c) {

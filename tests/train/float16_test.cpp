@@ -1,5 +1,6 @@
-// Layers in float16 under a loss scale, on the emulated GPU: near the host's training in float; a step for which the scale was too large
-// leaves no trace, on one rank and on several, with K-FAC, compressors and recorded steps; runs go on with the same bits.
+// Layers in float16 under a loss scale, on the emulated GPU: near the host's training in float; a step for which the
+// scale was too large leaves no trace, on one rank and on several, with K-FAC, compressors and recorded steps; runs go
+// on with the same bits.
 
 #include "train/device_runs.hpp"
 
@@ -13,7 +14,7 @@ struct how {
     double first = 256;
     std::int64_t every = 2000;
     int ranks = 1;
-    index micro_batches = 1;
+    index_t micro_batches = 1;
     bool curvature = false, graph = false;
     double last_targets = 0;  // size of what the last rank is to give, of 1 the others; 0: classes are learnt
     const char* compressor = nullptr;
@@ -26,7 +27,7 @@ struct outcome {
     std::vector<float> weights;
 };
 
-constexpr index samples_of_a_rank = 6, inputs = 12, classes = 3;
+constexpr index_t samples_of_a_rank = 6, inputs = 12, classes = 3;
 
 // targets: their size; 0: there are labels.
 batch drawn_batch(std::uint32_t step, int rank, int count, double targets) {
@@ -34,13 +35,13 @@ batch drawn_batch(std::uint32_t step, int rank, int count, double targets) {
     batch b;
     b.x = tensor<float>({samples_of_a_rank, inputs});
     b.labels = tensor<std::int32_t>({samples_of_a_rank});
-    for (index i = 0; i < b.x.size(); ++i) b.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    for (index_t i = 0; i < b.x.size(); ++i) b.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     if (targets > 0) {
         b.targets = tensor<float>({samples_of_a_rank, classes});
-        for (index i = 0; i < b.targets.size(); ++i)
+        for (index_t i = 0; i < b.targets.size(); ++i)
             b.targets[i] = static_cast<float>(targets * random.normal(1000 + static_cast<std::uint64_t>(i)));
     }
-    for (index i = 0; i < samples_of_a_rank; ++i) b.labels[i] = static_cast<std::int32_t>((i + step) % classes);
+    for (index_t i = 0; i < samples_of_a_rank; ++i) b.labels[i] = static_cast<std::int32_t>((i + step) % classes);
     b.count = samples_of_a_rank;
     b.global_count = samples_of_a_rank * count;
     return b;
@@ -48,7 +49,7 @@ batch drawn_batch(std::uint32_t step, int rank, int count, double targets) {
 
 // The batch on D, always at one place.
 template <Device D>
-staged_batch<D> brought(const batch& b, std::optional<samples<D>>& place) {
+device_batch<D> brought(const batch& b, std::optional<samples<D>>& place) {
     batch copy;
     copy.x = b.x.share(), copy.labels = b.labels.share(), copy.count = b.count, copy.global_count = b.global_count;
     if (!place) place = samples_on<D>(b);
@@ -66,17 +67,17 @@ outcome train_on(any_communicator* world, const how& h) {
     model.add("first", linear<T, D>({.in = inputs, .out = 8}));
     model.add("gelu", activation_layer<T, D>(activation::gelu));
     model.add("second", linear<T, D>({.in = 8, .out = classes}));
-    arena<float, D> weights(model.params(), 2);
+    arena<float, D> weights(model.parameters(), 2);
     std::unique_ptr<ranks<D>> all;
     if (world) {
         typename ranks<D>::config c;
         c.bucket_bytes = 100;
         c.non_finite = non_finite_policy::skip;
         if constexpr (!std::same_as<D, cpu>)
-            c.tensors_over = staged_communicator<D, any_communicator>(world->split(0, world->rank()));
+            c.device_channel = staged_communicator<D, any_communicator>(world->split(0, world->rank()));
         if (h.compressor)
-            c.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout, index n) {
-                return detail::make_method(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count, rank);
+            c.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout, index_t n) {
+                return detail::make_comm_hook(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count, rank);
             };
         all = std::make_unique<ranks<D>>(*world, weights, std::move(c));
         all->start({});
@@ -84,11 +85,12 @@ outcome train_on(any_communicator* world, const how& h) {
     std::unique_ptr<kfac<float, D>> curvature;
     if (h.curvature)
         curvature = std::make_unique<kfac<float, D>>(
-            weights, kfac_config{.damping = 0.01, .factor_every = 2, .decompose_every = 2, .kl_clip = 0});
+            weights,
+            kfac_config{.damping = 0.01, .factor_update_interval = 2, .inverse_update_interval = 2, .kl_clip = 0});
     loss_scaler scaler({.first = h.first, .every = h.every});
     constexpr bool scales = std::same_as<T, float16>;
-    trainer<D, T> t(model, weights, optimizer_over<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
-                    task({h.last_targets > 0 ? task_kind::values : task_kind::classes, 0}, {}),
+    trainer<D, T> t(model, weights, bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
+                    objective({h.last_targets > 0 ? objective_kind::values : objective_kind::classes, 0}, {}),
                     {.micro_batches = h.micro_batches, .graph = h.graph}, all.get(), curvature.get(), nullptr,
                     scales ? &scaler : nullptr);
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
@@ -174,7 +176,8 @@ TEST_CASE("float16: whatever the scale, training is near the host's in float", "
         CAPTURE(h.ranks, h.micro_batches, h.curvature, h.compressor ? h.compressor : "");
         const outcome host = outcome_of<cpu, float>(h), device = in_halves(h);
         CHECK(std::ranges::count(device.skipped, true) == 0);
-        // Powers of two change no bit of a normal number; topk's choice of equal ones may fall otherwise than the host's.
+        // Powers of two change no bit of a normal number; topk's choice of equal ones may fall otherwise than the
+        // host's.
         const double off = distance_of(device, host);
         CHECK(off > 0);
         if (!h.compressor) CHECK(off < 0.02);
@@ -231,19 +234,19 @@ TEST_CASE("float16: where no scale helps, the error names step and parameter", "
             const auto go = [&](any_communicator* world) {
                 sequential<float16, emulated_gpu> model;
                 model.add("only", linear<float16, emulated_gpu>({.in = 4, .out = 2}));
-                arena<float, emulated_gpu> weights(model.params(), 1);
+                arena<float, emulated_gpu> weights(model.parameters(), 1);
                 std::unique_ptr<ranks<emulated_gpu>> all;
                 if (world) {
                     ranks<emulated_gpu>::config how;
                     how.non_finite = non_finite_policy::skip;
-                    how.tensors_over =
+                    how.device_channel =
                         staged_communicator<emulated_gpu, any_communicator>(world->split(0, world->rank()));
                     all = std::make_unique<ranks<emulated_gpu>>(*world, weights, std::move(how));
                 }
                 loss_scaler scaler(c);
                 trainer<emulated_gpu, float16> t(
-                    model, weights, optimizer_over<sgd, float, emulated_gpu>(sgd{}, weights), constant(0.1),
-                    task({task_kind::values, 0}, {}), {}, all.get(), nullptr, nullptr, &scaler);
+                    model, weights, bound_optimizer<sgd, float, emulated_gpu>(sgd{}, weights), constant(0.1),
+                    objective({objective_kind::values, 0}, {}), {}, all.get(), nullptr, nullptr, &scaler);
                 batch b;
                 b.x = tensor<float>::filled({2, 4}, 1);
                 b.targets = tensor<float>::filled({2, 2}, target);
@@ -335,10 +338,10 @@ TEST_CASE("session: float16 on several ranks, recorded, with K-FAC and compresso
     CHECK(distance(on_two("parts", true, 3), whole) == 0);
     CHECK(scales_of(dir.path / "parts") == scales_of(dir.path / "whole"));
 
-    const std::vector<const char*> recorded{"train.graph=on", "train.micro_batches=1", "train.loss_scale_every=3",
-                                            "optimizer.kind=kfac", "kfac.factor_every=3"};
+    const std::vector<const char*> recorded{"train.cuda_graph=on", "train.micro_batches=1", "train.loss_scale_every=3",
+                                            "optimizer.kind=kfac", "kfac.factor_update_interval=3"};
     auto plain = recorded;
-    plain[0] = "train.graph=off";
+    plain[0] = "train.cuda_graph=off";
     const auto launched =
         result_of(workloads[1], {.out = dir.path / "recorded", .resume = {}, .max_steps = 12}, recorded);
     result_of(workloads[1], {.out = dir.path / "plain", .resume = {}, .max_steps = 12}, plain);

@@ -9,7 +9,8 @@ namespace cairn {
 
 namespace {
 
-// GradScaler.update() as its documentation has it, with its factors 2 and 0.5 and our bounds: what a step leaves, by the steps before it.
+// GradScaler.update() as its documentation has it, with its factors 2 and 0.5 and our bounds: what a step leaves, by
+// the steps before it.
 double reference(double first, std::int64_t every, double most, const std::vector<bool>& finite) {
     double scale = first;
     std::size_t since = 0;  // the first step that counts as consecutive

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// Holds a communicator of any kind. Forwards the optional members that it has; native_all_reduce for the types below.
+/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types below.
 class any_communicator {
 public:
     /// Any request.
@@ -66,57 +66,57 @@ public:
     [[nodiscard]] std::shared_ptr<void> enter(const collective_call& call) { return self_->enter(call); }
     bool buffers_on_gpu() const { return self_->buffers_on_gpu(); }
     /// A reduction over so many bytes is about to run here.
-    void compute(index bytes) { self_->compute(bytes); }
+    void compute(index_t bytes) { self_->compute(bytes); }
 
-    /// Whether native_all_reduce works.
-    bool has_native() const { return self_->has_native(); }
+    /// Whether vendor_all_reduce works.
+    bool has_vendor() const { return self_->has_vendor(); }
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
-        self_->native_all_reduce(data, r);
+    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+        self_->vendor_all_reduce(data, r);
     }
-    /// Whether native_broadcast works.
-    bool has_native_broadcast() const { return self_->has_native_broadcast(); }
+    /// Whether vendor_broadcast works.
+    bool has_vendor_broadcast() const { return self_->has_vendor_broadcast(); }
     template <class T>
-    void native_broadcast(std::span<T> data, int root) {
-        self_->native_broadcast(std::as_writable_bytes(data), root);
+    void vendor_broadcast(std::span<T> data, int root) {
+        self_->vendor_broadcast(std::as_writable_bytes(data), root);
     }
-    /// Whether native_all_gather_parts works.
-    bool has_native_all_gather() const { return self_->has_native_all_gather(); }
+    /// Whether vendor_all_gather_v works.
+    bool has_vendor_all_gather() const { return self_->has_vendor_all_gather(); }
     template <class T>
-    void native_all_gather_parts(std::span<T> data, std::vector<shard> parts) {
-        constexpr auto size = static_cast<index>(sizeof(T));
-        for (shard& part : parts) part = {part.begin * size, part.count * size};
-        self_->native_all_gather_parts(std::as_writable_bytes(data), parts);
+    void vendor_all_gather_v(std::span<T> data, std::vector<range> parts) {
+        constexpr auto size = static_cast<index_t>(sizeof(T));
+        for (range& part : parts) part = {part.begin * size, part.count * size};
+        self_->vendor_all_gather_v(std::as_writable_bytes(data), parts);
     }
-    /// Whether native_reduce_scatter_parts works.
-    bool has_native_reduce_scatter() const { return self_->has_native_reduce_scatter(); }
+    /// Whether vendor_reduce_scatter_v works.
+    bool has_vendor_reduce_scatter() const { return self_->has_vendor_reduce_scatter(); }
     template <class T>
-    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
-        self_->native_reduce_scatter_parts(data, parts, r);
+    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts, reduction r = reduction::sum) {
+        self_->vendor_reduce_scatter_v(data, parts, r);
     }
 
 private:
     template <class T>
-    struct native_interface {
-        virtual ~native_interface() = default;
-        virtual void native_all_reduce(std::span<T>, reduction) = 0;
-        virtual void native_reduce_scatter_parts(std::span<T>, const std::vector<shard>&, reduction) = 0;
+    struct vendor_interface {
+        virtual ~vendor_interface() = default;
+        virtual void vendor_all_reduce(std::span<T>, reduction) = 0;
+        virtual void vendor_reduce_scatter_v(std::span<T>, const std::vector<range>&, reduction) = 0;
     };
-    struct interface : native_interface<float>,
-                       native_interface<double>,
-                       native_interface<bfloat16>,
-                       native_interface<float16>,
-                       native_interface<std::int32_t> {
-        using native_interface<float>::native_all_reduce;
-        using native_interface<double>::native_all_reduce;
-        using native_interface<bfloat16>::native_all_reduce;
-        using native_interface<float16>::native_all_reduce;
-        using native_interface<std::int32_t>::native_all_reduce;
-        using native_interface<float>::native_reduce_scatter_parts;
-        using native_interface<double>::native_reduce_scatter_parts;
-        using native_interface<bfloat16>::native_reduce_scatter_parts;
-        using native_interface<float16>::native_reduce_scatter_parts;
-        using native_interface<std::int32_t>::native_reduce_scatter_parts;
+    struct interface : vendor_interface<float>,
+                       vendor_interface<double>,
+                       vendor_interface<bfloat16>,
+                       vendor_interface<float16>,
+                       vendor_interface<std::int32_t> {
+        using vendor_interface<float>::vendor_all_reduce;
+        using vendor_interface<double>::vendor_all_reduce;
+        using vendor_interface<bfloat16>::vendor_all_reduce;
+        using vendor_interface<float16>::vendor_all_reduce;
+        using vendor_interface<std::int32_t>::vendor_all_reduce;
+        using vendor_interface<float>::vendor_reduce_scatter_v;
+        using vendor_interface<double>::vendor_reduce_scatter_v;
+        using vendor_interface<bfloat16>::vendor_reduce_scatter_v;
+        using vendor_interface<float16>::vendor_reduce_scatter_v;
+        using vendor_interface<std::int32_t>::vendor_reduce_scatter_v;
         virtual int rank() const = 0;
         virtual int size() const = 0;
         virtual std::string name() const = 0;
@@ -126,13 +126,13 @@ private:
         virtual any_communicator split_node() = 0;
         virtual std::shared_ptr<void> enter(const collective_call&) = 0;
         virtual bool buffers_on_gpu() const = 0;
-        virtual void compute(index) = 0;
-        virtual bool has_native() const = 0;
-        virtual bool has_native_broadcast() const = 0;
-        virtual void native_broadcast(std::span<std::byte>, int) = 0;
-        virtual bool has_native_all_gather() const = 0;
-        virtual void native_all_gather_parts(std::span<std::byte>, const std::vector<shard>&) = 0;
-        virtual bool has_native_reduce_scatter() const = 0;
+        virtual void compute(index_t) = 0;
+        virtual bool has_vendor() const = 0;
+        virtual bool has_vendor_broadcast() const = 0;
+        virtual void vendor_broadcast(std::span<std::byte>, int) = 0;
+        virtual bool has_vendor_all_gather() const = 0;
+        virtual void vendor_all_gather_v(std::span<std::byte>, const std::vector<range>&) = 0;
+        virtual bool has_vendor_reduce_scatter() const = 0;
     };
 
     template <class C>
@@ -167,61 +167,59 @@ private:
             }
         }
         bool buffers_on_gpu() const override { return cairn::buffers_on_gpu(inner); }
-        void compute(index bytes) override {
+        void compute(index_t bytes) override {
             if constexpr (requires { inner.compute(bytes); }) inner.compute(bytes);
         }
-        bool has_native() const override {
-            return requires(C & c, std::span<float> data) { c.native_all_reduce(data, reduction::sum); };
+        bool has_vendor() const override {
+            return requires(C & c, std::span<float> data) { c.vendor_all_reduce(data, reduction::sum); };
         }
-        bool has_native_broadcast() const override {
-            return requires(C & c, std::span<std::byte> data) { c.native_broadcast(data, 0); };
+        bool has_vendor_broadcast() const override {
+            return requires(C & c, std::span<std::byte> data) { c.vendor_broadcast(data, 0); };
         }
-        void native_broadcast(std::span<std::byte> data, int root) override {
-            if constexpr (requires { inner.native_broadcast(data, root); })
-                inner.native_broadcast(data, root);
+        void vendor_broadcast(std::span<std::byte> data, int root) override {
+            if constexpr (requires { inner.vendor_broadcast(data, root); })
+                inner.vendor_broadcast(data, root);
             else
                 fail(inner.name(), ": has no broadcast of its own");
         }
-        bool has_native_all_gather() const override {
-            return requires(C & c, std::span<std::byte> data, const std::vector<shard>& parts) {
-                c.native_all_gather_parts(data, parts);
+        bool has_vendor_all_gather() const override {
+            return requires(C & c, std::span<std::byte> data, const std::vector<range>& parts) {
+                c.vendor_all_gather_v(data, parts);
             };
         }
-        void native_all_gather_parts(std::span<std::byte> data, const std::vector<shard>& parts) override {
-            if constexpr (requires { inner.native_all_gather_parts(data, parts); })
-                inner.native_all_gather_parts(data, parts);
+        void vendor_all_gather_v(std::span<std::byte> data, const std::vector<range>& parts) override {
+            if constexpr (requires { inner.vendor_all_gather_v(data, parts); })
+                inner.vendor_all_gather_v(data, parts);
             else
                 fail(inner.name(), ": has no all-gather of its own");
         }
-        bool has_native_reduce_scatter() const override {
-            return requires(C & c, std::span<float> data, const std::vector<shard>& parts) {
-                c.native_reduce_scatter_parts(data, parts, reduction::sum);
+        bool has_vendor_reduce_scatter() const override {
+            return requires(C & c, std::span<float> data, const std::vector<range>& parts) {
+                c.vendor_reduce_scatter_v(data, parts, reduction::sum);
             };
         }
-        using parts_of = const std::vector<shard>&;
-        void native_reduce_scatter_parts(std::span<float> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void native_reduce_scatter_parts(std::span<double> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void native_reduce_scatter_parts(std::span<bfloat16> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void native_reduce_scatter_parts(std::span<float16> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void native_reduce_scatter_parts(std::span<std::int32_t> d, parts_of p, reduction r) override {
-            scatter(d, p, r);
-        }
+        using parts_of = const std::vector<range>&;
+        void vendor_reduce_scatter_v(std::span<float> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void vendor_reduce_scatter_v(std::span<double> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void vendor_reduce_scatter_v(std::span<bfloat16> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void vendor_reduce_scatter_v(std::span<float16> d, parts_of p, reduction r) override { scatter(d, p, r); }
+        void vendor_reduce_scatter_v(std::span<std::int32_t> d, parts_of p, reduction r) override { scatter(d, p, r); }
         template <class T>
         void scatter(std::span<T> data, parts_of parts, reduction r) {
-            if constexpr (requires { inner.native_reduce_scatter_parts(data, parts, r); })
-                inner.native_reduce_scatter_parts(data, parts, r);
+            if constexpr (requires { inner.vendor_reduce_scatter_v(data, parts, r); })
+                inner.vendor_reduce_scatter_v(data, parts, r);
             else
                 fail(inner.name(), ": has no reduce-scatter of its own");
         }
-        void native_all_reduce(std::span<float> d, reduction r) override { native(d, r); }
-        void native_all_reduce(std::span<double> d, reduction r) override { native(d, r); }
-        void native_all_reduce(std::span<bfloat16> d, reduction r) override { native(d, r); }
-        void native_all_reduce(std::span<float16> d, reduction r) override { native(d, r); }
-        void native_all_reduce(std::span<std::int32_t> d, reduction r) override { native(d, r); }
+        void vendor_all_reduce(std::span<float> d, reduction r) override { vendor(d, r); }
+        void vendor_all_reduce(std::span<double> d, reduction r) override { vendor(d, r); }
+        void vendor_all_reduce(std::span<bfloat16> d, reduction r) override { vendor(d, r); }
+        void vendor_all_reduce(std::span<float16> d, reduction r) override { vendor(d, r); }
+        void vendor_all_reduce(std::span<std::int32_t> d, reduction r) override { vendor(d, r); }
         template <class T>
-        void native(std::span<T> data, reduction r) {
-            if constexpr (requires { inner.native_all_reduce(data, r); })
-                inner.native_all_reduce(data, r);
+        void vendor(std::span<T> data, reduction r) {
+            if constexpr (requires { inner.vendor_all_reduce(data, r); })
+                inner.vendor_all_reduce(data, r);
             else
                 fail(inner.name(), ": has no all-reduce of its own");
         }

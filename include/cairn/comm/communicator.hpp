@@ -3,8 +3,8 @@
 //   auto sent = c.isend(bytes, peer, tag);      auto got = c.irecv(room, peer, tag);      got.wait(); sent.wait();
 // Messages between two ranks with equal tags arrive in the order in which they were sent; a receive names its peer, its
 // tag and the exact number of bytes. Any number of bytes, 0 and more than 2 GiB included, is one message.
-// Everything above (all-reduce, broadcast, …) is written over these few functions, so that the library's, a student's and
-// the simulator's algorithms are the same text; see comm/collectives/.
+// Everything above (all-reduce, broadcast, …) is written over these few functions, so that the library's, a student's
+// and the simulator's algorithms are the same text; see comm/collectives/.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
@@ -26,8 +26,8 @@ namespace cairn {
 inline constexpr int user_tags = 1 << 13;
 inline constexpr int max_tag = (1 << 15) - 1;  // the highest that every MPI has
 
-/// A transfer in flight. Default-constructed: already complete. Move-only; destroying one that is in flight cancels what can be
-/// cancelled and never blocks for long: errors unwind through it.
+/// A transfer in flight. Default-constructed: already complete. Move-only; destroying one that is in flight cancels
+/// what can be cancelled and never blocks for long: errors unwind through it.
 ///   wait()  returns when the transfer is complete: the buffer may be reused, or holds the message. Throws error naming
 ///           rank, peer, tag and bytes when the peer is gone, sent another number of bytes, or the time limit is over.
 ///   test()  the same without blocking: whether the transfer is complete. Makes progress.
@@ -39,12 +39,15 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
 
 /// What moves bytes between ranks. Calls of one communicator object come from one thread at a time.
 /// Buffers stay alive and untouched until their request is complete.
-///   split(colour, key)  collective: ranks of equal colour ≥ 0 form a new communicator, ordered by key, then by old rank.
+///   split(colour, key)  collective: ranks of equal colour ≥ 0 form a new communicator, ordered by key, then by old
+///   rank.
 ///                       Ranks with colour < 0 take part and get a communicator of themselves alone.
 /// Optional members, used where present:
-///   enter(collective_call) → any RAII object    told at the start of each collective: names it in errors, checks and counts it
-///   compute(bytes)                              a reduction over `bytes` is about to run here (models charge time for it)
-///   native_all_reduce(span<T>, reduction)       and native_… of the other collectives: the library's own
+///   enter(collective_call) → any RAII object    told at the start of each collective: names it in errors, checks and
+///                                               counts it
+///   compute(bytes)                              a reduction over `bytes` is about to run here (models charge time for
+///                                               it)
+///   vendor_all_reduce(span<T>, reduction)       and vendor_… of the other collectives: the library's own
 ///   split_node() → communicator                 the ranks on this rank's machine
 ///   buffers_on_gpu() → bool                     the host cannot read its buffers: only its own collectives can reduce
 template <class C>
@@ -76,11 +79,11 @@ inline double default_time_limit() {
 
 /// What a collective is called with: equal on all ranks, or the program is wrong.
 struct collective_call {
-    std::string_view name;          // "ring all-reduce"
-    std::string_view type;          // "float"
-    index count = 0;                // elements
-    int root = -1;                  // of rooted ones
-    std::string_view subject = {};  // what is reduced, where the caller said: "gradients, bucket 3"
+    std::string_view name;        // "ring all-reduce"
+    std::string_view type;        // "float"
+    index_t count = 0;            // elements
+    int root = -1;                // of rooted ones
+    std::string_view label = {};  // what is reduced, where the caller said: "gradients, bucket 3"
 
     bool operator==(const collective_call&) const = default;
 };
@@ -119,17 +122,17 @@ void send(C& c, std::span<T> data, int peer, int tag) {
 
 /// Receives exactly room.size() elements.
 template <Communicator C, class T>
-void receive(C& c, std::span<T> room, int peer, int tag) {
+void recv(C& c, std::span<T> room, int peer, int tag) {
     irecv(c, room, peer, tag).wait();
 }
 
-/// Sends to one rank while receiving from another: the step that most collectives repeat. Throws where the two buffers overlap: what is
-/// received would be sent on, or not, as it happens.
+/// Sends to one rank while receiving from another: the step that most collectives repeat. Throws where the two buffers
+/// overlap: what is received would be sent on, or not, as it happens.
 template <Communicator C, class T, class U>
-void send_receive(C& c, std::span<T> data, int to, std::span<U> room, int from, int tag) {
+void sendrecv(C& c, std::span<T> data, int to, std::span<U> room, int from, int tag) {
     require(!detail::overlap(std::as_bytes(data), std::as_bytes(room)), "rank ", c.rank(), " of ", c.size(),
-            ": send_receive of ", data.size_bytes(), " bytes to rank ", to, " and ", room.size_bytes(), " from rank ",
-            from, ", tag ", tag, ": the buffers overlap; receive into another one");
+            ": sendrecv of ", data.size_bytes(), " bytes to rank ", to, " and ", room.size_bytes(), " from rank ", from,
+            ", tag ", tag, ": the buffers overlap; receive into another one");
     auto got = irecv(c, room, from, tag);
     auto sent = isend(c, data, to, tag);
     got.wait();

@@ -1,9 +1,10 @@
 #pragma once
 // Ranks as processes, over any MPI-3: the only file that includes <mpi.h>.
-//   int main(int argc, char** argv) { return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) { …; return 0; }); }
-// Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores; where mpirun put more
-// ranks on this machine than it has cores, it sleeps at once. It does not yield: a thread that yields to one that computes is away
-// for a whole time slice, 4 ms, where one that wakes up goes first.
+//   int main(int argc, char** argv) { return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) { …; return
+//   0; }); }
+// Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores; where
+// mpirun put more ranks on this machine than it has cores, it sleeps at once. It does not yield: a thread that yields
+// to one that computes is away for a whole time slice, 4 ms, where one that wakes up goes first.
 // A rank that leaves with an error prints it and ends the whole job; so does mpirun when a rank is killed.
 
 #if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
@@ -99,7 +100,7 @@ struct mpi_handle {
         if (calls.empty()) return "no collective";
         const collective_call& call = calls.back();
         return concat(call.name, " of ", call.count, ' ', call.type,
-                      call.subject.empty() ? "" : concat(" (", call.subject, ')'));
+                      call.label.empty() ? "" : concat(" (", call.label, ')'));
     }
 };
 
@@ -157,7 +158,8 @@ inline std::string mpi_library() {
     return all.substr(0, all.find_first_of(",\n"));
 }
 
-/// Why this MPI cannot be handed memory of CUDA devices, naming it; empty: it says that it can (MPIX_Query_cuda_support).
+/// Why this MPI cannot be handed memory of CUDA devices, naming it; empty: it says that it can
+/// (MPIX_Query_cuda_support).
 inline std::string why_mpi_takes_no_gpu_memory() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000300)
     if (MPIX_Query_cuda_support() == 1) return "";
@@ -167,7 +169,8 @@ inline std::string why_mpi_takes_no_gpu_memory() {
 #endif
 }
 
-/// Whether mpirun, mpiexec or srun with PMI started this process. (A program that nobody started so need not pay for MPI.)
+/// Whether mpirun, mpiexec or srun with PMI started this process. (A program that nobody started so need not pay for
+/// MPI.)
 inline bool started_by_mpi() {
     for (const char* name :
          {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE"})
@@ -175,7 +178,8 @@ inline bool started_by_mpi() {
     return false;
 }
 
-/// Starts MPI, unless somebody has, and ends it then. Asks for MPI_THREAD_MULTIPLE: gradients travel on a thread of their own.
+/// Starts MPI, unless somebody has, and ends it then. Asks for MPI_THREAD_MULTIPLE: gradients travel on a thread of
+/// their own.
 class mpi_environment {
 public:
     mpi_environment(int* argc, char*** argv) {
@@ -345,7 +349,7 @@ public:
 
     /// MPI_Allreduce, started; float, double, int32, int64 and bf16.
     template <class T>
-    [[nodiscard]] request native_iall_reduce(std::span<T> data, reduction r = reduction::sum) {
+    [[nodiscard]] request vendor_iall_reduce(std::span<T> data, reduction r = reduction::sum) {
         request all;
         all.handle_ = handle_;
         all.bytes_ = data.size_bytes();
@@ -361,7 +365,7 @@ public:
     }
 
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
         for (std::size_t at = 0; at < data.size(); at += piece_bytes)
             detail::check_mpi(
                 MPI_Allreduce(MPI_IN_PLACE, data.data() + at, static_cast<int>(std::min(data.size() - at, piece_bytes)),
@@ -370,7 +374,7 @@ public:
     }
 
     template <class T>
-    void native_broadcast(std::span<T> data, int root) {
+    void vendor_broadcast(std::span<T> data, int root) {
         const auto bytes = std::as_writable_bytes(data);
         for (std::size_t at = 0; at < bytes.size(); at += piece_bytes)
             detail::check_mpi(MPI_Bcast(bytes.data() + at, static_cast<int>(std::min(bytes.size() - at, piece_bytes)),
@@ -378,12 +382,12 @@ public:
                               "MPI_Bcast");
     }
 
-    // data and all hold one block of equal size for each rank, in the order of ranks. `most`: what MPI gets in one call, elements of a
-    // reduction, else bytes; more goes in several.
+    // data and all hold one block of equal size for each rank, in the order of ranks. `most`: what MPI gets in one
+    // call, elements of a reduction, else bytes; more goes in several.
 
     /// mine ← this rank's block of the reduction of data: MPI_Reduce_scatter_block.
     template <class T>
-    void native_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum,
+    void vendor_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum,
                                std::size_t most = piece_bytes) {
         check_blocks("reduce-scatter", data.size(), mine.size());
         if (data.size() <= most)
@@ -401,7 +405,7 @@ public:
 
     /// all ← the blocks of all ranks: MPI_Allgather.
     template <class T>
-    void native_all_gather(std::span<const T> mine, std::span<T> all, std::size_t most = piece_bytes) {
+    void vendor_all_gather(std::span<const T> mine, std::span<T> all, std::size_t most = piece_bytes) {
         check_blocks("all-gather", all.size(), mine.size());
         const int bytes = static_cast<int>(mine.size_bytes());
         if (all.size_bytes() <= most)
@@ -410,12 +414,12 @@ public:
                 "MPI_Allgather");
         const auto block = [&](int r) { return all.subspan(static_cast<std::size_t>(r) * mine.size(), mine.size()); };
         std::copy(mine.begin(), mine.end(), block(rank()).begin());
-        for (int root = 0; root < size(); ++root) native_broadcast(block(root), root);
+        for (int root = 0; root < size(); ++root) vendor_broadcast(block(root), root);
     }
 
     /// Block r of out goes to rank r, block r of in comes from there: MPI_Alltoall.
     template <class T>
-    void native_all_to_all(std::span<const T> out, std::span<T> in, std::size_t most = piece_bytes) {
+    void vendor_all_to_all(std::span<const T> out, std::span<T> in, std::size_t most = piece_bytes) {
         const std::size_t n = in.size() / static_cast<std::size_t>(size());
         check_blocks("all-to-all", out.size(), n);
         check_blocks("all-to-all", in.size(), n);
@@ -471,7 +475,8 @@ private:
 
 static_assert(Communicator<mpi_communicator>);
 
-/// The main function of an MPI program: body(world) → exit status. An exception is printed with rank and host, and ends the job.
+/// The main function of an MPI program: body(world) → exit status. An exception is printed with rank and host, and ends
+/// the job.
 template <class Body>
 int run_mpi(int& argc, char**& argv, Body&& body) {
     const mpi_environment environment(&argc, &argv);

@@ -1,13 +1,15 @@
 #pragma once
 // Ranks with a GPU each, over NCCL: the only file that includes <nccl.h>. Buffers are memory of the rank's current GPU.
-//   mpi_communicator world;  cuda::choose(local_rank);  nccl_communicator gpus(world);      // world: any communicator, to agree on an id
-//   gpus.native_all_reduce(gradients.span());          // its own: the algorithms of comm/collectives add on the host
-// NCCL has no tags, and a send that is launched alone waits on the GPU for its receive. Therefore isend and irecv are collected and launched
-// together, as one group, by the first wait(), test(), split or collective after them; between two ranks messages arrive in the order in which
-// they were sent, whatever their tags. A request that is dropped before is not launched; one that is under way cannot be taken back, and
-// dropping it aborts the communicator.
-// A transfer begins when what the calling thread has launched before, into its own stream (cuda::stream()), is done. Waiting polls, with the time limit of communicator.hpp: a peer
-// that is gone, or an error of NCCL's, aborts the communicator on this rank and throws; the others find out the same way. Later uses say why.
+//   mpi_communicator world;  cuda::choose(local_rank);  nccl_communicator gpus(world);      // world: any communicator,
+//   to agree on an id
+//   gpus.vendor_all_reduce(gradients.span());          // its own: the algorithms of comm/collectives add on the host
+// NCCL has no tags, and a send that is launched alone waits on the GPU for its receive. Therefore isend and irecv are
+// collected and launched together, as one group, by the first wait(), test(), split or collective after them; between
+// two ranks messages arrive in the order in which they were sent, whatever their tags. A request that is dropped before
+// is not launched; one that is under way cannot be taken back, and dropping it aborts the communicator.
+// A transfer begins when what the calling thread has launched before, into its own stream (cuda::stream()), is done.
+// Waiting polls, with the time limit of communicator.hpp: a peer that is gone, or an error of NCCL's, aborts the
+// communicator on this rank and throws; the others find out the same way. Later uses say why.
 // Tests run all of this over an emulated NCCL (tests/nccl).
 
 #include <cairn/comm/communicator.hpp>
@@ -64,7 +66,8 @@ inline ncclRedOp_t nccl_op(reduction r) {
     return r == reduction::sum ? ncclSum : r == reduction::max ? ncclMax : ncclMin;
 }
 
-// Not Communicator<C>: that asks for C's constructors, and those of a communicator that holds this one ask for this one's.
+// Not Communicator<C>: that asks for C's constructors, and those of a communicator that holds this one ask for this
+// one's.
 template <class C, class Self>
 concept OtherCommunicator = !std::same_as<C, Self> && requires(C & c, std::span<std::byte> room) {
     { c.rank() } -> std::same_as<int>;
@@ -133,7 +136,7 @@ struct nccl_handle {
         if (calls.empty()) return "";
         const collective_call& call = calls.back();
         return concat(" in ", call.name, " of ", call.count, ' ', call.type,
-                      call.subject.empty() ? "" : concat(" (", call.subject, ')'));
+                      call.label.empty() ? "" : concat(" (", call.label, ')'));
     }
 
     /// So that nothing of this communicator stays on the GPU. Only the first reason is kept.
@@ -198,7 +201,8 @@ struct nccl_handle {
         }
     }
 
-    /// calls_of_nccl() puts work into this communicator's stream, after what the calling thread has launched; batch.done is when it is done.
+    /// calls_of_nccl() puts work into this communicator's stream, after what the calling thread has launched;
+    /// batch.done is when it is done.
     template <class Calls>
     void launch(nccl_batch& batch, const std::string& what, Calls&& calls_of_nccl) {
         require_usable();
@@ -239,8 +243,9 @@ struct nccl_handle {
 
 }  // namespace detail
 
-/// Ranks numbered as those of the communicator that it was made with. Copies share one connection. Letting go of the last copy is collective,
-/// as NCCL's ncclCommFinalize is; where that is because of an error, this rank aborts, and the others get an error.
+/// Ranks numbered as those of the communicator that it was made with. Copies share one connection. Letting go of the
+/// last copy is collective, as NCCL's ncclCommFinalize is; where that is because of an error, this rank aborts, and the
+/// others get an error.
 class nccl_communicator {
 public:
     class request {
@@ -298,8 +303,8 @@ public:
         std::size_t place_ = 0;  // in the batch
     };
 
-    /// Collective over `bootstrap`: rank 0's id goes to all, and every rank joins with its current GPU. Throws on all ranks where two share
-    /// one, where one has none, or where NCCL has no id.
+    /// Collective over `bootstrap`: rank 0's id goes to all, and every rank joins with its current GPU. Throws on all
+    /// ranks where two share one, where one has none, or where NCCL has no id.
     template <detail::OtherCommunicator<nccl_communicator> C>
     explicit nccl_communicator(C& bootstrap) : handle_(std::make_shared<detail::nccl_handle>()) {
         handle_->rank = bootstrap.rank();
@@ -360,14 +365,14 @@ public:
     // NCCL's own collectives, waited for; meaning as in comm/mpi.hpp. Of nothing, nothing is called.
 
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
         run("all-reduce", data, [&] {
             return ncclAllReduce(data.data(), data.data(), data.size(), detail::nccl_type<T>(), detail::nccl_op(r),
                                  handle_->comm, handle_->stream);
         });
     }
     template <class T>
-    void native_broadcast(std::span<T> data, int root) {
+    void vendor_broadcast(std::span<T> data, int root) {
         require(root >= 0 && root < size(), handle_->me(), "native broadcast: there is no rank ", root);
         run("broadcast", data, [&] {
             return ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, handle_->comm,
@@ -375,7 +380,7 @@ public:
         });
     }
     template <class T>
-    void native_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum) {
+    void vendor_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum) {
         check_blocks("reduce-scatter", data.size(), mine.size());
         run("reduce-scatter", data, [&] {
             return ncclReduceScatter(data.data(), mine.data(), mine.size(), detail::nccl_type<T>(), detail::nccl_op(r),
@@ -383,14 +388,14 @@ public:
         });
     }
     template <class T>
-    void native_all_gather(std::span<const T> mine, std::span<T> all) {
+    void vendor_all_gather(std::span<const T> mine, std::span<T> all) {
         check_blocks("all-gather", all.size(), mine.size());
         run("all-gather", all, [&] {
             return ncclAllGather(mine.data(), all.data(), mine.size_bytes(), ncclUint8, handle_->comm, handle_->stream);
         });
     }
     template <class T>
-    void native_all_to_all(std::span<const T> out, std::span<T> in) {
+    void vendor_all_to_all(std::span<const T> out, std::span<T> in) {
         const std::size_t n = in.size() / static_cast<std::size_t>(size());
         check_blocks("all-to-all", out.size(), n);
         check_blocks("all-to-all", in.size(), n);
@@ -403,10 +408,11 @@ public:
         for (request& one : all) one.wait();
     }
 
-    /// Part r of `data` comes from rank r. Parts of any sizes, equal on all ranks: a broadcast each, in one group, where ncclAllGather does
-    /// not fit. Bytes that a rank sends: those of NCCL's algorithm, on a ring all parts but one.
+    /// Part r of `data` comes from rank r. Parts of any sizes, equal on all ranks: a broadcast each, in one group,
+    /// where ncclAllGather does not fit. Bytes that a rank sends: those of NCCL's algorithm, on a ring all parts but
+    /// one.
     template <class T>
-    void native_all_gather_parts(std::span<T> data, const std::vector<shard>& parts) {
+    void vendor_all_gather_v(std::span<T> data, const std::vector<range>& parts) {
         check_parts("all-gather", data.size(), parts);
         run("all-gather", data, [&] {
             if (const std::size_t n = equal_blocks(parts))
@@ -421,10 +427,10 @@ public:
         });
     }
 
-    /// Part `rank` of `data` becomes the reduction over all ranks; the other parts stay as they are. Parts of any sizes, equal on all ranks: a
-    /// reduction to each rank, in one group, where ncclReduceScatter does not fit.
+    /// Part `rank` of `data` becomes the reduction over all ranks; the other parts stay as they are. Parts of any
+    /// sizes, equal on all ranks: a reduction to each rank, in one group, where ncclReduceScatter does not fit.
     template <class T>
-    void native_reduce_scatter_parts(std::span<T> data, const std::vector<shard>& parts, reduction r = reduction::sum) {
+    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts, reduction r = reduction::sum) {
         check_parts("reduce-scatter", data.size(), parts);
         run("reduce-scatter", data, [&] {
             if (const std::size_t n = equal_blocks(parts))
@@ -468,12 +474,12 @@ private:
         decision made{};
         if (rank() == 0) {
             std::vector<greeting> all{mine};
-            for (int r = 1; r < size(); ++r) receive(bootstrap, std::span<greeting>(&all.emplace_back(), 1), r, tag);
+            for (int r = 1; r < size(); ++r) recv(bootstrap, std::span<greeting>(&all.emplace_back(), 1), r, tag);
             decide(all, made);
             for (int r = 1; r < size(); ++r) send(bootstrap, std::span<const decision>(&made, 1), r, tag);
         } else {
             send(bootstrap, std::span<const greeting>(&mine, 1), 0, tag);
-            receive(bootstrap, std::span<decision>(&made, 1), 0, tag);
+            recv(bootstrap, std::span<decision>(&made, 1), 0, tag);
         }
         require(made.trouble[0] == 0, "NCCL: ", made.trouble);
         return made.id;
@@ -501,23 +507,23 @@ private:
         require(all == one * static_cast<std::size_t>(size()), "rank ", rank(), " of ", size(), ": native ", what, ": ",
                 all, " elements are not ", size(), " blocks of ", one);
     }
-    void check_parts(const char* what, std::size_t n, const std::vector<shard>& parts) const {
+    void check_parts(const char* what, std::size_t n, const std::vector<range>& parts) const {
         require(parts.size() == static_cast<std::size_t>(size()), handle_->me(), "native ", what, ": ", parts.size(),
                 " parts for ", size(), " ranks");
-        for (const shard& part : parts)
-            require(part.begin >= 0 && part.count >= 0 && part.end() <= static_cast<index>(n), handle_->me(), "native ",
-                    what, ": the part from ", part.begin, " to ", part.end(), " is not in ", n, " elements");
+        for (const range& part : parts)
+            require(part.begin >= 0 && part.count >= 0 && part.end() <= static_cast<index_t>(n), handle_->me(),
+                    "native ", what, ": the part from ", part.begin, " to ", part.end(), " is not in ", n, " elements");
     }
     // Elements of each part where all are equal and follow each other; else 0.
-    static std::size_t equal_blocks(const std::vector<shard>& parts) {
+    static std::size_t equal_blocks(const std::vector<range>& parts) {
         for (std::size_t r = 0; r < parts.size(); ++r)
             if (parts[r].count != parts[0].count ||
-                parts[r].begin != parts[0].begin + static_cast<index>(r) * parts[0].count)
+                parts[r].begin != parts[0].begin + static_cast<index_t>(r) * parts[0].count)
                 return 0;
         return static_cast<std::size_t>(parts[0].count);
     }
     template <class T>
-    static T* at(std::span<T> data, const std::vector<shard>& parts, int r) {
+    static T* at(std::span<T> data, const std::vector<range>& parts, int r) {
         return data.data() + parts[static_cast<std::size_t>(r)].begin;
     }
 

@@ -5,7 +5,7 @@
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
 #include <cairn/core/parallel.hpp>
-#include <cairn/core/shard.hpp>
+#include <cairn/core/range.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -40,17 +40,17 @@ constexpr std::string_view type_name() {
 /// into[i] = into[i] ∘ from[i]. bf16 and fp16 add in float and round once. Throws on unequal sizes.
 /// 2 reads and 1 write per element; not threaded below 64 Ki elements.
 template <Communicator C, class T>
-void combine(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {
+void reduce_local(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {
     require(into.size() == from.size(), "combine: ", into.size(), " elements and ", from.size());
     require(!buffers_on_gpu(c), c.name(),
             ": its buffers are on a GPU, where the host cannot add them; use its own collectives (native)");
-    if constexpr (requires { c.compute(index{}); }) c.compute(static_cast<index>(into.size_bytes()));
+    if constexpr (requires { c.compute(index_t{}); }) c.compute(static_cast<index_t>(into.size_bytes()));
     T* const a = into.data();
     const T* const b = from.data();
-    parallel_for(static_cast<index>(into.size()), index{1} << 16, [&](index begin, index end) {
+    parallel_for(static_cast<index_t>(into.size()), index_t{1} << 16, [&](index_t begin, index_t end) {
         const auto each = [&](auto f) {
 #pragma omp simd
-            for (index i = begin; i < end; ++i) a[i] = f(a[i], b[i]);
+            for (index_t i = begin; i < end; ++i) a[i] = f(a[i], b[i]);
         };
         switch (r) {
             case reduction::sum:

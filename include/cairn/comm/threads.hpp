@@ -1,10 +1,11 @@
 #pragma once
 // Ranks as threads of one process: labs, tests, debuggers and sanitizers.
 //   run_ranks(4, [](threads_communicator& c) { … });      c.rank() is 0 … 3
-// A send looks for a receive that waits already and copies straight into its buffer. Otherwise a small message is copied into the
-// mailbox while that has room, and is complete; a larger one waits for its receiver (rendezvous), and isend returns at once all the
-// same. Matching happens under one lock, copying outside of it.
-// The first rank that fails ends all: whoever waits, now or later, gets an error that names it, and run_ranks throws what it threw.
+// A send looks for a receive that waits already and copies straight into its buffer. Otherwise a small message is
+// copied into the mailbox while that has room, and is complete; a larger one waits for its receiver (rendezvous), and
+// isend returns at once all the same. Matching happens under one lock, copying outside of it.
+// The first rank that fails ends all: whoever waits, now or later, gets an error that names it, and run_ranks throws
+// what it threw.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/clock.hpp>
@@ -30,10 +31,10 @@ namespace cairn {
 
 /// How ranks that are threads run.
 struct thread_ranks {
-    int kernel_threads = 0;                // of each rank; 0: cores / ranks, at least 1
-    int ranks_per_node = 0;                // what split_node() pretends; 0: all on one
-    index mailbox_bytes = index{1} << 20;  // of messages that nobody waits for yet, per receiving rank
-    double time_limit = -1;                // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
+    int kernel_threads = 0;                    // of each rank; 0: cores / ranks, at least 1
+    int ranks_per_node = 0;                    // what split_node() pretends; 0: all on one
+    index_t mailbox_bytes = index_t{1} << 20;  // of messages that nobody waits for yet, per receiving rank
+    double time_limit = -1;  // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
 };
 
 namespace detail {
@@ -293,7 +294,7 @@ public:
         if (rank_ == 0) {
             all[0] = mine;
             for (int r = 1; r < size(); ++r)
-                receive(*this, std::span<entry>(&all[static_cast<std::size_t>(r)], 1), r, max_tag);
+                recv(*this, std::span<entry>(&all[static_cast<std::size_t>(r)], 1), r, max_tag);
             context = world_->new_context();
             for (int r = 1; r < size(); ++r) {
                 send(*this, std::span<const entry>(all), r, max_tag);
@@ -301,8 +302,8 @@ public:
             }
         } else {
             send(*this, std::span<const entry>(&mine, 1), 0, max_tag);
-            receive(*this, std::span<entry>(all), 0, max_tag);
-            receive(*this, std::span<int>(&context, 1), 0, max_tag);
+            recv(*this, std::span<entry>(all), 0, max_tag);
+            recv(*this, std::span<int>(&context, 1), 0, max_tag);
         }
         std::erase_if(all, [&](const entry& e) { return colour < 0 ? e.rank != rank_ : e.colour != colour; });
         std::stable_sort(all.begin(), all.end(), [](const entry& a, const entry& b) { return a.key < b.key; });
@@ -332,7 +333,7 @@ public:
             int rank;
         };
         world_->enter(world_rank(), concat(call.name, " of ", call.count, ' ', call.type,
-                                           call.subject.empty() ? "" : concat(" (", call.subject, ')')));
+                                           call.label.empty() ? "" : concat(" (", call.label, ')')));
         return leaving(*this);
     }
 
@@ -362,7 +363,8 @@ private:
 
 static_assert(Communicator<threads_communicator>);
 
-/// Runs body(communicator) on `n` threads and returns when all are through. Throws the error of the first rank that failed, with
+/// Runs body(communicator) on `n` threads and returns when all are through. Throws the error of the first rank that
+/// failed, with
 /// "rank R: " in front.
 template <class Body>
 void run_ranks(int n, const thread_ranks& options, Body&& body) {

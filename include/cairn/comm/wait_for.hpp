@@ -1,6 +1,6 @@
 #pragma once
-// Waiting for a rank that computes for minutes, beyond the time limit of a message: it measures kernels, decomposes a large matrix, or
-// writes to a slow disk, while the others have nothing to do.
+// Waiting for a rank that computes for minutes, beyond the time limit of a message: it measures kernels, decomposes a
+// large matrix, or writes to a slow disk, while the others have nothing to do.
 
 #include <cairn/comm/communicator.hpp>
 
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-/// Collective. Returns once rank `root` is here too. A rank that is killed ends the job as always; after `limit` seconds throws on those
-/// who wait.
+/// Collective. Returns once rank `root` is here too. A rank that is killed ends the job as always; after `limit`
+/// seconds throws on those who wait.
 template <Communicator C>
 void wait_for(C& c, int root, double limit = 3600) {
     constexpr int tag = max_tag - 3;

@@ -18,7 +18,7 @@ template <class Format>
 struct nearest_cast : nearest_rounding<Format> {
     static std::string name() { return Format::name; }
     static std::string_view stream() { return Format::name; }
-    static compression_contract contract(index) {
+    static compression_contract contract(index_t) {
         return {.summable = Format::type, .contraction = Format::contraction};
     }
 };
@@ -28,7 +28,7 @@ template <class Format>
 struct stochastic_cast : stochastic_rounding<Format> {
     static std::string name() { return std::string(Format::name) + "_stochastic"; }
     static std::string_view stream() { return Format::name; }
-    static compression_contract contract(index) {
+    static compression_contract contract(index_t) {
         return {.unbiased = true,
                 .deterministic = false,
                 .summable = Format::type,

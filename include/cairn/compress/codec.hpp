@@ -18,20 +18,20 @@ public:
 
     const Code& code() const { return code_; }
     std::string name() const { return code_.name(); }
-    compression_contract contract(index n) const { return code_.contract(n); }
-    index max_bytes(index n) const { return code_.bytes(n); }
+    compression_contract contract(index_t n) const { return code_.contract(n); }
+    index_t max_bytes(index_t n) const { return code_.bytes(n); }
 
     void encode(std::span<const float> values, message<D>& out, const encode_step& at) const {
-        const auto n = static_cast<index>(values.size());
+        const auto n = static_cast<index_t>(values.size());
         std::byte* const bytes = out.prepare(max_bytes(n)).data();
         if (!encode_values(D{}, code_, n, values.data(), bytes, at.own_random(code_.stream())))
             require_finite<D>(name(), values, at);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
-        decode_values(D{}, code_, name(), bytes, static_cast<index>(into.size()), into.data(), assign{});
+        decode_values(D{}, code_, name(), bytes, static_cast<index_t>(into.size()), into.data(), assign{});
     }
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        decode_values(D{}, code_, name(), bytes, static_cast<index>(into.size()), into.data(), add_scaled{scale});
+        decode_values(D{}, code_, name(), bytes, static_cast<index_t>(into.size()), into.data(), add_scaled{scale});
     }
 
 private:

@@ -50,7 +50,7 @@ namespace cairn {
 /// A parameter's elements in a bucket.
 struct bucket_slice {
     std::string name;
-    index offset = 0;
+    index_t offset = 0;
     cairn::shape shape;
 };
 /// The parameters of a bucket by rising offset. Gaps between them belong to nobody and hold zeros.
@@ -97,19 +97,19 @@ public:
     explicit message(tensor<std::byte, D> room) : memory_(std::move(room)) {}
 
     /// Makes the message `bytes` long and returns it; the contents are undefined.
-    std::span<std::byte> prepare(index bytes) {
+    std::span<std::byte> prepare(index_t bytes) {
         require(bytes >= 0, "message: of ", bytes, " bytes");
-        if (memory_.size() < bytes) memory_ = tensor<std::byte, D>({bytes}, category::communication);
+        if (memory_.size() < bytes) memory_ = tensor<std::byte, D>({bytes}, memory_category::communication);
         size_ = bytes;
         return this->bytes();
     }
-    index size() const { return size_; }
+    index_t size() const { return size_; }
     std::span<std::byte> bytes() { return {memory_.data(), static_cast<std::size_t>(size_)}; }
     std::span<const std::byte> bytes() const { return {memory_.data(), static_cast<std::size_t>(size_)}; }
 
 private:
     tensor<std::byte, D> memory_;
-    index size_ = 0;
+    index_t size_ = 0;
 };
 
 /// A tensor of a compressor's state and its name, "residual".
@@ -127,29 +127,29 @@ using compressor_tensor = compressor_tensor_on<cpu>;
 ///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
 template <class C>
 concept CompressorState = std::movable<C> && Device<typename C::device> &&
-    requires(C& c, index n, std::span<float> gradient) {
+    requires(C& c, index_t n, std::span<float> gradient) {
     c.prepare(n);
     { c.tensors() } -> std::same_as<std::vector<compressor_tensor_on<typename C::device>>>;
-    c.release(gradient);
+    c.flush_residual(gradient);
 };
 
 /// Base of a compressor on D that keeps nothing between steps.
 template <Device D>
 struct stateless {
     using device = D;
-    void prepare(index) {}
+    void prepare(index_t) {}
     std::vector<compressor_tensor_on<D>> tensors() { return {}; }
-    void release(std::span<float>) {}
+    void flush_residual(std::span<float>) {}
 };
 
 /// A method that sends one message a bucket and step.
 template <class C>
 concept Compressor = CompressorState<C> &&
-    requires(C& c, const C& constant, index n, std::span<const float> values, std::span<float> into,
+    requires(C& c, const C& constant, index_t n, std::span<const float> values, std::span<float> into,
              message<typename C::device>& out, std::span<const std::byte> bytes, const encode_step& at, float scale) {
     { constant.name() } -> std::convertible_to<std::string>;
     { constant.contract(n) } -> std::same_as<compression_contract>;
-    { constant.max_bytes(n) } -> std::same_as<index>;
+    { constant.max_bytes(n) } -> std::same_as<index_t>;
     c.encode(values, out, at);
     constant.decode(bytes, into, at);
     constant.decode_add(bytes, into, at, scale);
@@ -164,11 +164,11 @@ concept ReducingCompressor = CompressorState<C> &&
     requires(C& c, const C& constant, std::span<const float> gradient, std::span<float> total, int ranks,
              const encode_step& at, void (*sum)(std::span<float>)) {
     { constant.name() } -> std::convertible_to<std::string>;
-    { constant.exchanged() } -> std::same_as<index>;
+    { constant.exchanged() } -> std::same_as<index_t>;
     c.reduce(gradient, total, ranks, at, sum);
 };
 
-namespace rules {
+namespace functors {
 
 struct take_residual {
     CAIRN_HD void operator()(float& gradient, float& residual) const {
@@ -177,28 +177,28 @@ struct take_residual {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// gradient += residual; residual = 0. Does nothing where there is no residual yet. The values are on the residual's
 /// device.
 template <Device D>
-void release_into(tensor<float, D>& residual, std::span<float> gradient) {
+void flush_into(tensor<float, D>& residual, std::span<float> gradient) {
     if (residual.empty()) return;
-    const auto n = static_cast<index>(gradient.size());
+    const auto n = static_cast<index_t>(gradient.size());
     require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
-    for_each(D{}, n, rules::take_residual{}, gradient.data(), residual.data());
+    for_each(D{}, n, functors::take_residual{}, gradient.data(), residual.data());
 }
 
 /// Makes `t` n zeros if it is empty; throws where it has another size. `who` starts the message.
 template <Device D>
-void prepare_zeros(tensor<float, D>& t, index n, std::string_view who) {
-    if (t.empty()) t = tensor<float, D>::zeros({n}, category::communication);
+void prepare_zeros(tensor<float, D>& t, index_t n, std::string_view who) {
+    if (t.empty()) t = tensor<float, D>::zeros({n}, memory_category::communication);
     require(t.size() == n, who, ": a bucket of ", n, " values after one of ", t.size(),
             "; each bucket needs a compressor of its own");
 }
 
 /// "element 7 of conv1/weight (16, 3, 3, 3)", or "element 7 of the bucket" where no layout says whose it is.
-inline std::string place_in_bucket(const bucket_layout* layout, index i) {
+inline std::string place_in_bucket(const bucket_layout* layout, index_t i) {
     if (layout)
         for (const bucket_slice& s : *layout)
             if (i >= s.offset && i < s.offset + s.shape.size())
@@ -207,10 +207,10 @@ inline std::string place_in_bucket(const bucket_layout* layout, index i) {
 }
 
 /// Position of the first NaN or Inf, or nothing. 1 read per element.
-inline std::optional<index> first_non_finite(std::span<const float> values) {
-    const index n = static_cast<index>(values.size());
+inline std::optional<index_t> first_non_finite(std::span<const float> values) {
+    const index_t n = static_cast<index_t>(values.size());
     if (count_nonfinite(cpu{}, n, values.data()) == 0) return std::nullopt;
-    index i = 0;
+    index_t i = 0;
     while (std::isfinite(values[static_cast<std::size_t>(i)])) ++i;
     return i;
 }
@@ -229,10 +229,10 @@ void require_finite(std::string_view who, std::span<const float> values, const e
 template <Device D = cpu>
 void fill_zero(std::span<float> into) {
     if constexpr (std::same_as<D, cpu>)
-        parallel_for(static_cast<index>(into.size()), compress_grain,
-                     [p = into.data()](index begin, index end) { std::fill(p + begin, p + end, 0.0f); });
+        parallel_for(static_cast<index_t>(into.size()), compress_grain,
+                     [p = into.data()](index_t begin, index_t end) { std::fill(p + begin, p + end, 0.0f); });
     else
-        D::set_bytes(into.data(), 0, static_cast<index>(into.size_bytes()));
+        D::set_bytes(into.data(), 0, static_cast<index_t>(into.size_bytes()));
 }
 
 }  // namespace cairn

@@ -24,7 +24,7 @@ struct dgc_config {
     sparse_value values = sparse_value::float32;
 };
 
-namespace rules {
+namespace functors {
 
 /// u = m u + shrink g;  v += u, where shrink g is no longer than `allowed`; 0: any length is.
 struct accumulate_velocity {
@@ -47,7 +47,7 @@ struct accumulate_velocity {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 template <Device D = cpu, class Positions = positions_on<D>>
 class dgc {
@@ -62,27 +62,27 @@ public:
     }
 
     std::string name() const { return "dgc"; }
-    compression_contract contract(index) const {
+    compression_contract contract(index_t) const {
         return {.fixed_bytes = Positions::fixed_bytes && !samples && config_.warmup_stage == 0};
     }
     /// Bytes at the largest ratio of the warm-up.
-    index max_bytes(index n) const { return sparse_message_max_bytes<Positions>(n, most(n), config_.values); }
+    index_t max_bytes(index_t n) const { return sparse_message_max_bytes<Positions>(n, most(n), config_.values); }
     /// The share that is sent in a step.
     double ratio(std::int64_t step) const {
         if (config_.warmup_stage == 0) return config_.ratio;
         return std::max(config_.ratio, std::pow(0.25, static_cast<double>(1 + step / config_.warmup_stage)));
     }
 
-    void prepare(index n) {
+    void prepare(index_t n) {
         detail::check_countable("dgc", n);
         prepare_zeros(velocity_, n, "dgc");
         prepare_zeros(accumulated_, n, "dgc");
-        if (squares_.empty()) squares_ = tensor<double, D>::zeros({1}, category::communication);
+        if (squares_.empty()) squares_ = tensor<double, D>::zeros({1}, memory_category::communication);
         chosen_.prepare(n, most(n));
     }
 
     void encode(std::span<const float> gradient, message<D>& out, const encode_step& at) {
-        const auto n = static_cast<index>(gradient.size());
+        const auto n = static_cast<index_t>(gradient.size());
         prepare(n);
         const double allowed = config_.clip / std::sqrt(static_cast<double>(config_.ranks));
         if (std::same_as<D, cpu> || allowed > 0) sum_of_squares_into(D{}, n, gradient.data(), squares_.data());
@@ -90,7 +90,7 @@ public:
             if (!std::isfinite(squares_[0])) require_finite("dgc", gradient, at);
         float *const u = velocity_.data(), *const v = accumulated_.data();
         const auto m = static_cast<float>(config_.momentum);
-        for_each(D{}, n, rules::accumulate_velocity{m, allowed, squares_.data()}, gradient.data(), u, v);
+        for_each(D{}, n, functors::accumulate_velocity{m, allowed, squares_.data()}, gradient.data(), u, v);
         select_sampled(D{}, std::as_const(accumulated_).span(), detail::chosen_count(ratio(at.step), n), chosen_);
         encode_sparse<Positions>(chosen_, config_.values, out);
         zero_at_positions(D{}, chosen_, u);
@@ -105,7 +105,7 @@ public:
     }
 
     /// What is accumulated carries momentum: no gradient to be sent dense.
-    void release(std::span<float>) {}
+    void flush_residual(std::span<float>) {}
     std::vector<compressor_tensor_on<D>> tensors() {
         if (velocity_.empty()) return {};
         std::vector<compressor_tensor_on<D>> all;
@@ -116,9 +116,9 @@ public:
 
 private:
     static constexpr bool samples = std::same_as<D, cpu>;
-    index most(index n) const {
-        const index k = detail::chosen_count(ratio(0), n);
-        return samples ? std::min(n, static_cast<index>(1.3 * static_cast<double>(k))) : k;
+    index_t most(index_t n) const {
+        const index_t k = detail::chosen_count(ratio(0), n);
+        return samples ? std::min(n, static_cast<index_t>(1.3 * static_cast<double>(k))) : k;
     }
 
     config config_;

@@ -30,7 +30,7 @@ public:
         double bound = 1e-3;
         kind of = kind::relative;  // bound × the largest magnitude of the bucket, or the bound itself
     };
-    static constexpr index block = 16384;
+    static constexpr index_t block = 16384;
 
     error_bounded() : error_bounded(config{}) {}
     explicit error_bounded(config c) : config_(c) {
@@ -38,25 +38,25 @@ public:
     }
 
     std::string name() const { return "error_bounded"; }
-    compression_contract contract(index) const {
+    compression_contract contract(index_t) const {
         compression_contract c{.fixed_bytes = false};
         if (config_.of == kind::absolute) c.absolute_error = config_.bound;
         return c;
     }
     /// No code is worse than one of 10 bits a symbol.
-    index max_bytes(index n) const { return n ? 8 + radius + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
+    index_t max_bytes(index_t n) const { return n ? 8 + radius + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
 
     void encode(std::span<const float> values, message<>& out, const encode_step& at) {
-        const index n = static_cast<index>(values.size()), count = blocks(n);
+        const index_t n = static_cast<index_t>(values.size()), count = blocks(n);
         if (n == 0) return void(out.prepare(0));
         const float largest = max_abs(cpu{}, n, values.data());
         if (!std::isfinite(largest)) require_finite(name(), values, at);
         const quantiser quantise(bound_for(largest));
 
-        if (symbols_.size() < n) symbols_ = tensor<std::uint16_t>({n}, category::communication);
+        if (symbols_.size() < n) symbols_ = tensor<std::uint16_t>({n}, memory_category::communication);
         std::vector<block_summary> summaries(static_cast<std::size_t>(count));
-        parallel_for(count, 1, [&](index begin, index end) {
-            for (index b = begin; b < end; ++b)
+        parallel_for(count, 1, [&](index_t begin, index_t end) {
+            for (index_t b = begin; b < end; ++b)
                 summaries[static_cast<std::size_t>(b)] =
                     make_symbols(quantise, values.data() + b * block, length(n, b), symbols_.data() + b * block);
         });
@@ -69,23 +69,23 @@ public:
         while (!counts[last]) --last;
         const huffman::lengths lengths = huffman::optimal_lengths(counts);
 
-        index outliers = 0, codes = 0;
+        index_t outliers = 0, codes = 0;
         const std::size_t used = last - first + 1;
         for (block_summary& s : summaries) {
             std::uint64_t bits = 0;
             for (std::size_t k = first; k <= last; ++k) bits += std::uint64_t{s.counts[k]} * lengths[k];
-            s.bytes = static_cast<index>((bits + 7) / 8);
+            s.bytes = static_cast<index_t>((bits + 7) / 8);
             s.code_at = std::exchange(codes, codes + s.bytes);
             s.outlier_at = std::exchange(outliers, outliers + s.counts[0]);
         }
-        const index head = 8 + static_cast<index>((used + 1) / 2), bodies = head + 8 * count;
+        const index_t head = 8 + static_cast<index_t>((used + 1) / 2), bodies = head + 8 * count;
         std::byte* const message_begin = out.prepare(bodies + codes + 4 * outliers).data();
         write_head(quantise.bound, first, used, lengths, message_begin);
 
         const std::vector<huffman::code> codes_of_symbols = huffman::codes_of(lengths);
         std::byte* const outlier_begin = message_begin + bodies + codes;
-        parallel_for(count, 1, [&](index begin, index end) {
-            for (index b = begin; b < end; ++b) {
+        parallel_for(count, 1, [&](index_t begin, index_t end) {
+            for (index_t b = begin; b < end; ++b) {
                 const block_summary& s = summaries[static_cast<std::size_t>(b)];
                 const std::array<std::uint32_t, 2> entry{static_cast<std::uint32_t>(s.bytes),
                                                          s.counts[0] | (s.lorenzo ? 1u << 24 : 0u)};
@@ -121,11 +121,11 @@ private:
     struct block_summary {
         std::array<std::uint32_t, symbols> counts{};  // counts[0]: outliers
         bool lorenzo = false;
-        index bytes = 0, code_at = 0, outlier_at = 0;
+        index_t bytes = 0, code_at = 0, outlier_at = 0;
     };
 
-    static index blocks(index n) { return (n + block - 1) / block; }
-    static index length(index n, index b) { return std::min(block, n - b * block); }
+    static index_t blocks(index_t n) { return (n + block - 1) / block; }
+    static index_t length(index_t n, index_t b) { return std::min(block, n - b * block); }
 
     /// The bound as a float that is not above it.
     float bound_for(float largest) const {
@@ -136,32 +136,32 @@ private:
         return eb;
     }
 
-    static block_summary make_symbols(const quantiser& quantise, const float* x, index n, std::uint16_t* out) {
+    static block_summary make_symbols(const quantiser& quantise, const float* x, index_t n, std::uint16_t* out) {
         block_summary s;
         std::vector<std::int32_t> room(static_cast<std::size_t>(2 * n + 1));
         std::int32_t *const q = room.data() + 1, *const fits = q + n;  // q[−1] = 0
         std::int64_t plain = 0, lorenzo = 0;
 #pragma omp simd
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             q[i] = quantise(x[i]);
             // In double, where the difference of two floats of similar size is exact.
             const double off = static_cast<double>(x[i]) - static_cast<double>(quantise.value(q[i]));
             fits[i] = std::abs(off) <= static_cast<double>(quantise.bound) ? 1 : 0;
         }
 #pragma omp simd reduction(+ : plain, lorenzo)
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             plain += std::abs(q[i]);
             lorenzo += std::abs(q[i] - q[i - 1]);
         }
         s.lorenzo = lorenzo < plain;
         const std::int32_t predicted = s.lorenzo ? -1 : 0;  // a mask
 #pragma omp simd
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             const std::int32_t d = q[i] - (q[i - 1] & predicted);
             const bool inside = (d < radius) & (d > -radius) & (fits[i] != 0);
             out[i] = static_cast<std::uint16_t>(inside ? d + radius : 0);
         }
-        for (index i = 0; i < n; ++i) ++s.counts[out[i]];
+        for (index_t i = 0; i < n; ++i) ++s.counts[out[i]];
         return s;
     }
 
@@ -176,14 +176,14 @@ private:
         }
     }
 
-    static void write_block(const float* x, index n, const std::uint16_t* symbol,
+    static void write_block(const float* x, index_t n, const std::uint16_t* symbol,
                             const std::vector<huffman::code>& codes, std::byte* out, std::byte* outliers,
                             std::uint32_t outlier_count) {
         huffman::writer write(out);
-        for (index i = 0; i < n; ++i) write.put(codes[symbol[i]]);
+        for (index_t i = 0; i < n; ++i) write.put(codes[symbol[i]]);
         write.finish();
         if (outlier_count == 0) return;
-        for (index i = 0; i < n; ++i)
+        for (index_t i = 0; i < n; ++i)
             if (symbol[i] == 0) {
                 std::memcpy(outliers, x + i, 4);
                 outliers += 4;
@@ -193,7 +193,7 @@ private:
     template <class Put>
     static void decode_with(std::span<const std::byte> bytes, std::span<float> into, Put put) {
         message_reader reader("error_bounded", bytes);
-        const index n = static_cast<index>(into.size()), count = blocks(n);
+        const index_t n = static_cast<index_t>(into.size()), count = blocks(n);
         if (n == 0) return reader.finish();
         const float eb = reader.number<float>("the bound");
         if (!(eb >= 0) || !std::isfinite(eb)) reader.damaged("the bound before it is ", eb);
@@ -202,7 +202,7 @@ private:
         const std::size_t used = reader.number<std::uint16_t>("the number of symbols");
         if (used == 0 || first + used > symbols) reader.damaged("symbols ", first, " to ", first + used, " before it");
         huffman::lengths lengths(symbols, 0);
-        const std::byte* const nibbles = reader.take(static_cast<index>((used + 1) / 2), "code lengths");
+        const std::byte* const nibbles = reader.take(static_cast<index_t>((used + 1) / 2), "code lengths");
         for (std::size_t k = 0; k < used; ++k)
             lengths[first + k] =
                 static_cast<std::uint8_t>((static_cast<unsigned>(nibbles[k / 2]) >> (k % 2 * 4)) & 15u);
@@ -210,11 +210,11 @@ private:
         const huffman::decoder huffman_decoder(lengths, static_cast<std::uint16_t>(first));
 
         struct place {
-            index code_at, bytes, outlier_at, outliers;
+            index_t code_at, bytes, outlier_at, outliers;
             bool lorenzo;
         };
         std::vector<place> places(static_cast<std::size_t>(count));
-        index codes = 0, outliers = 0;
+        index_t codes = 0, outliers = 0;
         for (place& p : places) {
             p.bytes = reader.number<std::uint32_t>("the bytes of a block");
             const auto word = reader.number<std::uint32_t>("the outliers of a block");
@@ -224,18 +224,18 @@ private:
             p.code_at = std::exchange(codes, codes + p.bytes);
             p.outlier_at = std::exchange(outliers, outliers + p.outliers);
         }
-        const index codes_begin = reader.position();
+        const index_t codes_begin = reader.position();
         const std::byte* const code_begin = reader.take(codes, "codes");
         const std::byte* const outlier_begin = reader.take(4 * outliers, "outliers");
         reader.finish();
 
-        parallel_for(count, 1, [&](index begin, index end) {
+        parallel_for(count, 1, [&](index_t begin, index_t end) {
             std::vector<std::uint16_t> symbol(static_cast<std::size_t>(block));
-            for (index b = begin; b < end; ++b) {
+            for (index_t b = begin; b < end; ++b) {
                 const place& p = places[static_cast<std::size_t>(b)];
-                const index m = length(n, b);
-                const index bits = huffman_decoder.decode({code_begin + p.code_at, static_cast<std::size_t>(p.bytes)},
-                                                          m, symbol.data());
+                const index_t m = length(n, b);
+                const index_t bits = huffman_decoder.decode({code_begin + p.code_at, static_cast<std::size_t>(p.bytes)},
+                                                            m, symbol.data());
                 const std::byte* const raw = outlier_begin + 4 * p.outlier_at;
                 if (bits < 0 || (bits + 7) / 8 != p.bytes ||
                     !decode_block(quantise, symbol.data(), m, p.lorenzo, raw, p.outliers, into.data() + b * block, put))
@@ -248,11 +248,11 @@ private:
 
     /// False if there are not exactly `outliers` outliers.
     template <class Put>
-    static bool decode_block(const quantiser& quantise, const std::uint16_t* symbol, index n, bool lorenzo,
-                             const std::byte* raw, index outliers, float* into, Put put) {
+    static bool decode_block(const quantiser& quantise, const std::uint16_t* symbol, index_t n, bool lorenzo,
+                             const std::byte* raw, index_t outliers, float* into, Put put) {
         std::int32_t q = 0;
-        index found = 0;
-        for (index i = 0; i < n; ++i) {
+        index_t found = 0;
+        for (index_t i = 0; i < n; ++i) {
             if (symbol[i] == 0) [[unlikely]] {
                 if (found == outliers) return false;
                 float x;

@@ -18,12 +18,12 @@ namespace cairn {
 namespace detail {
 
 /// How many g[i] + e[i] are NaN or infinite.
-inline index count_non_finite_sums(index n, const float* g, const float* e) {
+inline index_t count_non_finite_sums(index_t n, const float* g, const float* e) {
     std::uint32_t found = 0;
 #pragma omp simd reduction(+ : found)
-    for (index i = 0; i < n; ++i)
+    for (index_t i = 0; i < n; ++i)
         found += (std::bit_cast<std::uint32_t>(g[i] + e[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-    return static_cast<index>(found);
+    return static_cast<index_t>(found);
 }
 
 }  // namespace detail
@@ -39,22 +39,22 @@ public:
 
     std::string name() const { return concat(inner_.name(), "+ef"); }
     /// The contract of the messages: they are C's. What holds beyond one step is the sum above.
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         compression_contract c = inner_.contract(n);
         c.unbiased = false;  // of x, not of g
         return c;
     }
-    index max_bytes(index n) const { return inner_.max_bytes(n); }
+    index_t max_bytes(index_t n) const { return inner_.max_bytes(n); }
     const C& inner() const { return inner_; }
 
-    void prepare(index n) {
+    void prepare(index_t n) {
         inner_.prepare(n);
         prepare_zeros(residual_, n, name());
     }
 
     /// On the host, on a NaN or Inf in g + e: throws, and the state is as before.
     void encode(std::span<const float> gradient, message<D>& out, const encode_step& at) {
-        const auto n = static_cast<index>(gradient.size());
+        const auto n = static_cast<index_t>(gradient.size());
         prepare(n);
         if constexpr (std::same_as<D, cpu>) require_finite_sum(gradient, at);
         const float* const g = gradient.data();
@@ -65,7 +65,7 @@ public:
             encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(max_bytes(n)).data(),
                                  at.own_random(inner_.code().stream()));
         } else {
-            for_each(D{}, n, rules::add{}, e, g);
+            for_each(D{}, n, functors::add{}, e, g);
             inner_.encode(residual_.span(), out, at);
             inner_.decode_add(std::as_const(out).bytes(), residual_.span(), at, -1.0f);
         }
@@ -77,7 +77,7 @@ public:
         inner_.decode_add(bytes, into, at, scale);
     }
 
-    void release(std::span<float> gradient) { release_into(residual_, gradient); }
+    void flush_residual(std::span<float> gradient) { flush_into(residual_, gradient); }
     std::vector<compressor_tensor_on<D>> tensors() {
         std::vector<compressor_tensor_on<D>> all = inner_.tensors();
         if (!residual_.empty()) all.push_back({"residual", residual_.share()});
@@ -87,15 +87,16 @@ public:
 private:
     void require_finite_sum(std::span<const float> gradient, const encode_step& at) const {
         const float *const g = gradient.data(), *const e = residual_.data();
-        const index bad = parallel_sum<index>(
-            static_cast<index>(gradient.size()), compress_grain,
-            [=](index begin, index end) { return detail::count_non_finite_sums(end - begin, g + begin, e + begin); });
+        const index_t bad = parallel_sum<index_t>(
+            static_cast<index_t>(gradient.size()), compress_grain, [=](index_t begin, index_t end) {
+                return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
+            });
         if (bad) [[unlikely]]
             throw_non_finite(gradient, at);
     }
     [[noreturn, gnu::cold]] void throw_non_finite(std::span<const float> gradient, const encode_step& at) const {
         std::vector<float> sum(gradient.size());
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index>(i)];
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index_t>(i)];
         require_finite(name(), sum, at);
         fail(name(), ": the gradient changed while it was encoded");
     }

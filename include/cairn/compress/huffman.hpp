@@ -1,6 +1,7 @@
 #pragma once
-// Canonical Huffman codes of limited length. Lengths are optimal under the limit (package-merge: Larmore and Hirschberg,
-// JACM 1990); codes follow from the lengths alone, in order of (length, symbol), so that only lengths travel.
+// Canonical Huffman codes of limited length. Lengths are optimal under the limit (package-merge: Larmore and
+// Hirschberg, JACM 1990); codes follow from the lengths alone, in order of (length, symbol), so that only lengths
+// travel.
 // Bits fill bytes from the lowest bit, each code reversed, so that a decoder reads a symbol by one table look-up.
 // A lone symbol has length 0: nothing is written for it.
 
@@ -131,12 +132,12 @@ public:
     }
 
     /// Reads `count` symbols from `bytes`. Returns the bits that they took, or −1 if there are too few.
-    index decode(std::span<const std::byte> bytes, index count, std::uint16_t* symbols) const {
+    index_t decode(std::span<const std::byte> bytes, index_t count, std::uint16_t* symbols) const {
         const std::byte *in = bytes.data(), *const end = in + bytes.size();
         std::uint64_t bits = 0;
         int held = 0;
         constexpr std::uint64_t mask = (1u << limit) - 1;
-        index i = 0;
+        index_t i = 0;
         const auto next = [&] {
             const entry e = table_[bits & mask];
             bits >>= e.length;
@@ -156,7 +157,7 @@ public:
             next();
             if (held < 0) return -1;
         }
-        return static_cast<index>(in - bytes.data()) * 8 - held;
+        return static_cast<index_t>(in - bytes.data()) * 8 - held;
     }
 
 private:

@@ -15,21 +15,21 @@
 namespace cairn {
 
 /// Throws if parameters overlap, are out of order or outside n values.
-inline low_rank_plan plan_low_rank(const bucket_layout& layout, index n, int rank) {
+inline low_rank_plan plan_low_rank(const bucket_layout& layout, index_t n, int rank) {
     require(rank >= 1, "powersgd: rank ", rank, ", expected at least 1");
     low_rank_plan plan{.matrices = {}, .dense = {}, .n = n};
-    index at = 0, end = 0;
-    const auto dense_to = [&](index to) {
+    index_t at = 0, end = 0;
+    const auto dense_to = [&](index_t to) {
         if (to > at) plan.dense.push_back({at, to - at, std::exchange(plan.dense_size, plan.dense_size + to - at)});
         at = to;
     };
     for (const bucket_slice& s : layout) {
-        const index size = s.shape.size();
+        const index_t size = s.shape.size();
         require(s.offset >= end && s.offset + size <= n, "powersgd: ", s.name, ' ', s.shape, " at ", s.offset,
                 " does not fit behind ", end, " in a bucket of ", n, " values");
         end = s.offset + size;
         if (s.shape.rank() < 2 || size == 0) continue;
-        const index rows = s.shape[0], cols = size / rows, r = std::min({index{rank}, rows, cols});
+        const index_t rows = s.shape[0], cols = size / rows, r = std::min({index_t{rank}, rows, cols});
         if ((rows + cols) * r >= rows * cols) continue;
         dense_to(s.offset);
         plan.matrices.push_back({s.offset, rows, cols, r, plan.p_size, plan.q_size});
@@ -47,26 +47,26 @@ class low_rank_state {
 public:
     using device = D;
 
-    low_rank_state(const bucket_layout& layout, index n, int rank)
+    low_rank_state(const bucket_layout& layout, index_t n, int rank)
         : plan_(plan_low_rank(layout, n, rank)), tables_(plan_) {
-        p_ = tensor<float, D>::zeros({plan_.p_size + plan_.dense_size}, category::communication);
-        q_ = tensor<float, D>::zeros({plan_.q_size + plan_.dense_size}, category::communication);
-        residual_ = tensor<float, D>::zeros({n}, category::communication);
+        p_ = tensor<float, D>::zeros({plan_.p_size + plan_.dense_size}, memory_category::communication);
+        q_ = tensor<float, D>::zeros({plan_.q_size + plan_.dense_size}, memory_category::communication);
+        residual_ = tensor<float, D>::zeros({n}, memory_category::communication);
     }
 
     const low_rank_plan& plan() const { return plan_; }
     /// All memory is made by the constructor, which needs the layout.
-    void prepare(index n) const {
+    void prepare(index_t n) const {
         require(n == plan_.n, "powersgd: a bucket of ", n, " values after one of ", plan_.n,
                 "; each bucket needs a compressor of its own");
     }
-    void release(std::span<float> gradient) { release_into(residual_, gradient); }
+    void flush_residual(std::span<float> gradient) { flush_into(residual_, gradient); }
 
 protected:
     /// total = gradient + residual, and the dense values of it behind the factors of `out`.
     void start(const std::string& who, std::span<const float> gradient, std::span<float> total, factor_side out,
                const encode_step& at) {
-        require(static_cast<index>(gradient.size()) == plan_.n && total.size() == gradient.size(), who,
+        require(static_cast<index_t>(gradient.size()) == plan_.n && total.size() == gradient.size(), who,
                 ": a bucket of ", gradient.size(), " values and room for ", total.size(), ", expected ", plan_.n);
         if (!add_residual(D{}, plan_.n, gradient.data(), std::as_const(residual_).data(), total.data()))
             require_finite<D>(who, total, at);

@@ -15,7 +15,7 @@ namespace cairn {
 struct natural_code : natural_format {
     static std::string name() { return "natural"; }
     static std::string_view stream() { return "natural"; }
-    static compression_contract contract(index) {
+    static compression_contract contract(index_t) {
         return {.unbiased = true, .deterministic = false, .contraction = 7.0 / 8, .variance = 1.0 / 8};
     }
 };

@@ -15,11 +15,11 @@ namespace cairn {
 class onebit : public stateless<cpu> {
 public:
     std::string name() const { return "onebit"; }
-    compression_contract contract(index) const { return {.contraction = -1}; }
-    index max_bytes(index n) const { return sign_bytes(n); }
+    compression_contract contract(index_t) const { return {.contraction = -1}; }
+    index_t max_bytes(index_t n) const { return sign_bytes(n); }
 
     void encode(std::span<const float> values, message<>& out, const encode_step& at) const {
-        const index n = static_cast<index>(values.size());
+        const index_t n = static_cast<index_t>(values.size());
         std::byte* const target = out.prepare(sign_bytes(n)).data();
         if (n == 0) return;
         const magnitude_sums sums = pack_signs(values, target + 4);

@@ -26,11 +26,11 @@ class powersgd : public low_rank_state<D> {
 public:
     using config = powersgd_config;
     /// For buckets of n values laid out as `layout`.
-    powersgd(config c, const bucket_layout& layout, index n) : low_rank_state<D>(layout, n, c.rank), rank_(c.rank) {}
+    powersgd(config c, const bucket_layout& layout, index_t n) : low_rank_state<D>(layout, n, c.rank), rank_(c.rank) {}
 
     std::string name() const { return concat("powersgd", rank_); }
     /// Floats that the two all-reduces sum.
-    index exchanged() const {
+    index_t exchanged() const {
         const low_rank_plan& plan = this->plan();
         return plan.p_size + plan.dense_size + plan.q_size;
     }

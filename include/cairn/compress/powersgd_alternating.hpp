@@ -15,12 +15,12 @@ template <Device D = cpu>
 class powersgd_alternating : public low_rank_state<D> {
 public:
     using config = powersgd_config;
-    powersgd_alternating(config c, const bucket_layout& layout, index n)
+    powersgd_alternating(config c, const bucket_layout& layout, index_t n)
         : low_rank_state<D>(layout, n, c.rank), rank_(c.rank) {}
 
     std::string name() const { return concat("powersgd", rank_, "_alternating"); }
     /// Floats that the all-reduce sums, in the step where it is more.
-    index exchanged() const {
+    index_t exchanged() const {
         const low_rank_plan& plan = this->plan();
         return std::max(plan.p_size, plan.q_size) + plan.dense_size;
     }

@@ -4,8 +4,8 @@
 // so that E x̂ = x and E‖x̂ − x‖² ≤ min(128/s², √128/s) ‖x‖². u has 16 random bits: a bias of 2^-17 of a level.
 //
 // Wire, for each bucket of m ≤ 128: | ‖x‖₂, 4 bytes | m codes of b = 1 + ⌈log₂(s+1)⌉ bits: ξ, sign on top |,
-// by planes (device/cpu/bit_planes.hpp). Bytes: 4 ⌈n/128⌉ + the planes; 4.25 bits a value for s = 7. State: none. Traffic: the
-// bucket once.
+// by planes (device/cpu/bit_planes.hpp). Bytes: 4 ⌈n/128⌉ + the planes; 4.25 bits a value for s = 7. State: none.
+// Traffic: the bucket once.
 
 #include <cairn/compress/codec.hpp>
 
@@ -14,7 +14,7 @@ namespace cairn {
 struct qsgd_levels : qsgd_code {
     std::string name() const { return concat("qsgd", levels); }
     static std::string_view stream() { return "qsgd"; }
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         const double m = static_cast<double>(std::min(n, plane_group)), s = levels;
         const double variance = std::min(m / (s * s), std::sqrt(m) / s);
         return {.unbiased = true, .deterministic = false, .contraction = 1 - variance, .variance = variance};

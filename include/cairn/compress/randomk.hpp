@@ -29,8 +29,8 @@ public:
     }
 
     std::string name() const { return config_.unbiased ? "randomk_unbiased" : "randomk"; }
-    compression_contract contract(index n) const {
-        const index k = count(n), largest = k ? (n + k - 1) / k : 1;
+    compression_contract contract(index_t n) const {
+        const index_t k = count(n), largest = k ? (n + k - 1) / k : 1;
         compression_contract c{.deterministic = false, .summable = summand::float32};
         c.unbiased = config_.unbiased;
         if (config_.unbiased)
@@ -39,11 +39,11 @@ public:
             c.contraction = 1 / static_cast<double>(largest);
         return c;
     }
-    index count(index n) const { return detail::chosen_count(config_.ratio, n); }
-    index max_bytes(index n) const { return 4 * count(n); }
+    index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
+    index_t max_bytes(index_t n) const { return 4 * count(n); }
 
     void encode(std::span<const float> values, message<D>& out, const encode_step& at) const {
-        const auto n = static_cast<index>(values.size());
+        const auto n = static_cast<index_t>(values.size());
         require_finite<D>(name(), values, at);
         take_at_places(D{}, places(n, at), values.data(), out.prepare(max_bytes(n)).data());
     }
@@ -58,13 +58,13 @@ public:
 private:
     template <class Put>
     void decode_with(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at, Put put) const {
-        const auto n = static_cast<index>(into.size());
+        const auto n = static_cast<index_t>(into.size());
         message_reader reader("randomk", bytes);
         const std::byte* const source = reader.take(max_bytes(n), "values");
         reader.finish();
         put_at_places(D{}, places(n, at), source, config_.unbiased, into.data(), put);
     }
-    random_places places(index n, const encode_step& at) const { return {n, count(n), at.shared_random("randomk")}; }
+    random_places places(index_t n, const encode_step& at) const { return {n, count(n), at.shared_random("randomk")}; }
 
     config config_;
 };

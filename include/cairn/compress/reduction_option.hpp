@@ -1,5 +1,6 @@
 #pragma once
-// What the governor (governor.hpp) is told: the ways in which a bucket may be reduced with their modelled costs, and what a step took.
+// What the compression autotuner (compression_autotuner.hpp) is told: the ways in which a bucket may be reduced with
+// their modelled costs, and what a step took.
 
 #include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>
@@ -20,18 +21,18 @@ struct reduction_option {
     bool dense() const { return compressor.empty(); }
 };
 
-/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value (decode:
-/// of all messages that a rank receives), and the algorithms that can carry it.
+/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value
+/// (decode: of all messages that a rank receives), and the algorithms that can carry it.
 struct reduction_candidate {
     std::string compressor;
-    std::function<double(index)> bytes;
+    std::function<double(index_t)> bytes;
     double encode_per_value = 0, decode_per_value = 0;
     std::vector<std::string> algorithms;
 };
 
 /// All options of a bucket of n values. cost(algorithm, bytes) → seconds: the α-β model of the link.
 template <class Cost>
-std::vector<reduction_option> options_for(index n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
+std::vector<reduction_option> options_for(index_t n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
     std::vector<reduction_option> all;
     for (const reduction_candidate& c : candidates)
         for (const std::string& algorithm : c.algorithms)
@@ -53,7 +54,8 @@ struct step_measurement {
         return all;
     }
     static step_measurement from_flat(const std::vector<double>& all) {
-        require(all.size() >= 2 && all.size() % 4 == 2, "governor: a measurement of ", all.size(), " numbers");
+        require(all.size() >= 2 && all.size() % 4 == 2, "compression autotuner: a measurement of ", all.size(),
+                " numbers");
         step_measurement m{all[0], all[1], {}};
         for (std::size_t i = 2; i < all.size(); i += 4)
             m.buckets.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});

@@ -14,7 +14,7 @@ namespace cairn {
 struct sign_code : sign_format {
     static std::string name() { return "sign"; }
     static std::string_view stream() { return "sign"; }
-    static compression_contract contract(index n) {
+    static compression_contract contract(index_t n) {
         return {.contraction = n ? 1 / static_cast<double>(std::min(n, block)) : 1};
     }
 };

@@ -21,8 +21,8 @@ namespace cairn {
 struct packed_gaps {
     static constexpr bool fixed_bytes = false;
 
-    static index max_bytes(index n, index k) { return 4 + index_code_max_bytes(n, k); }
-    static index bytes(const selection<cpu>& s) { return 4 + index_code_bytes(s.positions); }
+    static index_t max_bytes(index_t n, index_t k) { return 4 + index_code_max_bytes(n, k); }
+    static index_t bytes(const selection<cpu>& s) { return 4 + index_code_bytes(s.positions); }
     /// Returns the end.
     static std::byte* write(const selection<cpu>& s, std::byte* out) {
         const auto count = static_cast<std::uint32_t>(s.size());
@@ -31,8 +31,8 @@ struct packed_gaps {
     }
     /// Positions below n.
     template <Device D>
-    static std::vector<std::uint32_t> read(message_reader& reader, index n, sparse_value) {
-        const index k = reader.number<std::uint32_t>("the number of values");
+    static std::vector<std::uint32_t> read(message_reader& reader, index_t n, sparse_value) {
+        const index_t k = reader.number<std::uint32_t>("the number of values");
         if (k > n) reader.damaged(k, " values for a bucket of ", n);
         std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
         read_index_code(reader, n, positions);
@@ -43,9 +43,9 @@ struct packed_gaps {
 struct plain_positions {
     static constexpr bool fixed_bytes = true;
 
-    static index max_bytes(index, index k) { return 4 * k; }
+    static index_t max_bytes(index_t, index_t k) { return 4 * k; }
     template <Device D>
-    static index bytes(const selection<D>& s) {
+    static index_t bytes(const selection<D>& s) {
         return 4 * s.count();
     }
     template <Device D>
@@ -59,8 +59,8 @@ struct plain_positions {
     }
     /// On the host rising and below n; on other devices where they lie.
     template <Device D>
-    static auto read(message_reader& reader, index n, sparse_value type) {
-        const index k = reader.left() / (4 + bytes_of(type));
+    static auto read(message_reader& reader, index_t n, sparse_value type) {
+        const index_t k = reader.left() / (4 + bytes_of(type));
         const std::byte* const from = reader.take(4 * k, "positions");
         if constexpr (std::same_as<D, cpu>) {
             std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
@@ -82,25 +82,25 @@ using positions_on = std::conditional_t<std::same_as<D, cpu>, packed_gaps, plain
 
 /// The most bytes of a message of k of n values.
 template <class Positions>
-index sparse_message_max_bytes(index n, index k, sparse_value type) {
+index_t sparse_message_max_bytes(index_t n, index_t k, sparse_value type) {
     return Positions::max_bytes(n, k) + k * bytes_of(type);
 }
 
 template <class Positions, Device D>
 void encode_sparse(const selection<D>& chosen, sparse_value type, message<D>& out) {
-    const index k = chosen.count();
+    const index_t k = chosen.count();
     std::byte* const at = Positions::write(chosen, out.prepare(Positions::bytes(chosen) + k * bytes_of(type)).data());
     pack_values(D{}, chosen, type, at);
 }
 
 /// Calls put(into[p], value) for each position p of the message. `least`: bytes that it has at least.
 template <class Positions, Device D, class Put>
-void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, index least, sparse_value type,
+void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, index_t least, sparse_value type,
                    std::span<float> into, Put put) {
     message_reader reader(who, bytes);
     if (reader.left() < least) reader.damaged(least, " bytes expected");
-    const auto positions = Positions::template read<D>(reader, static_cast<index>(into.size()), type);
-    const std::byte* const values = reader.take(static_cast<index>(positions.size()) * bytes_of(type), "values");
+    const auto positions = Positions::template read<D>(reader, static_cast<index_t>(into.size()), type);
+    const std::byte* const values = reader.take(static_cast<index_t>(positions.size()) * bytes_of(type), "values");
     reader.finish();
     put_at_positions(d, positions, values, type, into, put);
 }

@@ -19,16 +19,16 @@ struct topk_config {
 namespace detail {
 
 /// k for n values, at least 1 of a bucket that is not empty.
-inline index chosen_count(double ratio, index n) {
-    return std::min(n, static_cast<index>(std::ceil(ratio * static_cast<double>(n))));
+inline index_t chosen_count(double ratio, index_t n) {
+    return std::min(n, static_cast<index_t>(std::ceil(ratio * static_cast<double>(n))));
 }
 
 inline void check_sparse(const char* who, const topk_config& c) {
     require(c.ratio > 0 && c.ratio <= 1, who, ": ratio ", c.ratio, " is not in (0, 1]");
 }
 
-inline void check_countable(std::string_view who, index n) {
-    require(n <= index{0xffffffff}, who, ": a bucket of ", n, " values; positions have 32 bits");
+inline void check_countable(std::string_view who, index_t n) {
+    require(n <= index_t{0xffffffff}, who, ": a bucket of ", n, " values; positions have 32 bits");
 }
 
 }  // namespace detail
@@ -43,20 +43,20 @@ public:
     largest_values(const char* name, config c) : name_(name), config_(c) { check_sparse(name, c); }
 
     std::string name() const { return name_; }
-    compression_contract contract(index n) const {
+    compression_contract contract(index_t n) const {
         const double kept = n ? static_cast<double>(least(n)) / static_cast<double>(n) : 1;
         return {.fixed_bytes = Positions::fixed_bytes && !samples,
                 .contraction = kept * (config_.values == sparse_value::float32 ? 1 : bf16_format::contraction)};
     }
-    index max_bytes(index n) const { return sparse_message_max_bytes<Positions>(n, most(n), config_.values); }
-    index count(index n) const { return chosen_count(config_.ratio, n); }
+    index_t max_bytes(index_t n) const { return sparse_message_max_bytes<Positions>(n, most(n), config_.values); }
+    index_t count(index_t n) const { return chosen_count(config_.ratio, n); }
 
-    void prepare(index n) {
+    void prepare(index_t n) {
         check_countable(name_, n);
         chosen_.prepare(n, most(n));
     }
     void encode(std::span<const float> values, message<D>& out, const encode_step& at) {
-        const auto n = static_cast<index>(values.size());
+        const auto n = static_cast<index_t>(values.size());
         prepare(n);
         if constexpr (Sampled)
             select_sampled(D{}, values, count(n), chosen_);
@@ -80,16 +80,16 @@ public:
 private:
     template <class Put>
     void decode_with(std::span<const std::byte> bytes, std::span<float> into, Put put) const {
-        const auto n = static_cast<index>(into.size());
-        const index least = contract(n).fixed_bytes ? max_bytes(n) : 0;
+        const auto n = static_cast<index_t>(into.size());
+        const index_t least = contract(n).fixed_bytes ? max_bytes(n) : 0;
         decode_sparse<Positions>(D{}, name_, bytes, least, config_.values, into, put);
     }
     static constexpr bool samples = Sampled && std::same_as<D, cpu>;  // grid devices find exactly k
-    index least(index n) const {
-        return samples ? static_cast<index>(std::ceil(0.8 * static_cast<double>(count(n)))) : count(n);
+    index_t least(index_t n) const {
+        return samples ? static_cast<index_t>(std::ceil(0.8 * static_cast<double>(count(n)))) : count(n);
     }
-    index most(index n) const {
-        return samples ? std::min(n, static_cast<index>(1.3 * static_cast<double>(count(n)))) : count(n);
+    index_t most(index_t n) const {
+        return samples ? std::min(n, static_cast<index_t>(1.3 * static_cast<double>(count(n)))) : count(n);
     }
 
     const char* name_;

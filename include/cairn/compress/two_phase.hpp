@@ -14,7 +14,7 @@
 // ranks of g). State: the workers' residuals, n floats, and the server's, n / P floats.
 
 #include <cairn/compress/feedback.hpp>
-#include <cairn/core/shard.hpp>
+#include <cairn/core/range.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -23,9 +23,9 @@ namespace cairn {
 
 /// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or
 /// empty.
-inline shard chunk_of(index n, int ranks, int j) {
-    const index each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
-    const index begin = std::min(n, j * each);
+inline range chunk_of(index_t n, int ranks, int j) {
+    const index_t each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
+    const index_t begin = std::min(n, j * each);
     return {begin, std::min(n, begin + each) - begin};
 }
 
@@ -46,7 +46,7 @@ public:
     using D = device;
 
     /// For buckets of n values on rank `rank` of `ranks`. C is copied for each chunk. All memory is made here.
-    two_phase(const C& c, index n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
+    two_phase(const C& c, index_t n, int ranks, int rank) : n_(n), ranks_(ranks), rank_(rank), server_(C(c)) {
         require(n >= 0 && ranks >= 1 && rank >= 0 && rank < ranks, "two_phase: rank ", rank, " of ", ranks,
                 " and a bucket of ", n, " values");
         outgoing_.resize(static_cast<std::size_t>(ranks));
@@ -57,16 +57,16 @@ public:
         }
         server_.prepare(chunk(rank).count);
         if (fixed_bytes()) result_.prepare(max_bytes(rank));
-        sum_ = tensor<float, D>::zeros({chunk(rank).count}, category::communication);
+        sum_ = tensor<float, D>::zeros({chunk(rank).count}, memory_category::communication);
     }
 
     std::string name() const { return server_.inner().name() + "/two_phase"; }
     int ranks() const { return ranks_; }
 
     /// The chunk that rank j serves.
-    shard chunk(int j) const { return chunk_of(n_, ranks_, j); }
+    range chunk(int j) const { return chunk_of(n_, ranks_, j); }
     /// The most bytes of a message of chunk j; its length exactly where C's contract says fixed_bytes.
-    index max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
+    index_t max_bytes(int j) const { return server_.max_bytes(chunk(j).count); }
     bool fixed_bytes() const { return server_.contract(n_).fixed_bytes; }
 
     /// Worker: makes the message to each rank. On the host, on a NaN or Inf: throws, and the state is as before.
@@ -102,13 +102,13 @@ public:
 
     /// gradient += what waits here, which becomes zero: the workers' residuals, and P times the server's, which is of a
     /// mean.
-    void release(std::span<float> gradient) {
+    void flush_residual(std::span<float> gradient) {
         require_size(gradient.size());
-        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].release(part(gradient, j));
+        for (int j = 0; j < ranks_; ++j) workers_[static_cast<std::size_t>(j)].flush_residual(part(gradient, j));
         fill_zero<D>(sum_.span());
-        server_.release(sum_.span());
-        for_each(D{}, sum_.size(), rules::add_scaled<float>{static_cast<float>(ranks_)}, part(gradient, rank_).data(),
-                 std::as_const(sum_).data());
+        server_.flush_residual(sum_.span());
+        for_each(D{}, sum_.size(), functors::add_scaled<float>{static_cast<float>(ranks_)},
+                 part(gradient, rank_).data(), std::as_const(sum_).data());
     }
 
     /// "worker/0/residual", …, "server/residual".
@@ -127,14 +127,14 @@ private:
         return subspan(all, chunk(j));
     }
     void require_size(std::size_t values) const {
-        require(static_cast<index>(values) == n_, name(), ": a bucket of ", values, " values, expected ", n_);
+        require(static_cast<index_t>(values) == n_, name(), ": a bucket of ", values, " values, expected ", n_);
     }
     void require_one_each(std::span<const std::span<const std::byte>> from) const {
         require(from.size() == static_cast<std::size_t>(ranks_), name(), ": ", from.size(), " messages of ", ranks_,
                 " ranks");
     }
 
-    index n_;
+    index_t n_;
     int ranks_, rank_;
     std::vector<error_feedback<C>> workers_;
     error_feedback<C> server_;

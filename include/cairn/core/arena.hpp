@@ -7,7 +7,7 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
-#include <cairn/core/shard.hpp>
+#include <cairn/core/range.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -23,13 +23,13 @@ public:
     /// Allocates, initialises from `seed` and binds every parameter of `list`, and numbers them in order.
     /// Throws on a parameter that is bound already and on two of one name.
     arena(parameter_list<T, D> list, std::uint64_t seed) : list_(std::move(list)) {
-        constexpr index step = memory_pool::alignment / static_cast<index>(sizeof(T));
-        index total = 0;
+        constexpr index_t step = memory_pool::alignment / static_cast<index_t>(sizeof(T));
+        index_t total = 0;
         for (const auto& [name, p] : list_) total += (p->shape.size() + step - 1) / step * step;
-        values_ = tensor<T, D>::zeros({total}, category::parameters);
-        grads_ = tensor<T, D>::zeros({total}, category::gradients);
+        values_ = tensor<T, D>::zeros({total}, memory_category::parameters);
+        grads_ = tensor<T, D>::zeros({total}, memory_category::gradients);
         std::set<std::string> names;
-        index at = 0;
+        index_t at = 0;
         int id = 0;
         for (auto& [name, p] : list_) {
             require(p->value.empty(), "arena: parameter ", name, " has memory already (is it listed twice?)");
@@ -43,7 +43,7 @@ public:
             if constexpr (std::same_as<D, cpu>) {
                 fill(p->value.span(), p->init, random);
             } else {  // the same numbers on every device
-                tensor<T> drawn(p->shape, category::workspace);
+                tensor<T> drawn(p->shape, memory_category::workspace);
                 fill(drawn.span(), p->init, random);
                 D::copy_to_device(p->value.data(), drawn.data(), drawn.bytes());
             }
@@ -57,8 +57,8 @@ public:
     tensor<T, D>& grads() { return grads_; }
 
     /// Number of trained values, without the gaps.
-    index count() const {
-        index n = 0;
+    index_t count() const {
+        index_t n = 0;
         for (const auto& [name, p] : list_) n += p->shape.size();
         return n;
     }

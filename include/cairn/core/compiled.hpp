@@ -1,11 +1,13 @@
 #pragma once
-// Templates that nearly every program uses may be compiled once instead of in each of its files: CMake's target cairn::compiled defines
-// CAIRN_COMPILED for those who link it, and holds the code. Without it everything stays in headers, and these macros are empty.
+// Templates that nearly every program uses may be compiled once instead of in each of its files: CMake's target
+// cairn::compiled defines CAIRN_COMPILED for those who link it, and holds the code. Without it everything stays in
+// headers, and these macros are empty.
 //
 //   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>;
-//                                               in the file of this part, which defines CAIRN_COMPILED_part as nothing, defines it
+//                                               in the file of this part, which defines CAIRN_COMPILED_part as nothing,
+//                                               defines it
 //   CAIRN_COMPILED_CLASS(x)                     class x<float, cpu> and class x<double, cpu>
-//   CAIRN_COMPILED_OPTIMIZER(o)                 class optimizer_over<o> for both
+//   CAIRN_COMPILED_OPTIMIZER(o)                 class bound_optimizer<o> for both
 //
 // To be used inside namespace cairn, after the template. The parts are listed in .cmake/cairn-compiled.cmake.
 
@@ -34,6 +36,6 @@
 #define CAIRN_COMPILED_CLASS(name)                            \
     CAIRN_COMPILED_ONCE(layers_float, class name<float, cpu>) \
     CAIRN_COMPILED_ONCE(layers_double, class name<double, cpu>)
-#define CAIRN_COMPILED_OPTIMIZER(name)                                      \
-    CAIRN_COMPILED_ONCE(optimizers, class optimizer_over<name, float, cpu>) \
-    CAIRN_COMPILED_ONCE(optimizers, class optimizer_over<name, double, cpu>)
+#define CAIRN_COMPILED_OPTIMIZER(name)                                       \
+    CAIRN_COMPILED_ONCE(optimizers, class bound_optimizer<name, float, cpu>) \
+    CAIRN_COMPILED_ONCE(optimizers, class bound_optimizer<name, double, cpu>)

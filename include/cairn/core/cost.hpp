@@ -20,22 +20,22 @@ struct phase_cost {
 };
 
 /// What a block of `bytes` bytes takes from the pool.
-inline constexpr index block_bytes(index bytes) {
-    return std::max((bytes + memory_pool::alignment - 1) / memory_pool::alignment, index{1}) * memory_pool::alignment;
+inline constexpr index_t block_bytes(index_t bytes) {
+    return std::max((bytes + memory_pool::alignment - 1) / memory_pool::alignment, index_t{1}) * memory_pool::alignment;
 }
 
 /// What a tensor of T takes from the pool.
 template <class T>
-index block_bytes(const shape& s) {
-    return block_bytes(s.size() * static_cast<index>(sizeof(T)));
+index_t block_bytes(const shape& s) {
+    return block_bytes(s.size() * static_cast<index_t>(sizeof(T)));
 }
 
 /// Cost of a layer for one input shape.
 struct layer_cost {
     phase_cost forward, backward_input, backward_weight;
-    index parameters = 0;       // trained values
-    index saved_bytes = 0;      // what forward leaves on the tape beside input and output, in blocks of the pool
-    bool saves_input = false;   // the tape also holds the layer's input …
+    index_t parameters = 0;     // trained values
+    index_t saved_bytes = 0;    // what forward saves beside input and output, in blocks of the pool
+    bool saves_input = false;   // the saved tensors include the layer's input …
     bool saves_output = false;  // … or its output: blocks that the neighbours may hold as well
 
     // How its tensors share memory, for those who predict it (stash/plan.hpp):

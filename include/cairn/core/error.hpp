@@ -14,8 +14,8 @@ namespace cairn {
 
 namespace detail {
 
-/// A reference to anything that operator<< prints. One function for each type, however messages combine them: several hundred
-/// different messages would otherwise be several hundred functions to compile.
+/// A reference to anything that operator<< prints. One function for each type, however messages combine them: several
+/// hundred different messages would otherwise be several hundred functions to compile.
 class text_part {
 public:
     text_part(const char* text)

@@ -12,19 +12,19 @@ namespace cairn {
 
 /// Position of the first element that is not finite, or nothing. 1 read per element.
 template <class T>
-std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
-    constexpr index grain = 1 << 16;
-    const index none = t.size();
+std::optional<index_t> first_non_finite(const tensor<T, cpu>& t) {
+    constexpr index_t grain = 1 << 16;
+    const index_t none = t.size();
     struct first {
-        index at = -1;
+        index_t at = -1;
         first& operator+=(const first& later) {
             if (at < 0) at = later.at;
             return *this;
         }
     };
     const T* data = t.data();
-    const first found = parallel_sum<first>(none, grain, [&](index begin, index end) {
-        for (index i = begin; i < end; ++i)
+    const first found = parallel_sum<first>(none, grain, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i)
             if (!std::isfinite(static_cast<double>(data[i]))) return first{i};
         return first{};
     });
@@ -35,11 +35,12 @@ std::optional<index> first_non_finite(const tensor<T, cpu>& t) {
 /// The same of another device's memory, copied to the host: for messages.
 template <class T, Device D>
     requires(!std::same_as<D, cpu>)
-std::optional<index> first_non_finite(const tensor<T, D>& t) {
-    return first_non_finite(t.on_host(category::workspace));
+std::optional<index_t> first_non_finite(const tensor<T, D>& t) {
+    return first_non_finite(t.on_host(memory_category::workspace));
 }
 
-/// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else "".
+/// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else
+/// "".
 template <class T>
 std::string first_non_finite(const std::string& name, const tensor<T, cpu>& t) {
     const auto at = first_non_finite(t);
@@ -51,7 +52,7 @@ std::string first_non_finite(const std::string& name, const tensor<T, cpu>& t) {
 template <class T, Device D>
     requires(!std::same_as<D, cpu>)
 std::string first_non_finite(const std::string& name, const tensor<T, D>& t) {
-    return first_non_finite(name, t.on_host(category::workspace));
+    return first_non_finite(name, t.on_host(memory_category::workspace));
 }
 
 /// The same, "value of conv1/weight …", for the first non-finite value or gradient in a model's parameters, else "".

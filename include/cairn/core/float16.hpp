@@ -1,7 +1,8 @@
 #pragma once
-// IEEE half precision, binary16: 5 exponent and 10 fraction bits. Storage type; arithmetic happens in float. Eight times finer than bfloat16
-// between 2^-14 and 65504, in multiples of 2^-24 below, and infinite from 65520 on: who computes gradients in it scales the loss
-// (train/loss_scaler.hpp). The bit tricks are those of F. Giesen's float-half conversions; a GPU has an instruction for each way.
+// IEEE half precision, binary16: 5 exponent and 10 fraction bits. Storage type; arithmetic happens in float. Eight
+// times finer than bfloat16 between 2^-14 and 65504, in multiples of 2^-24 below, and infinite from 65520 on: who
+// computes gradients in it scales the loss (train/loss_scaler.hpp). The bit tricks are those of F. Giesen's float-half
+// conversions; a GPU has an instruction for each way.
 // Tested: every half, and every boundary between two of them, against the definition.
 
 #include <cairn/core/host_device.hpp>
@@ -48,7 +49,8 @@ CAIRN_HD constexpr float widened(std::uint16_t h) {
 
 }  // namespace half_bits
 
-/// Conversion from float rounds to nearest, ties to even; beyond 65504 to infinity from half a unit on. NaN stays a NaN, its payload does not.
+/// Conversion from float rounds to nearest, ties to even; beyond 65504 to infinity from half a unit on. NaN stays a
+/// NaN, its payload does not.
 struct float16 {
     std::uint16_t bits = 0;
 

@@ -1,8 +1,8 @@
 #pragma once
 // Fused elementwise passes: one functor over any number of equally long arrays, threaded and vectorised.
 //   for_each(cpu{}, n, [](float& theta, float g) { theta -= lr * g; }, theta, g);
-// Bytes moved: each array once. A device is chosen by its tag; the functor is the same text on all of them, where it has
-// a name and its operator() is CAIRN_HD.
+// Bytes moved: each array once. A device is chosen by its tag; the functor is the same text on all of them, where it
+// has a name and its operator() is CAIRN_HD.
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/parallel.hpp>
@@ -11,7 +11,7 @@
 namespace cairn {
 
 /// Rules that many need, by name, because a GPU cannot be given every lambda.
-namespace rules {
+namespace functors {
 
 /// sum += other.
 struct add {
@@ -69,9 +69,10 @@ struct sum {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
-/// f itself, or what its member at_hand() gives: f with the numbers that it needs from the device's memory. Called on the device.
+/// f itself, or what its member at_hand() gives: f with the numbers that it needs from the device's memory. Called on
+/// the device.
 template <class F>
 CAIRN_HD auto at_hand(const F& f) {
     if constexpr (requires { f.at_hand(); })
@@ -80,16 +81,16 @@ CAIRN_HD auto at_hand(const F& f) {
         return f;
 }
 
-namespace rules {
+namespace functors {
 
-/// The functor that lies there, in the device's memory, when the kernel runs (core/step_numbers.hpp).
+/// The functor that lies there, in the device's memory, when the kernel runs (core/launch_parameters.hpp).
 template <class F>
-struct from_memory {
+struct functor_in_memory {
     const F* there;
     CAIRN_HD auto at_hand() const { return cairn::at_hand(*there); }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Two sums taken in one pass.
 struct sum_pair {
@@ -102,16 +103,16 @@ struct sum_pair {
 };
 
 /// Items a thread takes at a time: two or three arrays of it fit the first-level cache.
-inline constexpr index elementwise_grain = 4096;
+inline constexpr index_t elementwise_grain = 4096;
 
 /// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise. f must not throw: no
 /// exception leaves a simd loop, the program ends.
 template <class F, class... Elements>
-void for_each(cpu, index n, F f, Elements*... arrays) {
+void for_each(cpu, index_t n, F f, Elements*... arrays) {
     auto ready = at_hand(f);
-    parallel_for(n, elementwise_grain * 4, [&](index begin, index end) {
+    parallel_for(n, elementwise_grain * 4, [&](index_t begin, index_t end) {
 #pragma omp simd
-        for (index i = begin; i < end; ++i) ready(arrays[i]...);
+        for (index_t i = begin; i < end; ++i) ready(arrays[i]...);
     });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Marks what runs on the host and on a GPU alike: the rules of optimizers, functors of for_each, bodies of kernels. CAIRN_UNROLL stands before a
-// loop over an array that a GPU keeps in registers, which it can only where every index is known.
+// Marks what runs on the host and on a GPU alike: the rules of optimizers, functors of for_each, bodies of kernels.
+// CAIRN_UNROLL stands before a loop over an array that a GPU keeps in registers, which it can only where every index is
+// known.
 
 #if defined(__CUDACC__)
 #define CAIRN_HD __host__ __device__

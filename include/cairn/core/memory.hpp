@@ -1,9 +1,11 @@
 #pragma once
-// The pool that every tensor's memory comes from. It counts live and peak bytes by category, so that a claim about memory
-// is read from counters, and it hands blocks out again without returning to the system in between. Devices with memory of their own derive
+// The pool that every tensor's memory comes from. It counts live and peak bytes by category, so that a claim about
+// memory is read from counters, and it hands blocks out again without returning to the system in between. Devices with
+// memory of their own derive
 // from it: they give the address range, and back it as it is taken.
 //
-//   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays free
+//   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays
+//   free
 //   release:  the range merges with its free neighbours
 // Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
 
@@ -28,31 +30,31 @@
 namespace cairn {
 
 /// What a block of memory is for.
-enum class category { parameters, gradients, optimizer, activations, workspace, communication, data };
+enum class memory_category { parameters, gradients, optimizer, activations, workspace, communication, data };
 
-inline constexpr std::array<const char*, 7> category_names{"parameters", "gradients",     "optimizer", "activations",
-                                                           "workspace",  "communication", "data"};
+inline constexpr std::array<const char*, 7> memory_category_names{
+    "parameters", "gradients", "optimizer", "activations", "workspace", "communication", "data"};
 
 /// Live and highest bytes so far, of one category or of all.
 struct memory_use {
-    index live = 0;
-    index peak = 0;
-    void grow(index bytes) { peak = std::max(peak, live += bytes); }
-    void shrink(index bytes) { live -= bytes; }
+    index_t live = 0;
+    index_t peak = 0;
+    void grow(index_t bytes) { peak = std::max(peak, live += bytes); }
+    void shrink(index_t bytes) { live -= bytes; }
 };
 
 /// A block that was taken from a pool, or given back.
 struct memory_request {
     const void* block;
-    index bytes;
-    category use;
+    index_t bytes;
+    memory_category use;
     bool taken;
 };
 
 /// Memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
 class memory_pool {
 public:
-    static constexpr index alignment = 64;
+    static constexpr index_t alignment = 64;
 
     /// The pool of this process. Never destroyed, so that tensors of static storage outlive nothing.
     static memory_pool& host() {
@@ -61,12 +63,12 @@ public:
     }
 
     /// A block of at least `bytes` bytes. Throws error naming what was asked, held and allowed when memory is out.
-    void* allocate(index bytes, category use) {
+    void* allocate(index_t bytes, memory_category use) {
         const std::scoped_lock lock(mutex_);
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
-        const index size = rounded(bytes);
+        const index_t size = rounded(bytes);
         if (total_.live + size > limit_) throw_out_of_memory(size, use);
-        void* block = system_ ? allocate_alone(size) : take(size);
+        void* block = system_ ? allocate_alone(size) : carve(size);
         if (!block) throw_out_of_memory(size, use);
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
@@ -75,8 +77,8 @@ public:
     }
 
     /// Gives a block back; `bytes` and `use` as at allocation.
-    void release(void* block, index bytes, category use) noexcept {
-        const index size = rounded(bytes);
+    void release(void* block, index_t bytes, memory_category use) noexcept {
+        const index_t size = rounded(bytes);
         const std::scoped_lock lock(mutex_);
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
@@ -84,10 +86,10 @@ public:
         if (system_)
             release_alone(block);
         else
-            give(static_cast<char*>(block), size);
+            coalesce(static_cast<char*>(block), size);
     }
 
-    memory_use use_of(category use) const {
+    memory_use use_of(memory_category use) const {
         const std::scoped_lock lock(mutex_);
         return by_category_[static_cast<std::size_t>(use)];
     }
@@ -104,14 +106,14 @@ public:
     }
 
     /// Highest total of live bytes allowed. Default: the memory of the machine, or CAIRN_MEMORY_LIMIT (bytes).
-    void set_limit(index bytes) {
+    void set_limit(index_t bytes) {
         const std::scoped_lock lock(mutex_);
         limit_ = bytes;
     }
-    index limit() const { return limit_; }
+    index_t limit() const { return limit_; }
 
     /// From now on what the calling thread takes and gives back is noted there; null: nowhere.
-    void note(std::vector<memory_request>* requests) { noted_ = {requests ? this : nullptr, requests}; }
+    void record_to(std::vector<memory_request>* requests) { noted_ = {requests ? this : nullptr, requests}; }
 
     /// Returns the pages of all free ranges to the system.
     void trim() {
@@ -130,7 +132,7 @@ public:
 
 protected:
     /// Over a range of addresses that is not backed yet; `what` it is, and which variable limits it, for messages.
-    memory_pool(char* begin, index bytes, index limit, std::string what, const char* limit_name)
+    memory_pool(char* begin, index_t bytes, index_t limit, std::string what, const char* limit_name)
         : limit_(limit), begin_(begin), touched_(begin), what_(std::move(what)), limit_name_(limit_name) {
         insert_free(begin, bytes);
     }
@@ -139,10 +141,11 @@ protected:
     /// From now on each block is its own allocation.
     void use_system() { system_ = true; }
 
-    /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where memory is out.
-    virtual bool back(char* /*to*/) { return true; }
+    /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where
+    /// memory is out.
+    virtual bool commit(char* /*to*/) { return true; }
     /// A block by itself, for CAIRN_POOL=system: tools that check memory see its ends. Null where memory is out.
-    virtual void* allocate_alone(index bytes) noexcept {
+    virtual void* allocate_alone(index_t bytes) noexcept {
         return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{alignment}, std::nothrow);
     }
     virtual void release_alone(void* block) noexcept { ::operator delete (block, std::align_val_t{alignment}); }
@@ -154,7 +157,7 @@ protected:
 
 private:
     memory_pool() {
-        const index physical = index{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+        const index_t physical = index_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
         limit_ = physical;
         if (const char* text = std::getenv("CAIRN_MEMORY_LIMIT")) limit_ = std::strtoll(text, nullptr, 10);
 #if defined(__SANITIZE_ADDRESS__)
@@ -168,13 +171,13 @@ private:
         if (!system_) reserve(4 * physical);
     }
 
-    static index rounded(index bytes) {
-        return std::max<index>((bytes + alignment - 1) / alignment * alignment, alignment);
+    static index_t rounded(index_t bytes) {
+        return std::max<index_t>((bytes + alignment - 1) / alignment * alignment, alignment);
     }
 
     // Address space only; no page is used before it is written. Halved until the system agrees, else plain allocation.
-    void reserve(index bytes) {
-        for (; bytes >= index{1} << 28; bytes /= 2) {
+    void reserve(index_t bytes) {
+        for (; bytes >= index_t{1} << 28; bytes /= 2) {
             void* range = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (range == MAP_FAILED) continue;
@@ -186,18 +189,18 @@ private:
         system_ = true;
     }
 
-    char* take(index size) {
+    char* carve(index_t size) {
         const auto fit = by_size_.lower_bound({size, nullptr});
         if (fit == by_size_.end()) return nullptr;
         auto [free_size, start] = *fit;
-        if (start + size > touched_ && !back(start + size)) return nullptr;
+        if (start + size > touched_ && !commit(start + size)) return nullptr;
         erase_free(start, free_size);
         if (free_size > size) insert_free(start + size, free_size - size);
         touched_ = std::max(touched_, start + size);
         return start;
     }
 
-    void give(char* start, index size) {
+    void coalesce(char* start, index_t size) {
         auto next = free_.lower_bound(start);
         if (next != free_.end() && next->first == start + size) {
             const auto [next_start, next_size] = *next;
@@ -216,22 +219,22 @@ private:
         insert_free(start, size);
     }
 
-    void insert_free(char* start, index size) {
+    void insert_free(char* start, index_t size) {
         free_.emplace(start, size);
         by_size_.emplace(size, start);
     }
-    void erase_free(char* start, index size) {
+    void erase_free(char* start, index_t size) {
         free_.erase(start);
         by_size_.erase({size, start});
     }
 
-    [[noreturn]] void throw_out_of_memory(index size, category use) const {
+    [[noreturn]] void throw_out_of_memory(index_t size, memory_category use) const {
         std::string held;
         for (std::size_t i = 0; i < by_category_.size(); ++i)
             if (by_category_[i].live)
-                held += concat(held.empty() ? "" : ", ", category_names[i], ' ', by_category_[i].live);
-        fail("out of ", what_, ": ", size, " bytes asked for ", category_names[static_cast<std::size_t>(use)], ", ",
-             total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_, " allowed", beside(),
+                held += concat(held.empty() ? "" : ", ", memory_category_names[i], ' ', by_category_[i].live);
+        fail("out of ", what_, ": ", size, " bytes asked for ", memory_category_names[static_cast<std::size_t>(use)],
+             ", ", total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_, " allowed", beside(),
              "; use a smaller batch, recomputation, or raise ", limit_name_);
     }
 
@@ -242,11 +245,11 @@ private:
     static inline thread_local notes noted_{};  // who else takes memory at the same time is not noted
 
     mutable std::mutex mutex_;
-    std::map<char*, index> free_;
-    std::set<std::pair<index, char*>> by_size_;
-    std::array<memory_use, category_names.size()> by_category_{};
+    std::map<char*, index_t> free_;
+    std::set<std::pair<index_t, char*>> by_size_;
+    std::array<memory_use, memory_category_names.size()> by_category_{};
     memory_use total_;
-    index limit_ = 0;
+    index_t limit_ = 0;
     char* begin_ = nullptr;
     char* touched_ = nullptr;
     bool system_ = false;

@@ -16,11 +16,11 @@ class message_reader {
 public:
     message_reader(std::string_view who, std::span<const std::byte> bytes) : who_(who), bytes_(bytes) {}
 
-    index position() const { return position_; }
-    index left() const { return static_cast<index>(bytes_.size()) - position_; }
+    index_t position() const { return position_; }
+    index_t left() const { return static_cast<index_t>(bytes_.size()) - position_; }
 
     /// The next `count` bytes. `what` names them in the error if the message ends before.
-    const std::byte* take(index count, std::string_view what) {
+    const std::byte* take(index_t count, std::string_view what) {
         if (count < 0 || count > left()) [[unlikely]]
             damaged(count, " bytes of ", what, " expected, ", left(), " left");
         const std::byte* here = bytes_.data() + position_;
@@ -47,7 +47,7 @@ public:
 private:
     std::string_view who_;
     std::span<const std::byte> bytes_;
-    index position_ = 0;
+    index_t position_ = 0;
 };
 
 }  // namespace cairn

@@ -58,18 +58,18 @@ inline bool in_parallel() {
 /// Calls body(chunk, begin, end) for consecutive pieces of [0, n) of `grain` items, spread over the threads in order.
 /// An exception in a body is carried to the caller (the first one wins).
 template <class Body>
-void parallel_chunks(index n, index grain, Body&& body) {
+void parallel_chunks(index_t n, index_t grain, Body&& body) {
     if (n <= 0) return;
-    grain = std::max<index>(grain, 1);
-    const index chunks = (n + grain - 1) / grain;
+    grain = std::max<index_t>(grain, 1);
+    const index_t chunks = (n + grain - 1) / grain;
     if (chunks == 1 || threads() == 1) {
-        for (index chunk = 0; chunk < chunks; ++chunk) body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
+        for (index_t chunk = 0; chunk < chunks; ++chunk) body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
         return;
     }
     std::exception_ptr failure;
     std::atomic<bool> failed{false};
 #pragma omp parallel for schedule(static)
-    for (index chunk = 0; chunk < chunks; ++chunk) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) {
         if (failed.load(std::memory_order_relaxed)) continue;
         try {
             body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
@@ -82,25 +82,26 @@ void parallel_chunks(index n, index grain, Body&& body) {
 
 /// Calls body(begin, end) for consecutive pieces of [0, n), see parallel_chunks.
 template <class Body>
-void parallel_for(index n, index grain, Body&& body) {
-    parallel_chunks(n, grain, [&](index, index begin, index end) { body(begin, end); });
+void parallel_for(index_t n, index_t grain, Body&& body) {
+    parallel_chunks(n, grain, [&](index_t, index_t begin, index_t end) { body(begin, end); });
 }
 
-/// Calls body(i) for i in [0, n), each by the thread that is free next: for tasks of very different length, the longest first.
+/// Calls body(i) for i in [0, n), each by the thread that is free next: for tasks of very different length, the longest
+/// first.
 template <class Body>
-void parallel_tasks(index n, Body&& body) {
-    std::atomic<index> next{0};
-    parallel_chunks(std::min<index>(n, threads()), 1, [&](index, index, index) {
-        for (index i = next++; i < n; i = next++) body(i);
+void parallel_tasks(index_t n, Body&& body) {
+    std::atomic<index_t> next{0};
+    parallel_chunks(std::min<index_t>(n, threads()), 1, [&](index_t, index_t, index_t) {
+        for (index_t i = next++; i < n; i = next++) body(i);
     });
 }
 
 /// Sum over [0, n) of partial(begin, end), the partial sums added in order: the same bits on any thread count.
 template <class Sum, class Partial>
-Sum parallel_sum(index n, index grain, Partial&& partial) {
-    grain = std::max<index>(grain, 1);
+Sum parallel_sum(index_t n, index_t grain, Partial&& partial) {
+    grain = std::max<index_t>(grain, 1);
     std::vector<Sum> parts(static_cast<std::size_t>(n > 0 ? (n + grain - 1) / grain : 0));
-    parallel_chunks(n, grain, [&](index chunk, index begin, index end) {
+    parallel_chunks(n, grain, [&](index_t chunk, index_t begin, index_t end) {
         parts[static_cast<std::size_t>(chunk)] = partial(begin, end);
     });
     Sum total{};

@@ -31,8 +31,8 @@ struct parameter {
     tensor<T, D> grad;   // slice of the arena, same shape; backward adds to it
 };
 
-/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits to add small
-/// updates up (bfloat16, float16).
+/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits
+/// to add small updates up (bfloat16, float16).
 template <class T>
 using weight_of = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
 
@@ -84,8 +84,8 @@ void fill(std::span<T> out, const initializer& init, random_stream random) {
                 drawn = random_stream{random.seed, random.stream, random.step + again}.normal(i);
         return drawn;
     };
-    parallel_for(static_cast<index>(out.size()), 4096, [&](index begin, index end) {
-        for (index i = begin; i < end; ++i)
+    parallel_for(static_cast<index_t>(out.size()), 4096, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i)
             out[static_cast<std::size_t>(i)] =
                 static_cast<T>(init.offset + init.scale * number(static_cast<std::uint64_t>(i)));
     });

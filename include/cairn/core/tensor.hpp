@@ -1,7 +1,8 @@
 #pragma once
 // A tensor: a shape, a pointer, and a share in the block of memory that the pointer lies in. Row-major, contiguous,
 // aligned to 64 bytes, channels last. Moving is cheap; copying is always spelled out:
-//   t.share()  another handle to the same elements (the tape keeps an activation this way: one block, two owners)
+//   t.share()  another handle to the same elements (the saved tensors keep an activation this way: one block, two
+//   owners)
 //   t.clone()  new elements
 // A device is a tag type with `static pool& memory()`; the elements of a cpu tensor can be read here and now.
 
@@ -27,7 +28,7 @@ struct cpu {
 
 template <class D>
 concept Device = requires {
-    D::memory().allocate(index{}, category::activations);
+    D::memory().allocate(index_t{}, memory_category::activations);
 };
 
 /// What tensors of the calling thread on D come from in place of D's own pool; null: from that.
@@ -44,18 +45,18 @@ public:
     tensor() = default;
 
     /// Uninitialised elements. Throws when memory is out.
-    explicit tensor(cairn::shape s, category use = category::activations)
+    explicit tensor(cairn::shape s, memory_category use = memory_category::activations)
         : tensor(s, use, pool()) {}  // of this thread's GPU now, whichever thread lets go last
 
     /// Uninitialised elements from another pool of memory that D can use.
-    tensor(cairn::shape s, category use, memory_pool& pool) : shape_(s) {
-        const index bytes = std::max<index>(s.size(), 1) * static_cast<index>(sizeof(T));
+    tensor(cairn::shape s, memory_category use, memory_pool& pool) : shape_(s) {
+        const index_t bytes = std::max<index_t>(s.size(), 1) * static_cast<index_t>(sizeof(T));
         data_ = static_cast<T*>(pool.allocate(bytes, use));
         block_ = std::shared_ptr<void>(data_, [&pool, bytes, use](void* p) { pool.release(p, bytes, use); });
     }
 
     /// Elements all equal to `value`.
-    static tensor filled(cairn::shape s, T value, category use = category::activations) {
+    static tensor filled(cairn::shape s, T value, memory_category use = memory_category::activations) {
         tensor t(s, use);
         if constexpr (std::same_as<D, cpu>)
             std::fill_n(t.data(), t.size(), value);
@@ -63,7 +64,7 @@ public:
             D::copy_to_device(t.data(), tensor<T, cpu>::filled(s, value).data(), t.bytes());
         return t;
     }
-    static tensor zeros(cairn::shape s, category use = category::activations) {
+    static tensor zeros(cairn::shape s, memory_category use = memory_category::activations) {
         if constexpr (std::same_as<D, cpu>) {
             return filled(s, T{}, use);
         } else {
@@ -73,7 +74,7 @@ public:
         }
     }
     /// The elements of a tensor of the host.
-    static tensor copy_of(const tensor<T, cpu>& host, category use = category::activations) {
+    static tensor copy_of(const tensor<T, cpu>& host, memory_category use = memory_category::activations) {
         tensor t(host.shape(), use);
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(host.data(), t.size(), t.data());
@@ -110,7 +111,7 @@ public:
     }
 
     /// New elements with the same values.
-    tensor clone(category use = category::activations) const {
+    tensor clone(memory_category use = memory_category::activations) const {
         tensor t(shape_, use);
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(data_, size(), t.data_);
@@ -120,7 +121,7 @@ public:
     }
 
     /// New elements with the same values, on the host.
-    tensor<T, cpu> on_host(category use = category::activations) const {
+    tensor<T, cpu> on_host(memory_category use = memory_category::activations) const {
         tensor<T, cpu> t(shape_, use);
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(data_, size(), t.data());
@@ -137,8 +138,9 @@ public:
         return t;
     }
 
-    /// Elements [begin, begin + s.size()) of this tensor in memory order, as a tensor of cairn::shape s that shares the block.
-    tensor slice(index begin, cairn::shape s) const {
+    /// Elements [begin, begin + s.size()) of this tensor in memory order, as a tensor of cairn::shape s that shares the
+    /// block.
+    tensor slice(index_t begin, cairn::shape s) const {
         require(begin >= 0 && begin + s.size() <= size(), "slice: elements ", begin, " to ", begin + s.size(), " of ",
                 size());
         tensor t = share();
@@ -156,25 +158,25 @@ public:
     bool empty() const { return data_ == nullptr; }
     const cairn::shape& shape() const { return shape_; }
     int rank() const { return shape_.rank(); }
-    index extent(int axis) const { return shape_[axis]; }
-    index size() const { return data_ ? shape_.size() : 0; }
-    index bytes() const { return size() * static_cast<index>(sizeof(T)); }
+    index_t extent(int axis) const { return shape_[axis]; }
+    index_t size() const { return data_ ? shape_.size() : 0; }
+    index_t bytes() const { return size() * static_cast<index_t>(sizeof(T)); }
 
     T* data() { return data_; }
     const T* data() const { return data_; }
     std::span<T> span() { return {data_, static_cast<std::size_t>(size())}; }
     std::span<const T> span() const { return {data_, static_cast<std::size_t>(size())}; }
-    T& operator[](index i) { return data_[i]; }
-    const T& operator[](index i) const { return data_[i]; }
+    T& operator[](index_t i) { return data_[i]; }
+    const T& operator[](index_t i) const { return data_[i]; }
 
     /// Element at a full position, t(n, h, w, c). No bounds check: hot loops use data().
-    template <std::convertible_to<index>... Position>
+    template <std::convertible_to<index_t>... Position>
     T& operator()(Position... position) {
-        return data_[offset({static_cast<index>(position)...})];
+        return data_[offset({static_cast<index_t>(position)...})];
     }
-    template <std::convertible_to<index>... Position>
+    template <std::convertible_to<index_t>... Position>
     const T& operator()(Position... position) const {
-        return data_[offset({static_cast<index>(position)...})];
+        return data_[offset({static_cast<index_t>(position)...})];
     }
 
 private:
@@ -184,10 +186,10 @@ private:
         return D::memory();
     }
 
-    index offset(std::initializer_list<index> position) const {
-        index at = 0;
+    index_t offset(std::initializer_list<index_t> position) const {
+        index_t at = 0;
         int axis = 0;
-        for (index p : position) at = at * shape_[axis++] + p;
+        for (index_t p : position) at = at * shape_[axis++] + p;
         return at;
     }
 

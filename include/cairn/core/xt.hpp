@@ -53,10 +53,10 @@ void xt_view(tensor<T, cpu>&& t) = delete;  // the view would outlive its elemen
 
 /// A new tensor with the values of an xtensor expression.
 template <class E>
-auto tensor_from(const E& expression, category use = category::activations) {
+auto tensor_from(const E& expression, memory_category use = memory_category::activations) {
     using T = std::remove_const_t<typename E::value_type>;
     shape s;
-    for (std::size_t extent : expression.shape()) s.push_back(static_cast<index>(extent));
+    for (std::size_t extent : expression.shape()) s.push_back(static_cast<index_t>(extent));
     tensor<T> t(s, use);
     auto view = xt_view(t);
     xt::noalias(view) = expression;

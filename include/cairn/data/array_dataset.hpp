@@ -20,7 +20,7 @@ public:
           name_(std::move(name)) {
         require(labels_.rank() == 1 && labels_.extent(0) == size(), name_, ": x has shape ", x_.shape(),
                 ", labels have shape ", labels_.shape(), ", (", size(), ") is expected");
-        for (index i = 0; i < size(); ++i)
+        for (index_t i = 0; i < size(); ++i)
             require(labels_[i] >= 0 && labels_[i] < info_.count(), name_, ": label ", labels_[i], " of sample ", i,
                     ", 0 to ", info_.count() - 1, " expected");
     }
@@ -30,25 +30,27 @@ public:
     array_dataset(tensor<float> x, tensor<float> values, std::vector<std::string> names = {}, bool normalise = false,
                   std::string name = "array")
         : x_(checked(std::move(x), name)),
-          values_(normalise ? values.clone(category::data) : std::move(values)),
+          values_(normalise ? values.clone(memory_category::data) : std::move(values)),
           name_(std::move(name)) {
         if (values_.rank() == 1) values_ = values_.reshaped({values_.extent(0), 1});
         require(values_.rank() == 2 && values_.extent(0) == size(), name_, ": x has shape ", x_.shape(),
                 ", targets have shape ", values_.shape(), ", (", size(), ", K) is expected");
-        const index k = values_.extent(1);
-        for (index i = 0; i < values_.size(); ++i)
+        const index_t k = values_.extent(1);
+        for (index_t i = 0; i < values_.size(); ++i)
             require(std::isfinite(values_[i]), name_, ": target ", i % k, " of sample ", i / k, " is ", values_[i]);
-        for (index c = static_cast<index>(names.size()); c < k; ++c) names.push_back(concat("target ", c));
-        require(static_cast<index>(names.size()) == k, name_, ": ", names.size(), " target names for ", k, " targets");
+        for (index_t c = static_cast<index_t>(names.size()); c < k; ++c) names.push_back(concat("target ", c));
+        require(static_cast<index_t>(names.size()) == k, name_, ": ", names.size(), " target names for ", k,
+                " targets");
         info_ = {target_kind::values, std::move(names), std::vector<float>(static_cast<std::size_t>(k), 0.0f),
                  std::vector<float>(static_cast<std::size_t>(k), 1.0f)};
-        for (index c = 0; normalise && c < k; ++c) {
+        for (index_t c = 0; normalise && c < k; ++c) {
             double mean = 0, square = 0;
-            for (index i = 0; i < size(); ++i) mean += static_cast<double>(values_(i, c)) / static_cast<double>(size());
-            for (index i = 0; i < size(); ++i)
+            for (index_t i = 0; i < size(); ++i)
+                mean += static_cast<double>(values_(i, c)) / static_cast<double>(size());
+            for (index_t i = 0; i < size(); ++i)
                 square += std::pow(static_cast<double>(values_(i, c)) - mean, 2) / static_cast<double>(size());
             const double deviation = square > 0 ? std::sqrt(square) : 1;
-            for (index i = 0; i < size(); ++i)
+            for (index_t i = 0; i < size(); ++i)
                 values_(i, c) = static_cast<float>((static_cast<double>(values_(i, c)) - mean) / deviation);
             info_.mean[static_cast<std::size_t>(c)] = static_cast<float>(mean);
             info_.scale[static_cast<std::size_t>(c)] = static_cast<float>(deviation);
@@ -65,15 +67,15 @@ public:
     array_dataset(array_dataset&&) = default;
     array_dataset& operator=(array_dataset&&) = default;
 
-    index size() const { return x_.extent(0); }
+    index_t size() const { return x_.extent(0); }
     shape sample_shape() const {
         return shape(std::span(x_.shape().begin() + 1, static_cast<std::size_t>(x_.rank() - 1)));
     }
     target_info targets() const { return info_; }
-    std::string sample_name(index i) const { return concat(name_, " #", i); }
+    std::string sample_name(index_t i) const { return concat(name_, " #", i); }
 
-    bool read(index i, augment_key, sample_slot slot) const {
-        const index width = x_.size() / std::max<index>(size(), 1);
+    bool read(index_t i, augment_key, sample_slot slot) const {
+        const index_t width = x_.size() / std::max<index_t>(size(), 1);
         std::copy_n(x_.data() + i * width, width, slot.x);
         if (info_.kind == target_kind::classes)
             *slot.label = labels_[i];
@@ -85,7 +87,7 @@ public:
 private:
     static tensor<float> checked(tensor<float> x, const std::string& name) {
         require(x.rank() >= 2, name, ": x has shape ", x.shape(), ", (N, …) with at least two axes is expected");
-        for (index i = 0; i < x.size(); ++i) require(std::isfinite(x[i]), name, ": element ", i, " of x is ", x[i]);
+        for (index_t i = 0; i < x.size(); ++i) require(std::isfinite(x[i]), name, ": element ", i, " of x is ", x[i]);
         return x;
     }
 

@@ -45,7 +45,7 @@ inline npy_array read_numpy(const array_place& p) {
 
 /// One array, as T. Throws when the file or the array is missing or damaged, or its elements do not fit T.
 template <class T>
-tensor<T> read_array(const std::string& where, category use = category::data) {
+tensor<T> read_array(const std::string& where, memory_category use = memory_category::data) {
     const detail::array_place p = detail::place_of(where);
     return p.format == detail::array_place::hdf5 ? hdf5_file(p.file).read<T>(p.name, use)
                                                  : detail::read_numpy(p).to_tensor<T>(use);
@@ -68,8 +68,8 @@ inline array_dataset read_array_dataset(const std::string& x, const std::string&
     std::int32_t highest = 0;
     for (std::int32_t label : labels.span()) highest = std::max(highest, label);
     // A mistaken array (years, identifiers) would make a model of as many outputs.
-    require(highest < std::max<index>(1000, labels.size()), targets, ": a label of ", highest, " among ", labels.size(),
-            " samples: are these classes? Save real targets as floating-point numbers");
+    require(highest < std::max<index_t>(1000, labels.size()), targets, ": a label of ", highest, " among ",
+            labels.size(), " samples: are these classes? Save real targets as floating-point numbers");
     for (auto c = static_cast<std::int32_t>(names.size()); c <= highest; ++c) names.push_back(std::to_string(c));
     return {read_array<float>(x), std::move(labels), std::move(names), x};
 }

@@ -1,12 +1,14 @@
 #pragma once
 // Augmentations of images. Each is a small aggregate with the usual defaults and draws from the random numbers of its
 // sample alone.
-//   random_resized_crop  a box of random area and aspect ratio (Szegedy et al. 2015): 10 tries, then the largest that fits
-//   centre_crop          the short side to `resize`, of that the middle `crop`: one box, so that one resampling does both
+//   random_resized_crop  a box of random area and aspect ratio (Szegedy et al. 2015): 10 tries, then the largest that
+//   fits
+//   centre_crop          the short side to `resize`, of that the middle `crop`: one box, so that one resampling does
+//                        both
 //   colour_jitter        brightness, contrast, saturation and hue by random factors, in random order
 // Definitions follow torchvision's, so that published recipes carry over.
 
-#include <cairn/core/photograph.hpp>
+#include <cairn/core/encoded_image.hpp>
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/image.hpp>
 
@@ -21,38 +23,38 @@ struct random_resized_crop {
     float ratio_min = 3.0f / 4, ratio_max = 4.0f / 3;  // width / height
 
     /// A box of whole pixels inside an image of height × width.
-    pixel_box operator()(index height, index width, sample_random& random) const {
+    pixel_box operator()(index_t height, index_t width, sample_random& random) const {
         const float area = static_cast<float>(height) * static_cast<float>(width);
         for (int attempt = 0; attempt < 10; ++attempt) {
             const float target = area * random.uniform(area_min, area_max);
             const float ratio = std::exp(random.uniform(std::log(ratio_min), std::log(ratio_max)));
-            const auto w = static_cast<index>(std::lround(std::sqrt(target * ratio)));
-            const auto h = static_cast<index>(std::lround(std::sqrt(target / ratio)));
+            const auto w = static_cast<index_t>(std::lround(std::sqrt(target * ratio)));
+            const auto h = static_cast<index_t>(std::lround(std::sqrt(target / ratio)));
             if (w < 1 || h < 1 || w > width || h > height) continue;
-            const index top = random.below(height - h + 1), left = random.below(width - w + 1);
+            const index_t top = random.below(height - h + 1), left = random.below(width - w + 1);
             return whole(top, left, h, w);
         }
         const float ratio = static_cast<float>(width) / static_cast<float>(height);
-        index h = height, w = width;
+        index_t h = height, w = width;
         if (ratio < ratio_min)
-            h = std::clamp<index>(std::lround(static_cast<float>(w) / ratio_min), 1, height);
+            h = std::clamp<index_t>(std::lround(static_cast<float>(w) / ratio_min), 1, height);
         else if (ratio > ratio_max)
-            w = std::clamp<index>(std::lround(static_cast<float>(h) * ratio_max), 1, width);
+            w = std::clamp<index_t>(std::lround(static_cast<float>(h) * ratio_max), 1, width);
         return whole((height - h) / 2, (width - w) / 2, h, w);
     }
 
 private:
-    static pixel_box whole(index top, index left, index height, index width) {
+    static pixel_box whole(index_t top, index_t left, index_t height, index_t width) {
         return {static_cast<double>(top), static_cast<double>(left), static_cast<double>(height),
                 static_cast<double>(width)};
     }
 };
 
 struct centre_crop {
-    index resize = 256, crop = 224;
+    index_t resize = 256, crop = 224;
 
     /// The box, in fractional pixels, that becomes crop × crop.
-    pixel_box operator()(index height, index width) const {
+    pixel_box operator()(index_t height, index_t width) const {
         const double side =
             static_cast<double>(std::min(height, width)) * static_cast<double>(crop) / static_cast<double>(resize);
         return {(static_cast<double>(height) - side) / 2, (static_cast<double>(width) - side) / 2, side, side};
@@ -68,7 +70,7 @@ struct colour_jitter {
     /// The factors of one image.
     jitter_factors draw(sample_random& random) const {
         jitter_factors out;
-        for (index i = 3; i > 0; --i) std::swap(out.order[i], out.order[random.below(i + 1)]);
+        for (index_t i = 3; i > 0; --i) std::swap(out.order[i], out.order[random.below(i + 1)]);
         const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
         out.brightness = factor(brightness);
         out.contrast = factor(contrast);
@@ -80,10 +82,10 @@ struct colour_jitter {
     }
 
     /// Changes RGB values 0 … 255 in place.
-    void operator()(float* rgb, index pixels, sample_random& random) const {
+    void operator()(float* rgb, index_t pixels, sample_random& random) const {
         const jitter_factors f = draw(random);
         const auto each = [&](auto&& change) {
-            for (index i = 0; i < pixels; ++i) change(rgb + 3 * i);
+            for (index_t i = 0; i < pixels; ++i) change(rgb + 3 * i);
         };
         for (const int step : f.order) {
             if (!f.active[step]) continue;

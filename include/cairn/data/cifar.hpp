@@ -12,10 +12,10 @@
 namespace cairn {
 
 /// Usual mean and deviation; for training padded by 4, cropped and flipped.
-inline image_recipe cifar10_recipe(bool augmented) {
+inline image_transform cifar10_recipe(bool augmented) {
     return {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}, augmented ? 4 : 0, augmented};
 }
-inline image_recipe cifar100_recipe(bool augmented) {
+inline image_transform cifar100_recipe(bool augmented) {
     return {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}, augmented ? 4 : 0, augmented};
 }
 
@@ -42,7 +42,7 @@ inline void append_cifar(labelled_images& out, const std::filesystem::path& path
         for (std::size_t p = 0; p < plane; ++p)
             for (std::size_t c = 0; c < 3; ++c) to[p * 3 + c] = in[c * plane + p];
     }
-    out.count += static_cast<index>(records);
+    out.count += static_cast<index_t>(records);
 }
 
 inline std::filesystem::path cifar_file(const std::filesystem::path& folder, const std::string& name, const char* set) {
@@ -78,7 +78,7 @@ inline std::shared_ptr<const labelled_images> read_cifar10(const std::vector<std
 }
 
 /// One part of CIFAR-10 from its folder.
-inline memory_images cifar10(const std::filesystem::path& folder, part which, image_recipe recipe) {
+inline memory_images cifar10(const std::filesystem::path& folder, part which, image_transform recipe) {
     std::vector<std::filesystem::path> files;
     if (which == part::test)
         files.push_back(detail::cifar_file(folder, "test_batch.bin", "cifar10"));
@@ -92,7 +92,7 @@ inline memory_images cifar10(const std::filesystem::path& folder, part which) {
 }
 
 /// One part of CIFAR-100 (fine labels) from its folder.
-inline memory_images cifar100(const std::filesystem::path& folder, part which, image_recipe recipe) {
+inline memory_images cifar100(const std::filesystem::path& folder, part which, image_transform recipe) {
     auto out = std::make_shared<labelled_images>();
     out->height = out->width = 32;
     out->channels = 3;

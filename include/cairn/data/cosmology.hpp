@@ -13,10 +13,10 @@
 namespace cairn {
 
 struct cosmology_config {
-    index count = 512;  // volumes
-    index first = 0;    // number of the first one: give a test set other numbers of the same seed
-    index grid = 32;    // cells an edge
-    double box = 256;   // edge in Mpc/h
+    index_t count = 512;  // volumes
+    index_t first = 0;    // number of the first one: give a test set other numbers of the same seed
+    index_t grid = 32;    // cells an edge
+    double box = 256;     // edge in Mpc/h
     std::uint64_t seed = 0;
     bool augment = false;  // random translations (the box is periodic) and the 48 symmetries of the cube
     std::array<double, 2> omega_m{0.1, 0.5}, sigma_8{0.6, 1.0}, n_s{0.8, 1.2};
@@ -39,7 +39,7 @@ public:
         require(!config.redshifts.empty() && std::ranges::min(config.redshifts) >= 0,
                 "cosmology: redshifts must be given, and none negative");
         const cube_transform fft(config.grid);
-        const index n = config.grid, cells = n * n * n, channels = channel_count();
+        const index_t n = config.grid, cells = n * n * n, channels = channel_count();
         // What is taken out of the input must not depend on seed, count or first: 8 boxes of the middle of the ranges.
         struct moments {
             double sum = 0, square = 0;
@@ -54,19 +54,19 @@ public:
                     of[c].square += static_cast<double>(value) * static_cast<double>(value);
                 }
         }
-        auto voxels = std::make_shared<tensor<float>>(shape{config.count, n, n, n, channels}, category::data);
+        auto voxels = std::make_shared<tensor<float>>(shape{config.count, n, n, n, channels}, memory_category::data);
         float* out = voxels->data();
-        parallel_for(config.count, 1, [&](index begin, index end) {
-            for (index i = begin; i < end; ++i) {
+        parallel_for(config.count, 1, [&](index_t begin, index_t end) {
+            for (index_t i = begin; i < end; ++i) {
                 const auto step = static_cast<std::uint32_t>(config.first + i);
                 const auto fields =
                     log_densities(fft, parameters(i), {config.seed, stream_of("cosmology field"), step});
-                for (index c = 0; c < channels; ++c) {
+                for (index_t c = 0; c < channels; ++c) {
                     const auto& [sum, square] = of[static_cast<std::size_t>(c)];
                     const double values = 8.0 * static_cast<double>(cells), mean = sum / values;
                     const double deviation = std::sqrt(square / values - mean * mean);
                     const tensor<float>& field = fields[static_cast<std::size_t>(c)];
-                    for (index v = 0; v < cells; ++v)
+                    for (index_t v = 0; v < cells; ++v)
                         out[(i * cells + v) * channels + c] =
                             static_cast<float>((static_cast<double>(field[v]) - mean) / deviation);
                 }
@@ -75,9 +75,9 @@ public:
         voxels_ = std::move(voxels);
     }
 
-    index size() const { return config_.count; }
+    index_t size() const { return config_.count; }
     shape sample_shape() const { return {config_.grid, config_.grid, config_.grid, channel_count()}; }
-    std::string sample_name(index i) const {
+    std::string sample_name(index_t i) const {
         return concat("cosmology volume ", config_.first + i, " of seed ", config_.seed);
     }
     const cosmology_config& config() const { return config_; }
@@ -92,7 +92,7 @@ public:
     }
 
     /// The universe of volume i.
-    cosmology parameters(index i) const {
+    cosmology parameters(index_t i) const {
         const random_stream random{config_.seed, stream_of("cosmology parameters"), 0};
         std::array<double, 3> u;
         for (std::uint64_t j = 0; j < 3; ++j)
@@ -100,8 +100,8 @@ public:
         return parameters_at(u);
     }
 
-    bool read(index i, augment_key key, sample_slot slot) const {
-        const index n = config_.grid, channels = channel_count();
+    bool read(index_t i, augment_key key, sample_slot slot) const {
+        const index_t n = config_.grid, channels = channel_count();
         const float* volume = voxels_->data() + i * n * n * n * channels;
         const cosmology c = parameters(i);
         const std::array<double, 3> theta{c.omega_m, c.sigma_8, c.n_s};
@@ -115,22 +115,22 @@ public:
         }
         // Axis a of the output walks along axis order[a] of the volume, forwards or backwards, from a random cell.
         sample_random random(key, i);
-        std::array<index, 3> stride{n * n, n, 1};
-        for (index a = 2; a > 0; --a)
+        std::array<index_t, 3> stride{n * n, n, 1};
+        for (index_t a = 2; a > 0; --a)
             std::swap(stride[static_cast<std::size_t>(a)], stride[static_cast<std::size_t>(random.below(a + 1))]);
-        std::array<std::vector<index>, 3> offsets;
+        std::array<std::vector<index_t>, 3> offsets;
         for (std::size_t a = 0; a < 3; ++a) {
-            const index start = random.below(n);
+            const index_t start = random.below(n);
             const bool backwards = random.coin();
-            for (index p = 0; p < n; ++p) offsets[a].push_back((start + (backwards ? n - p : p)) % n * stride[a]);
+            for (index_t p = 0; p < n; ++p) offsets[a].push_back((start + (backwards ? n - p : p)) % n * stride[a]);
         }
         float* out = slot.x;
-        for (index u : offsets[0])
-            for (index v : offsets[1])
-                for (index w : offsets[2]) {
+        for (index_t u : offsets[0])
+            for (index_t v : offsets[1])
+                for (index_t w : offsets[2]) {
                     const float* const voxel = volume + (u + v + w) * channels;
                     *out++ = voxel[0];
-                    for (index k = 1; k < channels; ++k) *out++ = voxel[k];
+                    for (index_t k = 1; k < channels; ++k) *out++ = voxel[k];
                 }
         return true;
     }
@@ -144,7 +144,7 @@ private:
                 config_.omega_b};
     }
 
-    index channel_count() const { return static_cast<index>(config_.redshifts.size()); }
+    index_t channel_count() const { return static_cast<index_t>(config_.redshifts.size()); }
 
     // ln(1 + δ + ε) at each redshift.
     std::vector<tensor<float>> log_densities(const cube_transform& fft, const cosmology& c,

@@ -17,12 +17,12 @@ struct csv_table {
     std::vector<std::string> columns;
     std::vector<double> values;
 
-    index rows() const { return columns.empty() ? 0 : static_cast<index>(values.size() / columns.size()); }
-    double operator()(index row, index column) const {
+    index_t rows() const { return columns.empty() ? 0 : static_cast<index_t>(values.size() / columns.size()); }
+    double operator()(index_t row, index_t column) const {
         return values[static_cast<std::size_t>(row) * columns.size() + static_cast<std::size_t>(column)];
     }
     /// Number of the column called `column`. Throws naming the columns that are there.
-    index column(const std::string& column) const {
+    index_t column(const std::string& column) const {
         const auto found = std::find(columns.begin(), columns.end(), column);
         if (found != columns.end()) return found - columns.begin();
         std::string there;
@@ -42,7 +42,7 @@ inline csv_table parse_csv(std::string_view text, const std::string& name) {
         return s;
     };
     std::vector<std::string_view> cells;
-    for (index line = 1; !text.empty(); ++line) {
+    for (index_t line = 1; !text.empty(); ++line) {
         const auto end = std::min(text.find('\n'), text.size());
         std::string_view row = trimmed(text.substr(0, end));
         text.remove_prefix(std::min(end + 1, text.size()));

@@ -4,9 +4,9 @@
 //   d.read(i, key, {x, label, values})
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
+#include <cairn/core/crop_flip.hpp>
+#include <cairn/core/encoded_image.hpp>
 #include <cairn/core/error.hpp>
-#include <cairn/core/photograph.hpp>
-#include <cairn/core/pixels.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
 
@@ -30,7 +30,7 @@ struct augment_key {
 /// sample.
 class sample_random {
 public:
-    sample_random(augment_key key, index sample)
+    sample_random(augment_key key, index_t sample)
         : stream_{key.seed, stream_of("augment"), key.epoch}, next_(static_cast<std::uint64_t>(sample) * 256) {}
 
     /// Uniform in [0, 1).
@@ -38,8 +38,8 @@ public:
     /// Uniform in [low, high).
     float uniform(float low, float high) { return low + (high - low) * uniform(); }
     /// Uniform integer in [0, n).
-    index below(index n) {
-        return static_cast<index>((static_cast<std::uint64_t>(bits()) * static_cast<std::uint64_t>(n)) >> 32);
+    index_t below(index_t n) {
+        return static_cast<index_t>((static_cast<std::uint64_t>(bits()) * static_cast<std::uint64_t>(n)) >> 32);
     }
     bool coin(float probability = 0.5f) { return uniform() < probability; }
 
@@ -66,10 +66,10 @@ struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
     std::vector<float> mean, scale;  // of values only
-    index labels_each = 1;           // class numbers a sample: one, or one for each position of a text
+    index_t labels_each = 1;         // class numbers a sample: one, or one for each position of a text
 
     /// Number of classes, or of values a sample.
-    index count() const { return static_cast<index>(names.size()); }
+    index_t count() const { return static_cast<index_t>(names.size()); }
 };
 
 /// Where a sample goes. Of `label` and `values` the one that target_info::kind names is set.
@@ -83,27 +83,28 @@ struct sample_slot {
 /// image that the policy says to skip); it throws cairn::error on what must stop the run. `sample_name` says where
 /// sample i came from.
 template <class D>
-concept Dataset = requires(const D& d, index i, augment_key key, sample_slot slot) {
-    { d.size() } -> std::same_as<index>;
+concept Dataset = requires(const D& d, index_t i, augment_key key, sample_slot slot) {
+    { d.size() } -> std::same_as<index_t>;
     { d.sample_shape() } -> std::convertible_to<shape>;
     { d.targets() } -> std::convertible_to<target_info>;
     { d.sample_name(i) } -> std::convertible_to<std::string>;
     { d.read(i, key, slot) } -> std::same_as<bool>;
 };
 
-/// Where a sample goes whose input is made elsewhere, of its pixels (core/pixels.hpp).
+/// Where a sample goes whose input is made elsewhere, of its pixels (core/crop_flip.hpp).
 struct pixel_slot {
     std::uint8_t* pixels = nullptr;  // sample_shape().size(), (H, W, C)
-    pixel_move* move = nullptr;      // 1
+    crop_flip* move = nullptr;       // 1
     std::int32_t* label = nullptr;   // as in sample_slot
     float* values = nullptr;
 };
 
-/// A data set whose inputs may be made of 8-bit pixels. `pixel_table()` has what each value of each channel becomes, (C, 256); it is empty
-/// where this data set's inputs are not made so, and read_pixels() is not called then. `read_pixels` returns and throws what read() does, and
-/// table, pixels and move give the bits of read(): random choices come from the same numbers.
+/// A data set whose inputs may be made of 8-bit pixels. `pixel_table()` has what each value of each channel becomes,
+/// (C, 256); it is empty where this data set's inputs are not made so, and read_pixels() is not called then.
+/// `read_pixels` returns and throws what read() does, and table, pixels and move give the bits of read(): random
+/// choices come from the same numbers.
 template <class D>
-concept PixelBatches = Dataset<D> && requires(const D& d, index i, augment_key key, pixel_slot slot) {
+concept PixelBatches = Dataset<D> && requires(const D& d, index_t i, augment_key key, pixel_slot slot) {
     { d.pixel_table() } -> std::same_as<std::vector<float>>;
     { d.read_pixels(i, key, slot) } -> std::same_as<bool>;
 };
@@ -118,49 +119,50 @@ std::vector<float> pixel_table_of(const D& d) {
 }
 /// Throws where inputs are not made of pixels.
 template <Dataset D>
-bool read_pixels_of(const D& d, index i, augment_key key, pixel_slot slot) {
+bool read_pixels_of(const D& d, index_t i, augment_key key, pixel_slot slot) {
     if constexpr (PixelBatches<D>)
         return d.read_pixels(i, key, slot);
     else
         fail(d.sample_name(i), ": inputs of this data set are not made of pixels");
 }
 
-/// A data set whose inputs a device may make of photographs (core/photograph.hpp). `recipe_of_photographs()` is empty where they are not, and the
-/// others are not called then. `read_photograph` returns and throws what read() does, with the numbers that read() draws, and writes the label;
-/// `decode_photograph` makes a compressed one one of pixels, and throws on a damaged file.
+/// A data set whose inputs a device may make of photographs (core/encoded_image.hpp). `device_transform()` is empty
+/// where they are not, and the others are not called then. `read_encoded_image` returns and throws what read() does,
+/// with the numbers that read() draws, and writes the label;
+/// `decode_encoded_image` makes a compressed one one of pixels, and throws on a damaged file.
 template <class D>
 concept PhotographBatches = Dataset<D> &&
-    requires(const D& d, index i, augment_key key, std::int32_t* label, photograph& p) {
-    { d.recipe_of_photographs() } -> std::same_as<photograph_recipe>;
-    { d.read_photograph(i, key, label, p) } -> std::same_as<bool>;
-    d.decode_photograph(p);
+    requires(const D& d, index_t i, augment_key key, std::int32_t* label, encoded_image& p) {
+    { d.device_transform() } -> std::same_as<device_image_transform>;
+    { d.read_encoded_image(i, key, label, p) } -> std::same_as<bool>;
+    d.decode_encoded_image(p);
 };
 
 template <Dataset D>
-photograph_recipe photograph_recipe_of(const D& d) {
+device_image_transform device_image_transform_of(const D& d) {
     if constexpr (PhotographBatches<D>)
-        return d.recipe_of_photographs();
+        return d.device_transform();
     else
         return {};
 }
 template <Dataset D>
-bool read_photograph_of(const D& d, index i, augment_key key, std::int32_t* label, photograph& p) {
+bool read_encoded_image_of(const D& d, index_t i, augment_key key, std::int32_t* label, encoded_image& p) {
     if constexpr (PhotographBatches<D>)
-        return d.read_photograph(i, key, label, p);
+        return d.read_encoded_image(i, key, label, p);
     else
         fail(d.sample_name(i), ": inputs of this data set are not made of photographs");
 }
 template <Dataset D>
-void decode_photograph_of(const D& d, photograph& p) {
+void decode_encoded_image_of(const D& d, encoded_image& p) {
     if constexpr (PhotographBatches<D>)
-        d.decode_photograph(p);
+        d.decode_encoded_image(p);
     else
         fail(d.sample_name(p.sample), ": inputs of this data set are not made of photographs");
 }
 
 /// The table of images of `channels`, by what convert(pixels, x, channels) makes of one pixel.
 template <class Convert>
-std::vector<float> make_pixel_table(index channels, Convert&& convert) {
+std::vector<float> make_pixel_table(index_t channels, Convert&& convert) {
     std::vector<float> table(static_cast<std::size_t>(channels * pixel_values)), x(static_cast<std::size_t>(channels));
     std::vector<std::uint8_t> pixel(x.size());
     for (std::size_t value = 0; value < static_cast<std::size_t>(pixel_values); ++value) {
@@ -180,52 +182,52 @@ public:
         requires(Dataset<std::remove_cvref_t<D>> && !std::same_as<std::remove_cvref_t<D>, any_dataset>)
     any_dataset(D&& d) : held_(std::make_shared<model<std::remove_cvref_t<D>>>(std::forward<D>(d))) {}
 
-    index size() const { return held().size(); }
+    index_t size() const { return held().size(); }
     shape sample_shape() const { return held().sample_shape(); }
     target_info targets() const { return held().targets(); }
-    std::string sample_name(index i) const { return held().sample_name(i); }
-    bool read(index i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
+    std::string sample_name(index_t i) const { return held().sample_name(i); }
+    bool read(index_t i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
     std::vector<float> pixel_table() const { return held().pixel_table(); }
-    bool read_pixels(index i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
-    photograph_recipe recipe_of_photographs() const { return held().recipe_of_photographs(); }
-    bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const {
-        return held().read_photograph(i, key, label, p);
+    bool read_pixels(index_t i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
+    device_image_transform device_transform() const { return held().device_transform(); }
+    bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const {
+        return held().read_encoded_image(i, key, label, p);
     }
-    void decode_photograph(photograph& p) const { held().decode_photograph(p); }
+    void decode_encoded_image(encoded_image& p) const { held().decode_encoded_image(p); }
 
     explicit operator bool() const { return held_ != nullptr; }
 
 private:
     struct interface {
         virtual ~interface() = default;
-        virtual index size() const = 0;
+        virtual index_t size() const = 0;
         virtual shape sample_shape() const = 0;
         virtual target_info targets() const = 0;
-        virtual std::string sample_name(index i) const = 0;
-        virtual bool read(index i, augment_key key, sample_slot slot) const = 0;
+        virtual std::string sample_name(index_t i) const = 0;
+        virtual bool read(index_t i, augment_key key, sample_slot slot) const = 0;
         virtual std::vector<float> pixel_table() const = 0;
-        virtual bool read_pixels(index i, augment_key key, pixel_slot slot) const = 0;
-        virtual photograph_recipe recipe_of_photographs() const = 0;
-        virtual bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const = 0;
-        virtual void decode_photograph(photograph& p) const = 0;
+        virtual bool read_pixels(index_t i, augment_key key, pixel_slot slot) const = 0;
+        virtual device_image_transform device_transform() const = 0;
+        virtual bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const = 0;
+        virtual void decode_encoded_image(encoded_image& p) const = 0;
     };
     template <class D>
     struct model final : interface {
         explicit model(D data) : d(std::move(data)) {}
-        index size() const override { return d.size(); }
+        index_t size() const override { return d.size(); }
         shape sample_shape() const override { return d.sample_shape(); }
         target_info targets() const override { return d.targets(); }
-        std::string sample_name(index i) const override { return d.sample_name(i); }
-        bool read(index i, augment_key key, sample_slot slot) const override { return d.read(i, key, slot); }
+        std::string sample_name(index_t i) const override { return d.sample_name(i); }
+        bool read(index_t i, augment_key key, sample_slot slot) const override { return d.read(i, key, slot); }
         std::vector<float> pixel_table() const override { return pixel_table_of(d); }
-        bool read_pixels(index i, augment_key key, pixel_slot slot) const override {
+        bool read_pixels(index_t i, augment_key key, pixel_slot slot) const override {
             return read_pixels_of(d, i, key, slot);
         }
-        photograph_recipe recipe_of_photographs() const override { return photograph_recipe_of(d); }
-        bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const override {
-            return read_photograph_of(d, i, key, label, p);
+        device_image_transform device_transform() const override { return device_image_transform_of(d); }
+        bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const override {
+            return read_encoded_image_of(d, i, key, label, p);
         }
-        void decode_photograph(photograph& p) const override { decode_photograph_of(d, p); }
+        void decode_encoded_image(encoded_image& p) const override { decode_encoded_image_of(d, p); }
         D d;
     };
 

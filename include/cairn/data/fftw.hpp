@@ -25,18 +25,18 @@ namespace cairn {
 class cube_transform {
 public:
     /// n³ real values, n² (n/2 + 1) complex ones. Throws when n < 1 or FFTW cannot plan.
-    explicit cube_transform(index n) : n_(n) {
+    explicit cube_transform(index_t n) : n_(n) {
         require(n >= 1 && n <= 2048, "fftw: a cube of edge ", n, "; 1 to 2048 are possible");
         const std::scoped_lock lock(planner());
-        tensor<float> real({n, n, n}, category::workspace);
-        tensor<std::complex<float>> spectrum(spectrum_shape(), category::workspace);
+        tensor<float> real({n, n, n}, memory_category::workspace);
+        tensor<std::complex<float>> spectrum(spectrum_shape(), memory_category::workspace);
         const int edge = static_cast<int>(n);
         forward_.reset(fftwf_plan_dft_r2c_3d(edge, edge, edge, real.data(), raw(spectrum.data()), FFTW_ESTIMATE));
         inverse_.reset(fftwf_plan_dft_c2r_3d(edge, edge, edge, raw(spectrum.data()), real.data(), FFTW_ESTIMATE));
         require(forward_ && inverse_, "fftw: no plan for a cube of edge ", n);
     }
 
-    index edge() const { return n_; }
+    index_t edge() const { return n_; }
     shape spectrum_shape() const { return {n_, n_, n_ / 2 + 1}; }
 
     /// Tensors made by the caller have the alignment that the plan assumes. The input is overwritten.
@@ -69,7 +69,7 @@ private:
         require_shape(spectrum, spectrum_shape(), "fftw: spectrum");
     }
 
-    index n_;
+    index_t n_;
     plan forward_, inverse_;
 };
 
@@ -77,8 +77,10 @@ private:
 
 class cube_transform {
 public:
-    explicit cube_transform(index) { fail("fftw: Cairn was built without FFTW; install libfftw3-dev and build again"); }
-    index edge() const { return 0; }
+    explicit cube_transform(index_t) {
+        fail("fftw: Cairn was built without FFTW; install libfftw3-dev and build again");
+    }
+    index_t edge() const { return 0; }
     shape spectrum_shape() const { return {}; }
     void forward(tensor<float>&, tensor<std::complex<float>>&) const {}
     void inverse(tensor<std::complex<float>>&, tensor<float>&) const {}

@@ -70,7 +70,8 @@ inline std::vector<std::uint8_t> inflate_all(byte_span packed, int window_bits, 
 
 }  // namespace detail
 
-/// Unpacks a gzip file held in memory. Throws on corrupt or truncated data, a wrong checksum, or more than `limit` bytes.
+/// Unpacks a gzip file held in memory. Throws on corrupt or truncated data, a wrong checksum, or more than `limit`
+/// bytes.
 inline std::vector<std::uint8_t> gunzip(byte_span packed, const std::string& name,
                                         std::size_t limit = half_of_memory()) {
     require(is_gzip(packed), name, ": byte 0: not a gzip file (magic 1f 8b expected)");

@@ -60,7 +60,7 @@ public:
 
     /// A whole data set. T: float, double, or an integer type that all elements must fit.
     template <class T>
-    tensor<T> read(const std::string& dataset, category use = category::data) const {
+    tensor<T> read(const std::string& dataset, memory_category use = memory_category::data) const {
         const session s;
         const opened d = open(dataset);
         tensor<T> t(d.extents, use);
@@ -70,7 +70,8 @@ public:
 
     /// Positions [begin, begin + count) of the first axis.
     template <class T>
-    tensor<T> read_rows(const std::string& dataset, index begin, index count, category use = category::data) const {
+    tensor<T> read_rows(const std::string& dataset, index_t begin, index_t count,
+                        memory_category use = memory_category::data) const {
         const session s;
         const opened d = open(dataset);
         require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset),
@@ -183,7 +184,7 @@ private:
         checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), limit,
                         concat(where(dataset), stored, " bytes are stored"));
         for (int axis = 0; axis < rank; ++axis)
-            d.extents.push_back(static_cast<index>(extents[static_cast<std::size_t>(axis)]));
+            d.extents.push_back(static_cast<index_t>(extents[static_cast<std::size_t>(axis)]));
         // The library itself does not always notice when an array kept in one piece is shorter than its extents say.
         const handle how(H5Dget_create_plist(d.dataset.get()), &H5Pclose);
         const std::uint64_t expected = static_cast<std::uint64_t>(d.extents.size()) * H5Tget_size(d.type.get());
@@ -193,13 +194,13 @@ private:
     }
 
     template <class T>
-    void read_into(const opened& d, const std::string& dataset, tensor<T>& t, index begin) const {
+    void read_into(const opened& d, const std::string& dataset, tensor<T>& t, index_t begin) const {
         if (t.size() == 0) return;
         if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(std::int64_t)) {
             // The library would clip silently.
-            tensor<std::int64_t> wide(t.shape(), category::workspace);
+            tensor<std::int64_t> wide(t.shape(), memory_category::workspace);
             read_into(d, dataset, wide, begin);
-            for (index i = 0; i < t.size(); ++i) {
+            for (index_t i = 0; i < t.size(); ++i) {
                 require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i],
                         ", too large for the ", sizeof(T), "-byte integers asked for");
                 t[i] = static_cast<T>(wide[i]);
@@ -213,7 +214,7 @@ private:
     }
 
     template <class T>
-    void read_selected(const opened& d, const std::string& dataset, tensor<T>& t, index begin) const {
+    void read_selected(const opened& d, const std::string& dataset, tensor<T>& t, index_t begin) const {
         handle memory, file;
         if (begin >= 0) {
             std::array<hsize_t, cairn::shape::max_rank> start{}, count{};
@@ -259,11 +260,11 @@ public:
     cairn::shape shape(const std::string&) const { return {}; }
     bool holds_integers(const std::string&) const { return false; }
     template <class T>
-    tensor<T> read(const std::string&, category = category::data) const {
+    tensor<T> read(const std::string&, memory_category = memory_category::data) const {
         return {};
     }
     template <class T>
-    tensor<T> read_rows(const std::string&, index, index, category = category::data) const {
+    tensor<T> read_rows(const std::string&, index_t, index_t, memory_category = memory_category::data) const {
         return {};
     }
 };

@@ -34,10 +34,10 @@ struct idx_array {
     std::vector<std::uint8_t> bytes;  // elements, big-endian
     std::string name;                 // of the file
 
-    index size() const { return shape.size(); }
+    index_t size() const { return shape.size(); }
 
     /// Element i as a double, whatever its type.
-    double operator[](index i) const {
+    double operator[](index_t i) const {
         const auto at = static_cast<std::size_t>(i) * size_of(type);
         byte_reader in(byte_span(bytes).subspan(at, size_of(type)), name);
         constexpr auto big = std::endian::big;
@@ -60,12 +60,12 @@ struct idx_array {
 
     /// All elements as T (exact for the types that fit).
     template <class T>
-    tensor<T> to_tensor(category use = category::data) const {
+    tensor<T> to_tensor(memory_category use = memory_category::data) const {
         tensor<T> t(shape, use);
         if (type == idx_type::u8)
             std::copy(bytes.begin(), bytes.end(), t.data());
         else
-            for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>((*this)[i]);
+            for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>((*this)[i]);
         return t;
     }
 };

@@ -33,14 +33,14 @@ template <class T>
 using raw_vector = std::vector<T, uninitialised_allocator<T>>;
 
 struct image {
-    index height = 0, width = 0, channels = 3;
+    index_t height = 0, width = 0, channels = 3;
     raw_vector<std::uint8_t> pixels;
 
-    std::uint8_t* row(index y) { return pixels.data() + y * width * channels; }
-    const std::uint8_t* row(index y) const { return pixels.data() + y * width * channels; }
+    std::uint8_t* row(index_t y) { return pixels.data() + y * width * channels; }
+    const std::uint8_t* row(index_t y) const { return pixels.data() + y * width * channels; }
 
     /// Gives the image another size; the pixels are undefined.
-    void resize(index h, index w, index c) {
+    void resize(index_t h, index_t w, index_t c) {
         height = h;
         width = w;
         channels = c;
@@ -55,6 +55,6 @@ struct pixel_box {
 };
 
 /// No decoder makes an image of more pixels than this: a header of a few bytes must not be able to ask for all memory.
-inline constexpr index max_image_pixels = index{1} << 27;
+inline constexpr index_t max_image_pixels = index_t{1} << 27;
 
 }  // namespace cairn

@@ -5,7 +5,8 @@
 //   a folder above that called train, test, val or validation is the part that it belongs to
 //   classes are numbered in alphabetical order, over all parts
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
-// Resampling, mirroring and jitter are the host's also where a GPU normalises (image_folder_config::rounded, course/decisions/0013).
+// Resampling, mirroring and jitter are the host's also where a GPU normalises (image_folder_config::rounded,
+// course/decisions/0013).
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
 
 #include <cairn/core/parallel.hpp>
@@ -57,15 +58,15 @@ public:
         number_classes();
     }
 
-    index size() const { return static_cast<index>(entries_.size()); }
+    index_t size() const { return static_cast<index_t>(entries_.size()); }
     const std::vector<entry>& entries() const { return entries_; }
     const std::vector<std::string>& classes() const { return classes_; }
     const std::vector<std::string>& left_out() const { return left_out_; }  // empty class folders
-    std::string name(index i) const { return concat(root_.string(), '/', at(i).name); }
-    std::int32_t label(index i) const { return at(i).label; }
+    std::string name(index_t i) const { return concat(root_.string(), '/', at(i).name); }
+    std::int32_t label(index_t i) const { return at(i).label; }
 
     /// Compressed bytes of image i, through `buffer` where they must be read from disk.
-    byte_span bytes(index i, std::vector<std::uint8_t>& buffer) const {
+    byte_span bytes(index_t i, std::vector<std::uint8_t>& buffer) const {
         const entry& e = at(i);
         if (!e.bytes.empty() || in_memory_) return e.bytes;
         buffer = read_bytes(root_ / e.name);
@@ -74,12 +75,12 @@ public:
 
     /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest
     /// for testing.
-    std::vector<index> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
+    std::vector<index_t> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
         const char* wanted = which == part::train ? "train" : "test";
-        std::vector<index> chosen;
+        std::vector<index_t> chosen;
         std::vector<std::int32_t> labels;
         bool parts = false;
-        for (index i = 0; i < size(); ++i) {
+        for (index_t i = 0; i < size(); ++i) {
             parts |= !at(i).part.empty();
             labels.push_back(at(i).label);
             if (at(i).part == wanted) chosen.push_back(i);
@@ -94,7 +95,7 @@ public:
     }
 
 private:
-    const entry& at(index i) const { return entries_[static_cast<std::size_t>(i)]; }
+    const entry& at(index_t i) const { return entries_[static_cast<std::size_t>(i)]; }
 
     static bool is_image_name(const std::string& name) {
         std::string lower;
@@ -176,7 +177,7 @@ private:
 
     std::filesystem::path root_;
     bool in_memory_ = false;
-    index others_ = 0;
+    index_t others_ = 0;
     std::vector<entry> entries_;
     std::vector<std::string> classes_, left_out_;
 };
@@ -185,23 +186,24 @@ private:
 enum class corrupt_image { stop, skip };
 
 struct image_folder_config {
-    index size = 224;       // images become size × size × 3
+    index_t size = 224;     // images become size × size × 3
     bool augmented = true;  // random resized crop and flip, otherwise the centre
     random_resized_crop crop{};
     float flip = 0.5f;  // probability of left-right
     colour_jitter jitter{};
-    index resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
+    index_t resize = 256;  // short side before the centre crop, scaled to `size` as 256 : 224
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
     bool rounded = false;     // resampled values become 8 bits again: batches can travel to a GPU as pixels
     bool compressed = false;  // a device may decode: batches can travel as files (course/decisions/0015)
-    index cache_bytes = 0;    // decoded images are kept in memory if they all take at most this much
+    index_t cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
 };
 
 namespace detail {
 // Decodes at least `box` of a JPEG or PNG image, given its full size, and says where the box lies in what was decoded.
 template <class Choose>
-pixel_box decode_box(byte_span bytes, const std::string& name, index height, index width, Choose&& choose, image& out) {
+pixel_box decode_box(byte_span bytes, const std::string& name, index_t height, index_t width, Choose&& choose,
+                     image& out) {
     if (is_png(bytes)) {
         decode_png(bytes, name, out);
         return choose(out.height, out.width);
@@ -218,11 +220,12 @@ inline void decode_image(byte_span bytes, const std::string& name, image& out) {
 /// Images of a collection as a data set of (size, size, 3).
 class image_folder {
 public:
-    image_folder(std::shared_ptr<const image_collection> images, std::vector<index> chosen, image_folder_config config)
+    image_folder(std::shared_ptr<const image_collection> images, std::vector<index_t> chosen,
+                 image_folder_config config)
         : images_(std::move(images)), chosen_(std::move(chosen)), config_(config) {
         require(config_.size >= 1 && config_.resize >= config_.size, "image_folder: size ", config_.size,
                 " and resize ", config_.resize, "; 1 ≤ size ≤ resize is needed");
-        for (index i : chosen_)
+        for (index_t i : chosen_)
             require(i >= 0 && i < images_->size(), "image_folder: image ", i, " of ", images_->size());
         for (std::size_t c = 0; c < 3; ++c) {
             require(config_.std[c] > 0, "image_folder: standard deviation ", config_.std[c], " of channel ", c);
@@ -232,17 +235,17 @@ public:
         if (config_.cache_bytes > 0) fill_cache();
     }
 
-    index size() const { return static_cast<index>(chosen_.size()); }
+    index_t size() const { return static_cast<index_t>(chosen_.size()); }
     shape sample_shape() const { return {config_.size, config_.size, 3}; }
     target_info targets() const { return {target_kind::classes, images_->classes(), {}, {}}; }
-    std::string sample_name(index i) const { return images_->name(at(i)); }
+    std::string sample_name(index_t i) const { return images_->name(at(i)); }
     const image_folder_config& config() const { return config_; }
-    const std::vector<index>& chosen() const { return chosen_; }
+    const std::vector<index_t>& chosen() const { return chosen_; }
     bool cached() const { return !cache_->empty(); }
 
-    bool read(index i, augment_key key, sample_slot slot) const {
+    bool read(index_t i, augment_key key, sample_slot slot) const {
         *slot.label = images_->label(at(i));
-        const index values = sample_shape().size();
+        const index_t values = sample_shape().size();
         if (config_.rounded) {
             thread_local raw_vector<std::uint8_t> pixels;
             pixels.resize(static_cast<std::size_t>(values));
@@ -259,20 +262,20 @@ public:
     std::vector<float> pixel_table() const {
         if (!config_.rounded) return {};
         return make_pixel_table(
-            3, [this](const std::uint8_t* pixel, float* x, index channels) { normalise(pixel, x, channels); });
+            3, [this](const std::uint8_t* pixel, float* x, index_t channels) { normalise(pixel, x, channels); });
     }
-    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+    bool read_pixels(index_t i, augment_key key, pixel_slot slot) const {
         *slot.label = images_->label(at(i));
         *slot.move = {};  // resampling mirrors
         return resample_to_pixels(i, key, slot.pixels);
     }
 
-    photograph_recipe recipe_of_photographs() const {
+    device_image_transform device_transform() const {
         if (!config_.compressed) return {};
         return {config_.size, scale_, shift_, config_.rounded, jittered()};
     }
     /// A file that GPUs do not know, or that is not whole, is decoded here, at full size.
-    bool read_photograph(index i, augment_key key, std::int32_t* label, photograph& p) const {
+    bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const {
         *label = images_->label(at(i));
         p.sample = i;
         thread_local std::vector<std::uint8_t> buffer;
@@ -286,7 +289,7 @@ public:
                 p.width = jpeg.width();
                 p.compressed = jpeg.common() && is_whole_jpeg(bytes);
             }
-            if (!p.compressed) decode_photograph(p);
+            if (!p.compressed) decode_encoded_image(p);
         } catch (const error&) {
             if (config_.corrupt == corrupt_image::skip) return false;
             throw;
@@ -299,7 +302,7 @@ public:
         if (jittered()) p.jitter = config_.jitter.draw(random);
         return true;
     }
-    void decode_photograph(photograph& p) const {
+    void decode_encoded_image(encoded_image& p) const {
         thread_local image decoded;
         detail::decode_image(p.bytes, sample_name(p.sample), decoded);
         p.bytes.assign(decoded.pixels.begin(), decoded.pixels.end());
@@ -314,35 +317,36 @@ private:
     static axis_weights weights_of(resize_axis&& axis) {
         return {static_cast<std::int32_t>(axis.taps), {axis.first.begin(), axis.first.end()}, std::move(axis.weights)};
     }
-    pixel_box box_of(index height, index width, sample_random& random) const {
+    pixel_box box_of(index_t height, index_t width, sample_random& random) const {
         return config_.augmented ? config_.crop(height, width, random)
                                  : centre_crop{config_.resize, config_.size}(height, width);
     }
 
-    index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
+    index_t at(index_t i) const { return chosen_[static_cast<std::size_t>(i)]; }
     bool jittered() const { return config_.augmented && config_.jitter.active(); }
 
     template <class T>
-    void normalise(const T* values, float* x, index n) const {
-        for (index p = 0; p < n; p += 3)
-            for (index c = 0; c < 3; ++c)
+    void normalise(const T* values, float* x, index_t n) const {
+        for (index_t p = 0; p < n; p += 3)
+            for (index_t c = 0; c < 3; ++c)
                 x[p + c] = static_cast<float>(values[p + c]) * scale_[static_cast<std::size_t>(c)] +
                            shift_[static_cast<std::size_t>(c)];
     }
 
-    bool resample_to_pixels(index i, augment_key key, std::uint8_t* pixels) const {
+    bool resample_to_pixels(index_t i, augment_key key, std::uint8_t* pixels) const {
         thread_local raw_vector<float> values;
         values.resize(static_cast<std::size_t>(sample_shape().size()));
         if (!resample(i, key, one, zero, values.data())) return false;
-        round_to_pixels(values.data(), static_cast<index>(values.size()), pixels);
+        round_to_pixels(values.data(), static_cast<index_t>(values.size()), pixels);
         return true;
     }
 
-    // The part of image i that this key chooses, scale · value + shift; jittered before anything else is done to values 0 … 255.
-    bool resample(index i, augment_key key, const std::array<float, 3>& scale, const std::array<float, 3>& shift,
+    // The part of image i that this key chooses, scale · value + shift; jittered before anything else is done to values
+    // 0 … 255.
+    bool resample(index_t i, augment_key key, const std::array<float, 3>& scale, const std::array<float, 3>& shift,
                   float* out) const {
         sample_random random(key, at(i));
-        const auto choose = [&](index height, index width) { return box_of(height, width, random); };
+        const auto choose = [&](index_t height, index_t width) { return box_of(height, width, random); };
         thread_local image decoded;
         thread_local std::vector<std::uint8_t> bytes;
         thread_local resize_scratch scratch;
@@ -370,10 +374,10 @@ private:
     // All or nothing: as soon as the limit is passed the cache is given up.
     void fill_cache() {
         auto cache = std::make_shared<std::vector<image>>(chosen_.size());
-        std::atomic<index> bytes{0};
-        parallel_for(size(), 16, [&](index begin, index end) {
+        std::atomic<index_t> bytes{0};
+        parallel_for(size(), 16, [&](index_t begin, index_t end) {
             std::vector<std::uint8_t> buffer;
-            for (index i = begin; i < end && bytes <= config_.cache_bytes; ++i) {
+            for (index_t i = begin; i < end && bytes <= config_.cache_bytes; ++i) {
                 image& out = (*cache)[static_cast<std::size_t>(i)];
                 try {
                     detail::decode_image(images_->bytes(at(i), buffer), sample_name(i), out);
@@ -381,14 +385,14 @@ private:
                     if (config_.corrupt == corrupt_image::stop) throw;
                     out = {};
                 }
-                bytes += static_cast<index>(out.pixels.size());
+                bytes += static_cast<index_t>(out.pixels.size());
             }
         });
         if (bytes <= config_.cache_bytes) cache_ = std::move(cache);
     }
 
     std::shared_ptr<const image_collection> images_;
-    std::vector<index> chosen_;
+    std::vector<index_t> chosen_;
     image_folder_config config_;
     std::array<float, 3> scale_{}, shift_{};
     std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
@@ -399,26 +403,26 @@ static_assert(PixelBatches<image_folder> && PhotographBatches<image_folder>);
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
 /// first that differs, or that is corrupt.
 inline std::shared_ptr<const labelled_images> decode_all(const image_collection& images,
-                                                         const std::vector<index>& chosen, std::string name) {
+                                                         const std::vector<index_t>& chosen, std::string name) {
     require(!chosen.empty(), name, ": no image chosen");
     image first;
     std::vector<std::uint8_t> buffer;
     detail::decode_image(images.bytes(chosen.front(), buffer), images.name(chosen.front()), first);
     auto out = std::make_shared<labelled_images>();
-    out->count = static_cast<index>(chosen.size());
+    out->count = static_cast<index_t>(chosen.size());
     out->height = first.height;
     out->width = first.width;
     out->channels = 3;
     out->classes = images.classes();
     out->name = std::move(name);
-    const index bytes = first.height * first.width * 3;
+    const index_t bytes = first.height * first.width * 3;
     out->pixels.resize(static_cast<std::size_t>(out->count * bytes));
-    for (index i : chosen) out->labels.push_back(images.label(i));
-    parallel_for(out->count, 64, [&](index begin, index end) {
+    for (index_t i : chosen) out->labels.push_back(images.label(i));
+    parallel_for(out->count, 64, [&](index_t begin, index_t end) {
         image decoded;
         std::vector<std::uint8_t> local;
-        for (index k = begin; k < end; ++k) {
-            const index i = chosen[static_cast<std::size_t>(k)];
+        for (index_t k = begin; k < end; ++k) {
+            const index_t i = chosen[static_cast<std::size_t>(k)];
             detail::decode_image(images.bytes(i, local), images.name(i), decoded);
             require(decoded.height == first.height && decoded.width == first.width, images.name(i), ": ",
                     decoded.height, " × ", decoded.width, " pixels, the first image has ", first.height, " × ",

@@ -29,8 +29,8 @@ inline bool is_jpeg(byte_span bytes) {
     return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
 
-/// Whether segments and scans follow each other up to an end marker, as of a file that was neither cut off nor overwritten in between. What the
-/// codes of a scan say is not looked at.
+/// Whether segments and scans follow each other up to an end marker, as of a file that was neither cut off nor
+/// overwritten in between. What the codes of a scan say is not looked at.
 inline bool is_whole_jpeg(byte_span bytes) {
     if (!is_jpeg(bytes)) return false;
     const std::size_t n = bytes.size();
@@ -75,11 +75,11 @@ public:
                 jpeg_mem_src(&c_, bytes_.data(), static_cast<unsigned long>(bytes_.size()));
                 jpeg_read_header(&c_, TRUE);
             });
-            const index w = width(), h = height();
+            const index_t w = width(), h = height();
             require(w * h <= max_image_pixels, name_, ": ", w, " × ", h, " pixels; up to ", max_image_pixels,
                     " are decoded");
             // A block of 64 pixels takes at least one bit; with room to spare, more pixels than that are a lie.
-            require(w * h <= static_cast<index>(bytes.size()) * 4096, name_, ": ", w, " × ", h,
+            require(w * h <= static_cast<index_t>(bytes.size()) * 4096, name_, ": ", w, " × ", h,
                     " pixels cannot come from ", bytes.size(), " bytes: corrupt header, or truncated");
         } catch (...) {
             jpeg_destroy_decompress(&c_);
@@ -90,8 +90,8 @@ public:
     jpeg_decoder(const jpeg_decoder&) = delete;
     jpeg_decoder& operator=(const jpeg_decoder&) = delete;
 
-    index width() const { return c_.image_width; }
-    index height() const { return c_.image_height; }
+    index_t width() const { return c_.image_width; }
+    index_t height() const { return c_.image_height; }
 
     /// Whether decoders of GPUs know this kind: 8 bits, Huffman's code, greyscale or YCbCr. Others are the host's.
     bool common() const {
@@ -102,7 +102,7 @@ public:
 
     /// Decodes at least `box` (in pixels of the full image), shrunk by 1, 2, 4 or 8, as far as box stays at least
     /// target_height × target_width. `out` gets RGB pixels; returns where box lies in them. Throws on corrupt data.
-    pixel_box decode(pixel_box box, index target_height, index target_width, image& out) {
+    pixel_box decode(pixel_box box, index_t target_height, index_t target_width, image& out) {
         // Without an end marker the file was cut off, maybe below the crop: then all of it is decoded, which fails for
         // certain.
         const bool whole = !ends();
@@ -119,10 +119,10 @@ public:
             return scaled;
         }
         // Two pixels more on each side: the colours of a pixel are interpolated from its neighbours.
-        const index top = clamp(std::floor(scaled.top + 1e-6) - 2, c_.output_height);
-        const index bottom = clamp(std::ceil(scaled.top + scaled.height - 1e-6) + 2, c_.output_height);
-        const index left = clamp(std::floor(scaled.left + 1e-6) - 2, c_.output_width);
-        const index right = clamp(std::ceil(scaled.left + scaled.width - 1e-6) + 2, c_.output_width);
+        const index_t top = clamp(std::floor(scaled.top + 1e-6) - 2, c_.output_height);
+        const index_t bottom = clamp(std::ceil(scaled.top + scaled.height - 1e-6) + 2, c_.output_height);
+        const index_t left = clamp(std::floor(scaled.left + 1e-6) - 2, c_.output_width);
+        const index_t right = clamp(std::ceil(scaled.left + scaled.width - 1e-6) + 2, c_.output_width);
         require(bottom > top && right > left, name_, ": crop outside the image");
         JDIMENSION first = static_cast<JDIMENSION>(left), columns = static_cast<JDIMENSION>(right - left);
         guarded([&] {
@@ -177,8 +177,8 @@ private:
         return false;
     }
 
-    static index clamp(double position, JDIMENSION extent) {
-        return static_cast<index>(std::clamp(position, 0.0, static_cast<double>(extent)));
+    static index_t clamp(double position, JDIMENSION extent) {
+        return static_cast<index_t>(std::clamp(position, 0.0, static_cast<double>(extent)));
     }
 
     void start(int shrink) {
@@ -201,9 +201,9 @@ private:
     }
 
     // Rows [top, bottom) of the output, converted to RGB.
-    void read_rows(image& out, index top, JDIMENSION bottom) {
-        const auto components = static_cast<index>(c_.output_components);
-        out.resize(static_cast<index>(bottom) - top, c_.output_width, components);
+    void read_rows(image& out, index_t top, JDIMENSION bottom) {
+        const auto components = static_cast<index_t>(c_.output_components);
+        out.resize(static_cast<index_t>(bottom) - top, c_.output_width, components);
         std::uint8_t* const pixels = out.pixels.data();
         const std::size_t stride = static_cast<std::size_t>(out.width * components);
         guarded([&] {
@@ -248,10 +248,10 @@ public:
         fail(name,
              ": Cairn was built without libjpeg; install libjpeg-dev and build again, or convert the images to PNG");
     }
-    index width() const { return 0; }
-    index height() const { return 0; }
+    index_t width() const { return 0; }
+    index_t height() const { return 0; }
     bool common() const { return false; }
-    pixel_box decode(pixel_box box, index, index, image&) { return box; }
+    pixel_box decode(pixel_box box, index_t, index_t, image&) { return box; }
     void decode(image&) {}
 };
 

@@ -37,7 +37,7 @@ inline void decode_png(byte_span bytes, const std::string& name, image& out) {
                 " bytes: truncated or corrupt PNG image: ", png.message);
     };
     check(png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()));
-    const index w = png.width, h = png.height;
+    const index_t w = png.width, h = png.height;
     require(w * h <= max_image_pixels, name, ": ", w, " × ", h, " pixels; up to ", max_image_pixels, " are decoded");
     // Deflate packs at most about 1,032 : 1 (and one bit a pixel is possible): more pixels than that are a lie.
     require(static_cast<std::uint64_t>(w) * static_cast<std::uint64_t>(h) <= bytes.size() * 8448, name, ": ", w, " × ",

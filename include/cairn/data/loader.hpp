@@ -2,7 +2,8 @@
 // Batches of a data set, made ahead of the training loop by worker threads.
 //
 //   order of epoch e = random_order(seed, e)
-//   batch b of all ranks together = order[b·B … (b+1)·B), of which rank r takes the r-th part: parts differ by at most one
+//   batch b of all ranks together = order[b·B … (b+1)·B), of which rank r takes the r-th part: parts differ by at most
+//   one
 // Workers take pieces of batches in this order, write the samples to their slots, and sleep when `prefetch`
 // batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the
 // prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and are used
@@ -28,8 +29,8 @@ namespace cairn {
 
 /// A position between batches: the next one is number `batch` of epoch `epoch`.
 struct cursor {
-    index epoch = 0;
-    index batch = 0;
+    index_t epoch = 0;
+    index_t batch = 0;
     bool operator==(const cursor&) const = default;
 };
 
@@ -37,29 +38,30 @@ struct cursor {
 struct batch {
     tensor<float> x;              // (N, sample shape…); empty where there are pixels
     tensor<std::uint8_t> pixels;  // (N, H, W, C), of loader_config::pixels
-    tensor<pixel_move> moves;     // (N), of pixels
-    std::shared_ptr<std::vector<photograph>>
-        photographs;                   // the first N, of loader_config::photographs; null where there are none
+    tensor<crop_flip> moves;      // (N), of pixels
+    std::shared_ptr<std::vector<encoded_image>>
+        encoded_images;                // the first N, of loader_config::encoded_images; null where there are none
     tensor<std::int32_t> labels;       // (N), of classes; (N, L) where a sample has L of them
     tensor<float> targets;             // (N, K), of values
     cursor at;                         // its own position
-    index count = 0;                   // N: samples of this rank
-    index global_count = 0;            // samples of all ranks, before any was left out
+    index_t count = 0;                 // N: samples of this rank
+    index_t global_count = 0;          // samples of all ranks, before any was left out
     std::vector<std::string> skipped;  // names of the samples left out of this batch
 };
 
 struct loader_config {
-    index batch = 32;        // B: samples a step, of all ranks together
+    index_t batch = 32;      // B: samples a step, of all ranks together
     int workers = 1;         // threads; 0: next() makes the batch itself, on the threads of the kernels
-    index prefetch = 2;      // batches ready ahead
+    index_t prefetch = 2;    // batches ready ahead
     bool shuffle = true;     // false: in the order of the data set
     bool drop_last = false;  // leave out the last batch of an epoch if it is short
-    index epochs = 0;        // what comes after that many epochs is not made ahead, and next() gives nothing; 0: no end
+    // what comes after that many epochs is not made ahead, and next() gives nothing; 0: no end
+    index_t epochs = 0;
     std::uint64_t seed = 0;  // of order and augmentation
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
-    bool photographs =
+    bool encoded_images =
         false;  // batches of photographs, which somebody else decodes, where the data set has them (PhotographBatches)
     bool pixels =
         false;  // batches of pixels, of which somebody else makes inputs, where the data set has them (PixelBatches)
@@ -67,7 +69,7 @@ struct loader_config {
 
 /// What the loader did since its construction or reset_stats().
 struct loader_stats {
-    index batches = 0, samples = 0, skipped = 0;
+    index_t batches = 0, samples = 0, skipped = 0;
     double seconds = 0;        // wall time
     double stall_seconds = 0;  // time that next() waited or worked
     double work_seconds = 0;   // time spent on reading samples, added over the threads
@@ -84,10 +86,10 @@ public:
         : data_(std::move(data)),
           config_(config),
           info_(data_.targets()),
-          recipe_(config.photographs ? photograph_recipe_of(data_) : photograph_recipe{}),
+          recipe_(config.encoded_images ? device_image_transform_of(data_) : device_image_transform{}),
           table_(config.pixels && !recipe_ ? pixel_table_of(data_) : std::vector<float>{}),
           values_(data_.sample_shape().size()) {
-        const index n = data_.size();
+        const index_t n = data_.size();
         require(config.batch >= 1, "loader: batch size ", config.batch, "; at least 1 is needed");
         require(config.world >= 1 && config.rank >= 0 && config.rank < config.world, "loader: rank ", config.rank,
                 " of ", config.world);
@@ -101,7 +103,7 @@ public:
                 " ranks leaves some without a sample; use a batch of at least ", config.world);
         room_ = (config.batch + config.world - 1) / config.world;
         batches_ = config.drop_last ? n / config.batch : (n + config.batch - 1) / config.batch;
-        for (index i = 0; i < (config.workers ? config.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
+        for (index_t i = 0; i < (config.workers ? config.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
         start_workers();
     }
 
@@ -124,7 +126,7 @@ public:
         const std::scoped_lock lock(mutex_);
         ++stats_.batches;
         stats_.samples += out->count;
-        stats_.skipped += static_cast<index>(out->skipped.size());
+        stats_.skipped += static_cast<index_t>(out->skipped.size());
         stats_.stall_seconds += now() - called;
         return out;
     }
@@ -144,15 +146,15 @@ public:
         start_workers();
     }
 
-    index batches_per_epoch() const { return batches_; }
-    index samples_per_epoch() const { return config_.drop_last ? batches_ * config_.batch : data_.size(); }
+    index_t batches_per_epoch() const { return batches_; }
+    index_t samples_per_epoch() const { return config_.drop_last ? batches_ * config_.batch : data_.size(); }
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
     /// What becomes of pixels, (C, 256), where batches have pixels; otherwise empty.
     const std::vector<float>& pixel_table() const { return table_; }
     /// What becomes of photographs, where batches have them; otherwise empty.
-    const photograph_recipe& recipe() const { return recipe_; }
+    const device_image_transform& recipe() const { return recipe_; }
     /// Shape of a full batch of this rank, the largest where ranks differ.
     shape batch_shape() const { return shape_of(room_); }
 
@@ -172,19 +174,19 @@ private:
     struct buffers {
         tensor<float> x;
         tensor<std::uint8_t> pixels;
-        tensor<pixel_move> moves;
-        std::shared_ptr<std::vector<photograph>> photographs;
+        tensor<crop_flip> moves;
+        std::shared_ptr<std::vector<encoded_image>> encoded_images;
         tensor<std::int32_t> labels;
         tensor<float> targets;
         bool taken = false;  // by a job; otherwise free as soon as no batch shares it
 
         bool free() const {
-            if (taken || photographs.use_count() > 1 || !alone(x) || !alone(pixels) || !alone(moves) ||
+            if (taken || encoded_images.use_count() > 1 || !alone(x) || !alone(pixels) || !alone(moves) ||
                 !alone(labels) || !alone(targets))
                 return false;
             // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what
             // we write.
-            const auto ours = photographs;
+            const auto ours = encoded_images;
             x.share(), pixels.share(), moves.share(), labels.share(), targets.share();
             return true;
         }
@@ -197,40 +199,40 @@ private:
     // A batch in the making.
     struct job {
         cursor at;
-        std::vector<index> samples;
+        std::vector<index_t> samples;
         std::vector<char> kept;  // by sample; one writer each
-        index global_count = 0;
+        index_t global_count = 0;
         std::size_t buffer = 0;
-        index handed_out = 0;  // samples that a worker has taken
-        index done = 0;
+        index_t handed_out = 0;  // samples that a worker has taken
+        index_t done = 0;
         std::exception_ptr failure;  // of the first sample in the batch that failed
-        index failed_sample = -1;
-        bool ready() const { return done == static_cast<index>(samples.size()); }
+        index_t failed_sample = -1;
+        bool ready() const { return done == static_cast<index_t>(samples.size()); }
     };
 
-    shape shape_of(index n) const {
+    shape shape_of(index_t n) const {
         shape s{n};
-        for (index extent : data_.sample_shape()) s.push_back(extent);
+        for (index_t extent : data_.sample_shape()) s.push_back(extent);
         return s;
     }
 
-    shape labels_of(index n) const { return info_.labels_each == 1 ? shape{n} : shape{n, info_.labels_each}; }
+    shape labels_of(index_t n) const { return info_.labels_each == 1 ? shape{n} : shape{n, info_.labels_each}; }
 
     buffers fresh_buffers() const {
         buffers b;
         memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
         if (recipe_) {
-            b.photographs = std::make_shared<std::vector<photograph>>(static_cast<std::size_t>(room_));
+            b.encoded_images = std::make_shared<std::vector<encoded_image>>(static_cast<std::size_t>(room_));
         } else if (table_.empty()) {
-            b.x = tensor<float>(shape_of(room_), category::data, pool);
+            b.x = tensor<float>(shape_of(room_), memory_category::data, pool);
         } else {
-            b.pixels = tensor<std::uint8_t>(shape_of(room_), category::data, pool);
-            b.moves = tensor<pixel_move>({room_}, category::data, pool);
+            b.pixels = tensor<std::uint8_t>(shape_of(room_), memory_category::data, pool);
+            b.moves = tensor<crop_flip>({room_}, memory_category::data, pool);
         }
         if (info_.kind == target_kind::classes)
-            b.labels = tensor<std::int32_t>(labels_of(room_), category::data, pool);
+            b.labels = tensor<std::int32_t>(labels_of(room_), memory_category::data, pool);
         else
-            b.targets = tensor<float>({room_, info_.count()}, category::data, pool);
+            b.targets = tensor<float>({room_, info_.count()}, memory_category::data, pool);
         return b;
     }
 
@@ -243,16 +245,16 @@ private:
     }
 
     // Orders of the two epochs that workers may be in.
-    const std::vector<index>& order_of(index epoch) {
+    const std::vector<index_t>& order_of(index_t epoch) {
         for (const auto& [e, order] : orders_)
             if (e == epoch) return order;
         if (orders_.size() == 2) orders_.pop_front();
-        std::vector<index> order;
+        std::vector<index_t> order;
         if (config_.shuffle)
             order = epoch_order(data_.size(), config_.seed, static_cast<std::uint32_t>(epoch));
         else {
             order.resize(static_cast<std::size_t>(data_.size()));
-            std::iota(order.begin(), order.end(), index{0});
+            std::iota(order.begin(), order.end(), index_t{0});
         }
         orders_.emplace_back(epoch, std::move(order));
         return orders_.back().second;
@@ -261,10 +263,10 @@ private:
     // A short last global batch is dealt evenly: ranks differ by at most one sample, and global_count gives the weight
     // of each.
     void plan(job& j, cursor at) {
-        const index n = data_.size(), global = config_.batch;
-        const index begin = at.batch * global, count = std::min(global, n - begin);
-        const index share = count / config_.world, extra = count % config_.world, rank = config_.rank;
-        const index first = begin + rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
+        const index_t n = data_.size(), global = config_.batch;
+        const index_t begin = at.batch * global, count = std::min(global, n - begin);
+        const index_t share = count / config_.world, extra = count % config_.world, rank = config_.rank;
+        const index_t first = begin + rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
         j.at = at;
         j.global_count = count;
         const auto& order = order_of(at.epoch);
@@ -275,16 +277,16 @@ private:
 
     /// Reads samples [begin, end) of the job into its buffer b. Called without the lock; returns the sample that
     /// failed.
-    std::pair<index, std::exception_ptr> read(job& j, buffers& b, index begin, index end) const {
-        for (index k = begin; k < end; ++k) {
-            const index sample = j.samples[static_cast<std::size_t>(k)];
+    std::pair<index_t, std::exception_ptr> read(job& j, buffers& b, index_t begin, index_t end) const {
+        for (index_t k = begin; k < end; ++k) {
+            const index_t sample = j.samples[static_cast<std::size_t>(k)];
             std::int32_t* const label = b.labels.empty() ? nullptr : b.labels.data() + k * info_.labels_each;
             float* const targets = b.targets.empty() ? nullptr : b.targets.data() + k * info_.count();
             try {
                 const augment_key key{config_.seed, static_cast<std::uint32_t>(j.at.epoch)};
                 j.kept[static_cast<std::size_t>(k)] =
-                    recipe_
-                        ? read_photograph_of(data_, sample, key, label, (*b.photographs)[static_cast<std::size_t>(k)])
+                    recipe_ ? read_encoded_image_of(data_, sample, key, label,
+                                                    (*b.encoded_images)[static_cast<std::size_t>(k)])
                     : table_.empty()
                         ? data_.read(sample, key, {b.x.data() + k * values_, label, targets})
                         : read_pixels_of(data_, sample, key,
@@ -302,7 +304,7 @@ private:
         return {-1, nullptr};
     }
 
-    static void note_failure(job& j, index k, std::exception_ptr failure) {
+    static void note_failure(job& j, index_t k, std::exception_ptr failure) {
         if (failure && (j.failed_sample < 0 || k < j.failed_sample)) {
             j.failed_sample = k;
             j.failure = std::move(failure);
@@ -317,22 +319,23 @@ private:
         batch out;
         out.at = j.at;
         out.global_count = j.global_count;
-        const index targets = b.targets.empty() ? 0 : info_.count();
-        const auto close = [](auto& t, index width, index from, index to) {
+        const index_t targets = b.targets.empty() ? 0 : info_.count();
+        const auto close = [](auto& t, index_t width, index_t from, index_t to) {
             if (!t.empty()) std::copy_n(t.data() + from * width, width, t.data() + to * width);
         };
-        index& kept = out.count;
+        index_t& kept = out.count;
         for (std::size_t k = 0; k < j.samples.size(); ++k) {
             if (!j.kept[k]) {
                 out.skipped.push_back(data_.sample_name(j.samples[k]));
                 continue;
             }
-            const auto from = static_cast<index>(k);
+            const auto from = static_cast<index_t>(k);
             if (from != kept) {
                 close(b.x, values_, from, kept);
                 close(b.pixels, values_, from, kept);
                 close(b.moves, 1, from, kept);
-                if (b.photographs) std::swap((*b.photographs)[k], (*b.photographs)[static_cast<std::size_t>(kept)]);
+                if (b.encoded_images)
+                    std::swap((*b.encoded_images)[k], (*b.encoded_images)[static_cast<std::size_t>(kept)]);
                 close(b.labels, info_.labels_each, from, kept);
                 close(b.targets, targets, from, kept);
             }
@@ -340,7 +343,7 @@ private:
         }
         if (!b.x.empty()) out.x = b.x.slice(0, shape_of(kept));
         if (!b.pixels.empty()) out.pixels = b.pixels.slice(0, shape_of(kept));
-        out.photographs = b.photographs;
+        out.encoded_images = b.encoded_images;
         if (!b.moves.empty()) out.moves = b.moves.slice(0, {kept});
         if (!b.labels.empty()) out.labels = b.labels.slice(0, labels_of(kept));
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
@@ -354,8 +357,8 @@ private:
         std::mutex failures;
         const trace_scope scope("loader", "make batch", "data");
         // A few hundred kilobytes are copied sooner than threads are woken.
-        const auto n = static_cast<index>(j.samples.size());
-        parallel_for(n, room_ * values_ < (1 << 18) ? n : piece(), [&](index first, index last) {
+        const auto n = static_cast<index_t>(j.samples.size());
+        parallel_for(n, room_ * values_ < (1 << 18) ? n : piece(), [&](index_t first, index_t last) {
             auto [k, failure] = read(j, ring_[j.buffer], first, last);
             const std::scoped_lock lock(failures);
             note_failure(j, k, failure);
@@ -381,13 +384,13 @@ private:
 
     // Samples a worker takes at a time: small enough that workers share a batch, large enough that cheap samples do not
     // pay for locks.
-    index piece() const { return std::max<index>(1, room_ / std::max(16, 4 * config_.workers)); }
+    index_t piece() const { return std::max<index_t>(1, room_ / std::max(16, 4 * config_.workers)); }
 
     // Under the lock: a piece of the oldest batch that is not fully handed out, opening a new batch if there is room.
     job* find_work() {
         for (job& j : jobs_)
-            if (j.handed_out < static_cast<index>(j.samples.size())) return &j;
-        if (static_cast<index>(jobs_.size()) >= config_.prefetch) return nullptr;
+            if (j.handed_out < static_cast<index_t>(j.samples.size())) return &j;
+        if (static_cast<index_t>(jobs_.size()) >= config_.prefetch) return nullptr;
         if (config_.epochs && next_planned_.epoch >= config_.epochs) return nullptr;
         jobs_.emplace_back();
         try {
@@ -410,8 +413,8 @@ private:
                     wanted_.wait(lock);
                     continue;
                 }
-                const index begin = j->handed_out,
-                            end = std::min(begin + piece(), static_cast<index>(j->samples.size()));
+                const index_t begin = j->handed_out,
+                              end = std::min(begin + piece(), static_cast<index_t>(j->samples.size()));
                 if (begin == end) {  // no sample for this rank in a short last batch
                     made_.notify_all();
                     continue;
@@ -420,7 +423,7 @@ private:
                 buffers& b = ring_[j->buffer];
                 lock.unlock();
                 const double started = now();
-                std::pair<index, std::exception_ptr> result;
+                std::pair<index_t, std::exception_ptr> result;
                 {
                     const trace_scope scope("loader", "read samples", "data");
                     result = read(*j, b, begin, end);
@@ -465,18 +468,18 @@ private:
     const D data_;
     const loader_config config_;
     const target_info info_;
-    const photograph_recipe recipe_;
+    const device_image_transform recipe_;
     const std::vector<float> table_;  // of pixels
-    const index values_;              // of a sample's input
-    index batches_ = 0;
-    index room_ = 0;  // samples in a buffer: the largest part of a batch that a rank gets
+    const index_t values_;            // of a sample's input
+    index_t batches_ = 0;
+    index_t room_ = 0;  // samples in a buffer: the largest part of a batch that a rank gets
     cursor position_;
 
     mutable std::mutex mutex_;
     std::condition_variable wanted_, made_;
     std::deque<buffers> ring_;  // a deque: growing moves nothing that a worker writes to
     std::deque<job> jobs_;      // in the order of delivery
-    std::deque<std::pair<index, std::vector<index>>> orders_;
+    std::deque<std::pair<index_t, std::vector<index_t>>> orders_;
     cursor next_planned_;
     std::vector<std::thread> workers_;
     std::exception_ptr dead_;

@@ -9,7 +9,7 @@
 namespace cairn {
 
 /// Mean and deviation of MNIST's training pixels, and shifts by up to `pad` pixels if asked for.
-inline image_recipe mnist_recipe(index pad = 0) { return {{0.1307f}, {0.3081f}, pad, false}; }
+inline image_transform mnist_recipe(index_t pad = 0) { return {{0.1307f}, {0.3081f}, pad, false}; }
 
 /// Reads one part of MNIST from a folder. Throws when a file is missing, is not what its name says, or the counts
 /// differ.
@@ -48,7 +48,7 @@ inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::
 }
 
 /// One part of MNIST as a data set of (28, 28, 1) images.
-inline memory_images mnist(const std::filesystem::path& folder, part which, image_recipe recipe = mnist_recipe()) {
+inline memory_images mnist(const std::filesystem::path& folder, part which, image_transform recipe = mnist_recipe()) {
     return {read_mnist(folder, which), std::move(recipe)};
 }
 

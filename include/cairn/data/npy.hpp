@@ -31,13 +31,13 @@ struct npy_array {
 
     /// All elements as T, row-major. Throws when T is an integer type and an element does not fit.
     template <class T>
-    tensor<T> to_tensor(category use = category::data) const {
+    tensor<T> to_tensor(memory_category use = memory_category::data) const {
         tensor<T> t(shape, use);
         visit_elements([&](auto example) {
             using Stored = decltype(example);
-            std::array<index, cairn::shape::max_rank> at{};
-            for (index i = 0; i < t.size(); ++i) {
-                index from = i;
+            std::array<index_t, cairn::shape::max_rank> at{};
+            for (index_t i = 0; i < t.size(); ++i) {
+                index_t from = i;
                 if (fortran) {
                     from = 0;
                     for (int axis = shape.rank(); axis-- > 0;)
@@ -71,7 +71,7 @@ private:
     }
 
     template <class Stored>
-    Stored element(index i) const {
+    Stored element(index_t i) const {
         std::array<std::uint8_t, sizeof(Stored)> raw;
         std::memcpy(raw.data(), bytes.data() + static_cast<std::size_t>(i) * sizeof(Stored), sizeof(Stored));
         if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
@@ -79,7 +79,7 @@ private:
     }
 
     template <class T, class Stored>
-    T converted(Stored value, index i) const {
+    T converted(Stored value, index_t i) const {
         if constexpr (std::is_integral_v<T> && std::is_integral_v<Stored>)
             require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T),
                     "-byte integers asked for");

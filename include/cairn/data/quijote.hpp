@@ -18,8 +18,8 @@ namespace cairn {
 
 struct quijote_config {
     std::vector<std::string> targets{"Omega_m", "sigma_8"};
-    index reduce = 1;  // means of reduce × reduce pixels first
-    index crop =
+    index_t reduce = 1;  // means of reduce × reduce pixels first
+    index_t crop =
         0;  // edge, after reduction, of the window given out: at a random place if augmented, else the middle; 0: all
     bool augment = false;  // the eight symmetries of the square, and the crop's place
 };
@@ -60,24 +60,24 @@ public:
                          scale = (range->second[1] - range->second[0]) / std::sqrt(12.0);
             info_.mean.push_back(static_cast<float>(mean));
             info_.scale.push_back(static_cast<float>(scale));
-            const index column = table.column(config_.targets[k]);
-            for (index i = 0; i < size_; ++i)
+            const index_t column = table.column(config_.targets[k]);
+            for (index_t i = 0; i < size_; ++i)
                 (*values)[static_cast<std::size_t>(i) * config_.targets.size() + k] =
                     static_cast<float>((table(i, column) - mean) / scale);
         }
         values_ = std::move(values);
-        const index ids = table.columns.front() == "sim_id" ? 0 : -1;
-        for (index i = 0; i < size_; ++i)
+        const index_t ids = table.columns.front() == "sim_id" ? 0 : -1;
+        for (index_t i = 0; i < size_; ++i)
             names_.push_back(concat(images.name, " #", i, ids == 0 ? concat(" (simulation ", table(i, 0), ')') : ""));
     }
 
-    index size() const { return size_; }
+    index_t size() const { return size_; }
     shape sample_shape() const { return {config_.crop, config_.crop, 1}; }
     target_info targets() const { return info_; }
-    std::string sample_name(index i) const { return names_[static_cast<std::size_t>(i)]; }
+    std::string sample_name(index_t i) const { return names_[static_cast<std::size_t>(i)]; }
 
     /// The same slices with another crop or augmentation; `reduce` and `targets` stay.
-    quijote_slices with(index crop, bool augment) const {
+    quijote_slices with(index_t crop, bool augment) const {
         quijote_slices other = *this;
         other.config_.crop = crop ? crop : edge_;
         other.config_.augment = augment;
@@ -85,10 +85,10 @@ public:
         return other;
     }
 
-    bool read(index i, augment_key key, sample_slot slot) const {
+    bool read(index_t i, augment_key key, sample_slot slot) const {
         std::copy_n(values_->data() + i * info_.count(), info_.count(), slot.values);
-        const index n = config_.crop, room = edge_ - n;
-        index top = room / 2, left = room / 2;
+        const index_t n = config_.crop, room = edge_ - n;
+        index_t top = room / 2, left = room / 2;
         bool transposed = false, down = false, across = false;
         if (config_.augment) {
             sample_random random(key, i);
@@ -99,9 +99,9 @@ public:
             across = random.coin();
         }
         const float* window = pixels_->data() + i * edge_ * edge_ + top * edge_ + left;
-        for (index y = 0; y < n; ++y)
-            for (index x = 0; x < n; ++x) {
-                const index v = down ? n - 1 - y : y, u = across ? n - 1 - x : x;
+        for (index_t y = 0; y < n; ++y)
+            for (index_t x = 0; x < n; ++x) {
+                const index_t v = down ? n - 1 - y : y, u = across ? n - 1 - x : x;
                 slot.x[y * n + x] = transposed ? window[u * edge_ + v] : window[v * edge_ + u];
             }
         return true;
@@ -123,12 +123,12 @@ private:
 
     void reduce(const idx_array& images) {
         size_ = images.shape[0];
-        const index r = config_.reduce, in = images.shape[1];
+        const index_t r = config_.reduce, in = images.shape[1];
         auto pixels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(size_ * edge_ * edge_), 0.0f);
         float* out = pixels->data();
         const std::uint8_t* from = images.bytes.data();
-        for (index row = 0; row < size_ * in; ++row)
-            for (index x = 0; x < in; ++x) out[row / r * edge_ + x / r] += static_cast<float>(*from++);
+        for (index_t row = 0; row < size_ * in; ++row)
+            for (index_t x = 0; x < in; ++x) out[row / r * edge_ + x / r] += static_cast<float>(*from++);
         double sum = 0, squares = 0;
         for (float& value : *pixels) {
             value /= static_cast<float>(r * r);
@@ -144,7 +144,7 @@ private:
     }
 
     quijote_config config_;
-    index size_ = 0, edge_ = 0;
+    index_t size_ = 0, edge_ = 0;
     std::shared_ptr<const std::vector<float>> pixels_, values_;
     std::vector<std::string> names_;
     target_info info_;

@@ -13,15 +13,15 @@
 namespace cairn {
 
 /// A permutation of 0 … n-1, uniform among all of them (to within 2^-64 n).
-inline std::vector<index> random_order(index n, random_stream random) {
-    std::vector<index> order(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), index{0});
+inline std::vector<index_t> random_order(index_t n, random_stream random) {
+    std::vector<index_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), index_t{0});
     for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[random.below(i + 1, i)]);
     return order;
 }
 
 /// The order of the samples in one epoch of training.
-inline std::vector<index> epoch_order(index n, std::uint64_t seed, std::uint32_t epoch) {
+inline std::vector<index_t> epoch_order(index_t n, std::uint64_t seed, std::uint32_t epoch) {
     return random_order(n, {seed, stream_of("shuffle"), epoch});
 }
 

@@ -19,37 +19,37 @@ template <Dataset D>
 class subset {
 public:
     /// Throws when a chosen sample does not exist.
-    subset(D base, std::vector<index> chosen) : base_(std::move(base)), chosen_(std::move(chosen)) {
-        for (index i : chosen_)
+    subset(D base, std::vector<index_t> chosen) : base_(std::move(base)), chosen_(std::move(chosen)) {
+        for (index_t i : chosen_)
             require(i >= 0 && i < base_.size(), "subset: sample ", i, " of a data set of ", base_.size());
     }
 
-    index size() const { return static_cast<index>(chosen_.size()); }
+    index_t size() const { return static_cast<index_t>(chosen_.size()); }
     shape sample_shape() const { return base_.sample_shape(); }
     target_info targets() const { return base_.targets(); }
-    std::string sample_name(index i) const { return base_.sample_name(at(i)); }
-    bool read(index i, augment_key key, sample_slot slot) const { return base_.read(at(i), key, slot); }
+    std::string sample_name(index_t i) const { return base_.sample_name(at(i)); }
+    bool read(index_t i, augment_key key, sample_slot slot) const { return base_.read(at(i), key, slot); }
     std::vector<float> pixel_table() const { return pixel_table_of(base_); }
-    bool read_pixels(index i, augment_key key, pixel_slot slot) const {
+    bool read_pixels(index_t i, augment_key key, pixel_slot slot) const {
         return read_pixels_of(base_, at(i), key, slot);
     }
-    const std::vector<index>& chosen() const { return chosen_; }
+    const std::vector<index_t>& chosen() const { return chosen_; }
 
 private:
-    index at(index i) const { return chosen_[static_cast<std::size_t>(i)]; }
+    index_t at(index_t i) const { return chosen_[static_cast<std::size_t>(i)]; }
 
     D base_;
-    std::vector<index> chosen_;
+    std::vector<index_t> chosen_;
 };
 
 /// Two disjoint parts that together are everything; ascending.
 struct split_indices {
-    std::vector<index> first, second;
+    std::vector<index_t> first, second;
 };
 
 namespace detail {
-inline void deal(std::span<const index> samples, double fraction, random_stream random, split_indices& out) {
-    const auto n = static_cast<index>(samples.size());
+inline void deal(std::span<const index_t> samples, double fraction, random_stream random, split_indices& out) {
+    const auto n = static_cast<index_t>(samples.size());
     const auto order = random_order(n, random);
     const auto taken = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(n)));
     for (std::size_t i = 0; i < samples.size(); ++i)
@@ -65,10 +65,10 @@ inline void sort_both(split_indices& s) {
 }  // namespace detail
 
 /// `fraction` of n samples (rounded), and the rest.
-inline split_indices random_split(index n, double fraction, std::uint64_t seed) {
+inline split_indices random_split(index_t n, double fraction, std::uint64_t seed) {
     detail::check_fraction(fraction);
-    std::vector<index> all(static_cast<std::size_t>(n));
-    std::iota(all.begin(), all.end(), index{0});
+    std::vector<index_t> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), index_t{0});
     split_indices out;
     detail::deal(all, fraction, {seed, stream_of("split"), 0}, out);
     detail::sort_both(out);
@@ -78,8 +78,8 @@ inline split_indices random_split(index n, double fraction, std::uint64_t seed) 
 /// `fraction` of every class (rounded for each), and the rest.
 inline split_indices stratified_split(std::span<const std::int32_t> labels, double fraction, std::uint64_t seed) {
     detail::check_fraction(fraction);
-    std::map<std::int32_t, std::vector<index>> classes;
-    for (std::size_t i = 0; i < labels.size(); ++i) classes[labels[i]].push_back(static_cast<index>(i));
+    std::map<std::int32_t, std::vector<index_t>> classes;
+    for (std::size_t i = 0; i < labels.size(); ++i) classes[labels[i]].push_back(static_cast<index_t>(i));
     split_indices out;
     for (const auto& [label, samples] : classes)
         detail::deal(samples, fraction, {seed, stream_of("split"), static_cast<std::uint32_t>(label) + 1}, out);
@@ -88,12 +88,12 @@ inline split_indices stratified_split(std::span<const std::int32_t> labels, doub
 }
 
 /// Fold `fold` of `folds` as (training, held out). Throws unless 0 ≤ fold < folds and 2 ≤ folds ≤ n.
-inline split_indices fold_split(index n, index folds, index fold, std::uint64_t seed) {
+inline split_indices fold_split(index_t n, index_t folds, index_t fold, std::uint64_t seed) {
     require(folds >= 2 && folds <= n, "split: ", folds, " folds of ", n, " samples; 2 to ", n, " are possible");
     require(fold >= 0 && fold < folds, "split: fold ", fold, " of ", folds);
     const auto order = random_order(n, {seed, stream_of("folds"), 0});
     split_indices out;
-    for (index i = 0; i < n; ++i)
+    for (index_t i = 0; i < n; ++i)
         (i % folds == fold ? out.second : out.first).push_back(order[static_cast<std::size_t>(i)]);
     detail::sort_both(out);
     return out;

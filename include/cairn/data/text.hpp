@@ -1,6 +1,6 @@
 #pragma once
-// Text as windows of bytes, for models that predict the next byte: of `length` bytes x[0] … x[length−1] the label of position k is the byte
-// behind it. 256 classes, no tokeniser: any file in any encoding is a text.
+// Text as windows of bytes, for models that predict the next byte: of `length` bytes x[0] … x[length−1] the label of
+// position k is the byte behind it. 256 classes, no tokeniser: any file in any encoding is a text.
 
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/gzip.hpp>
@@ -20,12 +20,12 @@ inline std::shared_ptr<const text> read_text(const std::filesystem::path& path) 
     return std::make_shared<const text>(text{read_maybe_gzip(path), path.string()});
 }
 
-/// Windows that follow each other in bytes [begin, end) of a text. With `shifted` they begin in every epoch at another of the first `length`
-/// bytes, so that what a window separates in one epoch stands together in others.
+/// Windows that follow each other in bytes [begin, end) of a text. With `shifted` they begin in every epoch at another
+/// of the first `length` bytes, so that what a window separates in one epoch stands together in others.
 class text_windows {
 public:
     /// Throws when there is not one window.
-    text_windows(std::shared_ptr<const text> from, index length, bool shifted, index begin = 0, index end = -1)
+    text_windows(std::shared_ptr<const text> from, index_t length, bool shifted, index_t begin = 0, index_t end = -1)
         : text_(std::move(from)),
           length_(length),
           begin_(begin),
@@ -34,13 +34,13 @@ public:
         require(length_ >= 1, text_->name, ": windows of ", length_, " bytes; at least 1 is needed");
         require(begin_ >= 0 && begin_ <= end_ && end_ <= std::ssize(text_->bytes), text_->name, ": no bytes ", begin_,
                 " to ", end_, "; it has ", text_->bytes.size());
-        const index needed = (shifted_ ? 2 * length_ - 1 : length_) + 1;
+        const index_t needed = (shifted_ ? 2 * length_ - 1 : length_) + 1;
         require(end_ - begin_ >= needed, text_->name, ": ", end_ - begin_,
                 " bytes in this part are less than one window; windows of ", length_, " bytes need ", needed,
                 ": take shorter ones or more text");
     }
 
-    index size() const { return (end_ - begin_ - (shifted_ ? length_ : 1)) / length_; }
+    index_t size() const { return (end_ - begin_ - (shifted_ ? length_ : 1)) / length_; }
     shape sample_shape() const { return {length_}; }
     target_info targets() const {
         target_info info;
@@ -48,11 +48,11 @@ public:
         for (int byte = 0; byte < 256; ++byte) info.names.push_back(concat("byte ", byte));
         return info;
     }
-    std::string sample_name(index i) const { return concat(text_->name, " from byte ", begin_ + i * length_); }
+    std::string sample_name(index_t i) const { return concat(text_->name, " from byte ", begin_ + i * length_); }
 
-    bool read(index i, augment_key key, sample_slot slot) const {
+    bool read(index_t i, augment_key key, sample_slot slot) const {
         const random_stream random{key.seed, stream_of("windows"), key.epoch};
-        const index shift = shifted_ ? static_cast<index>(random.below(static_cast<std::uint64_t>(length_), 0)) : 0;
+        const index_t shift = shifted_ ? static_cast<index_t>(random.below(static_cast<std::uint64_t>(length_), 0)) : 0;
         const std::uint8_t* const window = text_->bytes.data() + begin_ + shift + i * length_;
         std::copy_n(window, length_, slot.x);
         std::copy_n(window + 1, length_, slot.label);
@@ -61,7 +61,7 @@ public:
 
 private:
     std::shared_ptr<const text> text_;
-    index length_, begin_, end_;
+    index_t length_, begin_, end_;
     bool shifted_;
 };
 

@@ -4,11 +4,14 @@
 //   s[n, h, i, j] = scale · Σ_c q[n, i, h, c] k[n, j, h, c]        for the keys j that row i attends to
 //   y[n, i, h, c] = Σ_j softmax_j(s[n, h, i, :]) v[n, j, h, c]
 //
-// q, k and v are (batch, length, heads, head_dim), positions `stride` elements apart, so that they may be three parts of one projection; y is
-// dense. Row i attends to the keys j < lengths[n], under a causal mask to those with j ≤ i. Rows beyond lengths[n] attend to nothing: y is 0.
-// With dropout a weight of y is 0 with that probability and else divided by 1 − dropout; the softmax is that of all keys. The mask is not stored:
-// weight (n, h, i, j) follows from Philox bits of (seed, stream, step, place), computed again in backward and the same on every device,
-//   word i mod 4 of Philox block ((n heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j,   kept if word ≥ dropout 2^32
+// q, k and v are (batch, length, heads, head_dim), positions `stride` elements apart, so that they may be three parts
+// of one projection; y is dense. Row i attends to the keys j < lengths[n], under a causal mask to those with j ≤ i.
+// Rows beyond lengths[n] attend to nothing: y is 0.
+// With dropout a weight of y is 0 with that probability and else divided by 1 − dropout; the softmax is that of all
+// keys. The mask is not stored: weight (n, h, i, j) follows from Philox bits of (seed, stream, step, place), computed
+// again in backward and the same on every device,
+//   word i mod 4 of Philox block ((n heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j,   kept if word ≥
+//   dropout 2^32
 // Four rows share a block, so that nobody draws more bits than it needs.
 
 #include <cairn/core/error.hpp>
@@ -23,23 +26,23 @@ namespace cairn {
 
 /// See the top of the file.
 struct attention_geometry {
-    index batch = 1, length = 1, heads = 1, head_dim = 1;
+    index_t batch = 1, length = 1, heads = 1, head_dim = 1;
     bool causal = false;
-    double scale = 0;  ///< 0: 1 / √head_dim
-    index stride = 0;  ///< elements from one position of q, k and v to the next; 0: heads · head_dim
+    double scale = 0;    ///< 0: 1 / √head_dim
+    index_t stride = 0;  ///< elements from one position of q, k and v to the next; 0: heads · head_dim
     const std::int32_t* lengths = nullptr;  ///< (batch), on the device, each in [0, length]; null: all positions count
     double dropout = 0;                     ///< probability that a weight is dropped, in [0, 1)
     random_stream random{};                 ///< of the mask: the same in forward and backward
     const std::uint32_t* step =
         nullptr;  ///< on the device, holds random.step when the work runs; null: it is part of it
 
-    [[nodiscard]] index width() const { return heads * head_dim; }
-    [[nodiscard]] index position() const { return stride ? stride : width(); }
+    [[nodiscard]] index_t width() const { return heads * head_dim; }
+    [[nodiscard]] index_t position() const { return stride ? stride : width(); }
     [[nodiscard]] double factor() const { return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim)); }
     [[nodiscard]] std::uint32_t threshold() const { return static_cast<std::uint32_t>(dropout * 0x1p32); }
     [[nodiscard]] double kept_factor() const { return 1 / (1 - dropout); }
     /// The Philox block of key j for rows i to i + 3 of head `of` = n heads + h; i is a multiple of 4.
-    [[nodiscard]] CAIRN_HD std::uint64_t mask_block(index of, index i, index j) const {
+    [[nodiscard]] CAIRN_HD std::uint64_t mask_block(index_t of, index_t i, index_t j) const {
         return static_cast<std::uint64_t>((of * ((length + 3) / 4) + i / 4) * ((length + 15) / 16 * 16) + j);
     }
     [[nodiscard]] double rows() const {
@@ -51,7 +54,8 @@ struct attention_geometry {
         const double n = static_cast<double>(length);
         return static_cast<double>(batch * heads) * (causal ? n * (n + 1) / 2 : n * n);
     }
-    // A pair costs 4 head_dim operations in the two products of forward and 5 in the softmax; 10 head_dim in backward, one product made again.
+    // A pair costs 4 head_dim operations in the two products of forward and 5 in the softmax; 10 head_dim in backward,
+    // one product made again.
     [[nodiscard]] double forward_flops() const { return (4.0 * static_cast<double>(head_dim) + 5) * pairs(); }
     [[nodiscard]] double backward_flops() const {
         return (10.0 * static_cast<double>(head_dim) + 5) * pairs() + 2.0 * static_cast<double>(head_dim) * rows();

@@ -16,11 +16,11 @@ namespace cairn {
 
 /// Values that a host's thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of
 /// floats.
-inline constexpr index compress_grain = index{1} << 16;
+inline constexpr index_t compress_grain = index_t{1} << 16;
 /// Values that share sixteen Philox blocks of random bits.
-inline constexpr index random_group = 128;
+inline constexpr index_t random_group = 128;
 /// Values whose codes are packed by planes together.
-inline constexpr index plane_group = 128;
+inline constexpr index_t plane_group = 128;
 
 /// As what messages of one step may be added element by element, so that the sum decodes to the sum.
 enum class summand { none, float32, bfloat16, float16 };
@@ -101,18 +101,18 @@ private:
 template <class Format>
 struct nearest_rounding {
     using format = Format;
-    static index bytes(index n) { return 2 * n; }
+    static index_t bytes(index_t n) { return 2 * n; }
 };
 template <class Format>
 struct stochastic_rounding {
     using format = Format;
-    static index bytes(index n) { return 2 * n; }
+    static index_t bytes(index_t n) { return 2 * n; }
 };
 
 // 9 bits: ⌈n/8⌉ bytes of signs, n bytes of exponents.
 
 struct natural_format {
-    static index bytes(index n) { return (n + 7) / 8 + n; }
+    static index_t bytes(index_t n) { return (n + 7) / 8 + n; }
     /// The biased exponent that stands for a magnitude, by 16 random bits.
     CAIRN_HD static std::uint32_t exponent(std::uint32_t magnitude, std::uint32_t r) {
         const std::uint32_t e = (magnitude + (r << 7 | 64u)) >> 23;
@@ -126,21 +126,21 @@ struct natural_format {
 
 // 1 bit, and a scale for each block.
 
-inline constexpr index one_scale = index{1} << 40;  // a block that no bucket fills
+inline constexpr index_t one_scale = index_t{1} << 40;  // a block that no bucket fills
 
-constexpr index scale_count(index n, index block) { return (n + block - 1) / block; }
-constexpr index sign_bytes(index n, index block = one_scale) { return 4 * scale_count(n, block) + (n + 7) / 8; }
+constexpr index_t scale_count(index_t n, index_t block) { return (n + block - 1) / block; }
+constexpr index_t sign_bytes(index_t n, index_t block = one_scale) { return 4 * scale_count(n, block) + (n + 7) / 8; }
 
 /// Scales are means of magnitudes.
 struct sign_format {
-    static constexpr index block = 1024;
-    static index bytes(index n) { return sign_bytes(n, block); }
+    static constexpr index_t block = 1024;
+    static index_t bytes(index_t n) { return sign_bytes(n, block); }
 };
 
 // A few levels of a bucket's norm, packed by planes: plane j holds bit j of all codes of a group of 128.
 
 /// Bytes of n codes of `bits` bits in groups of 128.
-constexpr index plane_bytes(index n, index bits) {
+constexpr index_t plane_bytes(index_t n, index_t bits) {
     return bits * (n / plane_group * (plane_group / 8) + (n % plane_group + 7) / 8);
 }
 
@@ -148,7 +148,7 @@ constexpr index plane_bytes(index n, index bits) {
 struct qsgd_code {
     int levels, bits;
 
-    index bytes(index n) const { return 4 * ((n + plane_group - 1) / plane_group) + plane_bytes(n, bits); }
+    index_t bytes(index_t n) const { return 4 * ((n + plane_group - 1) / plane_group) + plane_bytes(n, bits); }
 
     /// Any norm above the largest value keeps the mean.
     CAIRN_HD static float norm(double squares) {

@@ -20,19 +20,19 @@ enum class conv_phase { forward, backward_input, backward_weight };
 /// Shape of one convolution, channels last. Spatial axes are (depth, height, width); a 2-D convolution has depth 1, a
 /// 1-D one depth = height = 1.
 struct conv_geometry {
-    index n = 1;                        ///< images
-    std::array<index, 3> in{1, 1, 1};   ///< input size (depth, height, width)
-    index c_in = 1;                     ///< input channels
-    std::array<index, 3> out{1, 1, 1};  ///< output size, see with_output()
-    index c_out = 1;                    ///< output channels
-    std::array<index, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
-    index groups = 1;
+    index_t n = 1;                        ///< images
+    std::array<index_t, 3> in{1, 1, 1};   ///< input size (depth, height, width)
+    index_t c_in = 1;                     ///< input channels
+    std::array<index_t, 3> out{1, 1, 1};  ///< output size, see with_output()
+    index_t c_out = 1;                    ///< output channels
+    std::array<index_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{0, 0, 0}, dilation{1, 1, 1};
+    index_t groups = 1;
 
     bool operator==(const conv_geometry&) const = default;
 
     /// Output size along one axis: (in + 2 pad - dilation (kernel - 1) - 1) / stride + 1; 0 if the kernel does not fit.
-    [[nodiscard]] constexpr index output_size(std::size_t axis) const {
-        const index room = in[axis] + 2 * pad[axis] - dilation[axis] * (kernel[axis] - 1) - 1;
+    [[nodiscard]] constexpr index_t output_size(std::size_t axis) const {
+        const index_t room = in[axis] + 2 * pad[axis] - dilation[axis] * (kernel[axis] - 1) - 1;
         return room < 0 ? 0 : room / stride[axis] + 1;
     }
 
@@ -43,13 +43,13 @@ struct conv_geometry {
         return g;
     }
 
-    [[nodiscard]] constexpr index in_points() const { return in[0] * in[1] * in[2]; }
-    [[nodiscard]] constexpr index out_points() const { return out[0] * out[1] * out[2]; }
-    [[nodiscard]] constexpr index kernel_points() const { return kernel[0] * kernel[1] * kernel[2]; }
+    [[nodiscard]] constexpr index_t in_points() const { return in[0] * in[1] * in[2]; }
+    [[nodiscard]] constexpr index_t out_points() const { return out[0] * out[1] * out[2]; }
+    [[nodiscard]] constexpr index_t kernel_points() const { return kernel[0] * kernel[1] * kernel[2]; }
 
-    [[nodiscard]] constexpr index x_elements() const { return n * in_points() * c_in; }
-    [[nodiscard]] constexpr index y_elements() const { return n * out_points() * c_out; }
-    [[nodiscard]] constexpr index w_elements() const { return c_out * kernel_points() * (c_in / groups); }
+    [[nodiscard]] constexpr index_t x_elements() const { return n * in_points() * c_in; }
+    [[nodiscard]] constexpr index_t y_elements() const { return n * out_points() * c_out; }
+    [[nodiscard]] constexpr index_t w_elements() const { return c_out * kernel_points() * (c_in / groups); }
 
     /// Operations of the direct algorithm in one phase (forward, input gradient or weight gradient), a multiply-add
     /// being two. Border points that meet padding are counted in full, as is customary.
@@ -60,7 +60,7 @@ struct conv_geometry {
     /// One line that names this shape in messages and in the record of chosen algorithms, for example
     /// "n8 in1x32x32x64 out1x32x32x128 k1x3x3 s1x1x1 p0x1x1 d1x1x1 g1".
     [[nodiscard]] std::string to_string() const {
-        const auto sizes = [](const std::array<index, 3>& a) {
+        const auto sizes = [](const std::array<index_t, 3>& a) {
             return std::to_string(a[0]) + 'x' + std::to_string(a[1]) + 'x' + std::to_string(a[2]);
         };
         return 'n' + std::to_string(n) + " in" + sizes(in) + 'x' + std::to_string(c_in) + " out" + sizes(out) + 'x' +
@@ -69,8 +69,8 @@ struct conv_geometry {
     }
 };
 
-/// Throws unless the geometry is one of a convolution: positive sizes, groups that divide the channels, and the output size
-/// that follows from the rest.
+/// Throws unless the geometry is one of a convolution: positive sizes, groups that divide the channels, and the output
+/// size that follows from the rest.
 inline void check(const conv_geometry& g) {
     const auto bad = [&](const auto&... why) { fail("convolution ", g.to_string(), ": ", why...); };
     if (g.n < 0 || g.c_in < 1 || g.c_out < 1) bad("images and channels must be positive");

@@ -25,29 +25,29 @@ namespace cairn {
 
 /// One matrix of a bucket and its factors.
 struct low_rank_matrix {
-    index offset = 0;  // of the first value in the bucket
-    index rows = 0, cols = 0, rank = 0;
-    index p = 0, q = 0;  // where its factors begin in all P, all Q
+    index_t offset = 0;  // of the first value in the bucket
+    index_t rows = 0, cols = 0, rank = 0;
+    index_t p = 0, q = 0;  // where its factors begin in all P, all Q
 };
 
 /// A run of a bucket that is sent as it is, from `offset` to `at` among all of these.
 struct dense_run {
-    index offset = 0, count = 0, at = 0;
+    index_t offset = 0, count = 0, at = 0;
 };
 
 struct low_rank_plan {
     std::vector<low_rank_matrix> matrices;
     std::vector<dense_run> dense;
-    index n = 0, p_size = 0, q_size = 0, dense_size = 0;
+    index_t n = 0, p_size = 0, q_size = 0, dense_size = 0;
 };
 
 /// Which factor of each matrix.
 enum class factor_side { p, q };
 
-CAIRN_HD inline index length_of(const low_rank_matrix& m, factor_side side) {
+CAIRN_HD inline index_t length_of(const low_rank_matrix& m, factor_side side) {
     return side == factor_side::p ? m.rows : m.cols;
 }
-CAIRN_HD inline index begin_of(const low_rank_matrix& m, factor_side side) {
+CAIRN_HD inline index_t begin_of(const low_rank_matrix& m, factor_side side) {
     return side == factor_side::p ? m.p : m.q;
 }
 

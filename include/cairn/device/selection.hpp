@@ -25,22 +25,22 @@ class selection;
 /// How the values of a sparse message travel.
 enum class sparse_value { float32, bfloat16 };
 
-inline index bytes_of(sparse_value v) { return v == sparse_value::float32 ? 4 : 2; }
+inline index_t bytes_of(sparse_value v) { return v == sparse_value::float32 ? 4 : 2; }
 
 /// One place of each of k strata [⌊i n/k⌋, ⌊(i+1) n/k⌋) of n values: word i mod 4 of Philox block i / 4 says which.
 struct random_places {
-    index k, share, rest;  // ⌊i n/k⌋ = i share + ⌊i rest/k⌋, which does not overflow
+    index_t k, share, rest;  // ⌊i n/k⌋ = i share + ⌊i rest/k⌋, which does not overflow
     random_stream random;
 
-    random_places(index n, index count, const random_stream& of)
+    random_places(index_t n, index_t count, const random_stream& of)
         : k(count), share(k ? n / k : 0), rest(k ? n % k : 0), random(of) {}
 
-    CAIRN_HD index begin_of(index i) const { return i * share + i * rest / k; }
+    CAIRN_HD index_t begin_of(index_t i) const { return i * share + i * rest / k; }
     /// each(place, size of the stratum).
     template <class Each>
-    CAIRN_HD void at(index i, std::uint32_t word, Each&& each) const {
-        const index first = begin_of(i), size = begin_of(i + 1) - first;
-        each(first + static_cast<index>((std::uint64_t{word} * static_cast<std::uint64_t>(size)) >> 32), size);
+    CAIRN_HD void at(index_t i, std::uint32_t word, Each&& each) const {
+        const index_t first = begin_of(i), size = begin_of(i + 1) - first;
+        each(first + static_cast<index_t>((std::uint64_t{word} * static_cast<std::uint64_t>(size)) >> 32), size);
     }
 };
 

@@ -9,7 +9,7 @@ namespace cairn {
 
 /// (N, …) of widths[0] values → (N, widths[0]) logits. Layers "encoder1" … and "decoder1" …
 template <class T = float, Device D = cpu>
-sequential<T, D> autoencoder(const std::vector<index>& widths = {784, 1000, 500, 250, 30}) {
+sequential<T, D> autoencoder(const std::vector<index_t>& widths = {784, 1000, 500, 250, 30}) {
     require(widths.size() >= 2, "autoencoder: ", widths.size(), " widths; input and code are needed at least");
     sequential<T, D> net;
     net.add("flatten", flatten<T, D>());
@@ -25,7 +25,7 @@ sequential<T, D> autoencoder(const std::vector<index>& widths = {784, 1000, 500,
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> autoencoder(const std::vector<index>&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> autoencoder(const std::vector<index>&))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> autoencoder(const std::vector<index_t>&))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> autoencoder(const std::vector<index_t>&))
 
 }  // namespace cairn

@@ -19,12 +19,12 @@ namespace cairn {
 
 /// The defaults are the network of MLPerf HPC on half its side.
 struct cosmoflow_config {
-    index size = 64;     // side of the volume: a multiple of 2^blocks
-    index channels = 4;  // of the input
-    index filters = 16;  // of the first block; each further one has twice as many
+    index_t size = 64;     // side of the volume: a multiple of 2^blocks
+    index_t channels = 4;  // of the input
+    index_t filters = 16;  // of the first block; each further one has twice as many
     int blocks = 5;
-    std::vector<index> dense{128, 64};
-    index outputs = 3;
+    std::vector<index_t> dense{128, 64};
+    index_t outputs = 3;
     double dropout = 0.5;  // 0: none
     double slope = 0.3;    // of leaky ReLU
     int dims = 3;
@@ -35,10 +35,10 @@ struct cosmoflow_config {
 /// (N, size, size, size, channels) → (N, outputs). Throws if the size cannot be halved that often.
 template <class T = float, Device D = cpu>
 sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
-    require(c.blocks >= 1 && c.size > 0 && c.size % (index{1} << c.blocks) == 0, "cosmoflow: size ", c.size,
-            " must be a multiple of ", index{1} << c.blocks, ", for ", c.blocks, " poolings by 2");
+    require(c.blocks >= 1 && c.size > 0 && c.size % (index_t{1} << c.blocks) == 0, "cosmoflow: size ", c.size,
+            " must be a multiple of ", index_t{1} << c.blocks, ", for ", c.blocks, " poolings by 2");
     sequential<T, D> net;
-    index width = c.channels, filters = c.filters;
+    index_t width = c.channels, filters = c.filters;
     for (int b = 1; b <= c.blocks; ++b, filters *= 2) {
         net.add(concat("conv", b), conv<T, D>({.in = width,
                                                .out = filters,
@@ -58,7 +58,7 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
     net.add("flatten", flatten<T, D>());
     for (int axis = 0; axis < c.dims; ++axis) width *= c.size >> c.blocks;
     int number = 0;
-    for (index out : c.dense) {
+    for (index_t out : c.dense) {
         ++number;
         net.add(concat("fc", number), linear<T, D>({.in = std::exchange(width, out), .out = out, .init = c.init}));
         net.add(concat("fc", number, "_leaky"), leaky_relu<T, D>(c.slope));

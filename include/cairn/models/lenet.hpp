@@ -16,7 +16,7 @@ namespace cairn {
 
 /// (N, 28, 28, 1) → (N, classes).
 template <class T = float, Device D = cpu>
-sequential<T, D> lenet(index classes = 10) {
+sequential<T, D> lenet(index_t classes = 10) {
     sequential<T, D> net;
     net.add("conv1", conv<T, D>({.in = 1, .out = 6, .kernel = 5, .pad = 2}));  // (N, 28, 28, 6)
     net.add("pool1", max_pool<T, D>({.kernel = 2}));                           // (N, 14, 14, 6)
@@ -33,7 +33,7 @@ sequential<T, D> lenet(index classes = 10) {
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> lenet(index))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> lenet(index))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> lenet(index_t))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> lenet(index_t))
 
 }  // namespace cairn

@@ -1,7 +1,8 @@
 #pragma once
-// A small network for maps of a statistically homogeneous field: strided 3×3 convolutions, each with batch norm and ReLU, then the average
-// over the map. What it learns are local features whose mean over the sky depends on the parameters sought: a learnt set of summary
-// statistics (Fluri et al. 2018 and others use the same form on lensing maps). Any map size.
+// A small network for maps of a statistically homogeneous field: strided 3×3 convolutions, each with batch norm and
+// ReLU, then the average over the map. What it learns are local features whose mean over the sky depends on the
+// parameters sought: a learnt set of summary statistics (Fluri et al. 2018 and others use the same form on lensing
+// maps). Any map size.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/batch_norm.hpp>
@@ -17,15 +18,15 @@
 namespace cairn {
 
 struct map_cnn_config {
-    index in_channels = 1, outputs = 1;
-    std::vector<index> filters{16, 32, 64, 64};  // one strided convolution each
+    index_t in_channels = 1, outputs = 1;
+    std::vector<index_t> filters{16, 32, 64, 64};  // one strided convolution each
 };
 
 /// Input (N, H, W, in_channels), output (N, outputs).
 template <class T = float, Device D = cpu>
 sequential<T, D> map_cnn(const map_cnn_config& c) {
     sequential<T, D> net;
-    index channels = c.in_channels;
+    index_t channels = c.in_channels;
     for (std::size_t i = 0; i < c.filters.size(); ++i) {
         const std::string number = std::to_string(i + 1);
         net.add("conv" + number, conv<T, D>({.in = channels,

@@ -12,7 +12,7 @@ namespace cairn {
 /// (N, …) → (N, sizes.back()), by way of layers of sizes[1], sizes[2], … values; sizes[0] is the number of inputs.
 /// Throws on fewer than two sizes.
 template <class T = float, Device D = cpu>
-sequential<T, D> mlp(const std::vector<index>& sizes, activation act = activation::relu) {
+sequential<T, D> mlp(const std::vector<index_t>& sizes, activation act = activation::relu) {
     require(sizes.size() >= 2, "mlp: ", sizes.size(), " sizes; inputs and outputs are needed at least");
     sequential<T, D> net;
     net.add("flatten", flatten<T, D>());
@@ -23,7 +23,7 @@ sequential<T, D> mlp(const std::vector<index>& sizes, activation act = activatio
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> mlp(const std::vector<index>&, activation))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> mlp(const std::vector<index>&, activation))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> mlp(const std::vector<index_t>&, activation))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> mlp(const std::vector<index_t>&, activation))
 
 }  // namespace cairn

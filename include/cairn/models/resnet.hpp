@@ -21,10 +21,10 @@ namespace cairn {
 /// What the networks of this family differ in.
 struct resnet_config {
     enum class stem { cifar, imagenet } form = stem::cifar;  // 3x3 at full size, or 7x7 / 2 and max pooling / 2
-    std::vector<index> widths{64, 128, 256, 512};            // of the stages; all but the first halve the image
+    std::vector<index_t> widths{64, 128, 256, 512};          // of the stages; all but the first halve the image
     std::vector<int> blocks{2, 2, 2, 2};                     // in each stage
     bool bottleneck = false;
-    index channels = 3, classes = 10;
+    index_t channels = 3, classes = 10;
     bool zero_init_residual =
         false;  // last gamma of each block starts at 0: the block starts as its shortcut (Goyal et al. 2017)
     init_rule init = init::kaiming_normal_fan_out;
@@ -41,7 +41,7 @@ public:
         const resnet_config& c = config_;
         require(!c.blocks.empty() && c.blocks.size() == c.widths.size(), "resnet: ", c.widths.size(), " widths for ",
                 c.blocks.size(), " stages");
-        index width = c.widths[0];
+        index_t width = c.widths[0];
         if (c.form == resnet_config::stem::cifar) {
             conv_bn(net_, "1", c.channels, width, 3, 1, activation::relu);
         } else {
@@ -50,8 +50,8 @@ public:
         }
         for (std::size_t stage = 0; stage < c.blocks.size(); ++stage)
             for (int b = 0; b < c.blocks[stage]; ++b) {
-                const index stride = stage > 0 && b == 0 ? 2 : 1, inner = c.widths[stage],
-                            out = c.bottleneck ? 4 * inner : inner;
+                const index_t stride = stage > 0 && b == 0 ? 2 : 1, inner = c.widths[stage],
+                              out = c.bottleneck ? 4 * inner : inner;
                 net_.add(concat("layer", stage + 1, '/', b), block(width, inner, out, stride));
                 width = out;
             }
@@ -61,7 +61,7 @@ public:
     }
 
 private:
-    residual<T, D> block(index in, index inner, index out, index stride) const {
+    residual<T, D> block(index_t in, index_t inner, index_t out, index_t stride) const {
         sequential<T, D> body, shortcut;
         const double last_scale = config_.zero_init_residual ? 0 : 1;
         if (config_.bottleneck) {
@@ -76,7 +76,7 @@ private:
         return residual<T, D>(std::move(body), std::move(shortcut));
     }
 
-    void conv_bn(sequential<T, D>& chain, const char* number, index in, index out, index kernel, index stride,
+    void conv_bn(sequential<T, D>& chain, const char* number, index_t in, index_t out, index_t kernel, index_t stride,
                  activation act, double scale = 1) const {
         chain.add(concat("conv", number), conv<T, D>({.in = in,
                                                       .out = out,
@@ -102,7 +102,7 @@ sequential<T, D> resnet(resnet_config config) {
 
 /// ResNet-20, 32, 44, 56, 110 of the paper's section on CIFAR: depth 6n + 2, widths 16, 32, 64. Throws on another
 /// depth.
-inline resnet_config resnet_cifar_config(int depth, index classes = 10) {
+inline resnet_config resnet_cifar_config(int depth, index_t classes = 10) {
     require(depth >= 8 && depth % 6 == 2, "resnet_cifar: depth ", depth,
             "; 6n + 2 is needed, 20, 32 or 56 for example");
     const int n = (depth - 2) / 6;
@@ -115,7 +115,7 @@ inline resnet_config resnet_cifar_config(int depth, index classes = 10) {
 
 /// ResNet-18, 34 and 50. Throws on another depth.
 inline resnet_config resnet_config_of(int depth, resnet_config::stem form = resnet_config::stem::imagenet,
-                                      index classes = 1000) {
+                                      index_t classes = 1000) {
     require(depth == 18 || depth == 34 || depth == 50, "resnet: depth ", depth, "; 18, 34 and 50 are known");
     resnet_config c;
     c.form = form;
@@ -127,21 +127,21 @@ inline resnet_config resnet_config_of(int depth, resnet_config::stem form = resn
 
 /// ResNet-20, 32, 56 …: (N, 32, 32, 3) → (N, classes).
 template <class T = float, Device D = cpu>
-sequential<T, D> resnet_cifar(int depth, index classes = 10) {
+sequential<T, D> resnet_cifar(int depth, index_t classes = 10) {
     return resnet<T, D>(resnet_cifar_config(depth, classes));
 }
 
 /// ResNet-18, 34, 50: (N, 224, 224, 3) → (N, classes), or (N, 32, 32, 3) in the CIFAR form.
 template <class T = float, Device D = cpu>
-sequential<T, D> resnet(int depth, resnet_config::stem form = resnet_config::stem::imagenet, index classes = 1000) {
+sequential<T, D> resnet(int depth, resnet_config::stem form = resnet_config::stem::imagenet, index_t classes = 1000) {
     return resnet<T, D>(resnet_config_of(depth, form, classes));
 }
 
 CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(resnet_config))
 CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(resnet_config))
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet_cifar(int, index))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet_cifar(int, index))
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(int, resnet_config::stem, index))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(int, resnet_config::stem, index))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet_cifar(int, index_t))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet_cifar(int, index_t))
+CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(int, resnet_config::stem, index_t))
+CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(int, resnet_config::stem, index_t))
 
 }  // namespace cairn

@@ -1,9 +1,11 @@
 #pragma once
-// Language model in the form of GPT-2 (Radford et al. 2019): tokens and learned positions, blocks with the normalisation in front,
+// Language model in the form of GPT-2 (Radford et al. 2019): tokens and learned positions, blocks with the
+// normalisation in front,
 //   x ← x + attention(norm(x)),   x ← x + W₂ gelu(W₁ norm(x) + b₁) + b₂
-// a last normalisation and a linear head. Causal: the logits of position i depend on the tokens up to i, whose successor they predict.
-// Weights start as Vaswani et al.'s (Glorot uniform); maps that end a branch with 1 / (2 blocks) of the variance, so that the sum over all
-// branches keeps its size (GPT-2, section 2.3).
+// a last normalisation and a linear head. Causal: the logits of position i depend on the tokens up to i, whose
+// successor they predict.
+// Weights start as Vaswani et al.'s (Glorot uniform); maps that end a branch with 1 / (2 blocks) of the variance, so
+// that the sum over all branches keeps its size (GPT-2, section 2.3).
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
@@ -11,52 +13,55 @@
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/layer_norm.hpp>
-#include <cairn/nn/positions.hpp>
+#include <cairn/nn/positional_embedding.hpp>
 #include <cairn/nn/residual.hpp>
 
 namespace cairn {
 
 /// The defaults are a small model of characters.
 struct transformer_config {
-    index vocabulary = 256;  // token numbers are below it
-    index longest = 256;     // positions
-    index width = 128;
-    index heads = 4;  // divide width
+    index_t vocab_size = 256;  // token numbers are below it
+    index_t max_length = 256;  // positions
+    index_t embedding_dim = 128;
+    index_t heads = 4;  // divide width
     int blocks = 4;
-    index hidden = 0;    // of the two maps after attention; 0: 4 width
-    double dropout = 0;  // behind the embedding and at the end of each branch; 0: none
+    index_t ffn_dim = 0;  // of the two maps after attention; 0: 4 width
+    double dropout = 0;   // behind the embedding and at the end of each branch; 0: none
     bool causal = true;
     double attention_dropout = 0;  // of the attention's weights
 };
 
-/// Token numbers (batch, length) → logits (batch, length, vocabulary). Layers "tokens", "positions", "block1" …, "norm", "head".
+/// Token numbers (batch, length) → logits (batch, length, vocabulary). Layers "tokens", "positions", "block1" …,
+/// "norm", "head".
 template <class T = float, Device D = cpu>
 sequential<T, D> transformer(const transformer_config& c = {}) {
     require(c.blocks >= 1, "transformer: ", c.blocks, " blocks; at least one is needed");
-    const index hidden = c.hidden ? c.hidden : 4 * c.width;
+    const index_t hidden = c.ffn_dim ? c.ffn_dim : 4 * c.embedding_dim;
     const double out_gain = 0.5 / c.blocks;
     const auto with_dropout = [&](sequential<T, D>& chain) {
         if (c.dropout > 0) chain.add("dropout", dropout<T, D>(c.dropout));
     };
     sequential<T, D> net;
-    net.add("tokens", embedding<T, D>({.entries = c.vocabulary, .width = c.width, .deviation = 0.02}));
-    net.add("positions", positions<T, D>({.longest = c.longest, .width = c.width}));
+    net.add("tokens",
+            embedding<T, D>({.num_embeddings = c.vocab_size, .embedding_dim = c.embedding_dim, .deviation = 0.02}));
+    net.add("positions", positional_embedding<T, D>({.max_length = c.max_length, .embedding_dim = c.embedding_dim}));
     with_dropout(net);
     for (int b = 1; b <= c.blocks; ++b) {
         sequential<T, D> mixing, mapping, block;
-        mixing.add("norm", layer_norm<T, D>({.features = c.width}));
-        mixing.add("attention", multi_head_attention<T, D>({.width = c.width,
+        mixing.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
+        mixing.add("attention", multi_head_attention<T, D>({.embedding_dim = c.embedding_dim,
                                                             .heads = c.heads,
                                                             .causal = c.causal,
                                                             .out_gain = out_gain,
                                                             .dropout = c.attention_dropout}));
         with_dropout(mixing);
-        mapping.add("norm", layer_norm<T, D>({.features = c.width}));
+        mapping.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
         mapping.add(
-            "in", linear<T, D>({.in = c.width, .out = hidden, .init = init::xavier_uniform, .bias_init = init::zeros}));
+            "in", linear<T, D>(
+                      {.in = c.embedding_dim, .out = hidden, .init = init::xavier_uniform, .bias_init = init::zeros}));
         mapping.add("gelu", gelu<T, D>());
         mapping.add("out", linear<T, D>({.in = hidden,
-                                         .out = c.width,
+                                         .out = c.embedding_dim,
                                          .init = init::xavier_uniform.scaled(out_gain),
                                          .bias_init = init::zeros}));
         with_dropout(mapping);
@@ -64,8 +69,9 @@ sequential<T, D> transformer(const transformer_config& c = {}) {
         block.add("mlp", residual<T, D>(std::move(mapping)));
         net.add(concat("block", b), std::move(block));
     }
-    net.add("norm", layer_norm<T, D>({.features = c.width}));
-    net.add("head", linear<T, D>({.in = c.width, .out = c.vocabulary, .bias = false, .init = init::xavier_uniform}));
+    net.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
+    net.add("head",
+            linear<T, D>({.in = c.embedding_dim, .out = c.vocab_size, .bias = false, .init = init::xavier_uniform}));
     return net;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // An elementwise activation as a layer (functions and derivatives: device/cpu/activation.hpp).
-//   relu, leaky_relu       tape: one bit an element; forward and backward in place
-//   sigmoid, tanh          tape: y
-//   silu, gelu, gelu_tanh  tape: x
+//   relu, leaky_relu       saved: one bit an element; forward and backward in place
+//   sigmoid, tanh          saved: y
+//   silu, gelu, gelu_tanh  saved: x
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/activation.hpp>
@@ -21,11 +21,11 @@ public:
     explicit activation_layer(activation act, double slope = 0.01)
         : act_(act), slope_(static_cast<T>(static_cast<weight_of<T>>(act == activation::relu ? 0 : slope))) {}
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const activation_saves saves = p.training() ? saves_of(act_) : activation_saves::nothing;
         if (act_ == activation::none) return x;
         const shape s = x.shape();
-        const index n = x.size();
+        const index_t n = x.size();
         const T* const in = x.data();
         if (saves == activation_saves::input) saved.put(0, x.share());
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
@@ -41,10 +41,10 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         if (act_ == activation::none) return dy;
         const shape s = dy.shape();
-        const index n = dy.size();
+        const index_t n = dy.size();
         const T* const gradient = dy.data();
         if (saves_of(act_) == activation_saves::bits) {
             const tensor<std::uint8_t, D> bits = saved.template take<std::uint8_t>(0);
@@ -63,9 +63,9 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
-    shape out_shape(const shape& in) const { return in; }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
+    shape output_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {
         layer_cost c;

@@ -1,8 +1,8 @@
 #pragma once
 // The sum of two gradients or two branches, in the memory of one of them where that is allowed.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
-#include <cairn/core/work.hpp>
 
 #include <utility>
 
@@ -15,14 +15,14 @@ tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
     if (a.empty() || b.empty()) return {};
     require(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ");
     const double n = static_cast<double>(a.size());
-    work::count(n, 3 * n * sizeof(T));
+    flop_counter::count(n, 3 * n * sizeof(T));
     if (!a.unique()) std::swap(a, b);
     if (a.unique()) {
-        for_each(rules::add{}, a, b);
+        for_each(functors::add{}, a, b);
         return a;
     }
     tensor<T, D> sum(a.shape());
-    for_each(rules::sum{}, sum, a, b);
+    for_each(functors::sum{}, sum, a, b);
     return sum;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
-// Multi-head self-attention (Vaswani et al. 2017, sections 3.2.2 and 4):  y = W_o concat_h softmax(Q_h K_hᵀ / √d) V_h + b_o,
-// Q, K, V = three parts of one projection W_qkv x + b. It is a chain of three layers, so that curvature, recomputation and the memory model see
-// two linear layers like any other. Kernels and formulas: device/cpu/attention.hpp.
-// Tape of attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length × length matrix. Dropout is
-// that of the weights (section 5.4 leaves it open; GPT-2 and BERT have it): its mask is drawn again in backward. Padded batches say in
-// pass::lengths how many positions of each sequence count; nobody attends to the others, and their own results and gradients are 0.
+// Multi-head self-attention (Vaswani et al. 2017, sections 3.2.2 and 4):  y = W_o concat_h softmax(Q_h K_hᵀ / √d) V_h +
+// b_o, Q, K, V = three parts of one projection W_qkv x + b. It is a chain of three layers, so that curvature,
+// recomputation and the memory model see two linear layers like any other. Kernels and formulas:
+// device/cpu/attention.hpp.
+// Saved by attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length ×
+// length matrix. Dropout is that of the weights (section 5.4 leaves it open; GPT-2 and BERT have it): its mask is drawn
+// again in backward. Padded batches say in pass_context::lengths how many positions of each sequence count; nobody
+// attends to the others, and their own results and gradients are 0.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/attention.hpp>
@@ -21,7 +23,7 @@ public:
     using device = D;
 
     struct config {
-        index heads = 1, head_dim = 0;
+        index_t heads = 1, head_dim = 0;
         bool causal = false;  // a position attends to itself and those before it
         double scale = 0;     // of scores; 0: 1 / √head_dim
         double dropout = 0;   // probability that a weight is dropped in training, in [0, 1)
@@ -33,8 +35,8 @@ public:
         g.check();
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        const shape out = out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        const shape out = output_shape(x.shape());
         const attention_geometry g = geometry_of(x.shape(), saved, p);
         tensor<T, D> y(out);
         tensor<S, D> logs;  // (batch, heads, length)
@@ -49,7 +51,7 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<T, D> x = saved.take(input_slot), y = saved.take(output_slot);
         const tensor<S, D> logs = saved.template take<S>(logs_slot);
         require_shape(dy, y.shape(), "attention: dy");
@@ -63,11 +65,11 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
 
-    shape out_shape(const shape& in) const {
-        const index width = config_.heads * config_.head_dim;
+    shape output_shape(const shape& in) const {
+        const index_t width = config_.heads * config_.head_dim;
         require(in.rank() == 3 && in.back() == 3 * width, describe(), " takes (batch, length, ", 3 * width, "), got ",
                 in);
         return in.with(-1, width);
@@ -104,7 +106,7 @@ private:
     }
 
     /// With what this pass brings.
-    attention_geometry geometry_of(const shape& in, const slots<T, D>& saved, const pass& p) const {
+    attention_geometry geometry_of(const shape& in, const saved_tensors<T, D>& saved, const pass_context& p) const {
         attention_geometry g = geometry_of(in);
         g.lengths = p.lengths;
         if (!p.training()) return g;
@@ -119,31 +121,32 @@ private:
 
 /// Of multi_head_attention().
 struct multi_head_attention_config {
-    index width = 0, heads = 1;  // heads divide width
+    index_t embedding_dim = 0, heads = 1;  // heads divide width
     bool causal = false;
     bool bias = true;
     double out_gain = 1;  // of the variance of W_o; deep residual networks take less
     double dropout = 0;   // of the attention's weights
 };
 
-/// (batch, length, width) → the same: layers "qkv", "attention" and "out". Weights start uniform as Glorot and Bengio's, each of Q, K and V as
-/// a map from width to width; biases at 0. Throws where heads do not divide the width.
+/// (batch, length, width) → the same: layers "qkv", "attention" and "out". Weights start uniform as Glorot and
+/// Bengio's, each of Q, K and V as a map from width to width; biases at 0. Throws where heads do not divide the width.
 template <class T = float, Device D = cpu>
 sequential<T, D> multi_head_attention(const multi_head_attention_config& c) {
-    require(c.width > 0 && c.heads > 0 && c.width % c.heads == 0, "multi_head_attention: ", c.heads,
-            " heads for width ", c.width, "; the width must be a multiple of the heads");
+    require(c.embedding_dim > 0 && c.heads > 0 && c.embedding_dim % c.heads == 0, "multi_head_attention: ", c.heads,
+            " heads for width ", c.embedding_dim, "; the width must be a multiple of the heads");
     sequential<T, D> layers;
     // The mean fan of the joint map, width to 3 width, is twice that of one of its three parts.
-    layers.add("qkv", linear<T, D>({.in = c.width,
-                                    .out = 3 * c.width,
+    layers.add("qkv", linear<T, D>({.in = c.embedding_dim,
+                                    .out = 3 * c.embedding_dim,
                                     .bias = c.bias,
                                     .init = init::xavier_uniform.scaled(2),
                                     .bias_init = init::zeros}));
     layers.add(
         "attention",
-        attention<T, D>({.heads = c.heads, .head_dim = c.width / c.heads, .causal = c.causal, .dropout = c.dropout}));
-    layers.add("out", linear<T, D>({.in = c.width,
-                                    .out = c.width,
+        attention<T, D>(
+            {.heads = c.heads, .head_dim = c.embedding_dim / c.heads, .causal = c.causal, .dropout = c.dropout}));
+    layers.add("out", linear<T, D>({.in = c.embedding_dim,
+                                    .out = c.embedding_dim,
                                     .bias = c.bias,
                                     .init = init::xavier_uniform.scaled(c.out_gain),
                                     .bias_init = init::zeros}));

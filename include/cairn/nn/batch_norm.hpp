@@ -5,10 +5,12 @@
 //              running_mean, running_var ← (1 - momentum) running + momentum batch,   the variance divided by n - 1
 //              there
 //   evaluate   the same with the running values, over x where nobody else holds it
-// Where the batch lies on several processes (pass::group), n, mean and var are those of the whole: each process gives its (n, mean,
-// Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta) likewise.
-// Where the layer before made Σ x and Σ x² of each channel when it wrote x (pass::totals_of_input), x is not read for mean and var.
-// Tape: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
+// Where the batch lies on several processes (pass_context::group), n, mean and var are those of the whole: each process
+// gives its (n, mean, Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta)
+// likewise.
+// Where the layer before made Σ x and Σ x² of each channel when it wrote x (pass_context::totals_of_input), x is not
+// read for mean and var.
+// Saved: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
 #include <cairn/core/compiled.hpp>
@@ -18,7 +20,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// 1 / √(variance + eps), in place or not.
 template <class T>
@@ -39,7 +41,7 @@ struct follow_batch {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Normalises each channel of a channels-last tensor.
 template <class T = float, Device D = cpu>
@@ -49,7 +51,7 @@ public:
     using device = D;
 
     struct config {
-        index channels = 0;
+        index_t channels = 0;
         activation act = activation::none;  // or relu, leaky_relu
         double eps = 1e-5;
         double momentum = 0.1;
@@ -67,45 +69,47 @@ public:
         gamma_.shape = beta_.shape = {c.channels};
         gamma_.init.offset = c.initial_scale;
         gamma_.decay = beta_.decay = false;
-        running_mean_ = tensor<S, D>::zeros({c.channels}, category::parameters);
-        running_var_ = tensor<S, D>::filled({c.channels}, S{1}, category::parameters);
+        running_mean_ = tensor<S, D>::zeros({c.channels}, memory_category::parameters);
+        running_var_ = tensor<S, D>::filled({c.channels}, S{1}, memory_category::parameters);
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        return forward_add(std::move(x), {}, saved, p);
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        return forward_residual(std::move(x), {}, saved, p);
     }
 
     /// y = act(batch norm of x + skip); an empty skip adds nothing.
-    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
+                                  const pass_context& p) {
         require(!gamma_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's params() first");
-        const shape s = out_shape(x.shape());
+                ": parameters have no memory; make an arena of the model's parameters() first");
+        const shape s = output_shape(x.shape());
         if (!skip.empty())
             require(skip.shape() == s, describe(), ": cannot add a skip of shape ", skip.shape(), " to ", s);
         return p.training() ? train(std::move(x), std::move(skip), saved, p) : evaluate(std::move(x), std::move(skip));
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return gradients(std::move(dy), saved, p, false).first;
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                                  const pass_context& p) {
         return gradients(std::move(dy), saved, p, true);
     }
 
-    void backward_weight(slots<T, D>& saved, const pass&) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context&) {
         const tensor<S, D> sums = saved.template take<S>(sums_slot);
         add(sums.data(), gamma_.grad);
         add(sums.data() + config_.channels, beta_.grad);
     }
 
-    bool accepts_add() const { return true; }
+    bool accepts_residual() const { return true; }
     bool takes_totals() const { return has_epilogues<T, D>; }
 
-    layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+    layer_parameters<T, D> parameters() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
     layer_buffers<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         require(in.rank() >= 2 && in.back() == config_.channels, describe(), " takes (N, ..., ", config_.channels,
                 "), got ", in);
         return in;
@@ -119,14 +123,14 @@ public:
         cost.backward_input = {(9 + sign) * n, 5 * size * n + 2 * bits};
         cost.backward_weight = {2 * c, 6.0 * sizeof(S) * c};
         cost.parameters = 2 * config_.channels;
-        cost.saved_bytes = block_bytes(2 * config_.channels * index(sizeof(S))) +
+        cost.saved_bytes = block_bytes(2 * config_.channels * index_t(sizeof(S))) +
                            (has_sign() ? block_bytes(simd::mask_bytes<weight_of<T>>(in.size())) : 0);
         cost.saves_input = true;
         cost.in_place_backward = true;
         return cost;
     }
 
-    layer_cost cost_add(const shape& in) const {
+    layer_cost cost_residual(const shape& in) const {
         const double n = double(in.size()), size = sizeof(T);
         layer_cost c = cost(in);
         c.forward += {n, size * n};
@@ -145,16 +149,16 @@ private:
 
     bool has_sign() const { return config_.act != activation::none; }
 
-    tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
-        const index channels = config_.channels, rows = x.size() / channels;
+    tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved, const pass_context& p) {
+        const index_t channels = config_.channels, rows = x.size() / channels;
         require(rows > 1 || p.group, describe(), ": ", x.shape(), " has ", rows,
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std
         S *const mean = statistics.data(), *const invstd = mean + channels;
         moments(rows, x, p, mean, invstd);
-        const index all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
+        const index_t all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
         if (!p.repeated) update_running(all_rows, mean, invstd);
-        for_each(D{}, channels, rules::inverse_deviation<S>{config_.eps}, invstd, invstd);
+        for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, invstd, invstd);
 
         tensor<std::uint8_t, D> bits;
         if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<weight_of<T>>(x.size())});
@@ -169,7 +173,7 @@ private:
         return y;
     }
 
-    void moments(index rows, const tensor<T, D>& x, const pass& p, S* mean, S* var) const {
+    void moments(index_t rows, const tensor<T, D>& x, const pass_context& p, S* mean, S* var) const {
         if constexpr (has_epilogues<T, D>)
             if (p.totals_of_input)
                 return batch_statistics_of_totals(D{}, rows, config_.channels, x.data(), p.totals_of_input, mean, var);
@@ -177,9 +181,9 @@ private:
     }
 
     tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {
-        const index channels = config_.channels, rows = x.size() / channels;
-        tensor<S, D> invstd({channels}, category::workspace);
-        for_each(D{}, channels, rules::inverse_deviation<S>{config_.eps}, running_var_.data(), invstd.data());
+        const index_t channels = config_.channels, rows = x.size() / channels;
+        tensor<S, D> invstd({channels}, memory_category::workspace);
+        for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, running_var_.data(), invstd.data());
         const T *const in = x.data(), *const added = skip.data();
         const shape s = x.shape();
         tensor<T, D> y = x.unique() ? std::move(x) : skip.unique() ? std::move(skip) : tensor<T, D>(s);
@@ -189,21 +193,21 @@ private:
     }
 
     /// {dx, dskip}, the latter only `with_skip`.
-    std::pair<tensor<T, D>, tensor<T, D>> gradients(tensor<T, D> dy, slots<T, D>& saved, const pass& p,
+    std::pair<tensor<T, D>, tensor<T, D>> gradients(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p,
                                                     bool with_skip) {
         tensor<T, D> x = saved.take(input_slot);
         const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         const tensor<std::uint8_t, D> bits =
             has_sign() ? saved.template take<std::uint8_t>(bits_slot) : tensor<std::uint8_t, D>{};
         require_shape(dy, x.shape(), "batch_norm: dy");
-        const index channels = config_.channels, rows = x.size() / channels;
+        const index_t channels = config_.channels, rows = x.size() / channels;
         const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
         tensor<S, D> sums({2, channels});  // dgamma, dbeta
         S *const dgamma = sums.data(), *const dbeta = dgamma + channels;
         batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
                         dbeta);
         if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
-            if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
+            if (p.curvature && p.curvature->wants_norm_layers() && p.curvature->wants(gamma_.id))
                 announce(x, dy, bits, statistics, *p.curvature);
 
         tensor<T, D> dx, dskip;
@@ -225,17 +229,18 @@ private:
     // Each example's gradient of gamma and beta: the sums of its rows, of which the bits begin where the example does.
     void announce(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<std::uint8_t, D>& bits,
                   const tensor<S, D>& statistics, curvature_listener& to) const {
-        const index channels = config_.channels, examples = x.extent(0), size = x.size() / std::max<index>(examples, 1);
+        const index_t channels = config_.channels, examples = x.extent(0),
+                      size = x.size() / std::max<index_t>(examples, 1);
         if (examples == 0) return;
         const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
-        tensor<S, D> scale = tensor<S, D>::zeros({examples, channels}, category::workspace),
-                     shift = tensor<S, D>::zeros({examples, channels}, category::workspace);
+        tensor<S, D> scale = tensor<S, D>::zeros({examples, channels}, memory_category::workspace),
+                     shift = tensor<S, D>::zeros({examples, channels}, memory_category::workspace);
         if constexpr (std::same_as<D, cpu>)
-            parallel_for(examples, std::max<index>(1, 16384 / size), [&](index first, index last) {
-                for (index n = first; n < last; ++n) {
+            parallel_for(examples, std::max<index_t>(1, 16384 / size), [&](index_t first, index_t last) {
+                for (index_t n = first; n < last; ++n) {
                     S *const sum_scale = scale.data() + n * channels, *const sum_shift = shift.data() + n * channels;
-                    for (index e = n * size; e < (n + 1) * size; e += channels)
-                        for (index c = 0; c < channels; ++c) {
+                    for (index_t e = n * size; e < (n + 1) * size; e += channels)
+                        for (index_t c = 0; c < channels; ++c) {
                             const bool on = bits.empty() || (bits[(e + c) / 8] >> ((e + c) % 8) & 1) != 0;
                             const T g = on                                      ? dy[e + c]
                                         : config_.act == activation::leaky_relu ? slope * dy[e + c]
@@ -246,9 +251,9 @@ private:
                 }
             });
         else
-            example_gradients(D{}, examples, size / channels, channels, normalised_by::channel, dy.data(), x.data(),
-                              bits.data(), config_.act, slope, mean, invstd, scale.data(), shift.data());
-        to.take(scale_shift_rows(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
+            per_example_gradients(D{}, examples, size / channels, channels, normalised_by::channel, dy.data(), x.data(),
+                                  bits.data(), config_.act, slope, mean, invstd, scale.data(), shift.data());
+        to.take(norm_samples(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 
     static void to_device(const tensor<S>& host, S* to) {
@@ -258,14 +263,16 @@ private:
             D::copy_to_device(to, host.data(), host.bytes());
     }
 
-    // Mean and, behind it, variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
-    index merge_statistics(batch_group& group, index rows, S* mean) const {
-        const index channels = config_.channels;
+    // Mean and, behind it, variance (divided by rows) of this process's rows become those of all. Returns how many rows
+    // these are.
+    index_t merge_statistics(batch_group& group, index_t rows, S* mean) const {
+        const index_t channels = config_.channels;
         const auto width = static_cast<std::size_t>(2 * channels + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
-        tensor<S> here = tensor<S, D>::view(mean, {2, channels}).on_host(category::workspace);  // var is behind mean
+        // var is behind mean
+        tensor<S> here = tensor<S, D>::view(mean, {2, channels}).on_host(memory_category::workspace);
         mine[0] = double(rows);
-        for (index c = 0; c < channels; ++c) {
+        for (index_t c = 0; c < channels; ++c) {
             mine[static_cast<std::size_t>(1 + c)] = double(here[c]);
             mine[static_cast<std::size_t>(1 + channels + c)] = double(here[channels + c]) * double(rows);
         }
@@ -275,42 +282,42 @@ private:
             if (one[0] > 0) merged.add(one[0], one + 1, one + 1 + channels);
         require(merged.count > 1, describe(),
                 ": one value per channel on all processes together; a variance needs two");
-        for (index c = 0; c < channels; ++c) {
+        for (index_t c = 0; c < channels; ++c) {
             here[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
             here[channels + c] = static_cast<S>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
         }
         to_device(here, mean);
-        return static_cast<index>(merged.count);
+        return static_cast<index_t>(merged.count);
     }
 
     // (dgamma, dbeta) of the whole batch, times rows here / rows of all: what the gradient divides by the rows here.
-    tensor<S, D> sums_over(batch_group& group, index rows, const tensor<S, D>& sums) const {
+    tensor<S, D> sums_over(batch_group& group, index_t rows, const tensor<S, D>& sums) const {
         const auto width = static_cast<std::size_t>(sums.size() + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
-        tensor<S> here = sums.on_host(category::workspace);
+        tensor<S> here = sums.on_host(memory_category::workspace);
         mine[0] = double(rows);
-        for (index i = 0; i < here.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
+        for (index_t i = 0; i < here.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
         group.gather(mine, all);
         std::vector<double> total(width);
         for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
-        for (index i = 0; i < here.size(); ++i)
+        for (index_t i = 0; i < here.size(); ++i)
             here[i] = static_cast<S>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
         if constexpr (std::same_as<D, cpu>)
             return here;
         else
-            return tensor<S, D>::copy_of(here, category::workspace);
+            return tensor<S, D>::copy_of(here, memory_category::workspace);
     }
 
     // var: of this batch, divided by rows.
-    void update_running(index rows, const S* mean, const S* var) {
+    void update_running(index_t rows, const S* mean, const S* var) {
         const S m = static_cast<S>(config_.momentum), unbiased = static_cast<S>(double(rows) / double(rows - 1));
-        for_each(D{}, config_.channels, rules::follow_batch<S>{m, unbiased}, mean, var, running_mean_.data(),
+        for_each(D{}, config_.channels, functors::follow_batch<S>{m, unbiased}, mean, var, running_mean_.data(),
                  running_var_.data());
     }
 
     void add(const S* sums, tensor<S, D>& grad) {
-        work::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(S));
-        for_each(D{}, config_.channels, rules::add{}, grad.data(), sums);
+        flop_counter::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(S));
+        for_each(D{}, config_.channels, functors::add{}, grad.data(), sums);
     }
 
     config config_;

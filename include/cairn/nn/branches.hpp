@@ -25,13 +25,13 @@ public:
         require(!chains_.empty(), "branches: none given");
     }
 
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = 0; i < size(); ++i) (*this)[i].backward_weight(saved.child(i), p);
     }
 
-    layer_parameters<T, D> params() {
+    layer_parameters<T, D> parameters() {
         layer_parameters<T, D> all;
-        for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].params());
+        for (int i = 0; i < size(); ++i) append_prefixed(all, "branch" + std::to_string(i), (*this)[i].parameters());
         return all;
     }
 
@@ -47,7 +47,7 @@ public:
 
 protected:
     // All results of the branches on x, in order.
-    std::vector<tensor<T, D>> forward_all(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    std::vector<tensor<T, D>> forward_all(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         std::vector<tensor<T, D>> results;
         for (int i = 0; i < size(); ++i) results.push_back((*this)[i].forward(x.share(), saved.child(i), p));
         return results;
@@ -61,7 +61,7 @@ protected:
         return dx;
     }
 
-    // Costs of all branches on one tape; their outputs are blocks of their own, which join or sum do not keep.
+    // Costs of all branches saved together; their outputs are blocks of their own, which join or sum do not keep.
     layer_cost total_cost(const shape& in) const {
         layer_cost total;
         const double size = sizeof(T), n = double(in.size()), additions = double(chains_.size() - 1);
@@ -73,7 +73,7 @@ protected:
             total.parameters += c.parameters;
             total.saved_bytes += c.saved_bytes;
             total.saves_input = total.saves_input || c.saves_input;
-            if (c.saves_output) total.saved_bytes += block_bytes<T>(chain.out_shape(in));
+            if (c.saves_output) total.saved_bytes += block_bytes<T>(chain.output_shape(in));
         }
         total.backward_input += {additions * n, additions * 3 * size * n};
         return total;
@@ -87,37 +87,37 @@ private:
 
 /// Chains side by side, results joined on the last axis.
 template <class T = float, Device D = cpu>
-class branches : public detail::branch_list<T, D> {
+class concat_branches : public detail::branch_list<T, D> {
 public:
     using detail::branch_list<T, D>::branch_list;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        output_shape(x.shape());
         if (p.training()) {  // the widths, to cut the gradient again
             for (int i = 0; i < this->size(); ++i)
-                saved.put(i, tensor<T, D>::view(nullptr, (*this)[i].out_shape(x.shape())));
+                saved.put(i, tensor<T, D>::view(nullptr, (*this)[i].output_shape(x.shape())));
         }
         return join_channels(this->forward_all(std::move(x), saved, p));
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_with(dy, saved, [&](int i, tensor<T, D> part) {
             return (*this)[i].backward_input(std::move(part), saved.child(i), p);
         });
     }
 
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_with(dy, saved, [&](int i, tensor<T, D> part) {
             return (*this)[i].backward(std::move(part), saved.child(i), p);
         });
     }
 
-    shape out_shape(const shape& in) const {
-        shape out = (*this)[0].out_shape(in);
+    shape output_shape(const shape& in) const {
+        shape out = (*this)[0].output_shape(in);
         for (int i = 1; i < this->size(); ++i) {
-            const shape other = (*this)[i].out_shape(in);
+            const shape other = (*this)[i].output_shape(in);
             require(other.rank() == out.rank() && other.with(-1, 0) == out.with(-1, 0), "branches: from ", in,
-                    " branch 0 makes ", (*this)[0].out_shape(in), ", branch ", i, ' ', other,
+                    " branch 0 makes ", (*this)[0].output_shape(in), ", branch ", i, ' ', other,
                     "; all axes but the last must agree");
             out = out.with(-1, out.back() + other.back());
         }
@@ -130,10 +130,10 @@ public:
 
 private:
     template <class Backward>
-    tensor<T, D> backward_with(const tensor<T, D>& dy, slots<T, D>& saved, Backward&& run) {
-        index at = 0;
+    tensor<T, D> backward_with(const tensor<T, D>& dy, saved_tensors<T, D>& saved, Backward&& run) {
+        index_t at = 0;
         return this->add_all([&](int i) {
-            const index width = saved.take(i).shape().back(), begin = std::exchange(at, at + width);
+            const index_t width = saved.take(i).shape().back(), begin = std::exchange(at, at + width);
             return run(i, cut_channels(dy, begin, width));
         });
     }
@@ -141,29 +141,29 @@ private:
 
 /// Chains side by side, results added.
 template <class T = float, Device D = cpu>
-class summed : public detail::branch_list<T, D> {
+class add_branches : public detail::branch_list<T, D> {
 public:
     using detail::branch_list<T, D>::branch_list;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        output_shape(x.shape());
         tensor<T, D> y = (*this)[0].forward(x.share(), saved.child(0), p);
         for (int i = 1; i < this->size(); ++i) y = add(std::move(y), (*this)[i].forward(x.share(), saved.child(i), p));
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return this->add_all([&](int i) { return (*this)[i].backward_input(dy.share(), saved.child(i), p); });
     }
 
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return this->add_all([&](int i) { return (*this)[i].backward(dy.share(), saved.child(i), p); });
     }
 
-    shape out_shape(const shape& in) const {
-        const shape out = (*this)[0].out_shape(in);
+    shape output_shape(const shape& in) const {
+        const shape out = (*this)[0].output_shape(in);
         for (int i = 1; i < this->size(); ++i) {
-            const shape other = (*this)[i].out_shape(in);
+            const shape other = (*this)[i].output_shape(in);
             require(other == out, "summed: from ", in, " branch 0 makes ", out, ", branch ", i, ' ', other,
                     "; they must agree");
         }
@@ -172,7 +172,7 @@ public:
 
     layer_cost cost(const shape& in) const {
         layer_cost c = this->total_cost(in);
-        const double additions = double(this->size() - 1), y = double(out_shape(in).size());
+        const double additions = double(this->size() - 1), y = double(output_shape(in).size());
         c.forward += {additions * y, additions * 3 * sizeof(T) * y};
         return c;
     }
@@ -180,7 +180,7 @@ public:
     std::string describe() const { return concat("sum of ", this->size()); }
 };
 
-CAIRN_COMPILED_CLASS(branches)
-CAIRN_COMPILED_CLASS(summed)
+CAIRN_COMPILED_CLASS(concat_branches)
+CAIRN_COMPILED_CLASS(add_branches)
 
 }  // namespace cairn

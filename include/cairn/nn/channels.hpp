@@ -10,27 +10,28 @@
 
 namespace cairn {
 
-/// `width` neighbouring columns of `rows` rows, which begin from_stride and to_stride elements apart. Devices have their own.
+/// `width` neighbouring columns of `rows` rows, which begin from_stride and to_stride elements apart. Devices have
+/// their own.
 template <class T>
-void copy_columns(cpu, index rows, index width, const T* from, index from_stride, T* to, index to_stride) {
-    parallel_for(rows, std::max<index>(1, 16384 / std::max<index>(width, 1)), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) std::copy_n(from + r * from_stride, width, to + r * to_stride);
+void copy_columns(cpu, index_t rows, index_t width, const T* from, index_t from_stride, T* to, index_t to_stride) {
+    parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(width, 1)), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) std::copy_n(from + r * from_stride, width, to + r * to_stride);
     });
 }
 
 /// (…, C1), (…, C2), … → (…, C1 + C2 + …). Throws unless all axes but the last agree.
 template <class T, class D>
 tensor<T, D> join_channels(const std::vector<tensor<T, D>>& parts) {
-    index channels = 0;
+    index_t channels = 0;
     for (const auto& part : parts) {
         require(part.shape().with(-1, 0) == parts.front().shape().with(-1, 0), "joining channels: shapes ",
                 parts.front().shape(), " and ", part.shape(), " differ in more than the last axis");
         channels += part.extent(-1);
     }
     tensor<T, D> all(parts.front().shape().with(-1, channels));
-    index at = 0;
+    index_t at = 0;
     for (const auto& part : parts) {
-        const index width = part.extent(-1), rows = width ? part.size() / width : 0;
+        const index_t width = part.extent(-1), rows = width ? part.size() / width : 0;
         copy_columns(D{}, rows, width, part.data(), width, all.data() + at, channels);
         at += width;
     }
@@ -39,8 +40,8 @@ tensor<T, D> join_channels(const std::vector<tensor<T, D>>& parts) {
 
 /// Channels [begin, begin + width) of t as a new tensor (…, width).
 template <class T, class D>
-tensor<T, D> cut_channels(const tensor<T, D>& t, index begin, index width) {
-    const index channels = t.extent(-1), rows = channels ? t.size() / channels : 0;
+tensor<T, D> cut_channels(const tensor<T, D>& t, index_t begin, index_t width) {
+    const index_t channels = t.extent(-1), rows = channels ? t.size() / channels : 0;
     require(begin >= 0 && begin + width <= channels, "cutting channels ", begin, " to ", begin + width, " of ",
             t.shape());
     tensor<T, D> part(t.shape().with(-1, width));

@@ -1,17 +1,17 @@
 #pragma once
 // Convolution over one to three spatial axes, channels last:
 //   y[n, o, k] = b[k] + sum over t, c of x[n, o stride + t dilation - pad, c] w[k, t, c]
-// x (N, in…, C), w (K, kernel…, C / groups), b (K), y (N, out…, K). Tape: x; after backward_input also dy.
+// x (N, in…, C), w (K, kernel…, C / groups), b (K), y (N, out…, K). Saved: x; after backward_input also dy.
 // The algorithm (direct, Winograd, GEMM) is the kernel's business: device/cpu/conv.hpp. Tested against
 // tests/oracle/conv.hpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/per_axis.hpp>
-#include <cairn/nn/rounded.hpp>
 
 namespace cairn {
 
@@ -23,9 +23,9 @@ public:
     using device = D;
 
     struct config {
-        index in = 0, out = 0;
+        index_t in = 0, out = 0;
         per_axis kernel = 3, stride = 1, pad = 0, dilation = 1;
-        index groups = 1;
+        index_t groups = 1;
         bool bias = true;
         int dims = 2;
         init_rule init = cairn::init::pytorch;
@@ -51,44 +51,44 @@ public:
         weight_.shape = {c.out};
         for (int a = 3 - dims_; a < 3; ++a) weight_.shape.push_back(geometry_.kernel[static_cast<std::size_t>(a)]);
         weight_.shape.push_back(c.in / c.groups);
-        const index window = geometry_.kernel_points();
+        const index_t window = geometry_.kernel_points();
         weight_.init = c.init(c.in / c.groups * window, c.out / c.groups * window);
         bias_.shape = {c.out};
         bias_.init = c.bias_init(c.in / c.groups * window, c.out / c.groups * window);
         bias_.decay = false;
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         if (weight_.value.empty())
-            fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
+            fail(describe(), ": parameters have no memory; make an arena of the model's parameters() first");
         const conv_geometry g = geometry(x.shape());
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
-        const tensor<T, D> weight = rounded<T>(weight_.value),
-                           bias = has_bias_ ? rounded<T>(bias_.value) : tensor<T, D>{};
+        const tensor<T, D> weight = cast<T>(weight_.value), bias = has_bias_ ? cast<T>(bias_.value) : tensor<T, D>{};
         convolve(g, x, weight, bias, y, p);
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
     }
 
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
+                                     const pass_context& p) {
         tensor<T, D> dx = p.input_gradient ? gradient_onto(std::move(base), dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
     }
 
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<T, D> x = saved.take(0), dy = saved.take(1);
         weight_gradient(x, dy, p);
     }
 
     /// Both halves; x is let go before dx is made.
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
         weight_gradient(x, dy, p);
@@ -96,7 +96,7 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
-    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
         weight_gradient(x, dy, p);
@@ -104,7 +104,7 @@ public:
         return p.input_gradient ? gradient_onto(std::move(base), dy, in) : tensor<T, D>{};
     }
 
-    layer_parameters<T, D> params() {
+    layer_parameters<T, D> parameters() {
         layer_parameters<T, D> list{{"weight", &weight_}};
         if (has_bias_) list.push_back({"bias", &bias_});
         return list;
@@ -112,7 +112,7 @@ public:
 
     bool makes_totals() const { return has_epilogues<T, D> && !has_bias_; }
 
-    shape out_shape(const shape& in) const { return result_shape(geometry(in)); }
+    shape output_shape(const shape& in) const { return result_shape(geometry(in)); }
 
     layer_cost cost(const shape& in) const {
         const conv_geometry g = geometry(in);
@@ -131,7 +131,7 @@ public:
 
     /// For example "conv 3x3 64 -> 128 stride 2x2".
     std::string describe() const {
-        const auto unless = [&](const char* what, const std::array<index, 3>& values, index usual) {
+        const auto unless = [&](const char* what, const std::array<index_t, 3>& values, index_t usual) {
             for (int a = 3 - dims_; a < 3; ++a)
                 if (values[static_cast<std::size_t>(a)] != usual) return what + axes_text(values, dims_);
             return std::string{};
@@ -168,7 +168,7 @@ private:
     }
 
     void convolve(const conv_geometry& g, const tensor<T, D>& x, const tensor<T, D>& weight, const tensor<T, D>& bias,
-                  tensor<T, D>& y, const pass& p) const {
+                  tensor<T, D>& y, const pass_context& p) const {
         if constexpr (has_epilogues<T, D>)
             if (output_totals* const totals = p.totals_of_output; totals && makes_totals()) {
                 totals->made = conv_forward_totals(D{}, g, x.data(), weight.data(), y.data(), totals->at);
@@ -179,7 +179,7 @@ private:
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
-        conv_backward_input(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), dx.data());
+        conv_backward_input(D{}, geometry(in), dy.data(), cast<T>(weight_.value).data(), dx.data());
         return dx;
     }
 
@@ -188,26 +188,26 @@ private:
         if constexpr (has_epilogues<T, D>) {
             require_shape(base, in, "conv: the gradient that dx is added to");
             if (!base.unique()) base = base.clone();
-            conv_backward_input_onto(D{}, geometry(in), dy.data(), rounded<T>(weight_.value).data(), base.data());
+            conv_backward_input_onto(D{}, geometry(in), dy.data(), cast<T>(weight_.value).data(), base.data());
             return base;
         } else {
             return add(input_gradient(dy, in), std::move(base));
         }
     }
 
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
         const conv_geometry g = geometry(x.shape());
         if (p.curvature && p.curvature->wants(weight_.id))
-            p.curvature->take(layer_rows<T>{.kind = rows_kind::convolution,
-                                            .weight = weight_.id,
-                                            .bias = has_bias_ ? bias_.id : -1,
-                                            .examples = g.n,
-                                            .positions = g.out_points(),
-                                            .in = g.kernel_points() * (g.c_in / g.groups),
-                                            .out = g.c_out / g.groups,
-                                            .x = x.data(),
-                                            .dy = dy.data(),
-                                            .conv = g});
+            p.curvature->take(curvature_samples<T>{.kind = rows_kind::convolution,
+                                                   .weight = weight_.id,
+                                                   .bias = has_bias_ ? bias_.id : -1,
+                                                   .examples = g.n,
+                                                   .positions = g.out_points(),
+                                                   .in = g.kernel_points() * (g.c_in / g.groups),
+                                                   .out = g.c_out / g.groups,
+                                                   .x = x.data(),
+                                                   .dy = dy.data(),
+                                                   .conv = g});
         if (!p.weight_gradient) return;
         conv_backward_weight(D{}, g, x.data(), dy.data(), weight_.grad.data(), has_bias_ ? bias_.grad.data() : nullptr);
     }

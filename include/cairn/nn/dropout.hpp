@@ -1,6 +1,6 @@
 #pragma once
 // Dropout: in training each element is zero with probability `rate`, else divided by 1 - rate; in evaluation nothing
-// happens. Tape: nothing. The mask is drawn again in backward from (seed, step, the layer's stream), see
+// happens. Saved: nothing. The mask is drawn again in backward from (seed, step, the layer's stream), see
 // device/cpu/dropout.hpp.
 
 #include <cairn/core/compiled.hpp>
@@ -20,17 +20,17 @@ public:
         require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         return p.training() ? apply(std::move(x), saved, p) : std::move(x);
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return p.input_gradient ? apply(std::move(dy), saved, p) : tensor<T, D>{};
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
-    shape out_shape(const shape& in) const { return in; }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
+    shape output_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {
         const double n = double(in.size()), size = sizeof(T);
@@ -43,7 +43,7 @@ public:
     std::string describe() const { return concat("dropout ", rate_); }
 
 private:
-    tensor<T, D> apply(tensor<T, D> x, const slots<T, D>& saved, const pass& p) const {
+    tensor<T, D> apply(tensor<T, D> x, const saved_tensors<T, D>& saved, const pass_context& p) const {
         const T* const in = x.data();
         const shape s = x.shape();
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);

@@ -1,21 +1,22 @@
 #pragma once
 // Lookup of trained vectors:  y[…] = table[x[…]],   x (…) holds whole numbers in [0, entries), y (…, width).
-// Ids travel as numbers of type T, which float holds exactly up to 2^24, float16 up to 2^11, bfloat16 up to 2^8. They have no gradient:
-// backward_input returns an empty tensor. Tape: the ids as int32; after backward_input also dy. Kernels: device/cpu/embedding.hpp.
+// Ids travel as numbers of type T, which float holds exactly up to 2^24, float16 up to 2^11, bfloat16 up to 2^8. They
+// have no gradient: backward_input returns an empty tensor. Saved: the ids as int32; after backward_input also dy.
+// Kernels: device/cpu/embedding.hpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/float16.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/embedding.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/layer.hpp>
-#include <cairn/nn/rounded.hpp>
 
 #include <cmath>
 #include <concepts>
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// A number as an id; −1, which looks up NaN, for one that is none in [0, entries).
 template <class T>
@@ -27,7 +28,7 @@ struct to_id {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Table of `entries` vectors of length `width`; starts standard normal.
 template <class T = float, Device D = cpu>
@@ -37,83 +38,86 @@ public:
     using device = D;
 
     struct config {
-        index entries = 0, width = 0;
+        index_t num_embeddings = 0, embedding_dim = 0;
         double deviation = 1;  // of the normal distribution that the table starts from
     };
 
     explicit embedding(config c) : config_(c) {
-        require(c.entries > 0 && c.width > 0, "embedding ", c.entries, " x ", c.width, ": both sizes must be positive");
-        constexpr index most = index{1} << (std::same_as<T, float16> ? 11
-                                            : sizeof(T) == 2         ? 8
-                                            : sizeof(T) == 4         ? 24
-                                                                     : 31);
-        require(c.entries <= most, "embedding: ", c.entries, " entries; ids of this element type are exact up to ",
-                most);
-        table_.shape = {c.entries, c.width};
+        require(c.num_embeddings > 0 && c.embedding_dim > 0, "embedding ", c.num_embeddings, " x ", c.embedding_dim,
+                ": both sizes must be positive");
+        constexpr index_t most = index_t{1} << (std::same_as<T, float16> ? 11
+                                                : sizeof(T) == 2         ? 8
+                                                : sizeof(T) == 4         ? 24
+                                                                         : 31);
+        require(c.num_embeddings <= most, "embedding: ", c.num_embeddings,
+                " entries; ids of this element type are exact up to ", most);
+        table_.shape = {c.num_embeddings, c.embedding_dim};
         table_.init = {initializer::distribution::normal, c.deviation, 0};
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require(!table_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's params() first");
-        tensor<W, D> y(out_shape(x.shape()));  // (…, width)
+                ": parameters have no memory; make an arena of the model's parameters() first");
+        tensor<W, D> y(output_shape(x.shape()));  // (…, width)
         tensor<std::int32_t, D> ids(x.shape());
         if constexpr (!std::same_as<D, cpu>)
-            for_each(D{}, x.size(), rules::to_id<T>{static_cast<W>(config_.entries)}, x.data(), ids.data());
+            for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());
         else
-            for (index i = 0; i < x.size(); ++i) {
-                require(x[i] >= T(0) && x[i] < static_cast<T>(config_.entries) && x[i] == std::floor(x[i]), describe(),
-                        ": id ", x[i], " of row ", i, " is not a whole number in [0, ", config_.entries, ')');
+            for (index_t i = 0; i < x.size(); ++i) {
+                require(x[i] >= T(0) && x[i] < static_cast<T>(config_.num_embeddings) && x[i] == std::floor(x[i]),
+                        describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ",
+                        config_.num_embeddings, ')');
                 ids[i] = static_cast<std::int32_t>(x[i]);
             }
-        embedding_forward(D{}, ids.size(), config_.entries, config_.width, ids.data(), table_.value.data(), y.data());
+        embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
+                          table_.value.data(), y.data());
         if (p.training()) saved.put(0, std::move(ids));
-        return rounded<T>(std::move(y));
+        return cast<T>(std::move(y));
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass&) {
-        require_shape(dy, out_shape(saved.template get<std::int32_t>(0).shape()), "embedding: dy");
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
+        require_shape(dy, output_shape(saved.template get<std::int32_t>(0).shape()), "embedding: dy");
         saved.put(1, std::move(dy));
         return {};
     }
 
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
         const tensor<T, D> dy = saved.take(1);
         if (p.curvature && p.curvature->wants(table_.id))
-            p.curvature->take(layer_rows<T>{.kind = rows_kind::lookup,
-                                            .weight = table_.id,
-                                            .examples = ids.extent(0),
-                                            .positions = ids.extent(0) ? ids.size() / ids.extent(0) : 1,
-                                            .in = config_.entries,
-                                            .out = config_.width,
-                                            .dy = dy.data(),
-                                            .ids = ids.data()});
+            p.curvature->take(curvature_samples<T>{.kind = rows_kind::lookup,
+                                                   .weight = table_.id,
+                                                   .examples = ids.extent(0),
+                                                   .positions = ids.extent(0) ? ids.size() / ids.extent(0) : 1,
+                                                   .in = config_.num_embeddings,
+                                                   .out = config_.embedding_dim,
+                                                   .dy = dy.data(),
+                                                   .ids = ids.data()});
         if (!p.weight_gradient) return;
-        embedding_backward(D{}, ids.size(), config_.entries, config_.width, ids.data(), rounded<W>(dy).data(),
-                           table_.grad.data());
+        embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
+                           cast<W>(dy).data(), table_.grad.data());
     }
 
-    layer_parameters<T, D> params() { return {{"weight", &table_}}; }
+    layer_parameters<T, D> parameters() { return {{"weight", &table_}}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         shape out = in;
-        out.push_back(config_.width);
+        out.push_back(config_.embedding_dim);
         return out;
     }
 
     layer_cost cost(const shape& in) const {
-        const double n = double(in.size()) * double(config_.width), size = sizeof(T);
+        const double n = double(in.size()) * double(config_.embedding_dim), size = sizeof(T);
         layer_cost c;
         c.forward = {0, 2 * size * n};
         c.backward_weight = {n, 3 * size * n};
-        c.parameters = config_.entries * config_.width;
+        c.parameters = config_.num_embeddings * config_.embedding_dim;
         c.saved_bytes = block_bytes(in.size() * 4);
         c.weight_gradient_first = true;  // there is no input gradient to wait for
         return c;
     }
 
-    std::string describe() const { return concat("embedding ", config_.entries, " x ", config_.width); }
+    std::string describe() const { return concat("embedding ", config_.num_embeddings, " x ", config_.embedding_dim); }
 
 private:
     using W = weight_of<T>;

@@ -10,13 +10,13 @@
 namespace cairn {
 
 /// "the output of layer conv2, linear 8 -> 4 (element 17 of (8, 4) is nan)", "the input …", or "" when all are finite.
-/// `saved` is an empty tape. Containers inside a sequential are opened when they are sequential themselves. Costs a
+/// `saved` is empty. Containers inside a sequential are opened when they are sequential themselves. Costs a
 /// forward pass and a read of each result.
 template <class T>
-std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, pass p, slots<T, cpu>& saved,
+std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, pass_context p, saved_tensors<T, cpu>& saved,
                              const std::string& prefix = "") {
     p.repeated = true;  // running statistics stay as they are
-    const auto describe = [](const auto& what, const tensor<T, cpu>& t, index at) {
+    const auto describe = [](const auto& what, const tensor<T, cpu>& t, index_t at) {
         return concat(what, " (element ", at, " of ", t.shape(), " is ", static_cast<double>(t[at]), ')');
     };
     if (const auto at = first_non_finite(x))
@@ -35,10 +35,10 @@ std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, pass p
     return {};
 }
 
-/// The same on a tape of its own.
+/// The same with saved_tensors of its own.
 template <class T>
-std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, const pass& p) {
-    tape<T, cpu> saved;
+std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, const pass_context& p) {
+    saved_tensors<T, cpu> saved;
     return first_non_finite(model, std::move(x), p, saved);
 }
 

@@ -13,23 +13,23 @@ public:
     using value_type = T;
     using device = D;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        const shape out = out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        const shape out = output_shape(x.shape());
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
         return x.reshaped(out);
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass&) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
         return dy.reshaped(saved.take(0).shape());
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
 
-    layer_parameters<T, D> params() { return {}; }
+    layer_parameters<T, D> parameters() { return {}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         require(in.rank() >= 1, "flatten takes (N, ...), got ", in);
-        index features = 1;
+        index_t features = 1;
         for (int axis = 1; axis < in.rank(); ++axis) features *= in[axis];
         return {in[0], features};
     }

@@ -20,7 +20,7 @@ struct init_rule {
     initializer::distribution kind = initializer::distribution::normal;
 
     /// The initializer of a tensor whose outputs sum `in` products and whose inputs feed `out` outputs.
-    initializer operator()(index in, index out) const {
+    initializer operator()(index_t in, index_t out) const {
         const double n = over == fan::in ? double(in) : over == fan::out ? double(out) : 0.5 * double(in + out);
         const double variance = gain / std::max(n, 1.0);
         if (gain == 0) return {};
@@ -53,25 +53,25 @@ inline constexpr init_rule pytorch{init_rule::fan::in, 1.0 / 3, uniform};
 /// 2014; Giraud et al. 2005).
 template <class T>
 void fill_orthogonal(tensor<T>& w, double gain, random_stream random) {
-    const index rows = w.extent(0), cols = w.size() / std::max<index>(rows, 1);
+    const index_t rows = w.extent(0), cols = w.size() / std::max<index_t>(rows, 1);
     const bool wide = rows <= cols;
-    const index vectors = wide ? rows : cols, length = wide ? cols : rows;
+    const index_t vectors = wide ? rows : cols, length = wide ? cols : rows;
     std::vector<double> a(static_cast<std::size_t>(vectors * length));
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = random.normal(i);
-    const auto at = [&](index v) { return a.data() + v * length; };
-    for (index v = 0; v < vectors; ++v) {
+    const auto at = [&](index_t v) { return a.data() + v * length; };
+    for (index_t v = 0; v < vectors; ++v) {
         for (int sweep = 0; sweep < 2; ++sweep)
-            for (index u = 0; u < v; ++u) {
+            for (index_t u = 0; u < v; ++u) {
                 double dot = 0;
-                for (index i = 0; i < length; ++i) dot += at(u)[i] * at(v)[i];
-                for (index i = 0; i < length; ++i) at(v)[i] -= dot * at(u)[i];
+                for (index_t i = 0; i < length; ++i) dot += at(u)[i] * at(v)[i];
+                for (index_t i = 0; i < length; ++i) at(v)[i] -= dot * at(u)[i];
             }
         double square = 0;
-        for (index i = 0; i < length; ++i) square += at(v)[i] * at(v)[i];
-        for (index i = 0; i < length; ++i) at(v)[i] /= std::sqrt(square);
+        for (index_t i = 0; i < length; ++i) square += at(v)[i] * at(v)[i];
+        for (index_t i = 0; i < length; ++i) at(v)[i] /= std::sqrt(square);
     }
-    for (index r = 0; r < rows; ++r)
-        for (index c = 0; c < cols; ++c) w[r * cols + c] = static_cast<T>(gain * (wide ? at(r)[c] : at(c)[r]));
+    for (index_t r = 0; r < rows; ++r)
+        for (index_t c = 0; c < cols; ++c) w[r * cols + c] = static_cast<T>(gain * (wide ? at(r)[c] : at(c)[r]));
 }
 
 }  // namespace cairn

@@ -2,15 +2,15 @@
 // The seam that every layer satisfies.
 //   y  = forward(x, saved, pass)            may be repeated with the same pass and gives the same bits
 //   dx = backward_input(dy, saved, pass)    needs no weight gradient; keeps what backward_weight will need
-//        backward_weight(saved, pass)       parameter gradients += …, then nothing of this layer is left on the tape
+//        backward_weight(saved, pass)       parameter gradients += …, then no saved tensor of this layer is left
 // The two halves of backward are apart so that zero-bubble schedules, K-FAC and overlapped reduction are plain clients.
 // Tensors are handed over by value: a layer that is given the only handle to a block may reuse it for its result.
 
 #include <cairn/core/cost.hpp>
 #include <cairn/core/parameter.hpp>
-#include <cairn/device/layer_rows.hpp>
+#include <cairn/device/curvature_samples.hpp>
 #include <cairn/nn/add.hpp>
-#include <cairn/nn/tape.hpp>
+#include <cairn/nn/saved_tensors.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -24,14 +24,16 @@ namespace cairn {
 
 enum class mode { train, evaluate };
 
-/// Told during backward that a layer has added its share to the gradients of these parameters (parameter::id), in the order in which
+/// Told during backward that a layer has added its share to the gradients of these parameters (parameter::id), in the
+/// order in which
 /// that happens: what overlaps a reduction with the rest of backward.
 struct gradient_listener {
     virtual ~gradient_listener() = default;
     virtual void added(std::span<const int> parameters) = 0;
 };
 
-/// Processes that hold parts of one batch: layers whose result depends on the whole batch ask it for the others' numbers.
+/// Processes that hold parts of one batch: layers whose result depends on the whole batch ask it for the others'
+/// numbers.
 struct batch_group {
     virtual ~batch_group() = default;
     virtual int size() const = 0;
@@ -39,19 +41,20 @@ struct batch_group {
     virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
 };
 
-/// Σ y and Σ y² of each channel of a layer's result, (2, channels) on the layers' device: which some kernels have at hand when they write y, and
-/// the next layer would read all of y for.
+/// Σ y and Σ y² of each channel of a layer's result, (2, channels) on the layers' device: which some kernels have at
+/// hand when they write y, and the next layer would read all of y for.
 struct output_totals {
     float* at = nullptr;
     bool made = false;
 };
 
-/// Whether kernels may do more with sums before they round them: those of bfloat16 and float16, which are float, on GPUs.
+/// Whether kernels may do more with sums before they round them: those of bfloat16 and float16, which are float, on
+/// GPUs.
 template <class T, class D>
 inline constexpr bool has_epilogues = sizeof(T) < sizeof(float) && !std::same_as<D, cpu>;
 
 /// What is the same for all layers during one forward and backward of one micro-batch.
-struct pass {
+struct pass_context {
     cairn::mode mode = cairn::mode::train;
     std::uint64_t seed = 0;       // with step and the layer's stream: the key of dropout and its like
     std::uint32_t step = 0;       // different for every micro-batch of a run
@@ -73,13 +76,13 @@ struct pass {
 };
 
 template <class L, class T, class D>
-concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<T, D>& saved, const pass& p,
-                             const shape& in) {
+concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, saved_tensors<T, D>& saved,
+                             const pass_context& p, const shape& in) {
     { layer.forward(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
     { layer.backward_input(std::move(t), saved, p) } -> std::same_as<tensor<T, D>>;
     {layer.backward_weight(saved, p)};
-    { layer.params() } -> std::same_as<layer_parameters<T, D>>;
-    { constant.out_shape(in) } -> std::same_as<shape>;
+    { layer.parameters() } -> std::same_as<layer_parameters<T, D>>;
+    { constant.output_shape(in) } -> std::same_as<shape>;
     { constant.cost(in) } -> std::same_as<layer_cost>;
     { constant.describe() } -> std::convertible_to<std::string>;
 };
@@ -87,24 +90,27 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, slots<
 /// A layer over its own value_type and device. Optional members, used where present:
 ///   buffers()                                     tensors of its state that are not trained
 ///   backward(dy, saved, pass)                     both halves at once, if that is cheaper or frees memory sooner
-///   forward_add(x, skip, saved, pass), backward_input_add(dy, saved, pass) → {dx, dskip}
+///   forward_residual(x, skip, saved, pass), backward_input_residual(dy, saved, pass) → {dx, dskip}
 ///                                                 y = activation(f(x) + skip) in one pass; see nn/residual.hpp
-///   backward_add(dy, saved, pass) → {dx, dskip}   both halves of that at once
-///   cost_add(in)                                  cost of that, where it is more than reading skip and writing dskip
-///   accepts_add()                                 with these two: whether this very object can do it
+///   backward_residual(dy, saved, pass) → {dx, dskip}   both halves of that at once
+///   cost_residual(in)                                  cost of that, where it is more than reading skip and writing
+///                                                      dskip
+///   accepts_residual()                                 with these two: whether this very object can do it
 ///   backward_input_onto(dy, base, saved, pass), backward_onto(…)    dx + base in one pass, empty where dx is
 ///   adds_base()                                   whether that is one pass wherever it is called (costs count it)
-///   makes_totals()                                whether forward can fill pass::totals_of_output
-///   takes_totals()                                whether forward and forward_add use pass::totals_of_input
-///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for themselves
+///   makes_totals()                                whether forward can fill pass_context::totals_of_output
+///   takes_totals()                                whether forward and forward_residual use
+///                                                 pass_context::totals_of_input
+///   is_container (static constexpr true)          its parameters are those of any_layers in it, which speak for
+///                                                 themselves
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
 
 /// Whether the layer can fuse "+ skip" into its own result.
 template <class L>
-bool accepts_add(const L& layer) {
-    if constexpr (requires { layer.accepts_add(); })
-        return layer.accepts_add();
+bool accepts_residual(const L& layer) {
+    if constexpr (requires { layer.accepts_residual(); })
+        return layer.accepts_residual();
     else
         return false;
 }
@@ -140,10 +146,10 @@ layer_buffers<typename L::value_type, typename L::device> buffers_of(L& layer) {
         return {};
 }
 
-/// Both halves of backward; afterwards the layer's slots are empty.
+/// Both halves of backward; afterwards the layer has no saved tensors.
 template <Layer L>
 auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,
-              slots<typename L::value_type, typename L::device>& saved, const pass& p) {
+              saved_tensors<typename L::value_type, typename L::device>& saved, const pass_context& p) {
     if constexpr (requires { layer.backward(std::move(dy), saved, p); }) {
         return layer.backward(std::move(dy), saved, p);
     } else {
@@ -156,8 +162,8 @@ auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,
 
 /// dx + base, where the layer can in one pass.
 template <Layer L, class Tensor>
-Tensor backward_input_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
-                           const pass& p) {
+Tensor backward_input_onto(L& layer, Tensor dy, Tensor base,
+                           saved_tensors<typename L::value_type, typename L::device>& saved, const pass_context& p) {
     if constexpr (requires { layer.backward_input_onto(std::move(dy), std::move(base), saved, p); })
         return layer.backward_input_onto(std::move(dy), std::move(base), saved, p);
     else
@@ -165,8 +171,8 @@ Tensor backward_input_onto(L& layer, Tensor dy, Tensor base, slots<typename L::v
 }
 /// The same with both halves of backward.
 template <Layer L, class Tensor>
-Tensor backward_onto(L& layer, Tensor dy, Tensor base, slots<typename L::value_type, typename L::device>& saved,
-                     const pass& p) {
+Tensor backward_onto(L& layer, Tensor dy, Tensor base, saved_tensors<typename L::value_type, typename L::device>& saved,
+                     const pass_context& p) {
     if constexpr (requires { layer.backward_onto(std::move(dy), std::move(base), saved, p); })
         return layer.backward_onto(std::move(dy), std::move(base), saved, p);
     else if constexpr (requires { layer.backward_input_onto(std::move(dy), std::move(base), saved, p); }) {
@@ -184,55 +190,57 @@ class any_layer {
 public:
     using value_type = T;
     using device = D;
-    using add_gradients = std::pair<tensor<T, D>, tensor<T, D>>;  // {dx, dskip}
+    using residual_gradients = std::pair<tensor<T, D>, tensor<T, D>>;  // {dx, dskip}
 
     template <Layer L>
         requires(!std::same_as<L, any_layer>)
     any_layer(L layer) : self_(std::make_unique<model<L>>(std::move(layer))) {}
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         return self_->forward(std::move(x), saved, p);
     }
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return self_->backward_input(std::move(dy), saved, p);
     }
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         self_->backward_weight(saved, p);
         announce(p);
     }
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = self_->backward(std::move(dy), saved, p);
         announce(p);
         return dx;
     }
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
+                                     const pass_context& p) {
         return self_->backward_input_onto(std::move(dy), std::move(base), saved, p);
     }
-    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = self_->backward_onto(std::move(dy), std::move(base), saved, p);
         announce(p);
         return dx;
     }
-    bool accepts_add() const { return self_->accepts_add(); }
+    bool accepts_residual() const { return self_->accepts_residual(); }
     bool adds_base() const { return self_->adds_base(); }
     bool makes_totals() const { return self_->makes_totals(); }
     bool takes_totals() const { return self_->takes_totals(); }
-    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
-        return self_->forward_add(std::move(x), std::move(skip), saved, p);
+    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
+                                  const pass_context& p) {
+        return self_->forward_residual(std::move(x), std::move(skip), saved, p);
     }
-    add_gradients backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        return self_->backward_input_add(std::move(dy), saved, p);
+    residual_gradients backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        return self_->backward_input_residual(std::move(dy), saved, p);
     }
-    add_gradients backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        add_gradients grads = self_->backward_add(std::move(dy), saved, p);
+    residual_gradients backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        residual_gradients grads = self_->backward_residual(std::move(dy), saved, p);
         announce(p);
         return grads;
     }
-    layer_parameters<T, D> params() { return self_->params(); }
+    layer_parameters<T, D> parameters() { return self_->parameters(); }
     layer_buffers<T, D> buffers() { return self_->buffers(); }
-    shape out_shape(const shape& in) const { return self_->out_shape(in); }
+    shape output_shape(const shape& in) const { return self_->output_shape(in); }
     layer_cost cost(const shape& in) const { return self_->cost(in); }
-    layer_cost cost_add(const shape& in) const { return self_->cost_add(in); }
+    layer_cost cost_residual(const shape& in) const { return self_->cost_residual(in); }
     std::string describe() const { return self_->describe(); }
 
     /// The layer itself if it is an L, else null: for code that treats one kind specially (profiles, plans).
@@ -248,34 +256,36 @@ public:
     }
 
 private:
-    void announce(const pass& p) {
+    void announce(const pass_context& p) {
         if (!p.listener || self_->is_container()) return;
         if (ids_.empty())
-            for (const auto& [name, parameter] : self_->params()) ids_.push_back(parameter->id);
+            for (const auto& [name, parameter] : self_->parameters()) ids_.push_back(parameter->id);
         if (!ids_.empty()) p.listener->added(ids_);
     }
 
     struct interface {
         virtual ~interface() = default;
         virtual bool is_container() const = 0;
-        virtual tensor<T, D> forward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual tensor<T, D> backward_input(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual void backward_weight(slots<T, D>&, const pass&) = 0;
-        virtual tensor<T, D> backward(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual tensor<T, D> backward_input_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual tensor<T, D> backward_onto(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual bool accepts_add() const = 0;
+        virtual tensor<T, D> forward(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual tensor<T, D> backward_input(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual void backward_weight(saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual tensor<T, D> backward(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual tensor<T, D> backward_input_onto(tensor<T, D>, tensor<T, D>, saved_tensors<T, D>&,
+                                                 const pass_context&) = 0;
+        virtual tensor<T, D> backward_onto(tensor<T, D>, tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual bool accepts_residual() const = 0;
         virtual bool adds_base() const = 0;
         virtual bool makes_totals() const = 0;
         virtual bool takes_totals() const = 0;
-        virtual tensor<T, D> forward_add(tensor<T, D>, tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual add_gradients backward_input_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual add_gradients backward_add(tensor<T, D>, slots<T, D>&, const pass&) = 0;
-        virtual layer_parameters<T, D> params() = 0;
+        virtual tensor<T, D> forward_residual(tensor<T, D>, tensor<T, D>, saved_tensors<T, D>&,
+                                              const pass_context&) = 0;
+        virtual residual_gradients backward_input_residual(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual residual_gradients backward_residual(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual layer_parameters<T, D> parameters() = 0;
         virtual layer_buffers<T, D> buffers() = 0;
-        virtual shape out_shape(const shape&) const = 0;
+        virtual shape output_shape(const shape&) const = 0;
         virtual layer_cost cost(const shape&) const = 0;
-        virtual layer_cost cost_add(const shape&) const = 0;
+        virtual layer_cost cost_residual(const shape&) const = 0;
         virtual std::string describe() const = 0;
     };
 
@@ -285,58 +295,62 @@ private:
         bool is_container() const override {
             return requires { requires L::is_container; };
         }
-        tensor<T, D> forward(tensor<T, D> x, slots<T, D>& s, const pass& p) override {
+        tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& s, const pass_context& p) override {
             return layer.forward(std::move(x), s, p);
         }
-        tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+        tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& s, const pass_context& p) override {
             return layer.backward_input(std::move(dy), s, p);
         }
-        void backward_weight(slots<T, D>& s, const pass& p) override { layer.backward_weight(s, p); }
-        tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
+        void backward_weight(saved_tensors<T, D>& s, const pass_context& p) override { layer.backward_weight(s, p); }
+        tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& s, const pass_context& p) override {
             return cairn::backward(layer, std::move(dy), s, p);
         }
-        tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+        tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& s,
+                                         const pass_context& p) override {
             return cairn::backward_input_onto(layer, std::move(dy), std::move(base), s, p);
         }
-        tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& s, const pass& p) override {
+        tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& s,
+                                   const pass_context& p) override {
             return cairn::backward_onto(layer, std::move(dy), std::move(base), s, p);
         }
-        bool accepts_add() const override { return cairn::accepts_add(layer); }
+        bool accepts_residual() const override { return cairn::accepts_residual(layer); }
         bool adds_base() const override { return cairn::adds_base(layer); }
         bool makes_totals() const override { return cairn::makes_totals(layer); }
         bool takes_totals() const override { return cairn::takes_totals(layer); }
-        tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& s, const pass& p) override {
-            if constexpr (requires { layer.forward_add(std::move(x), std::move(skip), s, p); })
-                return layer.forward_add(std::move(x), std::move(skip), s, p);
+        tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& s,
+                                      const pass_context& p) override {
+            if constexpr (requires { layer.forward_residual(std::move(x), std::move(skip), s, p); })
+                return layer.forward_residual(std::move(x), std::move(skip), s, p);
             else
                 fail(layer.describe(), ": cannot add a skip connection");
         }
-        add_gradients backward_input_add(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
-            if constexpr (requires { layer.backward_input_add(std::move(dy), s, p); })
-                return layer.backward_input_add(std::move(dy), s, p);
+        residual_gradients backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& s,
+                                                   const pass_context& p) override {
+            if constexpr (requires { layer.backward_input_residual(std::move(dy), s, p); })
+                return layer.backward_input_residual(std::move(dy), s, p);
             else
                 fail(layer.describe(), ": cannot add a skip connection");
         }
-        add_gradients backward_add(tensor<T, D> dy, slots<T, D>& s, const pass& p) override {
-            if constexpr (requires { layer.backward_add(std::move(dy), s, p); }) {
-                return layer.backward_add(std::move(dy), s, p);
+        residual_gradients backward_residual(tensor<T, D> dy, saved_tensors<T, D>& s, const pass_context& p) override {
+            if constexpr (requires { layer.backward_residual(std::move(dy), s, p); }) {
+                return layer.backward_residual(std::move(dy), s, p);
             } else {
-                add_gradients grads = backward_input_add(std::move(dy), s, p);
+                residual_gradients grads = backward_input_residual(std::move(dy), s, p);
                 layer.backward_weight(s, p);
                 s.clear();
                 return grads;
             }
         }
-        layer_parameters<T, D> params() override { return layer.params(); }
+        layer_parameters<T, D> parameters() override { return layer.parameters(); }
         layer_buffers<T, D> buffers() override { return buffers_of(layer); }
-        shape out_shape(const shape& in) const override { return layer.out_shape(in); }
+        shape output_shape(const shape& in) const override { return layer.output_shape(in); }
         layer_cost cost(const shape& in) const override { return layer.cost(in); }
-        layer_cost cost_add(const shape& in) const override {
-            if constexpr (requires { layer.cost_add(in); }) {
-                return layer.cost_add(in);
+        layer_cost cost_residual(const shape& in) const override {
+            if constexpr (requires { layer.cost_residual(in); }) {
+                return layer.cost_residual(in);
             } else {
                 layer_cost c = layer.cost(in);
-                const double n = static_cast<double>(layer.out_shape(in).size()), size = sizeof(T);
+                const double n = static_cast<double>(layer.output_shape(in).size()), size = sizeof(T);
                 c.forward += {n, size * n};
                 c.backward_input += {0, size * n};
                 return c;

@@ -1,7 +1,7 @@
 #pragma once
 // Layer normalisation over the last axis:  y = gamma (x - mean) / sqrt(var + eps) + beta,   mean and var of each row
-// Tape: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy, and in front of a residual branch
-// with the gradient that comes past the branch added to it.
+// Saved: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy,
+// and in front of a residual branch with the gradient that comes past the branch added to it.
 // Kernels and formulas: device/cpu/layer_norm.hpp.
 
 #include <cairn/core/compiled.hpp>
@@ -20,7 +20,7 @@ public:
     using device = D;
 
     struct config {
-        index features = 0;
+        index_t features = 0;
         double eps = 1e-5;
     };
 
@@ -32,11 +32,11 @@ public:
         gamma_.decay = beta_.decay = false;
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require(!gamma_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's params() first");
-        const shape s = out_shape(x.shape());
-        const index rows = x.size() / config_.features;
+                ": parameters have no memory; make an arena of the model's parameters() first");
+        const shape s = output_shape(x.shape());
+        const index_t rows = x.size() / config_.features;
         const T* const in = x.data();
         const S *const gamma = gamma_.value.data(), *const beta = beta_.value.data();
         const S eps = static_cast<S>(config_.eps);
@@ -55,22 +55,23 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_input_onto(std::move(dy), {}, saved, p);
     }
 
     /// dx + base, or dx where that is empty.
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
+                                     const pass_context& p) {
         const tensor<T, D> x = saved.take(input_slot);
         const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         require_shape(dy, x.shape(), "layer_norm: dy");
         if (!base.empty()) require_shape(base, x.shape(), "layer_norm: the gradient that dx is added to");
         const shape s = x.shape();
-        const index rows = x.size() / config_.features;
+        const index_t rows = x.size() / config_.features;
         const T* const gradient = dy.data();
         tensor<S, D> sums({2, config_.features});                       // dgamma, dbeta
         if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
-            if (p.curvature && p.curvature->wants_scale_shift() && p.curvature->wants(gamma_.id))
+            if (p.curvature && p.curvature->wants_norm_layers() && p.curvature->wants(gamma_.id))
                 announce(x, gradient, statistics, *p.curvature);
         tensor<T, D> dx;
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
@@ -81,18 +82,18 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>& saved, const pass&) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context&) {
         const tensor<S, D> sums = saved.template take<S>(sums_slot);
-        work::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(S));
-        for_each(D{}, config_.features, rules::add{}, gamma_.grad.data(), sums.data());
-        for_each(D{}, config_.features, rules::add{}, beta_.grad.data(), sums.data() + config_.features);
+        flop_counter::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(S));
+        for_each(D{}, config_.features, functors::add{}, gamma_.grad.data(), sums.data());
+        for_each(D{}, config_.features, functors::add{}, beta_.grad.data(), sums.data() + config_.features);
     }
 
     bool adds_base() const { return true; }
 
-    layer_parameters<T, D> params() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
+    layer_parameters<T, D> parameters() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         require(in.rank() >= 1 && in.back() == config_.features, describe(), " takes (..., ", config_.features,
                 "), got ", in);
         return in;
@@ -105,7 +106,7 @@ public:
         c.backward_input = {13 * n, 3 * size * n};
         c.backward_weight = {2 * f, 6 * size * f};
         c.parameters = 2 * config_.features;
-        const index bytes = 2 * (in.size() / config_.features) * index(sizeof(S));
+        const index_t bytes = 2 * (in.size() / config_.features) * index_t(sizeof(S));
         c.saved_bytes = block_bytes(bytes);
         c.saves_input = true;
         c.in_place_backward = true;
@@ -121,23 +122,24 @@ private:
 
     // Each example's gradient of gamma and beta.
     void announce(const tensor<T, D>& x, const T* dy, const tensor<S, D>& statistics, curvature_listener& to) const {
-        const index features = config_.features, rows = x.size() / features, examples = x.rank() > 1 ? x.extent(0) : 1;
+        const index_t features = config_.features, rows = x.size() / features,
+                      examples = x.rank() > 1 ? x.extent(0) : 1;
         if (examples == 0) return;
         const S *const mean = statistics.data(), *const invstd = mean + rows;
-        tensor<S, D> scale = tensor<S, D>::zeros({examples, features}, category::workspace),
-                     shift = tensor<S, D>::zeros({examples, features}, category::workspace);
+        tensor<S, D> scale = tensor<S, D>::zeros({examples, features}, memory_category::workspace),
+                     shift = tensor<S, D>::zeros({examples, features}, memory_category::workspace);
         if constexpr (std::same_as<D, cpu>)
-            for (index r = 0; r < rows; ++r)
-                for (index c = 0; c < features; ++c) {
-                    const index e = r * features + c, to_example = r / (rows / examples) * features + c;
+            for (index_t r = 0; r < rows; ++r)
+                for (index_t c = 0; c < features; ++c) {
+                    const index_t e = r * features + c, to_example = r / (rows / examples) * features + c;
                     scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
                     shift[to_example] += dy[e];
                 }
         else
-            example_gradients(D{}, examples, rows / examples, features, normalised_by::row, dy, x.data(),
-                              static_cast<const std::uint8_t*>(nullptr), activation::none, S{}, mean, invstd,
-                              scale.data(), shift.data());
-        to.take(scale_shift_rows(gamma_.id, beta_.id, examples, features, scale.data(), shift.data()));
+            per_example_gradients(D{}, examples, rows / examples, features, normalised_by::row, dy, x.data(),
+                                  static_cast<const std::uint8_t*>(nullptr), activation::none, S{}, mean, invstd,
+                                  scale.data(), shift.data());
+        to.take(norm_samples(gamma_.id, beta_.id, examples, features, scale.data(), shift.data()));
     }
 
     config config_;

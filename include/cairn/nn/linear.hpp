@@ -1,15 +1,16 @@
 #pragma once
 // Affine map of the last axis:  y = x Wᵀ + b (+ skip),   x (…, in), W (out, in), b (out), y and skip (…, out)
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
-// Each is one GEMM, with the bias, the skip of a residual block that ends with it and, where the device has that, the bias's gradient in it: gemm_bias
-// and linear_gradients of the device. Tape: x; after backward_input also dy. Tested against plain loops in tests/nn/linear_test.cpp.
+// Each is one GEMM, with the bias, the skip of a residual block that ends with it and, where the device has that, the
+// bias's gradient in it: gemm_bias and linear_gradients of the device. Saved: x; after backward_input also dy. Tested
+// against plain loops in tests/nn/linear_test.cpp.
 
 #include <cairn/core/compiled.hpp>
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/gemm_bias.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
-#include <cairn/nn/rounded.hpp>
 
 namespace cairn {
 
@@ -21,7 +22,7 @@ public:
     using device = D;
 
     struct config {
-        index in = 0, out = 0;
+        index_t in = 0, out = 0;
         bool bias = true;
         init_rule init = cairn::init::pytorch;
         init_rule bias_init = cairn::init::pytorch;
@@ -36,20 +37,20 @@ public:
         bias_.decay = false;
     }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        return forward_add(std::move(x), {}, saved, p);
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        return forward_residual(std::move(x), {}, saved, p);
     }
 
     /// An empty skip adds nothing.
-    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
+                                  const pass_context& p) {
         if (weight_.value.empty())
-            fail(describe(), ": parameters have no memory; make an arena of the model's params() first");
-        tensor<T, D> y(out_shape(x.shape()));  // (…, out)
+            fail(describe(), ": parameters have no memory; make an arena of the model's parameters() first");
+        tensor<T, D> y(output_shape(x.shape()));  // (…, out)
         if (!skip.empty() && skip.shape() != y.shape())
             fail(describe(), ": cannot add a skip of shape ", skip.shape(), " to ", y.shape());
-        const index rows = y.size() / config_.out;
-        const tensor<T, D> weight = rounded<T>(weight_.value),
-                           bias = config_.bias ? rounded<T>(bias_.value) : tensor<T, D>{};
+        const index_t rows = y.size() / config_.out;
+        const tensor<T, D> weight = cast<T>(weight_.value), bias = config_.bias ? cast<T>(bias_.value) : tensor<T, D>{};
         gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
                   config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr, activation::none,
                   skip.empty() ? nullptr : skip.data());
@@ -57,24 +58,25 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                                  const pass_context& p) {
         tensor<T, D> dskip = dy.share();
         return {backward_input(std::move(dy), saved, p), std::move(dskip)};
     }
 
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<T, D> x = saved.take(0), dy = saved.take(1);
         weight_gradient(x, dy, p);
     }
 
     /// Both halves; x is let go before dx is made.
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
         weight_gradient(x, dy, p);
@@ -82,26 +84,27 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    std::pair<tensor<T, D>, tensor<T, D>> backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                            const pass_context& p) {
         tensor<T, D> dskip = dy.share();
         return {backward(std::move(dy), saved, p), std::move(dskip)};
     }
 
-    bool accepts_add() const { return true; }
+    bool accepts_residual() const { return true; }
 
-    layer_parameters<T, D> params() {
+    layer_parameters<T, D> parameters() {
         layer_parameters<T, D> list{{"weight", &weight_}};
         if (config_.bias) list.push_back({"bias", &bias_});
         return list;
     }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         if (in.rank() < 1 || in.back() != config_.in) fail(describe(), " takes (..., ", config_.in, "), got ", in);
         return in.with(-1, config_.out);
     }
 
     layer_cost cost(const shape& in) const {
-        const double size = sizeof(T), x = double(in.size()), y = double(out_shape(in).size());
+        const double size = sizeof(T), x = double(in.size()), y = double(output_shape(in).size());
         const double w = double(weight_.shape.size()), b = config_.bias ? double(config_.out) : 0,
                      product = 2 * y * double(config_.in);
         layer_cost c;
@@ -112,14 +115,14 @@ public:
             c.forward += {y, size * b};
             c.backward_weight += {y, size * y};
         }
-        c.parameters = index(w + b);
+        c.parameters = index_t(w + b);
         c.saves_input = true;
         c.weight_gradient_first = true;
         return c;
     }
 
-    layer_cost cost_add(const shape& in) const {
-        const double y = double(out_shape(in).size());
+    layer_cost cost_residual(const shape& in) const {
+        const double y = double(output_shape(in).size());
         layer_cost c = cost(in);
         c.forward += {y, sizeof(T) * y};  // dskip is dy
         return c;
@@ -133,21 +136,21 @@ private:
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
         gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, S{1}, dy.data(), config_.out,
-             rounded<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
+             cast<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
         return dx;
     }
 
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass& p) {
-        const index rows = dy.size() / config_.out;
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
+        const index_t rows = dy.size() / config_.out;
         if (p.curvature && p.curvature->wants(weight_.id))
-            p.curvature->take(layer_rows<T>{.weight = weight_.id,
-                                            .bias = config_.bias ? bias_.id : -1,
-                                            .examples = x.extent(0),
-                                            .positions = x.extent(0) ? rows / x.extent(0) : 1,
-                                            .in = config_.in,
-                                            .out = config_.out,
-                                            .x = x.data(),
-                                            .dy = dy.data()});
+            p.curvature->take(curvature_samples<T>{.weight = weight_.id,
+                                                   .bias = config_.bias ? bias_.id : -1,
+                                                   .examples = x.extent(0),
+                                                   .positions = x.extent(0) ? rows / x.extent(0) : 1,
+                                                   .in = config_.in,
+                                                   .out = config_.out,
+                                                   .x = x.data(),
+                                                   .dy = dy.data()});
         if (!p.weight_gradient) return;
         linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
                          config_.bias ? bias_.grad.data() : nullptr);

@@ -17,22 +17,22 @@ namespace cairn {
 /// counts as larger; a row with a logit that is not a number is wrong. Throws when the numbers of rows differ or a
 /// label is out of range.
 template <class T>
-index top_k_correct(const tensor<T, cpu>& logits, const tensor<std::int32_t, cpu>& labels, index k = 1) {
+index_t top_k_correct(const tensor<T, cpu>& logits, const tensor<std::int32_t, cpu>& labels, index_t k = 1) {
     require(logits.rank() >= 2 && logits.size() > 0, "top_k_correct: logits have shape ", logits.shape(),
             "; expected (rows…, classes)");
-    const index classes = logits.shape().back(), rows = logits.size() / classes;
+    const index_t classes = logits.shape().back(), rows = logits.size() / classes;
     require(labels.size() == rows, "top_k_correct: ", labels.size(), " labels ", labels.shape(), " for logits ",
             logits.shape());
-    return parallel_sum<index>(rows, 64, [&](index begin, index end) {
-        index correct = 0;
-        for (index row = begin; row < end; ++row) {
+    return parallel_sum<index_t>(rows, 64, [&](index_t begin, index_t end) {
+        index_t correct = 0;
+        for (index_t row = begin; row < end; ++row) {
             const T* x = logits.data() + row * classes;
-            const index label = labels[row];
+            const index_t label = labels[row];
             require(label >= 0 && label < classes, "top_k_correct: label ", label, " of row ", row, " is not in [0, ",
                     classes, ')');
-            index above = 0;
+            index_t above = 0;
             bool broken = false;
-            for (index c = 0; c < classes; ++c) {
+            for (index_t c = 0; c < classes; ++c) {
                 above += x[c] > x[label] || (c < label && x[c] == x[label]);
                 broken |= std::isnan(static_cast<double>(x[c]));
             }
@@ -46,48 +46,48 @@ index top_k_correct(const tensor<T, cpu>& logits, const tensor<std::int32_t, cpu
 /// formula, so that a large mean does not cancel them.
 class regression_metrics {
 public:
-    explicit regression_metrics(index outputs) : of_(static_cast<std::size_t>(outputs)) {}
+    explicit regression_metrics(index_t outputs) : of_(static_cast<std::size_t>(outputs)) {}
 
     /// Adds predictions and targets (samples, outputs…). Throws on other shapes.
     template <class T>
     void add(const tensor<T, cpu>& prediction, const tensor<T, cpu>& target) {
-        const auto outputs = static_cast<index>(of_.size());
+        const auto outputs = static_cast<index_t>(of_.size());
         require(prediction.shape() == target.shape() && prediction.rank() >= 1 &&
                     prediction.size() == prediction.extent(0) * outputs,
                 "regression_metrics: prediction ", prediction.shape(), ", target ", target.shape(),
                 "; expected (samples, ", outputs, ')');
-        for (index i = 0; i < prediction.size(); ++i)
+        for (index_t i = 0; i < prediction.size(); ++i)
             of_[static_cast<std::size_t>(i % outputs)].add(static_cast<double>(prediction[i]),
                                                            static_cast<double>(target[i]));
     }
 
     /// R² of one output; NaN when its targets do not vary or there are none.
-    double r2(index output) const {
+    double r2(index_t output) const {
         const sums& s = of_.at(static_cast<std::size_t>(output));
         return s.spread > 0 ? 1 - s.squared / s.spread : std::nan("");
     }
     /// Mean R² over the outputs.
     double r2() const {
-        return mean([this](index k) { return r2(k); });
+        return mean([this](index_t k) { return r2(k); });
     }
 
     /// Mean absolute error of one output, in its units.
-    double mae(index output) const {
+    double mae(index_t output) const {
         const sums& s = of_.at(static_cast<std::size_t>(output));
         return s.absolute / s.count;
     }
     double mae() const {
-        return mean([this](index k) { return mae(k); });
+        return mean([this](index_t k) { return mae(k); });
     }
 
     /// Root of the mean squared error of one output, in its units.
-    double rmse(index output) const {
+    double rmse(index_t output) const {
         const sums& s = of_.at(static_cast<std::size_t>(output));
         return std::sqrt(s.squared / s.count);
     }
 
-    index outputs() const { return static_cast<index>(of_.size()); }
-    index samples() const { return of_.empty() ? 0 : static_cast<index>(of_.front().count); }
+    index_t outputs() const { return static_cast<index_t>(of_.size()); }
+    index_t samples() const { return of_.empty() ? 0 : static_cast<index_t>(of_.front().count); }
 
 private:
     struct sums {
@@ -106,7 +106,7 @@ private:
     template <class Of>
     double mean(Of of) const {
         double sum = 0;
-        for (index k = 0; k < outputs(); ++k) sum += of(k);
+        for (index_t k = 0; k < outputs(); ++k) sum += of(k);
         return sum / static_cast<double>(outputs());
     }
 

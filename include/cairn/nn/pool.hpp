@@ -1,7 +1,7 @@
 #pragma once
 // Pooling layers over one to three spatial axes, channels last (kernels and formulas: device/cpu/pool.hpp).
-//   max_pool               tape: one byte a result (four if a window has more than 256 elements)
-//   average_pool, adaptive_average_pool, global_average_pool    tape: nothing, backward is linear and knows the shape
+//   max_pool               saved: one byte a result (four if a window has more than 256 elements)
+//   average_pool, adaptive_average_pool, global_average_pool    saved: nothing, backward is linear and knows the shape
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/pool.hpp>
@@ -44,7 +44,7 @@ inline shape pooled_shape(const pool_geometry& g, int dims) {
 /// Kernel, stride and pad of sliding windows, checked.
 struct sliding_windows {
     int dims;
-    std::array<index, 3> kernel, stride, pad;
+    std::array<index_t, 3> kernel, stride, pad;
 
     sliding_windows(const char* name, int d, const per_axis& k, const std::optional<per_axis>& s, const per_axis& p)
         : dims(d) {
@@ -59,7 +59,7 @@ struct sliding_windows {
 
     pool_geometry geometry(const std::string& layer, const shape& in) const {
         require(in.rank() == dims + 2, layer, " takes ", spatial_shape(dims), ", got ", in);
-        pool_geometry g = pool_geometry_of(in, dims, [&](std::size_t a, index extent) {
+        pool_geometry g = pool_geometry_of(in, dims, [&](std::size_t a, index_t extent) {
             return pool_axis::sliding(extent, kernel[a], stride[a], pad[a]);
         });
         require(g.out_points() > 0, layer, " takes ", spatial_shape(dims),
@@ -90,7 +90,7 @@ public:
 
     explicit max_pool(config c) : windows_("max_pool", c.dims, c.kernel, c.stride, c.pad) {}
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const pool_geometry g = geometry(x.shape());
         const shape out = detail::pooled_shape(g, windows_.dims);
         tensor<T, D> y(out);
@@ -106,7 +106,7 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape in = saved.take(shape_slot).shape();
         const pool_geometry g = geometry(in);
         require_shape(dy, detail::pooled_shape(g, windows_.dims), "max_pool: dy");
@@ -114,13 +114,13 @@ public:
                                  : backward_with<std::int32_t>(g, in, dy, saved, p);
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
-    shape out_shape(const shape& in) const { return detail::pooled_shape(geometry(in), windows_.dims); }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
+    shape output_shape(const shape& in) const { return detail::pooled_shape(geometry(in), windows_.dims); }
 
     layer_cost cost(const shape& in) const {
         const pool_geometry g = geometry(in);
-        const index code = g.window() <= 256 ? 1 : 4;
+        const index_t code = g.window() <= 256 ? 1 : 4;
         const double x = double(g.x_elements()), y = double(g.y_elements()), size = sizeof(T);
         const double reads = double(g.n * g.reads() * g.channels), bytes = size * x + (size + double(code)) * y;
         layer_cost c;
@@ -137,7 +137,8 @@ private:
     pool_geometry geometry(const shape& in) const { return windows_.geometry(describe(), in); }
 
     template <class Code>
-    static void forward_with(const pool_geometry& g, const tensor<T, D>& x, tensor<T, D>& y, slots<T, D>& saved) {
+    static void forward_with(const pool_geometry& g, const tensor<T, D>& x, tensor<T, D>& y,
+                             saved_tensors<T, D>& saved) {
         tensor<Code, D> code(y.shape());
         max_pool_forward(D{}, g, x.data(), y.data(), code.data());
         saved.put(code_slot, std::move(code));
@@ -145,7 +146,7 @@ private:
 
     template <class Code>
     static tensor<T, D> backward_with(const pool_geometry& g, const shape& in, const tensor<T, D>& dy,
-                                      slots<T, D>& saved, const pass& p) {
+                                      saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<Code, D> code = saved.template take<Code>(code_slot);
         if (!p.input_gradient) return {};
         tensor<T, D> dx(in);
@@ -165,7 +166,7 @@ public:
     using value_type = T;
     using device = D;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const pool_geometry g = self().geometry(x.shape());
         tensor<T, D> y(pooled_shape(g, self().dims()));
         average_pool_forward(D{}, g, x.data(), y.data());
@@ -173,7 +174,7 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape in = saved.take(0).shape();
         if (!p.input_gradient) return {};
         const pool_geometry g = self().geometry(in);
@@ -183,9 +184,9 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
-    shape out_shape(const shape& in) const { return pooled_shape(self().geometry(in), self().dims()); }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
+    shape output_shape(const shape& in) const { return pooled_shape(self().geometry(in), self().dims()); }
 
     layer_cost cost(const shape& in) const {
         const pool_geometry g = self().geometry(in);
@@ -243,7 +244,7 @@ public:
     explicit adaptive_average_pool(config c) : dims_(c.dims) {
         require(dims_ >= 1 && dims_ <= 3, "adaptive_average_pool: ", dims_, " spatial axes; 1, 2 or 3 are possible");
         out_ = c.out.expand(dims_, 1, "adaptive_average_pool: out");
-        for (index o : out_) require(o > 0, "adaptive_average_pool: out must be positive");
+        for (index_t o : out_) require(o > 0, "adaptive_average_pool: out must be positive");
     }
 
     std::string describe() const { return concat("adaptive_average_pool ", axes_text(out_, dims_)); }
@@ -252,14 +253,14 @@ public:
         require(in.rank() == dims_ + 2 && in.size() > 0, describe(), " takes ", detail::spatial_shape(dims_), ", got ",
                 in);
         pool_geometry g = detail::pool_geometry_of(
-            in, dims_, [&](std::size_t a, index extent) { return pool_axis::adaptive(extent, out_[a]); });
+            in, dims_, [&](std::size_t a, index_t extent) { return pool_axis::adaptive(extent, out_[a]); });
         g.count_pad = false;
         return g;
     }
 
 private:
     int dims_;
-    std::array<index, 3> out_;
+    std::array<index_t, 3> out_;
 };
 
 /// Mean over all spatial positions: (N, …, C) → (N, C).
@@ -269,33 +270,33 @@ public:
     using value_type = T;
     using device = D;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        const shape out = out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        const shape out = output_shape(x.shape());
         tensor<T, D> y(out);
-        global_average_forward(D{}, out[0], x.size() / std::max<index>(y.size(), 1), out[1], x.data(), y.data());
+        global_average_forward(D{}, out[0], x.size() / std::max<index_t>(y.size(), 1), out[1], x.data(), y.data());
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
-        const shape in = saved.take(0).shape(), out = out_shape(in);
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        const shape in = saved.take(0).shape(), out = output_shape(in);
         require_shape(dy, out, "global_average_pool: dy");
         if (!p.input_gradient) return {};
         tensor<T, D> dx(in);
-        global_average_backward(D{}, out[0], dx.size() / std::max<index>(dy.size(), 1), out[1], dy.data(), dx.data());
+        global_average_backward(D{}, out[0], dx.size() / std::max<index_t>(dy.size(), 1), out[1], dy.data(), dx.data());
         return dx;
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         require(in.rank() >= 3, "global_average_pool takes (N, ..., C) with at least one spatial axis, got ", in);
         return {in[0], in.back()};
     }
 
     layer_cost cost(const shape& in) const {
-        const double x = double(in.size()), y = double(out_shape(in).size()), size = sizeof(T);
+        const double x = double(in.size()), y = double(output_shape(in).size()), size = sizeof(T);
         layer_cost c;
         c.forward = {x + y, size * (x + y)};
         c.backward_input = {x, size * (x + y)};

@@ -1,7 +1,8 @@
 #pragma once
-// Layers one after another. Where one can add up its result's channels and the next wants that (a convolution, then a batch norm), the totals are
-// handed on beside the activation. Forward drops each activation as soon as the next layer has read it and nobody saved it;
-// backward drops the gradients and slots of each layer as soon as the layer before has what it needs.
+// Layers one after another. Where one can add up its result's channels and the next wants that (a convolution, then a
+// batch norm), the totals are handed on beside the activation. Forward drops each activation as soon as the next layer
+// has read it and nobody saved it; backward drops the gradients and saved tensors of each layer as soon as the layer
+// before has what it needs.
 // Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
 // again first.
 // Which segments is a stash policy's business (stash/recompute.hpp); results have the same bits whatever it says.
@@ -30,32 +31,33 @@ public:
     }
     sequential& add(any_layer<T, D> layer) { return add(std::to_string(layers_.size()), std::move(layer)); }
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         handed_on beside;
         return forward_until(size(), std::move(x), beside, saved, p);
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 0;) dy = backward_input_of(i, std::move(dy), saved, p);
         return dy;
     }
 
-    void backward_weight(slots<T, D>& saved, const pass& p) {
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 0;)
             visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), p); });
     }
 
-    tensor<T, D> backward(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 0;) dy = backward_of(i, std::move(dy), saved, p);
         return dy;
     }
 
     /// dx + base: the first layer's business. An empty chain hands dy on.
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
+                                     const pass_context& p) {
         for (int i = size(); i-- > 1;) dy = backward_input_of(i, std::move(dy), saved, p);
         return first_input_onto(std::move(dy), std::move(base), saved, p);
     }
-    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 1;) dy = backward_of(i, std::move(dy), saved, p);
         return first_onto(std::move(dy), std::move(base), saved, p);
     }
@@ -63,9 +65,10 @@ public:
     bool adds_base() const { return size() > 0 && layers_.front().adds_base(); }
 
     // Fusing "+ skip" is the business of the last layer.
-    bool accepts_add() const { return size() > 0 && layers_.back().accepts_add(); }
+    bool accepts_residual() const { return size() > 0 && layers_.back().accepts_residual(); }
 
-    tensor<T, D> forward_add(tensor<T, D> x, tensor<T, D> skip, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
+                                  const pass_context& p) {
         const int last = size() - 1;
         require(segments_.empty() || segments_.back().end <= last,
                 "sequential: the last layer adds a skip, it cannot be recomputed");
@@ -74,52 +77,54 @@ public:
         const shape in = x.shape();
         const auto [its, totals] = with_totals(last, in, beside, p);
         const auto add = [&, &its = its](auto& layer) {
-            return layer.forward_add(std::move(x), std::move(skip), saved.child(last), its);
+            return layer.forward_residual(std::move(x), std::move(skip), saved.child(last), its);
         };
         return visit(last, "forward", add, &in);
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                                  const pass_context& p) {
         const int last = size() - 1;
         auto grads = visit(last, "backward_input", [&](auto& layer) {
-            return layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
+            return layer.backward_input_residual(std::move(dy), saved.child(last), context_of(last, p));
         });
         for (int i = last; i-- > 0;) grads.first = backward_input_of(i, std::move(grads.first), saved, p);
         return grads;
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_add(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    std::pair<tensor<T, D>, tensor<T, D>> backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                            const pass_context& p) {
         const int last = size() - 1;
         auto grads = visit(last, "backward", [&](auto& layer) {
-            return layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p));
+            return layer.backward_residual(std::move(dy), saved.child(last), context_of(last, p));
         });
         for (int i = last; i-- > 0;) grads.first = backward_of(i, std::move(grads.first), saved, p);
         return grads;
     }
 
-    /// Of forward_add() where the skip was x itself: the sum of both gradients.
-    tensor<T, D> backward_input_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    /// Of forward_residual() where the skip was x itself: the sum of both gradients.
+    tensor<T, D> backward_input_sum(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const int last = size() - 1;
-        if (last == 0) return sum_of(backward_input_add(std::move(dy), saved, p));
+        if (last == 0) return sum_of(backward_input_residual(std::move(dy), saved, p));
         auto [dx, dskip] = visit(last, "backward_input", [&](auto& layer) {
-            return layer.backward_input_add(std::move(dy), saved.child(last), pass_of(last, p));
+            return layer.backward_input_residual(std::move(dy), saved.child(last), context_of(last, p));
         });
         for (int i = last; i-- > 1;) dx = backward_input_of(i, std::move(dx), saved, p);
         return first_input_onto(std::move(dx), std::move(dskip), saved, p);
     }
-    tensor<T, D> backward_sum(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_sum(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const int last = size() - 1;
-        if (last == 0) return sum_of(backward_add(std::move(dy), saved, p));
+        if (last == 0) return sum_of(backward_residual(std::move(dy), saved, p));
         auto [dx, dskip] = visit(last, "backward", [&](auto& layer) {
-            return layer.backward_add(std::move(dy), saved.child(last), pass_of(last, p));
+            return layer.backward_residual(std::move(dy), saved.child(last), context_of(last, p));
         });
         for (int i = last; i-- > 1;) dx = backward_of(i, std::move(dx), saved, p);
         return first_onto(std::move(dx), std::move(dskip), saved, p);
     }
 
-    layer_parameters<T, D> params() {
+    layer_parameters<T, D> parameters() {
         layer_parameters<T, D> all;
-        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].params());
+        for (int i = 0; i < size(); ++i) append_prefixed(all, name(i), (*this)[i].parameters());
         return all;
     }
 
@@ -130,14 +135,14 @@ public:
     }
 
     /// Shape after all layers. Throws with the name of the first layer that does not take what the one before it gives.
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         shape s = in;
-        for (int i = 0; i < size(); ++i) s = with_context(context(i), [&] { return (*this)[i].out_shape(s); });
+        for (int i = 0; i < size(); ++i) s = with_context(context(i), [&] { return (*this)[i].output_shape(s); });
         return s;
     }
 
     layer_cost cost(const shape& in) const { return total_cost(in, false); }
-    layer_cost cost_add(const shape& in) const { return total_cost(in, true); }
+    layer_cost cost_residual(const shape& in) const { return total_cost(in, true); }
 
     std::string describe() const { return concat("sequential of ", size()); }
 
@@ -164,11 +169,11 @@ public:
     }
     const std::vector<segment>& recomputed() const { return segments_; }
 
-    /// Both halves of backward of layer i; its slots are empty afterwards.
-    tensor<T, D> backward_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    /// Both halves of backward of layer i; it has no saved tensors afterwards.
+    tensor<T, D> backward_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         restore(i, saved, p);
         return visit(i, "backward",
-                     [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), pass_of(i, p)); });
+                     [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), context_of(i, p)); });
     }
 
 private:
@@ -176,13 +181,13 @@ private:
         layer_cost total;
         shape s = in;
         bool is_input = true;  // the block that travels from layer to layer: is it the chain's input still,
-        bool on_tape = false;  // and is it on the tape already?
+        bool on_tape = false;  // and is it saved already?
         const auto save_block = [&] {
             if (!std::exchange(on_tape, true))
                 (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
         };
         for (int i = 0; i < size(); ++i) {
-            const layer_cost c = add && i == size() - 1 ? (*this)[i].cost_add(s) : (*this)[i].cost(s);
+            const layer_cost c = add && i == size() - 1 ? (*this)[i].cost_residual(s) : (*this)[i].cost(s);
             const segment* const again = segment_of(i);
             total.forward += c.forward;
             total.backward_input += c.backward_input;
@@ -191,7 +196,7 @@ private:
             if (again) total.backward_input += c.forward;
             if (again ? again->begin == i : c.saves_input) save_block();
             if (!again) total.saved_bytes += c.saved_bytes;
-            s = (*this)[i].out_shape(s);
+            s = (*this)[i].output_shape(s);
             if (!c.passes_through) is_input = on_tape = false;
             if (c.saves_output && !again) save_block();
         }
@@ -207,24 +212,27 @@ private:
         output_totals given;
     };
 
-    /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which then is ready for those of its
-    /// result. Two layers of which one is recomputed without the other hand nothing on: its bits would be others.
-    std::pair<pass, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside, pass p) const {
+    /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which
+    /// then is ready for those of its result. Two layers of which one is recomputed without the other hand nothing on:
+    /// its bits would be others.
+    std::pair<pass_context, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside,
+                                                          pass_context p) const {
         tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
         beside = {};
         p.totals_of_input = taken.empty() ? nullptr : taken.data();
         p.totals_of_output = nullptr;
         if (p.training() && i + 1 < size() && segment_of(i) == segment_of(i + 1) && (*this)[i].makes_totals() &&
             (*this)[i + 1].takes_totals()) {
-            const shape out = with_context(context(i), [&] { return (*this)[i].out_shape(in); });
-            beside.totals = tensor<float, D>({2, out.back()}, category::workspace);
+            const shape out = with_context(context(i), [&] { return (*this)[i].output_shape(in); });
+            beside.totals = tensor<float, D>({2, out.back()}, memory_category::workspace);
             beside.given.at = beside.totals.data();
             p.totals_of_output = &beside.given;
         }
         return {p, std::move(taken)};
     }
 
-    tensor<T, D> forward_until(int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> forward_until(int end, tensor<T, D> x, handed_on& beside, saved_tensors<T, D>& saved,
+                               const pass_context& p) {
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
             if (again) {
@@ -240,8 +248,8 @@ private:
         return x;
     }
 
-    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, handed_on& beside, slots<T, D>& saved,
-                               const pass& p) {
+    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, handed_on& beside, saved_tensors<T, D>& saved,
+                               const pass_context& p) {
         for (int i = begin; i < end; ++i) {
             const shape in = x.shape();
             const auto [its, totals] = with_totals(i, in, beside, p);
@@ -251,24 +259,26 @@ private:
         return x;
     }
 
-    tensor<T, D> backward_input_of(int i, tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         restore(i, saved, p);
-        return visit(i, "backward_input",
-                     [&](auto& layer) { return layer.backward_input(std::move(dy), saved.child(i), pass_of(i, p)); });
+        return visit(i, "backward_input", [&](auto& layer) {
+            return layer.backward_input(std::move(dy), saved.child(i), context_of(i, p));
+        });
     }
 
     static tensor<T, D> sum_of(std::pair<tensor<T, D>, tensor<T, D>> both) {
         return cairn::add(std::move(both.first), std::move(both.second));
     }
 
-    tensor<T, D> first_input_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> first_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
+                                  const pass_context& p) {
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward_input", [&](auto& layer) {
             return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), p);
         });
     }
-    tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
         if (size() == 0) return cairn::add(std::move(dy), std::move(base));
         restore(0, saved, p);
         return visit(0, "backward", [&](auto& layer) {
@@ -276,8 +286,8 @@ private:
         });
     }
 
-    // Where a segment ends at layer i, fills its slots by running it again.
-    void restore(int i, slots<T, D>& saved, pass p) {
+    // Where a segment ends at layer i, saves its tensors by running it again.
+    void restore(int i, saved_tensors<T, D>& saved, pass_context p) {
         const segment* const again = segment_of(i);
         if (!again || again->end != i + 1) return;
         p.repeated = true;
@@ -292,18 +302,18 @@ private:
         return nullptr;
     }
 
-    // Until its end, the tape drops what it is given.
+    // Until its end, saved_tensors drops what it is given.
     struct discarding {
-        explicit discarding(slots<T, D>& s) : saved(s), before(s.discard(true)) {}
+        explicit discarding(saved_tensors<T, D>& s) : saved(s), before(s.discard(true)) {}
         ~discarding() { saved.discard(before); }
         discarding(const discarding&) = delete;
         discarding& operator=(const discarding&) = delete;
-        slots<T, D>& saved;
+        saved_tensors<T, D>& saved;
         bool before;
     };
 
     // All layers but the first must hand a gradient on.
-    static pass pass_of(int i, pass p) {
+    static pass_context context_of(int i, pass_context p) {
         p.input_gradient = p.input_gradient || i > 0;
         return p;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Softmax over the last axis as a layer; tape: y. In front of cross-entropy use the fused loss instead
+// Softmax over the last axis as a layer; saved: y. In front of cross-entropy use the fused loss instead
 // (nn/loss/cross_entropy.hpp).
 
 #include <cairn/core/compiled.hpp>
@@ -15,8 +15,8 @@ public:
     using value_type = T;
     using device = D;
 
-    tensor<T, D> forward(tensor<T, D> x, slots<T, D>& saved, const pass& p) {
-        const shape s = out_shape(x.shape());
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        const shape s = output_shape(x.shape());
         const T* const in = x.data();
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
         softmax_forward(D{}, rows(s), s.back(), in, y.data());
@@ -24,7 +24,7 @@ public:
         return y;
     }
 
-    tensor<T, D> backward_input(tensor<T, D> dy, slots<T, D>& saved, const pass& p) {
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<T, D> y = saved.take(0);
         require_shape(dy, y.shape(), "softmax: dy");
         if (!p.input_gradient) return {};
@@ -35,10 +35,10 @@ public:
         return dx;
     }
 
-    void backward_weight(slots<T, D>&, const pass&) {}
-    layer_parameters<T, D> params() { return {}; }
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
 
-    shape out_shape(const shape& in) const {
+    shape output_shape(const shape& in) const {
         require(in.rank() >= 1 && in.back() > 0, "softmax takes (..., classes), got ", in);
         return in;
     }
@@ -56,7 +56,7 @@ public:
     std::string describe() const { return "softmax"; }
 
 private:
-    static index rows(const shape& s) { return s.size() / s.back(); }
+    static index_t rows(const shape& s) { return s.size() / s.back(); }
 };
 
 CAIRN_COMPILED_CLASS(softmax)

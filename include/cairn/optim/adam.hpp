@@ -39,7 +39,7 @@ struct adam_rule {
 /// Adam with L2 weight decay.
 struct adam {
     static constexpr const char* name = "adam";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-8;        // ε, outside the root
@@ -53,7 +53,7 @@ struct adam {
     };
 
     template <class T>
-    adam_rule<T> rule(const update_step& at) const {
+    adam_rule<T> rule(const update_context& at) const {
         return make_rule<T>(at, at.decay ? c.weight_decay : 0, 0);
     }
 
@@ -66,7 +66,7 @@ struct adam {
 
     /// The rule with penalty `l2` in the gradient and decoupled decay `shrink`.
     template <class T>
-    adam_rule<T> make_rule(const update_step& at, double l2, double shrink) const {
+    adam_rule<T> make_rule(const update_context& at, double l2, double shrink) const {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
         return {T(at.lr),        T(c.beta1),      T(c.beta2), T(1 - c.beta1), T(1 - c.beta2),
                 unbias(c.beta1), unbias(c.beta2), T(c.eps),   T(l2),          T(shrink)};
@@ -76,7 +76,7 @@ struct adam {
 /// Adam with decoupled weight decay.
 struct adamw {
     static constexpr const char* name = "adamw";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-8;
@@ -86,7 +86,7 @@ struct adamw {
     using state = adam::state<T, D>;
 
     template <class T>
-    adam_rule<T> rule(const update_step& at) const {
+    adam_rule<T> rule(const update_context& at) const {
         return as_adam().template make_rule<T>(at, 0, at.decay ? at.lr * c.weight_decay : 0);
     }
 

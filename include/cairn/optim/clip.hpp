@@ -3,7 +3,7 @@
 //   clipped{adam{}, by_norm{1.0}}     g ← g · min(1, max_norm / ‖g of the whole model‖)   (Pascanu et al., ICML 2013)
 //   clipped{sgd{}, by_value{0.5}}     g ← min(max(g, −limit), limit), each value by itself
 // Around an elementwise optimizer the clipping is part of its launch and moves no bytes; around a layer-wise one it is
-// a pass over the gradient in place. The norm is that of the gradients as backward left them; optimizer_over has it
+// a pass over the gradient in place. The norm is that of the gradients as backward left them; bound_optimizer has it
 // from its check for NaN.
 
 #include <cairn/optim/optimizer.hpp>
@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// g · scale; with `norm`, a number of the device's memory, the scale that brings it down to `most`.
 template <class T>
@@ -58,18 +58,18 @@ struct in_place {
     CAIRN_HD auto at_hand() const { return in_place<T, decltype(cairn::at_hand(change))>{cairn::at_hand(change)}; }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Limits the norm of all gradients together.
 struct by_norm {
     double max_norm = 1;
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
 
     template <class T>
-    auto change(const update_step& at) const {
-        if (at.norm_there) return rules::scaled<T>{T(1), at.norm_there, max_norm};
+    auto change(const update_context& at) const {
+        if (at.device_norm) return functors::scaled<T>{T(1), at.device_norm, max_norm};
         const double scale = at.gradient_norm > max_norm ? max_norm / at.gradient_norm : 1;
-        return rules::scaled<T>{static_cast<T>(scale)};
+        return functors::scaled<T>{static_cast<T>(scale)};
     }
     void check() const { require(max_norm > 0, "clipped: max_norm ", max_norm, "; it must be positive"); }
 };
@@ -77,11 +77,11 @@ struct by_norm {
 /// Limits each value.
 struct by_value {
     double limit = 1;
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
 
     template <class T>
-    auto change(const update_step&) const {
-        return rules::bounded<T>{static_cast<T>(limit)};
+    auto change(const update_context&) const {
+        return functors::bounded<T>{static_cast<T>(limit)};
     }
     void check() const { require(limit > 0, "clipped: limit ", limit, "; it must be positive"); }
 };
@@ -93,26 +93,26 @@ struct clipped {
     Limit limit;
 
     inline static const std::string name = concat("clipped ", O::name);
-    static constexpr bool launches_ahead = LaunchesAhead<O> && LaunchesAhead<Limit>;
+    static constexpr bool capturable = Capturable<O> && Capturable<Limit>;
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;
 
     template <class T>
         requires ElementwiseOptimizer<O, T>
-    auto rule(const update_step& at) const {
+    auto rule(const update_context& at) const {
         const auto change = limit.template change<T>(at);
         const auto of_inner = inner.template rule<T>(at);
         using changed =
-            rules::on_changed<T, std::remove_const_t<decltype(change)>, std::remove_const_t<decltype(of_inner)>>;
+            functors::on_changed<T, std::remove_const_t<decltype(change)>, std::remove_const_t<decltype(of_inner)>>;
         return changed{change, of_inner};
     }
 
     template <class T, Device D>
         requires(!ElementwiseOptimizer<O, T>)
-    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         const auto change = limit.template change<T>(at);
-        change_each(at, rules::in_place<T, std::remove_const_t<decltype(change)>>{change}, grad);
+        change_each(at, functors::in_place<T, std::remove_const_t<decltype(change)>>{change}, grad);
         inner.update(theta, grad, s, at);
     }
 

@@ -73,7 +73,7 @@ struct lamb_ratio {
 /// Adam with layer-wise trust ratios.
 struct lamb {
     static constexpr const char* name = "lamb";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-6;
@@ -83,7 +83,7 @@ struct lamb {
     using state = adam::state<T, D>;
 
     template <class T, Device D>
-    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
         const lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
                                 unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
@@ -94,7 +94,7 @@ struct lamb {
                 sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
             for_each(lamb_apply<T>{rule, T(at.lr * ratio(theta2, u2))}, theta, s.m, s.v);
         } else {
-            const room_of_update<D> r(at);
+            const update_scratch<D> r(at);
             sum_each_into(at, gather, ratio, r.data(), theta, grad, s.m, s.v);
             change_each(at, lamb_apply_there<T>{rule, at.lr, r.data()}, theta, s.m, s.v);
         }

@@ -52,13 +52,13 @@ struct lars_squares {
 /// SGD with momentum and layer-wise trust ratios.
 struct lars {
     static constexpr const char* name = "lars";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     struct config {
-        double momentum = 0.9;       // μ
-        double weight_decay = 5e-4;  // λ
-        double trust = 0.001;        // τ
-        double eps = 1e-8;           // ε
-        bool clip = false;           // LARC
+        double momentum = 0.9;             // μ
+        double weight_decay = 5e-4;        // λ
+        double trust_coefficient = 0.001;  // τ
+        double eps = 1e-8;                 // ε
+        bool clip = false;                 // LARC
     } c;
     /// Trust ratio of a parameter, from the squares of its norm and its gradient's.
     struct trust_ratio {
@@ -69,7 +69,7 @@ struct lars {
         }
         CAIRN_HD double of_norms(double theta, double g) const {
             if (theta == 0 || g == 0) return 1;
-            const double r = c.trust * theta / (g + c.weight_decay * theta + c.eps);
+            const double r = c.trust_coefficient * theta / (g + c.weight_decay * theta + c.eps);
             return c.clip && r / lr > 1 ? 1 : c.clip ? r / lr : r;
         }
     };
@@ -78,7 +78,7 @@ struct lars {
     using state = sgd::state<T, D>;
 
     template <class T, Device D>
-    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         const auto with = [&](double r) {
             const T l2 = T(r * (at.decay ? c.weight_decay : 0));
             return lars_rule<T>{{T(at.lr), T(c.momentum), l2, T(0), false}, T(r)};
@@ -88,7 +88,7 @@ struct lars {
         } else if constexpr (std::same_as<D, cpu>) {
             change_each(at, with(ratio(norm(theta), norm(grad), at.lr)), theta, grad, s.velocity);
         } else {
-            const room_of_update<D> r(at);
+            const update_scratch<D> r(at);
             sum_each_into(at, lars_squares<T>{}, trust_ratio{c, at.lr}, r.data(), theta, grad);
             const lars_rule_there<T> rule{T(at.lr), T(c.momentum), c.weight_decay, r.data()};
             change_each(at, rule, theta, grad, s.velocity);
@@ -100,7 +100,7 @@ struct lars {
 
     void check() const {
         sgd{{.momentum = c.momentum, .weight_decay = c.weight_decay}}.check();
-        require(c.trust > 0 && c.eps >= 0, "lars: trust ", c.trust, " and eps ", c.eps,
+        require(c.trust_coefficient > 0 && c.eps >= 0, "lars: trust ", c.trust_coefficient, " and eps ", c.eps,
                 "; trust must be positive, eps not negative");
     }
 };

@@ -19,10 +19,10 @@ double norm(const tensor<T, D>& x) {
 namespace detail {
 // Out of the lambda below: inside it, compilers miss that the loop can be vectorised.
 template <class F, class... Elements>
-sum_pair sum_run(index n, F f, Elements*... arrays) {
+sum_pair sum_run(index_t n, F f, Elements*... arrays) {
     double first = 0, second = 0;
 #pragma omp simd reduction(+ : first, second)
-    for (index i = 0; i < n; ++i) f(first, second, arrays[i]...);
+    for (index_t i = 0; i < n; ++i) f(first, second, arrays[i]...);
     return {first, second};
 }
 }  // namespace detail
@@ -30,10 +30,10 @@ sum_pair sum_run(index n, F f, Elements*... arrays) {
 /// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. Each
 /// array moves once.
 template <class F, class... Elements>
-sum_pair sum_each(cpu, index n, F f, Elements*... arrays) {
-    constexpr index grain = 1 << 14;
+sum_pair sum_each(cpu, index_t n, F f, Elements*... arrays) {
+    constexpr index_t grain = 1 << 14;
     return parallel_sum<sum_pair>(
-        n, grain, [&](index begin, index end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
+        n, grain, [&](index_t begin, index_t end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
 }
 
 }  // namespace cairn

@@ -1,24 +1,26 @@
 #pragma once
 // The seam that every optimizer satisfies, and the driver that applies one to all parameters of an arena.
 //
-//   optimizer_over opt(sgd{{.momentum = 0.9, .weight_decay = 5e-4}}, parameters);    // parameters: an arena
+//   bound_optimizer opt(sgd{{.momentum = 0.9, .weight_decay = 5e-4}}, parameters);    // parameters: an arena
 //   opt.step(lr);
 //
 // An optimizer is a `config`, a `state<T, D>` (tensors that start at zero, shaped like the parameter) and one of
 //   rule<T>(at) → f      elementwise: f(theta, g, state…) changes one scalar. Adjacent parameters share a launch.
 //   update(theta, grad, state, at)   layer-wise: sees one parameter at a time and may take norms of it.
 // Memory traffic of step(): the gradient once for its norm, then theta, gradient and each state tensor once (update).
-// On a device, rules that say so (LaunchesAhead) are launched before the host knows the norm of the gradients: kernels read it where it was
-// computed and change nothing if it is not finite; the host waits for that one number when all of the step is launched.
-// Such an update can also be launched as part of a step that is recorded (core/replay.hpp): with the rates and counts of each step in the
-// device's memory (core/step_numbers.hpp), its launches are the same every time.
-//   each step:  opt.collect(lr, numbers);  numbers.send();  [opt.launch(numbers, losses) | what was recorded of it];  opt.finish(norm)
+// On a device, rules that say so (Capturable) are launched before the host knows the norm of the gradients: kernels
+// read it where it was computed and change nothing if it is not finite; the host waits for that one number when all of
+// the step is launched.
+// Such an update can also be launched as part of a step that is recorded (core/captured_graph.hpp): with the rates and
+// counts of each step in the device's memory (core/launch_parameters.hpp), its launches are the same every time.
+//   each step:  opt.collect(lr, numbers);  numbers.send();  [opt.launch(numbers, losses) | what was recorded of it];
+//   opt.finish(norm)
 // The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/device_scalar.hpp>
 #include <cairn/core/finite.hpp>
-#include <cairn/core/number.hpp>
-#include <cairn/core/step_numbers.hpp>
+#include <cairn/core/launch_parameters.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/norm.hpp>
 
@@ -33,61 +35,64 @@
 namespace cairn {
 
 /// What an optimizer is told beside the tensors.
-struct update_step {
+struct update_context {
     std::int64_t number = 1;   // 1 for the first update
     double lr = 0;             // learning rate of this update
     double gradient_norm = 0;  // ‖all gradients of the model‖₂
     bool decay = true;         // weight decay and trust ratios apply to this parameter
     // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
-    const double* norm_there = nullptr;
-    double* room_there = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated
-    step_numbers* numbers =
+    const double* device_norm = nullptr;
+    double* device_scratch = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated
+    launch_parameters* numbers =
         nullptr;  // not null: functors go to the device by way of these, and are launched where these say so
 };
 
-/// An optimizer that finds the norm of the gradients at norm_there, or does without; and changes things by change_each() and sum_each_into() of
-/// its update_step alone, whose functors hold no address but norm_there, and what room_of_update gives.
-///   static constexpr bool launches_ahead = true;
+/// An optimizer that finds the norm of the gradients at device_norm, or does without; and changes things by
+/// change_each() and sum_each_into() of its update_context alone, whose functors hold no address but device_norm, and
+/// what update_scratch gives.
+///   static constexpr bool capturable = true;
 template <class O>
-concept LaunchesAhead = O::launches_ahead;
+concept Capturable = O::capturable;
 
-/// for_each on tensors, as a part of this update: on a device nothing is changed if its norm of the gradients is not finite.
+/// for_each on tensors, as a part of this update: on a device nothing is changed if its norm of the gradients is not
+/// finite.
 template <class F, class T, class D, class... Others>
-void change_each(const update_step& at, F f, tensor<T, D>& first, Others&... others) {
+void change_each(const update_context& at, F f, tensor<T, D>& first, Others&... others) {
     if constexpr (std::same_as<D, cpu>) {
         for_each(f, first, others...);
     } else {
         require(((others.size() == first.size()) && ...), "change_each: tensors of different size, the first has ",
                 first.shape());
         const auto with = [&](const auto& functor) {
-            for_each_if_finite(D{}, at.norm_there, first.size(), functor, first.data(), others.data()...);
+            for_each_if_finite(D{}, at.device_norm, first.size(), functor, first.data(), others.data()...);
         };
         if (!at.numbers) return with(f);
         const F* const there = at.numbers->place(f);
-        if (at.numbers->launching()) with(rules::from_memory<F>{there});
+        if (at.numbers->launching()) with(functors::functor_in_memory<F>{there});
     }
 }
 
-/// On a device, as a part of this update: f(first, second, a[i], b[i], …) may change the elements and adds to two sums, finish(first, second) goes to
-/// *out. Where the norm of the gradients is not finite f is not called.
+/// On a device, as a part of this update: f(first, second, a[i], b[i], …) may change the elements and adds to two sums,
+/// finish(first, second) goes to *out. Where the norm of the gradients is not finite f is not called.
 template <class F, class Finish, class T, class D, class... Others>
-void sum_each_into(const update_step& at, F f, Finish finish, double* out, tensor<T, D>& first, Others&... others) {
+void sum_each_into(const update_context& at, F f, Finish finish, double* out, tensor<T, D>& first, Others&... others) {
     const auto with = [&](const auto& functor, const auto& last) {
-        sum_each_into(D{}, at.norm_there, first.size(), functor, last, out, first.data(), others.data()...);
+        sum_each_into(D{}, at.device_norm, first.size(), functor, last, out, first.data(), others.data()...);
     };
     if (!at.numbers) return with(f, finish);
     const F* const there = at.numbers->place(f);
     const Finish* const finish_there = at.numbers->place(finish);
-    if (at.numbers->launching()) with(rules::from_memory<F>{there}, rules::from_memory<Finish>{finish_there});
+    if (at.numbers->launching())
+        with(functors::functor_in_memory<F>{there}, functors::functor_in_memory<Finish>{finish_there});
 }
 
-/// Room for one number on D while a parameter is updated: at.room_there, or its own.
+/// Room for one number on D while a parameter is updated: at.device_scratch, or its own.
 template <Device D>
-class room_of_update {
+class update_scratch {
 public:
-    explicit room_of_update(const update_step& at) : at_(at.room_there) {
+    explicit update_scratch(const update_context& at) : at_(at.device_scratch) {
         if (at_) return;
-        own_ = tensor<double, D>({1}, category::workspace);
+        own_ = tensor<double, D>({1}, memory_category::workspace);
         at_ = own_.data();
     }
     double* data() const { return at_; }
@@ -97,23 +102,23 @@ private:
     double* at_;
 };
 
-namespace rules {
+namespace functors {
 
 /// norm stays where the loss is finite, and is not finite where it is not.
-struct spoil_with {
+struct propagate_nonfinite {
     CAIRN_HD void operator()(double& norm, const double& loss) const { norm = loss - loss == 0 ? norm : loss - loss; }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 template <class O, class T>
-concept ElementwiseOptimizer = requires(const O& o, const update_step& at) {
+concept ElementwiseOptimizer = requires(const O& o, const update_context& at) {
     o.template rule<T>(at);
 };
 
 template <class O, class T, class D>
 concept LayerwiseOptimizer = requires(const O& o, tensor<T, D>& t, typename O::template state<T, D>& s,
-                                      const update_step& at) {
+                                      const update_context& at) {
     o.update(t, t, s, at);
 };
 
@@ -129,10 +134,11 @@ concept Optimizer = requires(const O& o) {
 
 /// An optimizer that looks after a part of the arena; others look after the rest.
 ///   owned() → shard     multiples of 16 elements; layer-wise optimizers are given whole parameters
-///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the parts'
+///   over_all(x) → double      the sum of x over everybody who has a part: makes the norm of all gradients from the
+///                             parts'
 template <class O>
 concept PartialOptimizer = requires(const O& o) {
-    { o.owned() } -> std::same_as<shard>;
+    { o.owned() } -> std::same_as<range>;
     { o.over_all(1.0) } -> std::convertible_to<double>;
 };
 
@@ -161,7 +167,7 @@ auto fields(State& s) {
 /// One update of one tensor. An optimizer may overwrite `grad`.
 template <class T, Device D, Optimizer<T, D> O>
 void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s,
-            const update_step& at) {
+            const update_context& at) {
     if constexpr (ElementwiseOptimizer<O, T>)
         std::apply([&](auto&... field) { change_each(at, o.template rule<T>(at), theta, grad, field...); }, fields(s));
     else
@@ -176,39 +182,40 @@ struct named_tensor {
 };
 
 namespace detail {
-/// What optimizer_over has for the norm of its gradients.
+/// What bound_optimizer has for the norm of its gradients.
 template <Device D, bool Ahead>
 struct norm_of_step {
     struct type {  // it is a number of the host
-        explicit type(category) {}
+        explicit type(memory_category) {}
     };
 };
 template <Device D>
 struct norm_of_step<D, true> {
-    using type = number_to_host<D>;
+    using type = scalar_to_host<D>;
 };
 }  // namespace detail
 
 /// Optimizer O over all parameters of an arena. It shares the arena's memory, so the arena object may move or go.
 template <class O, class T, Device D = cpu>
     requires Optimizer<O, T, D>
-class optimizer_over {
+class bound_optimizer {
 public:
     using state = typename O::template state<T, D>;
 
     /// Allocates state for every parameter, all zero. Throws on bad hyperparameters.
-    optimizer_over(O o, arena<T, D>& parameters) : o_(std::move(o)), owned_{0, parameters.values().size()} {
+    bound_optimizer(O o, arena<T, D>& parameters) : o_(std::move(o)), owned_{0, parameters.values().size()} {
         o_.check();
         if constexpr (PartialOptimizer<O>) owned_ = o_.owned();
         require(owned_.begin >= 0 && owned_.begin <= owned_.end() && owned_.end() <= parameters.values().size(),
                 O::name, ": owns elements ", owned_.begin, " to ", owned_.end(), " of ", parameters.values().size());
         grads_ = parameters.grads().slice(owned_.begin, {owned_.count});
         tensor<T, D>& values = parameters.values();
-        std::apply([&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.count}, category::optimizer)), ...); },
-                   fields(state_));
+        std::apply(
+            [&](auto&... field) { ((field = tensor<T, D>::zeros({owned_.count}, memory_category::optimizer)), ...); },
+            fields(state_));
         for (const auto& [name, p] : parameters.parameters()) {
-            const index first = p->value.data() - values.data(), last = first + p->shape.size();
-            const index begin = std::max(first, owned_.begin), end = std::min(last, owned_.end());
+            const index_t first = p->value.data() - values.data(), last = first + p->shape.size();
+            const index_t begin = std::max(first, owned_.begin), end = std::min(last, owned_.end());
             if (begin >= end && first != last) continue;
             const bool whole = begin == first && end == last;
             require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
@@ -217,7 +224,7 @@ public:
         }
         for (std::size_t i = 0; i < slices_.size(); ++i) {
             const slice& first = slices_[i];
-            index end = first.begin + first.shape.size();
+            index_t end = first.begin + first.shape.size();
             shape extent = first.shape;
             if constexpr (ElementwiseOptimizer<O, T>) {  // one launch up to the next change of the decay flag
                 while (i + 1 < slices_.size() && slices_[i + 1].decay == first.decay) {
@@ -235,7 +242,7 @@ public:
     /// Throws when a gradient is not finite, naming parameter and step; parameters and state are then as they were.
     double step(double lr) {
         const trace_scope scope(o_.name, "step", "optimizer");
-        update_step at = step_with(lr);
+        update_context at = step_with(lr);
         if constexpr (ahead) {
             norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
             at.gradient_norm = norm_.sent([&] { update_all(at); });
@@ -250,41 +257,42 @@ public:
     }
 
     /// Whether collect(), launch() and finish() can take the place of step().
-    static constexpr bool launches_ahead() { return ahead; }
+    static constexpr bool capturable() { return ahead; }
 
     /// Places what the next update's kernels are to know. Throws on a learning rate that makes no sense.
-    void collect(double lr, step_numbers& numbers) {
+    void collect(double lr, launch_parameters& numbers) {
         if constexpr (ahead) {
-            update_step at = step_with(lr);
+            update_context at = step_with(lr);
             at.numbers = &numbers;
             update_all(at);
         } else {
-            cannot_launch_ahead();
+            not_capturable();
         }
     }
 
-    /// Launches the update whose numbers were sent, and its norm. It changes nothing where the norm of the gradients, or one of `losses`, is not
-    /// finite. Nothing waits, nothing is allocated but workspace, and the same is launched each time.
-    void launch(step_numbers& numbers, std::span<const number_on<D>> losses = {}) {
+    /// Launches the update whose numbers were sent, and its norm. It changes nothing where the norm of the gradients,
+    /// or one of `losses`, is not finite. Nothing waits, nothing is allocated but workspace, and the same is launched
+    /// each time.
+    void launch(launch_parameters& numbers, std::span<const device_scalar<D>> losses = {}) {
         if constexpr (ahead) {
             norm_into(D{}, grads_.size(), grads_.data(), norm_.there());
-            for (const number_on<D>& loss : losses)
+            for (const device_scalar<D>& loss : losses)
                 if (const double* const there = loss.there())
-                    for_each(D{}, 1, rules::spoil_with{}, norm_.there(), there);
-            update_step at = step_with(0);
+                    for_each(D{}, 1, functors::propagate_nonfinite{}, norm_.there(), there);
+            update_context at = step_with(0);
             at.numbers = &numbers;
             update_all(at);
         } else {
-            cannot_launch_ahead();
+            not_capturable();
         }
     }
 
     /// The norm of the gradients in that update, where the device has it.
-    number_on<D> norm_of_update() const {
+    device_scalar<D> norm_of_update() const {
         if constexpr (ahead)
             return norm_.number();
         else
-            cannot_launch_ahead();
+            not_capturable();
     }
 
     /// What step() does when it knows the norm: throws where it is not finite, counts the update else.
@@ -316,7 +324,7 @@ public:
     }
 
     /// The elements of the arena that this optimizer updates, and its state for them, flat: "velocity", ….
-    shard owned() const { return owned_; }
+    range owned() const { return owned_; }
     std::vector<named_tensor<T, D>> flat_state() {
         std::vector<named_tensor<T, D>> all;
         std::apply(
@@ -332,13 +340,13 @@ public:
 
 private:
     // Of several ranks, the norm of the others' gradients comes by way of the host.
-    static constexpr bool ahead = CopiesOut<D> && LaunchesAhead<O> && !PartialOptimizer<O>;
+    static constexpr bool ahead = CopiesOut<D> && Capturable<O> && !PartialOptimizer<O>;
     using norm_to_host = typename detail::norm_of_step<D, ahead>::type;
 
     struct slice {
         std::string name;
         cairn::shape shape;
-        index begin;
+        index_t begin;
         bool decay;
     };
     struct run_of_memory {
@@ -347,36 +355,36 @@ private:
         bool decay;
     };
 
-    update_step step_with(double lr) {
+    update_context step_with(double lr) {
         require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
                 "; it must be finite and >= 0");
-        update_step at{.number = steps_ + 1, .lr = lr};
+        update_context at{.number = steps_ + 1, .lr = lr};
         if constexpr (ahead) {
-            at.norm_there = norm_.there();
-            at.room_there = norm_.beside();
+            at.device_norm = norm_.there();
+            at.device_scratch = norm_.beside();
         }
         return at;
     }
 
-    [[noreturn]] static void cannot_launch_ahead() {
+    [[noreturn]] static void not_capturable() {
         fail(O::name, ": its update cannot be launched without the host's word on ", D::name);
     }
 
-    void update_all(update_step at) {
+    void update_all(update_context at) {
         for (run_of_memory& l : launches_) {
             at.decay = l.decay;
             update(o_, l.theta, l.grad, l.s, at);
         }
     }
 
-    state slice_of_state(index begin, const shape& extent) {
+    state slice_of_state(index_t begin, const shape& extent) {
         return std::apply([&](auto&... field) { return state{field.slice(begin - owned_.begin, extent)...}; },
                           fields(state_));
     }
 
     [[noreturn]] void throw_non_finite() const {
         for (const slice& p : slices_) {
-            const tensor<T> g = grads_.slice(p.begin - owned_.begin, p.shape).on_host(category::workspace);
+            const tensor<T> g = grads_.slice(p.begin - owned_.begin, p.shape).on_host(memory_category::workspace);
             if (const auto at = first_non_finite(g))
                 fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ",
                      *at, " is ", static_cast<double>(g[*at]),
@@ -388,15 +396,15 @@ private:
 
     O o_;
     state state_;
-    shard owned_;
+    range owned_;
     tensor<T, D> grads_;  // of owned_
-    norm_to_host norm_{category::optimizer};
+    norm_to_host norm_{memory_category::optimizer};
     std::vector<slice> slices_;
     std::vector<run_of_memory> launches_;
     std::int64_t steps_ = 0;
 };
 
 template <class O, class T, Device D>
-optimizer_over(O, arena<T, D>&) -> optimizer_over<O, T, D>;
+bound_optimizer(O, arena<T, D>&) -> bound_optimizer<O, T, D>;
 
 }  // namespace cairn

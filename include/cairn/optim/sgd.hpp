@@ -37,7 +37,7 @@ struct sgd_rule {
 /// SGD with momentum and L2 weight decay.
 struct sgd {
     static constexpr const char* name = "sgd";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     struct config {
         double momentum = 0.9;    // μ
         double weight_decay = 0;  // λ
@@ -51,7 +51,7 @@ struct sgd {
     };
 
     template <class T>
-    sgd_rule<T> rule(const update_step& at) const {
+    sgd_rule<T> rule(const update_context& at) const {
         return {T(at.lr), T(c.momentum), T(at.decay ? c.weight_decay : 0), T(0), c.nesterov};
     }
 
@@ -64,14 +64,14 @@ struct sgd {
 /// SGD with momentum and decoupled weight decay.
 struct sgdw {
     static constexpr const char* name = "sgdw";
-    static constexpr bool launches_ahead = true;
+    static constexpr bool capturable = true;
     using config = sgd::config;
     config c;
     template <class T, Device D>
     using state = sgd::state<T, D>;
 
     template <class T>
-    sgd_rule<T> rule(const update_step& at) const {
+    sgd_rule<T> rule(const update_context& at) const {
         return {T(at.lr), T(c.momentum), T(0), T(at.decay ? at.lr * c.weight_decay : 0), c.nesterov};
     }
 

@@ -1,11 +1,14 @@
 #pragma once
 // Reduces gradients over ranks while backward still computes others.
-//   layer done → its parameters are counted off → a bucket is full → the progress thread reduces it → finish() waits for the rest
-// Buckets leave in their order on every rank, however the layers finish, so that all ranks reduce the same one at the same time.
-// The first step learns how often backward adds to each parameter (twice, where two layers share it) and reduces at its end.
+//   layer done → its parameters are counted off → a bucket is full → the progress thread reduces it → finish() waits
+//   for the rest
+// Buckets leave in their order on every rank, however the layers finish, so that all ranks reduce the same one at the
+// same time.
+// The first step learns how often backward adds to each parameter (twice, where two layers share it) and reduces at its
+// end.
 
 #include <cairn/core/clock.hpp>
-#include <cairn/core/launched.hpp>
+#include <cairn/core/event.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/parallel/buckets.hpp>
@@ -47,11 +50,13 @@ public:
         begin();
     }
 
-    /// What is done to a bucket's gradients first, once backward has added all: launched by the thread that trains, in the order of its work.
+    /// What is done to a bucket's gradients first, once backward has added all: launched by the thread that trains, in
+    /// the order of its work.
     void before(action change) { before_ = std::move(change); }
 
-    /// Until hold({}): what fills a bucket is only told to `filled`, once a bucket, and nothing leaves. For a backward that is recorded
-    /// (core/replay.hpp): where it said so, leave() is called each time it runs, in place of added().
+    /// Until hold({}): what fills a bucket is only told to `filled`, once a bucket, and nothing leaves. For a backward
+    /// that is recorded
+    /// (core/captured_graph.hpp): where it said so, leave() is called each time it runs, in place of added().
     void hold(std::function<void()> filled) { filled_ = std::move(filled); }
 
     /// The next bucket is full.
@@ -114,7 +119,7 @@ private:
     void launch(std::size_t b) {
         ready_[b] = now();
         if (before_) before_(static_cast<int>(b), gradients_of(b));
-        auto job = [this, b, backward = launched<D>()] {
+        auto job = [this, b, backward = event<D>()] {
             backward.wait();
             const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
             const stopwatch watch;
@@ -142,7 +147,7 @@ private:
     std::size_t next_ = 0;        // bucket to launch
     bool learned_ = false;
     reduction_time time_;
-    std::optional<launched<D>> reduced_;       // by the last reduction
+    std::optional<event<D>> reduced_;          // by the last reduction
     std::unique_ptr<progress_thread> thread_;  // last: stops before what it works on goes
 };
 

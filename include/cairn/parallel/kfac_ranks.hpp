@@ -10,11 +10,11 @@
 //                         nothing travels
 //   decompositions        from their makers to the layer's gradient workers: all-gather inside a column
 //   directions            from gradient workers to everybody: all-gather inside a row
-//                         optim/precondition/placement.hpp
+//                         optim/precondition/kfac_assignment.hpp
 //
-// One text over the device D of the numbers. They travel by `tensors_over`, a communicator of D's memory; a few of the
-// host's (rows, which decompositions are new) by `world`. What only the host does: sums travel beside backward, on a
-// thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
+// One text over the device D of the numbers. They travel by `device_channel`, a communicator of D's memory; a few of
+// the host's (rows, which decompositions are new) by `world`. What only the host does: sums travel beside backward, on
+// a thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
 //
 // Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
 // is chosen: that of the least predicted time a step, from the link and the products as measured at the start, among
@@ -28,10 +28,10 @@
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
+#include <cairn/parallel/comm_hook.hpp>
+#include <cairn/parallel/distributed_kfac_base.hpp>
 #include <cairn/parallel/link.hpp>
-#include <cairn/parallel/placed_kfac_roles.hpp>
 #include <cairn/parallel/progress_thread.hpp>
-#include <cairn/parallel/reduction_method.hpp>
 
 #include <algorithm>
 #include <array>
@@ -48,37 +48,38 @@ namespace cairn {
 
 /// See the top of the file. Every call that sends is collective.
 template <Communicator C, class T = float, Device D = cpu>
-class kfac_ranks final : public placed_kfac_roles<T, D> {
-    using base = placed_kfac_roles<T, D>;
+class kfac_ranks final : public distributed_kfac_base<T, D> {
+    using base = distributed_kfac_base<T, D>;
     using base::config_, base::place_, base::rank_, base::size_;
     static constexpr bool on_host = std::same_as<D, cpu>;
 
 public:
     using typename base::blocks, typename base::factor;
     /// Makes the method that sums a bucket of n numbers; unset: exact.
-    using method_maker = std::function<std::unique_ptr<reduction_method<C>>(index n)>;
+    using hook_factory = std::function<std::unique_ptr<comm_hook<C>>(index_t n)>;
 
     /// On the host.
-    kfac_ranks(C& world, kfac_ranks_config c, method_maker method = {}) requires on_host
+    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {}) requires on_host
         : base(std::move(c), world.rank(), world.size()),
-          make_method_(std::move(method)),
+          make_hook_(std::move(method)),
           world_(world.split(0, world.rank())),
           sums_(world.split(0, world.rank())),
           tensors_(&world_) {
-        require(!make_method_ || config_.statistics == kfac_statistics::all,
+        require(!make_hook_ || config_.statistics == kfac_statistics::all,
                 "kfac: compressed sums are for statistics on all ranks; with reduce-scatter they cannot be");
-        require(config_.bound >= 0 && (config_.bound == 0 || std::same_as<T, float>), "kfac: bound ", config_.bound,
+        require(config_.broadcast_error_bound >= 0 && (config_.broadcast_error_bound == 0 || std::same_as<T, float>),
+                "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
-    /// On a device. `tensors_over` carries tensors of D between the same ranks as `world`; it must outlive this, and is
-    /// used when nobody else uses it, by the thread that owns the device's stream. Throws on what is for the host
+    /// On a device. `device_channel` carries tensors of D between the same ranks as `world`; it must outlive this, and
+    /// is used when nobody else uses it, by the thread that owns the device's stream. Throws on what is for the host
     /// alone: a bound of the error of what travels.
-    kfac_ranks(C& world, C& tensors_over, kfac_ranks_config c) requires(!on_host)
+    kfac_ranks(C& world, C& device_channel, kfac_ranks_config c) requires(!on_host)
         : base(std::move(c), world.rank(), world.size()),
           world_(world.split(0, world.rank())),
-          tensors_(&tensors_over) {
-        require(config_.bound == 0, "kfac: bound ", config_.bound, " of the error of what travels is for the host; on ",
-                D::name, " it must be 0 (exact)");
+          tensors_(&device_channel) {
+        require(config_.broadcast_error_bound == 0, "kfac: bound ", config_.broadcast_error_bound,
+                " of the error of what travels is for the host; on ", D::name, " it must be 0 (exact)");
     }
 
     void start(blocks& all) override {
@@ -118,7 +119,7 @@ public:
 
     void share_diagonals(std::span<double> means) override {
         if (config_.statistics != kfac_statistics::all && size_ > 1)
-            all_reduce(world_, means, {.op = reduction::max, .subject = "diagonals of kfac's factors"});
+            all_reduce(world_, means, {.op = reduction::max, .label = "diagonals of kfac's factors"});
     }
 
     void share_decompositions(blocks& all, std::vector<bool>& fresh, const std::string& failure) override {
@@ -127,20 +128,20 @@ public:
         if (place_->rows() == 1) return;
         const std::vector<std::vector<factor*>> made = base::made_in_my_column(all, fresh);
         std::vector<std::vector<piece>> pieces(made.size());
-        index total = 0, begin = 0;
+        index_t total = 0, begin = 0;
         const auto mine = static_cast<std::size_t>(place_->row_of(rank_));
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
             for (const factor* f : made[r]) {
-                const index values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
-                const index size = packed_size(f->statistics, config_.form);
+                const index_t values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
+                const index_t size = packed_size(f->statistics, config_.form);
                 if (size > values) pieces[r].push_back({size - values, false});
                 if (values) pieces[r].push_back({values, true});
                 total += size;
             }
         }
         if (total == 0) return;
-        tensor<T, D> packed({total}, category::communication);
+        tensor<T, D> packed({total}, memory_category::communication);
         T* to = packed.data() + begin;
         for (const factor* f : made[mine]) to = pack(f->inverse, to);
         gather(column_ ? *column_ : *tensors_, packed.span(), pieces, "kfac's decompositions");
@@ -170,7 +171,7 @@ public:
                 kept.push_back(here && !f.inverse.empty());
                 kept.push_back(here && pending && !f.pending.empty());
             });
-        all_reduce(world_, std::span<double>(kept), {.op = reduction::max, .subject = "what kfac's ranks keep"});
+        all_reduce(world_, std::span<double>(kept), {.op = reduction::max, .label = "what kfac's ranks keep"});
         std::size_t at = 0;
         for (std::size_t i = 0; i < all.size(); ++i)
             all[i].each_factor([&](factor& f, char side) {
@@ -189,23 +190,23 @@ public:
 private:
     /// Numbers in a row that travel together. Eigenvalues are few, and the small ones count: they are exact.
     struct piece {
-        index count = 0;
+        index_t count = 0;
         bool exact = false;
     };
     struct sum_bucket {
         std::size_t first = 0, last = 0;  // blocks
-        index count = 0;                  // numbers
-        std::vector<shard> parts;         // of each rank
-        std::unique_ptr<reduction_method<C>> method;
+        index_t count = 0;                // numbers
+        std::vector<range> parts;         // of each rank
+        std::unique_ptr<comm_hook<C>> method;
     };
 
     bool sums_travel() const { return config_.statistics != kfac_statistics::local && size_ > 1; }
 
-    static void copy(const T* from, T* to, index n) {
+    static void copy(const T* from, T* to, index_t n) {
         if constexpr (on_host)
             std::copy_n(from, n, to);
         else
-            D::copy_within(to, from, n * static_cast<index>(sizeof(T)));
+            D::copy_within(to, from, n * static_cast<index_t>(sizeof(T)));
     }
     static T* put(const tensor<T, D>& t, T* to) {
         if (!t.empty()) copy(t.data(), to, t.size());
@@ -217,13 +218,13 @@ private:
     }
     static T* pack_symmetric(const tensor<T, D>& m, T* to) {
         if (m.rank() == 1) return put(m, to);
-        const index n = m.extent(0);
+        const index_t n = m.extent(0);
         pack_triangle(D{}, n, m.data(), to);
         return to + n * (n + 1) / 2;
     }
     static const T* unpack_symmetric(const T* from, tensor<T, D>& m) {
         if (m.rank() == 1) return fetch(from, m);
-        const index n = m.extent(0);
+        const index_t n = m.extent(0);
         unpack_triangle(D{}, n, from, m.data());
         return from + n * (n + 1) / 2;
     }
@@ -244,24 +245,24 @@ private:
 
     /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of
     /// its own largest value. Either way every rank ends with the same bits, of its own part too.
-    void gather(C& c, std::span<T> data, const std::vector<std::vector<piece>>& pieces, std::string_view subject) {
-        std::vector<shard> parts;
+    void gather(C& c, std::span<T> data, const std::vector<std::vector<piece>>& pieces, std::string_view label) {
+        std::vector<range> parts;
         for (const auto& of_part : pieces) {
             parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
             for (const piece& p : of_part) parts.back().count += p.count;
         }
         if constexpr (on_host && std::same_as<T, float>)
-            if (config_.bound > 0) return gather_bounded(c, data, parts, pieces);
-        all_gather(c, data, parts, subject);
+            if (config_.broadcast_error_bound > 0) return gather_bounded(c, data, parts, pieces);
+        all_gather(c, data, parts, label);
     }
     // A part's message: for each piece its length in bytes, 8, and what error_bounded made of it, or its floats.
-    void gather_bounded(C& c, std::span<float> data, const std::vector<shard>& parts,
+    void gather_bounded(C& c, std::span<float> data, const std::vector<range>& parts,
                         const std::vector<std::vector<piece>>& pieces) {
-        error_bounded compressor({.bound = config_.bound});
+        error_bounded compressor({.bound = config_.broadcast_error_bound});
         std::vector<std::byte> mine;
         message<> out;
         const encode_step at{.rank = c.rank(), .step = step_};
-        index begin = parts[static_cast<std::size_t>(c.rank())].begin;
+        index_t begin = parts[static_cast<std::size_t>(c.rank())].begin;
         for (const piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
             const std::span<float> values = subspan(data, {begin, p.count});
             begin += p.count;
@@ -300,18 +301,18 @@ private:
         done_.assign(all.size(), false);
         for (std::size_t i = 0; i < all.size();) {
             sum_bucket b{.first = i, .last = i, .count = 0, .parts = {}, .method = nullptr};
-            while (i < all.size() && b.count * static_cast<index>(sizeof(T)) < config_.bucket_bytes) {
+            while (i < all.size() && b.count * static_cast<index_t>(sizeof(T)) < config_.bucket_bytes) {
                 all[i].each_factor([&](factor& f, char) { b.count += triangle(f.statistics); });
                 b.last = ++i;
             }
-            index at = 0;
+            index_t at = 0;
             for (int r = 0; r < size_; ++r) {
-                index n = 0;
+                index_t n = 0;
                 each_sum(all, b, r, [&](running_factor<T, D>& f) { n += triangle(f); });
                 b.parts.push_back({at, n});
                 at += n;
             }
-            if (make_method_) b.method = make_method_(b.count);
+            if (make_hook_) b.method = make_hook_(b.count);
             buckets_.push_back(std::move(b));
         }
     }
@@ -322,13 +323,13 @@ private:
     template <class F>
     void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) const {
         base::each_sum(all, b.first, b.last, owner,
-                       [&](const kfac_block<T, D>&, running_factor<T, D>& one) { f(one); });
+                       [&](const kfac_layer<T, D>&, running_factor<T, D>& one) { f(one); });
     }
     void launch(blocks& all, std::size_t which) {
         auto job = [this, &all, which] {
             const trace_scope scope("reduce factors " + std::to_string(which), "", "communication");
             sum_bucket& b = buckets_[which];
-            tensor<T, D> packed({b.count}, category::communication);
+            tensor<T, D> packed({b.count}, memory_category::communication);
             T* to = packed.data();
             for (int r = 0; r < size_; ++r)
                 each_sum(all, b, r, [&](running_factor<T, D>& f) { to = pack_symmetric(f.batch(), to); });
@@ -353,12 +354,12 @@ private:
         if (config_.statistics == kfac_statistics::sharded) {
             if constexpr (on_host)
                 scatter(over, data);
-            else if (has_native_reduce_scatter<T>(over))
+            else if (has_vendor_reduce_scatter<T>(over))
                 scatter(over, data);
             else
                 by_way_of_host<D>(data, [&](std::span<T> here) { scatter(world_, here); });
         } else if (!reduce_by_method(b, data)) {
-            all_reduce(over, data, {.subject = "kfac's factors"});
+            all_reduce(over, data, {.label = "kfac's factors"});
         }
     }
     // Values that are not finite cannot be encoded: they travel as one huge number that makes the sum so on every rank.
@@ -374,7 +375,7 @@ private:
         return false;
     }
 
-    method_maker make_method_;  // the host's
+    hook_factory make_hook_;  // the host's
     C world_;
     std::optional<C> sums_;  // of the thread beside backward
     C* tensors_;             // carries tensors of D

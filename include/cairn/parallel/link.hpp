@@ -33,8 +33,8 @@ template <Communicator C>
 exchange_model measure_link(C& c) {
     const int p = c.size();
     if (p == 1) return {};
-    const auto timed = [&](index n) {
-        tensor<float> data = tensor<float>::zeros({n}, category::communication);
+    const auto timed = [&](index_t n) {
+        tensor<float> data = tensor<float>::zeros({n}, memory_category::communication);
         double best = 1e300;
         for (int i = 0; i < 3; ++i) {
             stopwatch watch;
@@ -45,35 +45,35 @@ exchange_model measure_link(C& c) {
         }
         return best;
     };
-    timed(index{1} << 10);  // connections are made
-    const double small = timed(index{1} << 8), q = p - 1.0;
-    index n = index{1} << 18;
+    timed(index_t{1} << 10);  // connections are made
+    const double small = timed(index_t{1} << 8), q = p - 1.0;
+    index_t n = index_t{1} << 18;
     double large = timed(n);
-    if (large < 0.1) large = timed(n = index{1} << 21);
+    if (large < 0.1) large = timed(n = index_t{1} << 21);
     const double beta = std::max(1e-13, (large - small) / (2 * q / p * 4 * static_cast<double>(n)));
     return {small / (2 * q), beta};
 }
 
 /// Collective. α and β of messages between devices, from all-gathers of 1 KiB and of 1 MiB; the slowest rank counts.
 template <Device D, Communicator C>
-exchange_model measure_device_link(C& world, C& tensors_over) {
+exchange_model measure_device_link(C& world, C& device_channel) {
     const int p = world.size();
     if (p == 1) return {};
-    const auto timed = [&](index n) {
-        tensor<float, D> data = tensor<float, D>::zeros({n}, category::communication);
+    const auto timed = [&](index_t n) {
+        tensor<float, D> data = tensor<float, D>::zeros({n}, memory_category::communication);
         double best = 1e300;
         for (int i = 0; i < 3; ++i) {
             const stopwatch watch;
-            all_gather(tensors_over, data.span());
+            all_gather(device_channel, data.span());
             double seconds = watch.seconds();
             all_reduce(world, std::span<double>(&seconds, 1), {.op = reduction::max});
             best = std::min(best, seconds);
         }
         return best;
     };
-    constexpr index large = index{1} << 18;
-    timed(index{1} << 10);  // connections are made
-    const double little = timed(index{1} << 8), much = timed(large), steps = p - 1.0;
+    constexpr index_t large = index_t{1} << 18;
+    timed(index_t{1} << 10);  // connections are made
+    const double little = timed(index_t{1} << 8), much = timed(large), steps = p - 1.0;
     return {little / steps, std::max(1e-13, (much - little) * p / (steps * 4 * static_cast<double>(large)))};
 }
 

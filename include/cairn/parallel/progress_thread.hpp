@@ -1,6 +1,8 @@
 #pragma once
-// A thread that does jobs one after another, in the order in which they were given: what communicates while the caller computes.
-// Collectives are the same blocking functions there as everywhere; no algorithm needs to be cut into steps for the sake of overlap.
+// A thread that does jobs one after another, in the order in which they were given: what communicates while the caller
+// computes.
+// Collectives are the same blocking functions there as everywhere; no algorithm needs to be cut into steps for the sake
+// of overlap.
 
 #include <cairn/core/parallel.hpp>
 

@@ -1,10 +1,10 @@
 #pragma once
-// Sharded optimizer state (Rajbhandari et al., SC'20, "ZeRO"): of N ranks, each keeps the optimizer's state for 1/N of the parameters
-// and updates those alone; then the ranks exchange the new values.
+// Sharded optimizer state (Rajbhandari et al., SC'20, "ZeRO"): of N ranks, each keeps the optimizer's state for 1/N of
+// the parameters and updates those alone; then the ranks exchange the new values.
 //   stage 1   every rank has all gradients (all-reduce), updates its part;  all-gather of the values
 //   stage 2   every rank gets the gradients of its part alone (reduce-scatter); the same from there
 // Bytes on the wire: stage 1  3 (N-1)/N n,  stage 2  2 (N-1)/N n  as a plain all-reduce. State: 1/N.
-// sharded<O> satisfies Optimizer as O does; optimizer_over(sharded{…}, arena) is the driver.
+// sharded<O> satisfies Optimizer as O does; bound_optimizer(sharded{…}, arena) is the driver.
 
 #include <cairn/optim/optimizer.hpp>
 
@@ -19,7 +19,7 @@ namespace cairn {
 template <class O>
 struct sharded {
     O inner;
-    shard range;                                   // see owners_of
+    range elements;                                // see owners_of
     std::function<double(double)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
 
     inline static const std::string name = concat("sharded ", O::name);
@@ -29,11 +29,11 @@ struct sharded {
 
     template <class T>
         requires ElementwiseOptimizer<O, T>
-    auto rule(const update_step& at) const { return inner.template rule<T>(at); }
+    auto rule(const update_context& at) const { return inner.template rule<T>(at); }
 
     template <class T, Device D>
         requires(!ElementwiseOptimizer<O, T>)
-    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_step& at) const {
+    void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         inner.update(theta, grad, s, at);
     }
 
@@ -41,25 +41,25 @@ struct sharded {
         inner.check();
         require(static_cast<bool>(sum_over_ranks), name, ": sum_over_ranks is not set");
     }
-    shard owned() const { return range; }
+    range owned() const { return elements; }
     double over_all(double mine) const { return sum_over_ranks(mine); }
 };
 
-/// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so asked (layer-wise
-/// optimizers need norms of those). A rank's range may be empty.
+/// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so
+/// asked (layer-wise optimizers need norms of those). A rank's range may be empty.
 template <class T, Device D>
-std::vector<shard> owners_of(arena<T, D>& weights, int ranks, bool whole_parameters) {
+std::vector<range> owners_of(arena<T, D>& weights, int ranks, bool whole_parameters) {
     require(ranks >= 1, "owners: ", ranks, " ranks");
-    const index total = weights.values().size(), line = memory_pool::alignment / static_cast<index>(sizeof(T));
-    std::vector<index> cuts{0};  // where a range may end
+    const index_t total = weights.values().size(), line = memory_pool::alignment / static_cast<index_t>(sizeof(T));
+    std::vector<index_t> cuts{0};  // where a range may end
     if (whole_parameters)
         for (const auto& [name, p] : weights.parameters())
             cuts.push_back(std::min(
                 total, (p->value.data() - weights.values().data() + p->shape.size() + line - 1) / line * line));
-    std::vector<shard> all;
-    index begin = 0;
+    std::vector<range> all;
+    index_t begin = 0;
     for (int r = 1; r <= ranks; ++r) {
-        index end = r == ranks ? total : total / line * r / ranks * line;
+        index_t end = r == ranks ? total : total / line * r / ranks * line;
         if (whole_parameters && r < ranks) {
             const auto above = std::lower_bound(cuts.begin(), cuts.end(), end);
             const bool lower = above != cuts.begin() && (above == cuts.end() || end - *(above - 1) <= *above - end);

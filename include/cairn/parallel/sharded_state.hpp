@@ -1,6 +1,7 @@
 #pragma once
-// The state of a sharded optimizer in one piece, so that a snapshot does not depend on the number of ranks: "velocity/conv1/weight", …,
-// as an optimizer without shards names it. Holds one copy of the whole state on every rank while it lives.
+// The state of a sharded optimizer in one piece, so that a snapshot does not depend on the number of ranks:
+// "velocity/conv1/weight", …, as an optimizer without shards names it. Holds one copy of the whole state on every rank
+// while it lives.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/parallel/sharded.hpp>
@@ -18,14 +19,14 @@ public:
     template <class O>
     whole_state(O& o, arena<T, D>& weights) : owned_(o.owned()), parts_(o.flat_state()) {
         for (const auto& part : parts_)
-            fields_.push_back({part.name, tensor<T, D>::zeros(weights.values().shape(), category::optimizer)});
+            fields_.push_back({part.name, tensor<T, D>::zeros(weights.values().shape(), memory_category::optimizer)});
         for (const auto& [name, p] : weights.parameters())
             slices_.push_back({name, p->shape, p->value.data() - weights.values().data()});
     }
 
     /// Collective: fills it from the ranks' parts, by a communicator that carries tensors of D.
     template <Communicator C>
-    void collect(C& c, const std::vector<shard>& owners) {
+    void collect(C& c, const std::vector<range>& owners) {
         for (std::size_t k = 0; k < parts_.size(); ++k) {
             copy(parts_[k].t.data(), fields_[k].t.data() + owned_.begin);
             all_gather(c, fields_[k].t.span(), owners);
@@ -49,17 +50,17 @@ private:
     struct slice {
         std::string name;
         shape extent;
-        index begin;
+        index_t begin;
     };
     // This rank's part.
     void copy(const T* from, T* to) const {
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(from, owned_.count, to);
         else
-            D::copy_within(to, from, owned_.count * static_cast<index>(sizeof(T)));
+            D::copy_within(to, from, owned_.count * static_cast<index_t>(sizeof(T)));
     }
 
-    shard owned_;
+    range owned_;
     std::vector<named_tensor<T, D>> parts_, fields_;
     std::vector<slice> slices_;
 };

@@ -1,13 +1,13 @@
 #pragma once
-// This machine: what it is, and what it can do at most. The ceilings are measured, once for each number of threads, and kept
-// for the life of the process; a kernel's percent of peak refers to them.
+// This machine: what it is, and what it can do at most. The ceilings are measured, once for each number of threads, and
+// kept for the life of the process; a kernel's percent of peak refers to them.
 //
 //   matrix peak      the better of (a) multiply-adds in registers only and (b) the best GEMM on large matrices, GFLOP/s
 //   bandwidth        STREAM triad a = b + s c on arrays far larger than the caches, 12 bytes an element, GB/s
 //   region latency   an empty parallel region, seconds
 //
-// (a) is what this program's own code can reach, so it is low in a program built for plain x86-64; (b) includes libraries
-// that look at the processor when they run. The matrix peak names which one it is.
+// (a) is what this program's own code can reach, so it is low in a program built for plain x86-64; (b) includes
+// libraries that look at the processor when they run. The matrix peak names which one it is.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>
@@ -123,14 +123,14 @@ inline constexpr int fma_sums = 12;  // at least latency × units of the process
     return total[0];
 }
 
-/// GFLOP/s of multiply-adds that never leave the registers, on all threads together. Each thread takes its fastest of many
-/// short slices, so that another program on the machine disturbs the sum little.
+/// GFLOP/s of multiply-adds that never leave the registers, on all threads together. Each thread takes its fastest of
+/// many short slices, so that another program on the machine disturbs the sum little.
 inline double register_gflops() {
     constexpr int slices = 300, steps = 40'000;
     std::vector<double> rate(static_cast<std::size_t>(threads()));
     std::atomic<float> sink{1.0f};
-    parallel_for(threads(), 1, [&](index begin, index end) {
-        for (index i = begin; i < end; ++i) {
+    parallel_for(threads(), 1, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) {
             double best = 1e300;
             for (int slice = 0; slice < slices; ++slice) {
                 const stopwatch watch;
@@ -175,10 +175,10 @@ inline const matrix_peak& measured_matrix_peak() {
     if (peak.gflops > 0) return peak;
     peak.registers = peak.gflops = detail::register_gflops();
     peak.reached_by = "registers";
-    constexpr index n = 1024;
-    const auto a = tensor<float>::filled({n * n}, 0.5f, category::workspace);
-    const auto b = tensor<float>::filled({n * n}, 0.25f, category::workspace);
-    tensor<float> c({n * n}, category::workspace);
+    constexpr index_t n = 1024;
+    const auto a = tensor<float>::filled({n * n}, 0.5f, memory_category::workspace);
+    const auto b = tensor<float>::filled({n * n}, 0.25f, memory_category::workspace);
+    tensor<float> c({n * n}, memory_category::workspace);
     for (gemm_detail::kernel k : gemm_detail::candidates<float>(true)) {
         const gemm_size size{false, false, n, n, n, n, n, n};
         const double seconds =
@@ -192,25 +192,26 @@ inline const matrix_peak& measured_matrix_peak() {
     return peak;
 }
 
-/// STREAM triad bandwidth, GB/s, on the current number of threads. First call: about 0.2 s, and 192 MB that go back to the system; so
-/// call it apart from a measurement of peak memory.
+/// STREAM triad bandwidth, GB/s, on the current number of threads. First call: about 0.2 s, and 192 MB that go back to
+/// the system; so call it apart from a measurement of peak memory.
 inline double measured_bandwidth() {
     static std::mutex mutex;
     static std::map<int, double> known;
     const std::scoped_lock lock(mutex);
     double& gb_per_s = known[threads()];
     if (gb_per_s > 0) return gb_per_s;
-    constexpr index n = index{1} << 24;
+    constexpr index_t n = index_t{1} << 24;
     {
-        tensor<float> a({n}, category::workspace), b({n}, category::workspace), c({n}, category::workspace);
+        tensor<float> a({n}, memory_category::workspace), b({n}, memory_category::workspace),
+            c({n}, memory_category::workspace);
         float *pa = a.data(), *pb = b.data(), *pc = c.data();
-        const index grain = std::max<index>(1 << 16, n / threads());
-        parallel_for(n, grain, [&](index begin, index end) {
-            for (index i = begin; i < end; ++i) pa[i] = 0.0f, pb[i] = 1.0f, pc[i] = 2.0f;
+        const index_t grain = std::max<index_t>(1 << 16, n / threads());
+        parallel_for(n, grain, [&](index_t begin, index_t end) {
+            for (index_t i = begin; i < end; ++i) pa[i] = 0.0f, pb[i] = 1.0f, pc[i] = 2.0f;
         });
         const double seconds = detail::fastest(0.1, [&] {
-            parallel_for(n, grain, [&](index begin, index end) {
-                for (index i = begin; i < end; ++i) pa[i] = pb[i] + 3.0f * pc[i];
+            parallel_for(n, grain, [&](index_t begin, index_t end) {
+                for (index_t i = begin; i < end; ++i) pa[i] = pb[i] + 3.0f * pc[i];
             });
         });
         gb_per_s = 12e-9 * static_cast<double>(n) / seconds;
@@ -219,7 +220,8 @@ inline double measured_bandwidth() {
     return gb_per_s;
 }
 
-/// Seconds of an empty parallel region on the current number of threads: the least work worth spreading is a few of these.
+/// Seconds of an empty parallel region on the current number of threads: the least work worth spreading is a few of
+/// these.
 inline double measured_region_latency() {
     static std::mutex mutex;
     static std::map<int, double> known;
@@ -227,12 +229,13 @@ inline double measured_region_latency() {
     double& seconds = known[threads()];
     if (seconds > 0) return seconds;
     constexpr int regions = 200;
-    seconds = detail::fastest(0.01,
-                              [&] {
-                                  for (int i = 0; i < regions; ++i)
-                                      parallel_for(threads(), 1, [](index, index) { asm volatile("" ::: "memory"); });
-                              }) /
-              regions;
+    seconds =
+        detail::fastest(0.01,
+                        [&] {
+                            for (int i = 0; i < regions; ++i)
+                                parallel_for(threads(), 1, [](index_t, index_t) { asm volatile("" ::: "memory"); });
+                        }) /
+        regions;
     return seconds;
 }
 

@@ -6,23 +6,23 @@
 
 #include <cairn/core/cost.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
-#include <cairn/nn/skip.hpp>
 
 #include <deque>
 
 namespace cairn {
 
-/// Plays training steps of layers over T; live() and peak() are bytes of category::activations.
+/// Plays training steps of layers over T; live() and peak() are bytes of memory_category::activations.
 template <class T = float, Device D = cpu>
 class memory_model {
 public:
     /// A share in a block, as a tensor holds it; null for no block.
-    using block = std::shared_ptr<const index>;
+    using block = std::shared_ptr<const index_t>;
 
-    /// What a layer leaves for backward, as slots hold it.
+    /// What a layer leaves for backward, as saved_tensors holds it.
     struct node {
         block input, output, beside;
         shape in;
@@ -36,15 +36,15 @@ public:
         }
     };
 
-    index live() const { return live_; }
-    index peak() const { return peak_; }
+    index_t live() const { return live_; }
+    index_t peak() const { return peak_; }
 
     /// A new block of the pool. The model must outlive it.
-    block make(index bytes) {
+    block make(index_t bytes) {
         if (bytes == 0) return nullptr;
         live_ += bytes;
         peak_ = std::max(peak_, live_);
-        return block(new index(bytes), [this](const index* b) {
+        return block(new index_t(bytes), [this](const index_t* b) {
             live_ -= *b;
             delete b;
         });
@@ -57,25 +57,25 @@ public:
         if (const auto* chain = layer.template as<sequential<T, D>>()) return forward(*chain, std::move(x), in, saved);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block skip = forward(r->shortcut(), x, in, saved.child(1));
-            if (r->body().accepts_add())
-                return forward_add(r->body(), std::move(x), std::move(skip), in, saved.child(0));
+            if (r->body().accepts_residual())
+                return forward_residual(r->body(), std::move(x), std::move(skip), in, saved.child(0));
             block y = forward(r->body(), std::move(x), in, saved.child(0));
-            return add(std::move(y), std::move(skip), r->out_shape(in));
+            return add(std::move(y), std::move(skip), r->output_shape(in));
         }
-        if (const auto* b = layer.template as<branches<T, D>>()) {
+        if (const auto* b = layer.template as<concat_branches<T, D>>()) {
             std::vector<block> results;
             for (int i = 0; i < b->size(); ++i) results.push_back(forward((*b)[i], x, in, saved.child(i)));
-            return make(b->out_shape(in));
+            return make(b->output_shape(in));
         }
-        if (const auto* b = layer.template as<summed<T, D>>()) {
+        if (const auto* b = layer.template as<add_branches<T, D>>()) {
             block y = forward((*b)[0], x, in, saved.child(0));
             for (int i = 1; i < b->size(); ++i)
-                y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->out_shape(in));
+                y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->output_shape(in));
             return y;
         }
-        if (const auto* s = layer.template as<skip<T, D>>()) {
+        if (const auto* s = layer.template as<concat_skip<T, D>>()) {
             const block first = x, second = forward(s->inner(), std::move(x), in, saved.child(0));
-            return make(s->out_shape(in));
+            return make(s->output_shape(in));
         }
         return leaf_forward(layer, std::move(x), nullptr, in, saved);
     }
@@ -92,8 +92,8 @@ public:
             return backward(*chain, std::move(dy), saved, input_gradient);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block dx, dskip;
-            if (r->body().accepts_add()) {
-                std::tie(dx, dskip) = backward_add(r->body(), std::move(dy), saved.child(0), input_gradient);
+            if (r->body().accepts_residual()) {
+                std::tie(dx, dskip) = backward_residual(r->body(), std::move(dy), saved.child(0), input_gradient);
             } else {
                 dskip = dy;
                 dx = backward(r->body(), std::move(dy), saved.child(0), input_gradient);
@@ -101,15 +101,15 @@ public:
             dskip = backward(r->shortcut(), std::move(dskip), saved.child(1), input_gradient);
             return add(std::move(dx), std::move(dskip), in);
         }
-        if (const auto* b = layer.template as<branches<T, D>>()) {
+        if (const auto* b = layer.template as<concat_branches<T, D>>()) {
             block dx;
             for (int i = 0; i < b->size(); ++i) {
-                block part = backward((*b)[i], make((*b)[i].out_shape(in)), saved.child(i), input_gradient);
+                block part = backward((*b)[i], make((*b)[i].output_shape(in)), saved.child(i), input_gradient);
                 dx = i ? add(std::move(dx), std::move(part), in) : std::move(part);
             }
             return dx;
         }
-        if (const auto* b = layer.template as<summed<T, D>>()) {
+        if (const auto* b = layer.template as<add_branches<T, D>>()) {
             block dx;
             for (int i = 0; i < b->size(); ++i) {
                 block part = backward((*b)[i], dy, saved.child(i), input_gradient);
@@ -117,8 +117,8 @@ public:
             }
             return dx;
         }
-        if (const auto* s = layer.template as<skip<T, D>>()) {
-            block dinner = make(s->inner().out_shape(in)), dskip = make(in);
+        if (const auto* s = layer.template as<concat_skip<T, D>>()) {
+            block dinner = make(s->inner().output_shape(in)), dskip = make(in);
             dy.reset();
             return add(backward(s->inner(), std::move(dinner), saved.child(0), input_gradient), std::move(dskip), in);
         }
@@ -133,10 +133,10 @@ public:
         return dy;
     }
 
-    /// What layers [begin, end) of a chain add to the tape, and the highest bytes while they run, from nothing to
+    /// What layers [begin, end) of a chain save, and the highest bytes while they run, from nothing to
     /// nothing.
     struct range_use {
-        index kept = 0, peak = 0;
+        index_t kept = 0, peak = 0;
     };
 
     /// Plays these layers alone on an input of shape `in`: kept as they are, or recomputed from their input. The
@@ -145,7 +145,7 @@ public:
         memory_model model;
         node saved;
         shape s = in;
-        const block batch = std::make_shared<const index>(0);
+        const block batch = std::make_shared<const index_t>(0);
         block x = begin == 0 ? batch : model.make(in), kept = recompute ? x : nullptr;
         saved.discards = recompute;
         block y = model.forward_range(chain, begin, end, std::move(x), s, saved);
@@ -194,7 +194,7 @@ private:
     block forward_range(const sequential<T, D>& chain, int begin, int end, block x, shape& s, node& saved) {
         for (int i = begin; i < end; ++i) {
             x = forward(chain[i], std::move(x), s, saved.child(i));
-            s = chain[i].out_shape(s);
+            s = chain[i].output_shape(s);
         }
         return x;
     }
@@ -207,23 +207,24 @@ private:
         forward_range(chain, again->begin, again->end, std::move(first.input), s, saved);
     }
 
-    block forward_add(const sequential<T, D>& chain, block x, block skip, const shape& in, node& saved) {
+    block forward_residual(const sequential<T, D>& chain, block x, block skip, const shape& in, node& saved) {
         shape s = in;
         const int last = chain.size() - 1;
         x = forward_until(chain, last, std::move(x), s, saved);
         node& end = saved.child(last);
         end.in = s;
         if (const auto* inner = chain[last].template as<sequential<T, D>>())
-            return forward_add(*inner, std::move(x), std::move(skip), s, end);
+            return forward_residual(*inner, std::move(x), std::move(skip), s, end);
         return leaf_forward(chain[last], std::move(x), std::move(skip), s, end);
     }
 
-    std::pair<block, block> backward_add(const sequential<T, D>& chain, block dy, node& saved, bool input_gradient) {
+    std::pair<block, block> backward_residual(const sequential<T, D>& chain, block dy, node& saved,
+                                              bool input_gradient) {
         const int last = chain.size() - 1;
         std::pair<block, block> grads;
         node& end = saved.child(last);
         if (const auto* inner = chain[last].template as<sequential<T, D>>()) {
-            grads = backward_add(*inner, std::move(dy), end, input_gradient || last > 0);
+            grads = backward_residual(*inner, std::move(dy), end, input_gradient || last > 0);
         } else if (chain[last].template as<linear<T, D>>()) {  // dskip is dy
             grads.second = dy;
             grads.first = leaf_backward(chain[last], std::move(dy), end, input_gradient || last > 0);
@@ -232,7 +233,7 @@ private:
             const layer_cost c = chain[last].cost(end.in);
             const block beside = std::move(end.beside), sums = sums_of(c);
             block x = std::move(end.input);
-            const bool acts = c.saved_bytes > block_bytes(c.parameters * index(sizeof(T)));
+            const bool acts = c.saved_bytes > block_bytes(c.parameters * index_t(sizeof(T)));
             grads.second = dy.use_count() == 1 || !acts ? std::move(dy) : make(end.in);
             grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
         }
@@ -250,7 +251,7 @@ private:
         const bool over_skip = skip.use_count() == 1 && !layer.template as<linear<T, D>>();
         block y = over_skip ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
         if (!y && c.in_place_forward && input.use_count() == 2) y = std::move(x);  // `input` and x
-        if (!y) y = make(layer.out_shape(in));
+        if (!y) y = make(layer.output_shape(in));
         if (!saved.discards) {
             saved.beside = std::move(beside);
             if (c.saves_input) saved.input = input;
@@ -275,7 +276,7 @@ private:
 
     // Gradients of scale and shift that a normalisation holds between the halves of backward.
     block sums_of(const layer_cost& c) {
-        return c.parameters ? make(block_bytes(c.parameters * index(sizeof(T)))) : nullptr;
+        return c.parameters ? make(block_bytes(c.parameters * index_t(sizeof(T)))) : nullptr;
     }
 
     // See nn/add.hpp.
@@ -284,16 +285,16 @@ private:
         return a.use_count() == 1 ? std::move(a) : b.use_count() == 1 ? std::move(b) : make(s);
     }
 
-    index live_ = 0, peak_ = 0;
+    index_t live_ = 0, peak_ = 0;
 };
 
 /// Highest activation bytes of forward, loss and backward of `chain` on one batch of shape `in`. The batch itself is
 /// not counted (its category is data); the loss writes its gradient over the prediction.
 template <class T, Device D>
-index predicted_peak(const sequential<T, D>& chain, const shape& in, bool input_gradient = false) {
+index_t predicted_peak(const sequential<T, D>& chain, const shape& in, bool input_gradient = false) {
     memory_model<T, D> model;
     typename memory_model<T, D>::node saved;
-    const auto batch = std::make_shared<const index>(0);  // held by the caller: nobody overwrites it
+    const auto batch = std::make_shared<const index_t>(0);  // held by the caller: nobody overwrites it
     auto y = model.forward(chain, batch, in, saved);
     model.backward(chain, std::move(y), saved, input_gradient);
     return model.peak();

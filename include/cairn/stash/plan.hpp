@@ -29,7 +29,7 @@ struct stash_plan {
         int segment = -1;  // layers recomputed together have the same number; -1: kept
     };
     std::vector<entry> layers;
-    index predicted_peak = 0;     // activation bytes of a training step
+    index_t predicted_peak = 0;   // activation bytes of a training step
     double recomputed_flops = 0;  // of one step
 };
 
@@ -80,7 +80,7 @@ public:
         for (int i = 0; i < size_; ++i) {
             shapes_.push_back(s);
             costs_.push_back(net[i].cost(s));
-            s = net[i].out_shape(s);
+            s = net[i].output_shape(s);
         }
     }
 
@@ -105,10 +105,10 @@ public:
 
     stash_plan smallest_plan() {
         play_all();
-        std::vector<index> peak_from(static_cast<std::size_t>(size_) + 1, 0);
+        std::vector<index_t> peak_from(static_cast<std::size_t>(size_) + 1, 0);
         for (int i = size_; i-- > 0;) {
-            index& best = peak_from[static_cast<std::size_t>(i)];
-            best = std::numeric_limits<index>::max();
+            index_t& best = peak_from[static_cast<std::size_t>(i)];
+            best = std::numeric_limits<index_t>::max();
             for_each_option(i, [&](int end, bool, const range_use& use, double) {
                 best = std::min(best, std::max(use.peak, use.kept + peak_from[static_cast<std::size_t>(end)]));
             });
@@ -117,10 +117,10 @@ public:
     }
 
     /// Throws if no plan stays within `budget` bytes, naming the smallest peak that is possible.
-    stash_plan cheapest_plan(index budget) {
+    stash_plan cheapest_plan(index_t budget) {
         play_all();
         struct state {
-            index kept;
+            index_t kept;
             double work;
             int from, choice;  // the state before, and its number there
             bool recomputes;
@@ -162,7 +162,7 @@ public:
 private:
     using range_use = typename memory_model<T, D>::range_use;
 
-    // Bytes that layer i leaves on the tape if it is kept.
+    // Bytes that layer i saves if it is kept.
     double left_by(int i) const {
         const layer_cost& c = costs_[static_cast<std::size_t>(i)];
         return static_cast<double>(c.saved_bytes +
@@ -244,7 +244,7 @@ stash_plan smallest_plan(sequential<T, D>& net, const shape& in) {
 
 /// The least recomputation within `budget` bytes of activations. Throws if that is impossible.
 template <class T, Device D>
-stash_plan cheapest_plan(sequential<T, D>& net, const shape& in, index budget) {
+stash_plan cheapest_plan(sequential<T, D>& net, const shape& in, index_t budget) {
     return stash_planner<T, D>(net, in).cheapest_plan(budget);
 }
 

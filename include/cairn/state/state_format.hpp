@@ -66,7 +66,7 @@ inline std::string state_directory(const state_view& state) {
         out += e.name;
         append_raw(out, e.type);
         append_raw(out, static_cast<std::uint8_t>(e.shape.rank()));
-        for (const index extent : e.shape) append_raw(out, static_cast<std::int64_t>(extent));
+        for (const index_t extent : e.shape) append_raw(out, static_cast<std::int64_t>(extent));
         append_raw(out, static_cast<std::uint64_t>(e.bytes()));
         append_raw(out, crc32c(e.bytes_begin(), e.bytes()));
     }

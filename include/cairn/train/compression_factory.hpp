@@ -1,9 +1,10 @@
 #pragma once
 // Gradient compression by its name in a workload file.
-//   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit | powersgd |
+//   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit |
+//   powersgd |
 //              powersgd_alternating | error_bounded | auto
-//   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase (true): messages are
-//   compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
+//   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase
+//   (true): messages are compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
 
 #include <cairn/comm/any.hpp>
 #include <cairn/compress/bf16.hpp>
@@ -21,7 +22,7 @@
 #include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/low_rank.hpp>
 #include <cairn/device/cuda/select.hpp>
-#include <cairn/parallel/governed.hpp>
+#include <cairn/parallel/autotuned_reduction.hpp>
 #include <cairn/train/configuration.hpp>
 
 #include <functional>
@@ -31,9 +32,9 @@
 
 namespace cairn {
 
-using any_method = std::unique_ptr<reduction_method<any_communicator>>;
+using any_hook = std::unique_ptr<comm_hook<any_communicator>>;
 /// Makes the method of a bucket.
-using method_maker = std::function<any_method(const bucket_layout&, index n)>;
+using hook_factory = std::function<any_hook(const bucket_layout&, index_t n)>;
 
 inline const std::vector<std::string> compressor_names{
     "none",    "bf16", "fp16",   "topk",     "sampled_topk",         "dgc",           "randomk", "qsgd",
@@ -54,15 +55,14 @@ struct compression_settings {
 
 /// Makes the method of a bucket whose gradients are on D.
 template <Device D>
-using method_maker_on =
-    std::function<std::unique_ptr<reduction_method<any_communicator, D>>(const bucket_layout&, index n)>;
+using method_maker_on = std::function<std::unique_ptr<comm_hook<any_communicator, D>>(const bucket_layout&, index_t n)>;
 
 /// What the settings ask for: nothing (dense), one method, or candidates for the governor.
 struct compression {
     std::string kind = "none";
     compression_settings settings = {};
-    method_maker method = {};
-    std::vector<governed_candidate<any_communicator>> candidates = {};
+    hook_factory method = {};
+    std::vector<autotune_candidate<any_communicator>> candidates = {};
 };
 
 namespace detail {
@@ -72,23 +72,20 @@ inline bool is_for_host(const std::string& kind) { return kind == "onebit" || ki
 
 /// The method of one bucket on D, as one of `ranks` ranks.
 template <Device D>
-std::unique_ptr<reduction_method<any_communicator, D>> make_method(const std::string& kind,
-                                                                   const compression_settings& c,
-                                                                   const bucket_layout& layout, index n, int ranks,
-                                                                   int rank) {
+std::unique_ptr<comm_hook<any_communicator, D>> make_comm_hook(const std::string& kind, const compression_settings& c,
+                                                               const bucket_layout& layout, index_t n, int ranks,
+                                                               int rank) {
     using world = any_communicator;
-    using any = std::unique_ptr<reduction_method<world, D>>;
+    using any = std::unique_ptr<comm_hook<world, D>>;
     const auto messages = [&]<class K>(K k, bool feedback) -> any {
-        if (!feedback) return std::make_unique<message_method<world, K>>(std::move(k), n, ranks);
+        if (!feedback) return std::make_unique<message_hook<world, K>>(std::move(k), n, ranks);
         using with = error_feedback<K>;
-        return std::make_unique<message_method<world, with>>(with(std::move(k)), n, ranks);
+        return std::make_unique<message_hook<world, with>>(with(std::move(k)), n, ranks);
     };
     const auto two_phases = [&]<class K>(const K& k) -> any {
-        return std::make_unique<two_phase_method<world, K>>(k, n, ranks, rank);
+        return std::make_unique<two_phase_hook<world, K>>(k, n, ranks, rank);
     };
-    const auto reducing = [&]<class K>(K k) -> any {
-        return std::make_unique<reducing_method<world, K>>(std::move(k));
-    };
+    const auto reducing = [&]<class K>(K k) -> any { return std::make_unique<reducing_hook<world, K>>(std::move(k)); };
     if (kind == "bf16") return messages(bf16<D>{}, false);
     if (kind == "fp16") return messages(fp16<D>{}, false);
     if (kind == "topk") return messages(topk<D>({.ratio = c.ratio}), c.error_feedback);
@@ -105,16 +102,16 @@ std::unique_ptr<reduction_method<any_communicator, D>> make_method(const std::st
         if (kind == "onebit") return two_phases(onebit{});
         if (kind == "error_bounded") return messages(error_bounded({.bound = c.bound}), c.error_feedback);
     }
-    return std::make_unique<dense_method<world, D>>();
+    return std::make_unique<dense_hook<world, D>>();
 }
 
 /// The same after the settings' dense steps.
 template <Device D>
 method_maker_on<D> method_maker_of(const std::string& kind, const compression_settings& c, int ranks, int rank) {
-    return [=](const bucket_layout& layout, index n) -> std::unique_ptr<reduction_method<any_communicator, D>> {
-        auto method = make_method<D>(kind, c, layout, n, ranks, rank);
+    return [=](const bucket_layout& layout, index_t n) -> std::unique_ptr<comm_hook<any_communicator, D>> {
+        auto method = make_comm_hook<D>(kind, c, layout, n, ranks, rank);
         if (c.dense_steps == 0) return method;
-        return std::make_unique<dense_first<any_communicator, D>>(std::move(method), c.dense_steps);
+        return std::make_unique<dense_warmup<any_communicator, D>>(std::move(method), c.dense_steps);
     };
 }
 
@@ -122,7 +119,7 @@ method_maker_on<D> method_maker_of(const std::string& kind, const compression_se
 
 /// The same method on a grid device; nothing where its messages are made on the host, or where nothing is compressed.
 template <GridDevice D>
-method_maker_on<D> method_on_device(const compression& how, int ranks, int rank) {
+method_maker_on<D> hook_on_device(const compression& how, int ranks, int rank) {
     if (!how.method || detail::is_for_host(how.kind)) return {};
     return detail::method_maker_of<D>(how.kind, how.settings, ranks, rank);
 }
@@ -135,9 +132,9 @@ inline compression make_compression(configuration& settings, int ranks, int rank
     c.dense_steps = settings.get("compress.dense_steps", c.dense_steps);
     if (kind == "topk" || kind == "sampled_topk" || kind == "dgc" || kind == "randomk")
         c.ratio = settings.get("compress.ratio", kind == "dgc" ? 0.001 : c.ratio);
-    if (kind.starts_with("powersgd")) c.rank = static_cast<int>(settings.get<index>("compress.rank", c.rank));
+    if (kind.starts_with("powersgd")) c.rank = static_cast<int>(settings.get<index_t>("compress.rank", c.rank));
     if (kind == "sign") c.two_phase = settings.get("compress.two_phase", c.two_phase);
-    if (kind == "qsgd") c.levels = static_cast<int>(settings.get<index>("compress.levels", c.levels));
+    if (kind == "qsgd") c.levels = static_cast<int>(settings.get<index_t>("compress.levels", c.levels));
     if (kind == "error_bounded") c.bound = settings.get("compress.bound", c.bound);
     if (kind == "dgc") c.momentum = settings.get("optimizer.momentum", 0.9);
     if (kind == "none") return {};
@@ -158,8 +155,8 @@ inline compression make_compression(configuration& settings, int ranks, int rank
                                       added ? exchange::all_reduce
                                       : two ? exchange::two_phase
                                             : exchange::all_gather,
-                                      [name, c](const bucket_layout& layout, index n, int ranks_, int rank_) {
-                                          return detail::make_method<cpu>(name, c, layout, n, ranks_, rank_);
+                                      [name, c](const bucket_layout& layout, index_t n, int ranks_, int rank_) {
+                                          return detail::make_comm_hook<cpu>(name, c, layout, n, ranks_, rank_);
                                       }});
         }
         return all;

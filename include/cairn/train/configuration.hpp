@@ -3,7 +3,8 @@
 
 #include <cairn/train/settings.hpp>
 
-// nvcc 13 does not compile toml++: a CUDA file links with one of the host's, which keeps these functions for it ("used").
+// nvcc 13 does not compile toml++: a CUDA file links with one of the host's, which keeps these functions for it
+// ("used").
 #if !defined(__CUDACC__)
 
 #include <toml++/toml.h>

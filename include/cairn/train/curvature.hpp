@@ -1,15 +1,18 @@
 #pragma once
 // Preconditioners in a training run, by their names in a workload file.
-//   [optimizer] kind = "kfac" or "shampoo", inner = "sgd" (adam, adamw, lars, lamb), and the inner one's own settings
+//   [optimizer] kind = "kfac" or "shampoo", base = "sgd" (adam, adamw, lars, lamb), and the base optimizer's settings
 //   [optimizer] kind = "soap" or "muon": they bring their own momentum
-//   [kfac] damping, factor_decay, factor_every, decompose_every, lag, kl_clip, norm_limit, graft, form = "eigen" | "inverse",
-//          sharing = "expand" | "reduce", scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "sampled", max_size, skip,
-//          scale_shift, sample_examples, sample_positions
-//     spatial = "full" | "uncorrelated": points of a convolution's kernel have one factor together, or a small one for each alike
-//     step = "inner" | "quadratic": learning rate, momentum and damping of its own (quadratic_step.hpp) instead of the inner optimizer;
-//          adapt_every, adapt_by, least_damping; model_examples: one sample in so many makes the model
-//     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local", together, balance = "time" |
-//          "memory", memory_limit_mb, compress = any compressor of sums and its compress_bound, bound: of the error of what else travels
+//   [kfac] damping, factor_decay, factor_update_interval, inverse_update_interval, inverse_staleness, kl_clip,
+//          norm_limit, graft, form = "eigen" | "inverse", sharing = "expand" | "reduce",
+//          scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "mc" (Monte Carlo), max_size, skip, norm_layers,
+//          example_stride, position_stride
+//     spatial = "full" | "uncorrelated": one factor for all points of a convolution's kernel, or a small one for each
+//     step_size = "optimizer" | "quadratic_model": of the base optimizer, or learning rate, momentum and damping from
+//          the quadratic model (quadratic_step.hpp); damping_interval, damping_decay, min_damping; the model is made of
+//          one example in model_example_stride
+//     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local",
+//          colocate_factors, assignment_strategy = "time" | "memory", memory_limit_mb, compress = any compressor of
+//          sums and its compress_bound, broadcast_error_bound: of decompositions and directions that travel
 //   [shampoo], [soap], [muon]: see their files in optim/precondition/
 
 #include <cairn/comm/any.hpp>
@@ -29,10 +32,10 @@
 namespace cairn {
 
 /// One sample in so many makes statistics with labels that the model draws; 0: the data's labels make them.
-inline index sampled_labels_every(configuration& settings) {
+inline index_t mc_label_stride(configuration& settings) {
     if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return 0;
-    if (settings.choice("kfac.fisher", {"empirical", "sampled"}, "empirical") == "empirical") return 0;
-    return settings.get<index>("kfac.sample_examples", 1);
+    if (settings.choice("kfac.fisher", {"empirical", "mc"}, "empirical") == "empirical") return 0;
+    return settings.get<index_t>("kfac.example_stride", 1);
 }
 
 namespace detail {
@@ -44,27 +47,28 @@ inline kfac_config read_kfac_config(configuration& settings) {
     };
     c.damping = settings.get("kfac.damping", c.damping);
     c.factor_decay = settings.get("kfac.factor_decay", c.factor_decay);
-    c.factor_every = settings.get<std::int64_t>("kfac.factor_every", c.factor_every);
-    c.decompose_every = settings.get<std::int64_t>("kfac.decompose_every", c.decompose_every);
-    c.lag = settings.get<std::int64_t>("kfac.lag", c.lag);
+    c.factor_update_interval = settings.get<std::int64_t>("kfac.factor_update_interval", c.factor_update_interval);
+    c.inverse_update_interval = settings.get<std::int64_t>("kfac.inverse_update_interval", c.inverse_update_interval);
+    c.inverse_staleness = settings.get<std::int64_t>("kfac.inverse_staleness", c.inverse_staleness);
     c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip);
     c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit);
     c.graft = settings.get("kfac.graft", c.graft);
-    c.scale_shift = settings.get("kfac.scale_shift", c.scale_shift);
-    c.max_size = settings.get<index>("kfac.max_size", c.max_size);
+    c.norm_layers = settings.get("kfac.norm_layers", c.norm_layers);
+    c.max_size = settings.get<index_t>("kfac.max_size", c.max_size);
     c.skip = settings.get("kfac.skip", c.skip);
     c.form = is("kfac.form", {"eigen", "inverse"}) ? kfac_form::inverse : kfac_form::eigen;
     c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
     c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
     c.spatial = is("kfac.spatial", {"full", "uncorrelated"}) ? kfac_spatial::uncorrelated : kfac_spatial::full;
-    c.sample.examples = settings.get<index>("kfac.sample_examples", 1);
-    require(c.sample.examples >= 1, "kfac.sample_examples = ", c.sample.examples, "; it must be at least 1");
-    if (sampled_labels_every(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone
-    c.sample.positions = settings.get<index>("kfac.sample_positions", 1);
+    c.sample.examples = settings.get<index_t>("kfac.example_stride", 1);
+    require(c.sample.examples >= 1, "kfac.example_stride = ", c.sample.examples, "; it must be at least 1");
+    if (mc_label_stride(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone
+    c.sample.positions = settings.get<index_t>("kfac.position_stride", 1);
     return c;
 }
 
-/// How ranks share the work; and the compressor of sums, with its bound. A run that one rank saved has all of it in its settings.
+/// How ranks share the work; and the compressor of sums, with its bound. A run that one rank saved has all of it in its
+/// settings.
 struct kfac_ranks_settings {
     kfac_ranks_config how;
     std::string compress;
@@ -72,17 +76,17 @@ struct kfac_ranks_settings {
 };
 
 inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_config& k) {
-    kfac_ranks_config c{.form = k.form, .decompose_every = k.decompose_every};
+    kfac_ranks_config c{.form = k.form, .inverse_update_interval = k.inverse_update_interval};
     const std::string statistics = settings.choice("kfac.statistics", {"all", "sharded", "local"}, "all");
     c.statistics = statistics == "all"       ? kfac_statistics::all
                    : statistics == "sharded" ? kfac_statistics::sharded
                                              : kfac_statistics::local;
     c.place.grad_worker_fraction = settings.get("kfac.grad_worker_fraction", 1.0);
-    c.place.together = settings.get("kfac.together", true);
-    const bool by_memory = settings.choice("kfac.balance", {"time", "memory"}, "time") == "memory";
-    c.place.cost = by_memory ? placement_cost::memory : placement_cost::time;
-    c.memory_limit = static_cast<index>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
-    c.bound = settings.get("kfac.bound", 0.0);
+    c.place.colocate_factors = settings.get("kfac.colocate_factors", true);
+    const bool by_memory = settings.choice("kfac.assignment_strategy", {"time", "memory"}, "time") == "memory";
+    c.place.strategy = by_memory ? kfac_assignment_strategy::memory : kfac_assignment_strategy::time;
+    c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
+    c.broadcast_error_bound = settings.get("kfac.broadcast_error_bound", 0.0);
     require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
             "kfac.memory_limit_mb limits the choice of a placement: set kfac.grad_worker_fraction = 0 too");
     return {c, settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none"),
@@ -90,34 +94,36 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
 }
 
 inline void require_fits_one_rank(const kfac_ranks_config& c) {
-    if (c.place.grad_worker_fraction != 0) placement(1, {}, c.place);  // says what does not fit
+    if (c.place.grad_worker_fraction != 0) kfac_assignment(1, {}, c.place);  // says what does not fit
 }
 
-inline std::unique_ptr<kfac_roles<float>> read_kfac_roles(configuration& settings, const kfac_config& k,
-                                                          any_communicator& world) {
+inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(configuration& settings,
+                                                                              const kfac_config& k,
+                                                                              any_communicator& world) {
     const kfac_ranks_settings read = read_kfac_ranks(settings, k);
     const kfac_ranks_config& c = read.how;
     // Factors are no gradients: what keeps residuals or draws random numbers does not fit.
     const compression_settings how{.error_feedback = false, .bound = read.compress_bound};
     if (world.size() == 1) {
         require_fits_one_rank(c);
-        return std::make_unique<kfac_roles<float>>();
+        return std::make_unique<kfac_work_assignment<float>>();
     }
-    typename kfac_ranks<any_communicator>::method_maker method;
+    typename kfac_ranks<any_communicator>::hook_factory method;
     if (read.compress != "none")
-        method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index n) {
-            return make_method<cpu>(kind, how, bucket_layout{}, n, ranks, rank);
+        method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index_t n) {
+            return make_comm_hook<cpu>(kind, how, bucket_layout{}, n, ranks, rank);
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
 }
 
-/// Shampoo, SOAP or Muon, null for what is none of them. Ranks with the same gradients make the same directions, each for itself.
+/// Shampoo, SOAP or Muon, null for what is none of them. Ranks with the same gradients make the same directions, each
+/// for itself.
 template <Device D>
 std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configuration& settings, arena<float, D>& weights,
                                                                      const std::string& kind) {
     if (kind == "shampoo") {
         shampoo_config c;
-        c.block = settings.get<index>("shampoo.block", c.block);
+        c.block = settings.get<index_t>("shampoo.block", c.block);
         c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every);
         c.epsilon = settings.get("shampoo.epsilon", c.epsilon);
         c.decay = settings.get("shampoo.decay", c.decay);
@@ -129,14 +135,14 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
         c.beta2 = settings.get("soap.beta2", c.beta2);
         c.epsilon = settings.get("soap.epsilon", c.epsilon);
         c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
-        c.max_size = settings.get<index>("soap.max_size", c.max_size);
+        c.max_size = settings.get<index_t>("soap.max_size", c.max_size);
         return std::make_unique<soap<float, D>>(weights, c);
     }
     if (kind == "muon") {
         muon_config c;
         c.momentum = settings.get("muon.momentum", c.momentum);
         c.nesterov = settings.get("muon.nesterov", c.nesterov);
-        c.rest = settings.get("muon.rest", c.rest);
+        c.adam_lr_ratio = settings.get("muon.adam_lr_ratio", c.adam_lr_ratio);
         c.skip = settings.get("muon.skip", c.skip);
         return std::make_unique<muon<float, D>>(weights, c);
     }
@@ -151,7 +157,7 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind == "kfac") {
         const kfac_config c = detail::read_kfac_config(settings);
-        return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_roles(settings, c, world));
+        return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_work_assignment(settings, c, world));
     }
     return detail::make_matrix_preconditioner(settings, weights, kind);
 }
@@ -162,7 +168,7 @@ template <Device D>
 std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configuration& settings,
                                                                         arena<float, D>& weights,
                                                                         any_communicator* world,
-                                                                        any_communicator* tensors_over) {
+                                                                        any_communicator* device_channel) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
     const kfac_config c = detail::read_kfac_config(settings);
@@ -171,24 +177,25 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
         detail::require_fits_one_rank(how);
         return std::make_unique<kfac<float, D>>(weights, c);
     }
-    require(compress == "none" && how.bound == 0, "on ", D::name,
-            " kfac.compress must be none and kfac.bound 0: other values are for the host");
+    require(compress == "none" && how.broadcast_error_bound == 0, "on ", D::name,
+            " kfac.compress must be none and kfac.broadcast_error_bound 0: other values are for the host");
     using roles = kfac_ranks<any_communicator, float, D>;
-    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *tensors_over, how));
+    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *device_channel, how));
 }
 
-/// The step with its own size, null unless kfac.step asks for it.
+/// The step with its own size, null unless kfac.step_size asks for it.
 template <Device D>
 std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, arena<float, D>& weights,
                                                        preconditioner<float, D>* p) {
     auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
-    if (!curvature || settings.choice("kfac.step", {"inner", "quadratic"}, "inner") == "inner") return nullptr;
+    if (!curvature || settings.choice("kfac.step_size", {"optimizer", "quadratic_model"}, "optimizer") == "optimizer")
+        return nullptr;
     damping_rule rule;
     rule.lambda = curvature->config().damping;
-    rule.every = settings.get<std::int64_t>("kfac.adapt_every", rule.every);
-    rule.omega = settings.get("kfac.adapt_by", rule.omega);
-    rule.least = settings.get("kfac.least_damping", rule.least);
-    require(rule.omega > 0 && rule.omega <= 1, "kfac.adapt_by = ", rule.omega, "; it must be in (0, 1]");
+    rule.every = settings.get<std::int64_t>("kfac.damping_interval", rule.every);
+    rule.omega = settings.get("kfac.damping_decay", rule.omega);
+    rule.least = settings.get("kfac.min_damping", rule.least);
+    require(rule.omega > 0 && rule.omega <= 1, "kfac.damping_decay = ", rule.omega, "; it must be in (0, 1]");
     return std::make_unique<quadratic_step<D>>(weights, *curvature, rule);
 }
 

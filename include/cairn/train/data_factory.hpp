@@ -1,6 +1,8 @@
 #pragma once
-// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote | cosmology | text.
-// data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where benchmarks/fetch_data puts it.
+// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
+// cosmology | text.
+// data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
+// benchmarks/fetch_data puts it.
 
 #include <cairn/data/cifar.hpp>
 #include <cairn/data/cosmology.hpp>
@@ -10,7 +12,7 @@
 #include <cairn/data/split.hpp>
 #include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
-#include <cairn/train/generated_data.hpp>
+#include <cairn/train/synthetic_data.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -46,34 +48,34 @@ inline data_parts parts_of(any_dataset train, any_dataset test) {
     return {std::move(train), std::move(test), sample, info};
 }
 
-inline target_info numbered_classes(index n) {
+inline target_info numbered_classes(index_t n) {
     target_info info;
-    for (index i = 0; i < n; ++i) info.names.push_back(concat("class ", i));
+    for (index_t i = 0; i < n; ++i) info.names.push_back(concat("class ", i));
     return info;
 }
 
 inline data_parts generated(shape sample, target_info info, std::uint64_t seed) {
-    return parts_of(generated_data(1 << 16, sample, std::move(info), seed), {});
+    return parts_of(synthetic_data(1 << 16, sample, std::move(info), seed), {});
 }
 
 inline data_parts make_mnist(configuration& settings, bool without_files, std::uint64_t seed) {
-    image_recipe recipe = mnist_recipe(settings.get<index>("data.shift", 0));
+    image_transform recipe = mnist_recipe(settings.get<index_t>("data.shift", 0));
     if (!settings.get("data.normalise", true)) recipe.mean = {0.0f}, recipe.std = {1.0f};
     if (without_files) return generated({28, 28, 1}, numbered_classes(10), seed);
     const auto path = data_path(settings, "mnist");
-    image_recipe still = recipe;
+    image_transform still = recipe;
     still.pad = 0;
     return parts_of(mnist(path, part::train, recipe), mnist(path, part::test, still));
 }
 
 // CIFAR-10 as JPEG or PNG files in class folders below train and test, plain or in an archive.
-inline data_parts make_cifar10_of_images(const std::filesystem::path& path, const image_recipe& recipe) {
+inline data_parts make_cifar10_of_images(const std::filesystem::path& path, const image_transform& recipe) {
     std::filesystem::path root = path;
     if (std::filesystem::is_directory(path) && !std::filesystem::exists(path / "train"))
         for (const auto& file : std::filesystem::directory_iterator(path))
             if (is_archive_name(file.path())) root = file.path();
     const image_collection images(root);
-    image_recipe still = recipe;
+    image_transform still = recipe;
     still.pad = 0;
     still.flip = false;
     return parts_of(memory_images(decode_all(images, images.part_of(part::train), "CIFAR-10 train"), recipe),
@@ -91,9 +93,9 @@ inline bool has_binary_batches(const std::filesystem::path& path) {
     return false;
 }
 
-inline data_parts make_cifar(configuration& settings, index classes, bool without_files, std::uint64_t seed) {
-    image_recipe recipe = classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
-    recipe.pad = settings.get<index>("data.crop_pad", 4);
+inline data_parts make_cifar(configuration& settings, index_t classes, bool without_files, std::uint64_t seed) {
+    image_transform recipe = classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
+    recipe.pad = settings.get<index_t>("data.crop_pad", 4);
     recipe.flip = settings.get("data.flip", true);
     if (without_files) return generated({32, 32, 3}, numbered_classes(classes), seed);
     auto path = data_path(settings, concat("cifar", classes));
@@ -110,8 +112,8 @@ inline data_parts make_cifar(configuration& settings, index classes, bool withou
 
 inline data_parts make_folder(configuration& settings, bool without_files, std::uint64_t seed) {
     image_folder_config training;
-    training.size = settings.get<index>("data.size", 224);
-    training.resize = settings.get<index>("data.resize", training.size * 8 / 7);
+    training.size = settings.get<index_t>("data.size", 224);
+    training.resize = settings.get<index_t>("data.resize", training.size * 8 / 7);
     training.augmented =
         settings.choice("data.augment", {"random_resized_crop", "none"}, "random_resized_crop") != "none";
     training.crop.area_min = settings.get("data.area_min", 0.08f);
@@ -120,7 +122,7 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     training.jitter = {jitter, jitter, jitter, 0};
     training.rounded = settings.get("data.rounded", false);
     training.compressed = settings.choice("data.decode", {"cpu", "gpu"}, "cpu") == "gpu";
-    training.cache_bytes = settings.get<index>("data.cache_mib", 0) << 20;
+    training.cache_bytes = settings.get<index_t>("data.cache_mib", 0) << 20;
     require(!training.compressed || training.cache_bytes == 0,
             "data.decode = gpu: files travel, so that data.cache_mib = ", training.cache_bytes >> 20,
             " of decoded images would not be used; take 0, or data.decode = cpu");
@@ -134,7 +136,7 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
                                   ? empty_class::stop
                                   : empty_class::leave_out;
     const double fraction = 1 - settings.get("data.test_fraction", 0.2);
-    const index classes = settings.get<index>("data.classes", 1000);
+    const index_t classes = settings.get<index_t>("data.classes", 1000);
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
     std::filesystem::path root = data_path(settings, "images",
                                            ", a folder of images with one subfolder for each class, or an archive of "
@@ -156,13 +158,13 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
 
 inline data_parts make_quijote(configuration& settings, bool without_files, std::uint64_t seed) {
     quijote_config c{.targets = settings.get("data.targets", std::vector<std::string>{"Omega_m", "sigma_8"}),
-                     .reduce = settings.get<index>("data.reduce", 1),
-                     .crop = settings.get<index>("data.crop", 0),
+                     .reduce = settings.get<index_t>("data.reduce", 1),
+                     .crop = settings.get<index_t>("data.crop", 0),
                      .augment = settings.get("data.augment", true)};
-    const index folds = settings.get<index>("data.folds", 5), fold = settings.get<index>("data.fold", 0);
+    const index_t folds = settings.get<index_t>("data.folds", 5), fold = settings.get<index_t>("data.fold", 0);
     const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0));
     if (without_files) {
-        const index edge = c.crop ? c.crop : 352 / std::max<index>(c.reduce, 1);
+        const index_t edge = c.crop ? c.crop : 352 / std::max<index_t>(c.reduce, 1);
         return generated({edge, edge, 1},
                          {target_kind::values, c.targets, std::vector<float>(c.targets.size(), 0),
                           std::vector<float>(c.targets.size(), 1)},
@@ -177,14 +179,14 @@ inline data_parts make_quijote(configuration& settings, bool without_files, std:
 }
 
 inline data_parts make_cosmology(configuration& settings, bool without_files, std::uint64_t seed) {
-    cosmology_config volumes{.count = settings.get<index>("data.volumes", 512),
+    cosmology_config volumes{.count = settings.get<index_t>("data.volumes", 512),
                              .first = 0,
-                             .grid = settings.get<index>("data.size", 32),
+                             .grid = settings.get<index_t>("data.size", 32),
                              .box = settings.get("data.box", 256.0),
                              .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
                              .augment = settings.get("data.augment", true)};
-    const index tests = settings.get<index>("data.test_volumes", 64),
-                channels = settings.get<index>("data.channels", 1);
+    const index_t tests = settings.get<index_t>("data.test_volumes", 64),
+                  channels = settings.get<index_t>("data.channels", 1);
     if (without_files)
         return generated({volumes.grid, volumes.grid, volumes.grid, channels},
                          {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
@@ -198,9 +200,10 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
     return parts_of(cosmology_volumes(volumes), cosmology_volumes(testing));
 }
 
-// data.file and data.test_file are names in data.path, or data.path is the file; without a second file the end of the first is for tests.
+// data.file and data.test_file are names in data.path, or data.path is the file; without a second file the end of the
+// first is for tests.
 inline data_parts make_text(configuration& settings, bool without_files, std::uint64_t seed) {
-    const index length = settings.get<index>("data.length", 128);
+    const index_t length = settings.get<index_t>("data.length", 128);
     const bool shifted = settings.get("data.shift", true);
     const std::string file = settings.get("data.file", std::string("tinyshakespeare.txt"));
     const std::string test_file = settings.get("data.test_file", std::string());
@@ -208,8 +211,9 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
     require(test_fraction >= 0 && test_fraction < 1, "data.test_fraction = ", test_fraction, "; it is in [0, 1)");
     if (without_files) {
         const random_stream random{seed, stream_of("generated"), 0};
-        text noise{.bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<index>(1 << 22, 64 * length))),
-                   .name = "generated text"};
+        text noise{
+            .bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<index_t>(1 << 22, 64 * length))),
+            .name = "generated text"};
         for (std::size_t i = 0; i < noise.bytes.size(); ++i)
             noise.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
         return parts_of(text_windows(std::make_shared<const text>(std::move(noise)), length, shifted), {});
@@ -220,15 +224,16 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
     if (!test_file.empty())
         return parts_of(text_windows(train, length, shifted),
                         text_windows(read_text((folder ? path : path.parent_path()) / test_file), length, false));
-    const index bytes = std::ssize(train->bytes),
-                cut = bytes - static_cast<index>(test_fraction * static_cast<double>(bytes));
+    const index_t bytes = std::ssize(train->bytes),
+                  cut = bytes - static_cast<index_t>(test_fraction * static_cast<double>(bytes));
     if (cut == bytes) return parts_of(text_windows(train, length, shifted), {});
     return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
 }
 
 }  // namespace detail
 
-/// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is missing.
+/// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is
+/// missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
     const std::string format =
         settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology", "text"});

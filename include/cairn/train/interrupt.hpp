@@ -1,5 +1,6 @@
 #pragma once
-// Ctrl-C and SIGTERM ask a run to stop at the next step, with everything written. A second signal ends the process at once.
+// Ctrl-C and SIGTERM ask a run to stop at the next step, with everything written. A second signal ends the process at
+// once.
 
 #include <csignal>
 

@@ -1,12 +1,15 @@
 #pragma once
-// Loss scaling (Micikevicius et al., ICLR 2018): layers that compute in float16 would round small gradients to zero. So the gradient of the
-// loss is multiplied by a scale S, a power of two, before backward, and the gradients of weights, which are float, are divided by it before
+// Loss scaling (Micikevicius et al., ICLR 2018): layers that compute in float16 would round small gradients to zero. So
+// the gradient of the loss is multiplied by a scale S, a power of two, before backward, and the gradients of weights,
+// which are float, are divided by it before
 // anybody sees them: both exact.
-//   dy ← S dy;  backward(dy);  g ← g / S;  every g finite?  yes: the step is taken        no: S was too large, nobody takes the step
+//   dy ← S dy;  backward(dy);  g ← g / S;  every g finite?  yes: the step is taken        no: S was too large, nobody
+//   takes the step
 // The dynamic scale follows the rules of PyTorch's GradScaler, within bounds:
 //   a step that is not taken   S ← S / 2
 //   2,000 steps in a row       S ← 2 S
-// This class is the rule alone; the trainer multiplies, divides and looks. Tested against a plain list of what GradScaler's text says.
+// This class is the rule alone; the trainer multiplies, divides and looks. Tested against a plain list of what
+// GradScaler's text says.
 
 #include <cairn/core/error.hpp>
 #include <cairn/train/settings.hpp>
@@ -77,7 +80,8 @@ private:
     state now_;
 };
 
-/// train.loss_scale = "dynamic", or a fixed power of two; train.loss_scale_start and _every of a dynamic one. Throws on other values.
+/// train.loss_scale = "dynamic", or a fixed power of two; train.loss_scale_start and _every of a dynamic one. Throws on
+/// other values.
 inline loss_scaler::config read_loss_scale(configuration& settings) {
     loss_scaler::config c;
     if (settings.has("train.loss_scale") && !settings.is_text("train.loss_scale")) {
@@ -92,7 +96,8 @@ inline loss_scaler::config read_loss_scale(configuration& settings) {
     return c;
 }
 
-/// Without float16 there is nothing to scale: what a run that went on from another precision still has in its settings is let pass.
+/// Without float16 there is nothing to scale: what a run that went on from another precision still has in its settings
+/// is let pass.
 inline void pass_over_loss_scale(configuration& settings) {
     const bool fixed = settings.has("train.loss_scale") && !settings.is_text("train.loss_scale");
     require(!fixed, "train.loss_scale is for train.precision = fp16; leave it out, or set it to dynamic");

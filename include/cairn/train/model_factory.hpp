@@ -1,6 +1,6 @@
 #pragma once
-// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet | cosmoflow | map-cnn |
-// transformer.
+// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
+// cosmoflow | map-cnn | transformer.
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>
@@ -13,34 +13,35 @@
 
 namespace cairn {
 
-/// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers a sample.
+/// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers
+/// a sample.
 template <Device D = cpu, class T = float>
-sequential<T, D> make_model(configuration& settings, const shape& sample, index outputs) {
+sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs) {
     const std::string kind = settings.choice(
         "model.kind", {"mlp", "lenet", "autoencoder", "resnet-cifar", "resnet", "cosmoflow", "map-cnn", "transformer"});
     const auto need_axes = [&](int axes, const char* names) {
         require(sample.rank() == axes, "model ", kind, " takes samples ", names, ", the data have ", sample);
     };
     if (kind == "mlp") {
-        std::vector<index> sizes{sample.size()};
+        std::vector<index_t> sizes{sample.size()};
         for (std::int64_t hidden : settings.get("model.hidden", std::vector<std::int64_t>{256, 256}))
             sizes.push_back(hidden);
         sizes.push_back(outputs);
         return mlp<T, D>(sizes);
     }
     if (kind == "autoencoder") {
-        std::vector<index> widths{sample.size()};
+        std::vector<index_t> widths{sample.size()};
         for (std::int64_t width : settings.get("model.hidden", std::vector<std::int64_t>{1000, 500, 250, 30}))
             widths.push_back(width);
         return autoencoder<T, D>(widths);
     }
     if (kind == "transformer") {
         need_axes(1, "(length)");
-        transformer_config c{.vocabulary = outputs, .longest = sample[0]};
-        c.width = settings.get("model.width", c.width);
+        transformer_config c{.vocab_size = outputs, .max_length = sample[0]};
+        c.embedding_dim = settings.get("model.embedding_dim", c.embedding_dim);
         c.heads = settings.get("model.heads", c.heads);
         c.blocks = settings.get("model.blocks", c.blocks);
-        c.hidden = settings.get("model.hidden_width", c.hidden);
+        c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim);
         c.dropout = settings.get("model.dropout", c.dropout);
         c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout);
         return transformer<T, D>(c);

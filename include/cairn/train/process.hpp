@@ -14,15 +14,15 @@
 namespace cairn {
 
 /// Highest resident memory so far, in bytes (VmHWM); 0 where the system does not tell.
-inline index peak_resident_bytes() {
+inline index_t peak_resident_bytes() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
         if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
     return 0;
 }
 
-/// Ranks of one machine share its cores evenly: rank `local` of `ranks` there takes its part, binds itself to it where a launcher bound
-/// it to fewer (mpirun binds small jobs to one core each), and uses as many kernel threads.
+/// Ranks of one machine share its cores evenly: rank `local` of `ranks` there takes its part, binds itself to it where
+/// a launcher bound it to fewer (mpirun binds small jobs to one core each), and uses as many kernel threads.
 inline void take_share_of_cores(int local, int ranks) {
     const int cores = static_cast<int>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
     const int share = std::max(1, cores / std::max(1, ranks));

@@ -1,6 +1,6 @@
 #pragma once
-// One line that shows where training is: a bar, loss, metric, samples/s and time to go. On a terminal the line is redrawn ten times a
-// second at most; in a log file a line is printed every `log_seconds`.
+// One line that shows where training is: a bar, loss, metric, samples/s and time to go. On a terminal the line is
+// redrawn ten times a second at most; in a log file a line is printed every `log_seconds`.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/shape.hpp>
@@ -31,22 +31,22 @@ public:
         : on_(on), log_seconds_(log_seconds), terminal_(isatty(STDERR_FILENO)) {}
 
     /// Shows `text` behind a bar that is full at done = total.
-    void show(index done, index total, const std::string& text) {
+    void show(index_t done, index_t total, const std::string& text) {
         const double since = now() - shown_;
         if (!on_ || since < (terminal_ ? 0.1 : log_seconds_)) return;
         shown_ = now();
         if (!terminal_) {
             std::fprintf(stderr, "%5.1f %%  %s\n",
-                         100.0 * static_cast<double>(done) / static_cast<double>(std::max<index>(total, 1)),
+                         100.0 * static_cast<double>(done) / static_cast<double>(std::max<index_t>(total, 1)),
                          text.c_str());
             return;
         }
         constexpr int width = 28;
-        const auto filled = static_cast<int>(width * std::min(done, total) / std::max<index>(total, 1));
+        const auto filled = static_cast<int>(width * std::min(done, total) / std::max<index_t>(total, 1));
         std::string bar;
         for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
         std::fprintf(stderr, "\r\033[2K%s %3d %%  %s", bar.c_str(),
-                     static_cast<int>(100 * std::min(done, total) / std::max<index>(total, 1)), text.c_str());
+                     static_cast<int>(100 * std::min(done, total) / std::max<index_t>(total, 1)), text.c_str());
         std::fflush(stderr);
     }
 

@@ -1,10 +1,11 @@
 #pragma once
-// The step of K-FAC with its own learning rate, momentum and damping (optim/precondition/quadratic_model.hpp), in a training run:
-// products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by central differences:
+// The step of K-FAC with its own learning rate, momentum and damping (optim/precondition/quadratic_model.hpp), in a
+// training run: products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by
+// central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
-// Four forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and one of the whole
-// batch when λ is checked. On a device other than the host (device/cuda/reduce.hpp, included before) all of it stays there but the few
-// numbers that α, μ and λ are made of: the host waits four times a step.
+// Four forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and
+// one of the whole batch when λ is checked. On a device other than the host (device/cuda/reduce.hpp, included before)
+// all of it stays there but the few numbers that α, μ and λ are made of: the host waits four times a step.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/for_each.hpp>
@@ -22,7 +23,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// θ = where it was + δ, δ = α d + μ (the δ before).
 struct quadratic_move {
@@ -52,7 +53,7 @@ struct scaled_difference {
     CAIRN_HD void operator()(float& a, const float& b) const { a = s * (a - b); }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 template <Device D = cpu>
 class quadratic_step {
@@ -61,22 +62,23 @@ public:
         : weights_(weights),
           curvature_(curvature),
           damping_(damping),
-          previous_(tensor<float, D>::zeros(weights.values().shape(), category::optimizer)) {}
+          previous_(tensor<float, D>::zeros(weights.values().shape(), memory_category::optimizer)) {}
 
-    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks. `output(whole)` runs forward
-    /// with the weights as they are on this rank's part of the batch, a share of `part`, or on the samples of it that F is taken of, whose
-    /// outputs at the weights before the step are y; `loss(y, whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the
-    /// ranks. Returns the model's value, what the loss should fall by.
+    /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks.
+    /// `output(whole)` runs forward with the weights as they are on this rank's part of the batch, a share of `part`,
+    /// or on the samples of it that F is taken of, whose outputs at the weights before the step are y; `loss(y,
+    /// whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the ranks. Returns the model's value, what
+    /// the loss should fall by.
     template <class Output, class Loss, class Sum>
     double take(double examples, double loss_before, double part, const tensor<float, D>& y, Output&& output,
                 Loss&& loss, Sum&& sum) {
         tensor<float, D>&values = weights_.values(), &direction = weights_.grads();
-        const tensor<float, D> gradient = direction.clone(category::workspace);
+        const tensor<float, D> gradient = direction.clone(memory_category::workspace);
         curvature_.set_damping(damping_.lambda);
         curvature_.precondition(examples, 0);  // the model decides how far, not the clip
 
         const inner_products in = inner_products_of(gradient, direction, previous_, values);
-        const tensor<float, D> kept = values.clone(category::workspace);
+        const tensor<float, D> kept = values.clone(memory_category::workspace);
         const double size = std::sqrt(in.theta_theta);
         const tensor<float, D> u1 = moved(y, kept, size, direction, std::sqrt(in.d_d), output),
                                u2 = moved(y, kept, size, previous_, std::sqrt(in.p_p), output);
@@ -88,8 +90,8 @@ public:
         const quadratic_model q{in.g_d, in.g_p, curved[0] + lambda * in.d_d, curved[1] + lambda * in.d_p,
                                 curved[2] + lambda * in.p_p};
         const quadratic_model::step s = q.minimum();
-        for_each(rules::quadratic_move{static_cast<float>(s.alpha), static_cast<float>(s.mu)}, values, kept, direction,
-                 previous_);
+        for_each(functors::quadratic_move{static_cast<float>(s.alpha), static_cast<float>(s.mu)}, values, kept,
+                 direction, previous_);
         const double expected = q.value(s);
         if (damping_.is_due(++steps_)) {
             std::array<double, 1> after{part > 0 ? part * loss(output(true), true).value : 0.0};  // 0: no samples here
@@ -121,11 +123,11 @@ private:
                           {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, sums);
             return {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
         } else {
-            return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index begin, index end) {
+            return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index_t begin, index_t end) {
                 double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
                 const float *g = gradient.data(), *d = direction.data(), *p = previous.data(), *theta = values.data();
 #pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
-                for (index i = begin; i < end; ++i) {
+                for (index_t i = begin; i < end; ++i) {
                     const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
                     g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi,
                         theta_theta += ti * ti;
@@ -157,12 +159,12 @@ private:
         if (length == 0) return tensor<float, D>::zeros(y.shape());
         const float epsilon = static_cast<float>(3e-3 * size / length);
         const auto at = [&](float e) {
-            for_each(rules::moved_along{e}, weights_.values(), kept, d);
+            for_each(functors::moved_along{e}, weights_.values(), kept, d);
             return output(false);
         };
         tensor<float, D> plus = at(epsilon);
         const tensor<float, D> minus = at(-epsilon);
-        for_each(rules::scaled_difference{0.5f / epsilon}, plus, minus);
+        for_each(functors::scaled_difference{0.5f / epsilon}, plus, minus);
         return plus;
     }
 
@@ -173,10 +175,10 @@ private:
         if (most == 0) return tensor<float, D>::zeros(y.shape());
         tensor<float, D> plus = y.clone(), minus = y.clone();
         const float eta = 0.05f / most;
-        for_each(rules::both_ways{eta}, plus, minus, u);
+        for_each(functors::both_ways{eta}, plus, minus, u);
         tensor<float, D> above = loss(std::move(plus), false).gradient;
         const tensor<float, D> below = loss(std::move(minus), false).gradient;
-        for_each(rules::scaled_difference{0.5f / eta}, above, below);
+        for_each(functors::scaled_difference{0.5f / eta}, above, below);
         return above;
     }
 

@@ -3,9 +3,9 @@
 
 #include <cairn/core/memory.hpp>
 #include <cairn/perf/machine.hpp>
+#include <cairn/train/objective.hpp>
 #include <cairn/train/profile.hpp>
 #include <cairn/train/progress.hpp>
-#include <cairn/train/task.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,7 @@
 namespace cairn {
 
 /// Figures of a test by name, the first one the most telling.
-using figure_list = std::vector<std::pair<std::string, double>>;
+using metric_list = std::vector<std::pair<std::string, double>>;
 
 inline double median(std::vector<double> values) {
     if (values.empty()) return 0;
@@ -36,7 +36,7 @@ std::string print(const char* format, Values... values) {
 }
 
 /// "r2_sigma_8" → "R² of sigma_8".
-inline std::string figure_label(const std::string& figure) {
+inline std::string metric_label(const std::string& figure) {
     if (figure == "times_better_than_mean") return "times better than the mean";
     if (figure.starts_with("r2_")) return "R² of " + figure.substr(3);
     if (figure.starts_with("mae_")) return "mean |error| of " + figure.substr(4);
@@ -45,15 +45,16 @@ inline std::string figure_label(const std::string& figure) {
     return label;
 }
 
-inline std::string figure_value(const std::string& figure, double value) {
+inline std::string metric_value(const std::string& figure, double value) {
     return figure.ends_with("accuracy") ? print("%.2f %%", 100 * value) : print("%.4g", value);
 }
 
 /// Highest bytes so far of each category of memory that was used.
 inline nlohmann::json memory_by_category(const memory_pool& pool) {
     nlohmann::json all = nlohmann::json::object();
-    for (std::size_t i = 0; i < category_names.size(); ++i)
-        if (const index peak = pool.use_of(static_cast<category>(i)).peak) all[category_names[i]] = peak;
+    for (std::size_t i = 0; i < memory_category_names.size(); ++i)
+        if (const index_t peak = pool.use_of(static_cast<memory_category>(i)).peak)
+            all[memory_category_names[i]] = peak;
     return all;
 }
 
@@ -64,35 +65,35 @@ inline nlohmann::json machine_json() {
 }
 
 /// record.json without what only the run knows (memory, threads, batch, parameters).
-inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const figure_list& figures,
+inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const metric_list& metrics,
                                 const std::vector<double>& rates) {
     nlohmann::json headline = nlohmann::json::array();
-    for (const auto& [figure, value] : figures)
-        if (!figure.starts_with("mae_")) headline.push_back({figure_label(figure), figure_value(figure, value)});
+    for (const auto& [figure, value] : metrics)
+        if (!figure.starts_with("mae_")) headline.push_back({metric_label(figure), metric_value(figure, value)});
     headline.push_back({"samples/s", print("%.0f", result["samples_per_s"].get<double>())});
     headline.push_back({"training time", clock_text(result["seconds"].get<double>())});
     headline.push_back({"peak memory", print("%.0f MiB", result["peak_bytes"].get<double>() / (1 << 20))});
 
-    nlohmann::json metrics = nlohmann::json::object();
+    nlohmann::json values = nlohmann::json::object();
     const auto add = [&](const std::string& key, const char* unit, bool higher) {
         if (result.contains(key))
-            metrics[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
+            values[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
     };
     add("samples_per_s", "samples/s", true);
     add("peak_bytes", "bytes", false);
     add("test_loss", "", false);
-    for (const auto& [figure, value] : figures)
+    for (const auto& [figure, value] : metrics)
         add("test_" + figure, "",
             !figure.starts_with("mae_") && figure != "squared_error" && figure != "bits_per_token");
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
-    return {{"benchmark", name}, {"headline", headline},      {"metrics", metrics},
+    return {{"benchmark", name}, {"headline", headline},      {"metrics", values},
             {"result", result},  {"machine", machine_json()}, {"samples_per_s", samples}};
 }
 
 /// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
-inline nlohmann::json examples_json(const score& s, const std::vector<std::string>& names) {
+inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::string>& names) {
     if (!s.confusion.empty() && s.confusion.size() <= 30)
         return {{"kind", "confusion"}, {"names", names}, {"counts", s.confusion}};
     if (s.truth.empty()) return nullptr;
@@ -126,13 +127,13 @@ inline nlohmann::json profile_json(const std::vector<trace_event>& events) {
 }
 
 /// The table at the end of a run.
-inline void print_result(const std::string& name, const nlohmann::json& result, const figure_list& figures,
+inline void print_result(const std::string& name, const nlohmann::json& result, const metric_list& metrics,
                          bool interrupted, const std::string& report) {
     std::printf("\n%s%s\n", name.c_str(), interrupted ? " (interrupted; continue with --resume)" : "");
     const auto row = [](const std::string& label, const std::string& value) {
         std::printf("  %-32s %s\n", label.c_str(), value.c_str());
     };
-    for (const auto& [figure, value] : figures) row("test " + figure_label(figure), figure_value(figure, value));
+    for (const auto& [figure, value] : metrics) row("test " + metric_label(figure), metric_value(figure, value));
     if (result.contains("test_loss")) row("test loss", print("%.4f", result["test_loss"].get<double>()));
     if (result.contains("train_loss")) row("training loss", print("%.4f", result["train_loss"].get<double>()));
     row("throughput", print("%.1f samples/s (median)", result["samples_per_s"].get<double>()));

@@ -1,14 +1,16 @@
 #pragma once
-// report.html: one self-contained page with the plots of a run. The numbers lie in the page as JSON; a few lines of script draw them as
-// SVG, so the page works offline and a reader can copy the data out of it.
+// report.html: one self-contained page with the plots of a run. The numbers lie in the page as JSON; a few lines of
+// script draw them as SVG, so the page works offline and a reader can copy the data out of it.
 
 #include <string>
 
 namespace cairn {
 
-/// The JSON texts that a report shows. `metrics`: array of {"step","epoch","loss","lr","samples_per_s"[, "test_loss", "test_…"]}.
-/// `profile`: array of {"layer","forward_ms","backward_ms","roofline"}. `examples`: {"kind":"scatter","names":[…],"points":[[true,predicted,…],…]} or
-/// {"kind":"confusion","names":[…],"counts":[[…]]} or null.
+/// The JSON texts that a report shows. `metrics`: array of {"step","epoch","loss","lr","samples_per_s"[, "test_loss",
+/// "test_…"]}.
+/// `profile`: array of {"layer","forward_ms","backward_ms","roofline"}. `examples`:
+/// {"kind":"scatter","names":[…],"points":[[true,predicted,…],…]} or {"kind":"confusion","names":[…],"counts":[[…]]} or
+/// null.
 struct report_data {
     std::string title;
     std::string record;    // object, as in record.json

@@ -1,5 +1,6 @@
 #pragma once
-// The directory that a run leaves: config.toml, metrics.jsonl, record.json, trace.json, choices.tsv, state.cairn, report.html.
+// The directory that a run leaves: config.toml, metrics.jsonl, record.json, trace.json, autotune.tsv, state.cairn,
+// report.html.
 // Every file is written beside its name and renamed, so a full disk leaves the earlier version intact.
 
 #include <cairn/core/error.hpp>

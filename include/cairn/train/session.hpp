@@ -1,12 +1,13 @@
 #pragma once
-// A whole run from its settings: builds data, model, optimizer and schedule, trains, tests, logs, saves, reports. On several ranks each
-// builds the same and trains on its part of every batch; rank 0 alone prints, logs, saves and reports.
+// A whole run from its settings: builds data, model, optimizer and schedule, trains, tests, logs, saves, reports. On
+// several ranks each builds the same and trains on its part of every batch; rank 0 alone prints, logs, saves and
+// reports.
 
-#include <cairn/comm/agree.hpp>
+#include <cairn/comm/require_equal.hpp>
 #include <cairn/comm/wait_for.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/memory.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/stash/plan.hpp>
@@ -47,14 +48,16 @@ struct session_options {
     bool generated = false;        // train on random data of the right shape
 };
 
-/// The parts of a run, built from settings, with the network on device D. Throws before any training on settings that do not fit together.
+/// The parts of a run, built from settings, with the network on device D. Throws before any training on settings that
+/// do not fit together.
 /// T: what the layers compute in (train/trainer.hpp).
 template <Device D = cpu, class T = float>
 class session {
 public:
-    /// `tensors_over`: the same ranks, by a communicator that carries tensors of D, where `world` cannot. `decoders`: for data.decode = gpu.
+    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot. `decoders`:
+    /// for data.decode = gpu.
     session(configuration settings, session_options options, any_communicator world = self_communicator{},
-            std::optional<any_communicator> tensors_over = {}, const photograph_decoders<D>& decoders = nullptr)
+            std::optional<any_communicator> device_channel = {}, const encoded_image_decoders<D>& decoders = nullptr)
         : settings_(std::move(settings)), options_(std::move(options)), comm_(std::move(world)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
@@ -62,29 +65,31 @@ public:
         const bool reconstruct = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"},
                                                   default_loss()) == "reconstruction";
         model_ = make_model<D, T>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
-        batch_ = settings_.get<index>("train.batch", 32);
+        batch_ = settings_.get<index_t>("train.batch", 32);
         require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
         check_shapes(reconstruct);
-        weights_ = std::make_unique<arena<float, D>>(model_.params(), seed_);
+        weights_ = std::make_unique<arena<float, D>>(model_.parameters(), seed_);
         const std::string stash =
-            settings_.choice("train.stash", {"keep", "sqrt", "smallest"}, "keep");  // what forward leaves for backward
+            // what forward leaves for backward
+            settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
         if constexpr (on_host) {
             if (stash != "keep")
                 apply(model_,
-                      stash == "sqrt" ? sqrt_plan(model_, batch_shape()) : smallest_plan(model_, batch_shape()));
+                      stash == "recompute" ? sqrt_plan(model_, batch_shape()) : smallest_plan(model_, batch_shape()));
         } else {
-            require(stash == "keep", "train.stash = ", stash, " plans for the host alone: on ", D::name, " take keep");
+            require(stash == "keep", "train.activation_memory = ", stash, " plans for the host alone: on ", D::name,
+                    " take keep");
         }
 
         const loader_config loading{.batch = batch_,
                                     .workers = settings_.get("train.workers", 1),
-                                    .prefetch = settings_.get<index>("train.prefetch", 2),
+                                    .prefetch = settings_.get<index_t>("train.prefetch", 2),
                                     .shuffle = true,
                                     .drop_last = settings_.get("train.drop_last", false),
                                     .seed = seed_,
                                     .rank = comm_.rank(),
                                     .world = comm_.size()};
-        const bool as_pixels = settings_.get("train.pixels", true);  // to a GPU; the bits are the same
+        const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
         train_ = staged(data_.train, loading, as_pixels, decoders);
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         require(test_every_ >= 0, "train.test_every = ", test_every_,
@@ -106,28 +111,28 @@ public:
             scaler_.emplace(read_loss_scale(settings_));
         else
             pass_over_loss_scale(settings_);
-        make_ranks(std::move(tensors_over));
+        make_ranks(std::move(device_channel));
         any_optimizer<float, D> optimizer =
             make_optimizer(settings_, *weights_, zero_stage_ ? &shard_plan_ : nullptr, has_own_momentum_);
         make_curvature();
         require(!curvature_ || zero_stage_ == 0, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
-                " needs whole gradients on every rank: parallel.zero = ", zero_stage_,
+                " needs whole gradients on every rank: parallel.zero_stage = ", zero_stage_,
                 " leaves each rank a part; set it to 0");
-        rate_ = make_schedule(settings_, total_steps_, train_->batches_per_epoch());
-        const task_kind kind = reconstruct                               ? task_kind::reconstruction
-                               : data_.info.kind == target_kind::classes ? task_kind::classes
-                                                                         : task_kind::values;
-        const double smoothing = kind == task_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
+        rate_ = make_lr_schedule(settings_, total_steps_, train_->batches_per_epoch());
+        const objective_kind kind = reconstruct                               ? objective_kind::reconstruction
+                                    : data_.info.kind == target_kind::classes ? objective_kind::classes
+                                                                              : objective_kind::values;
+        const double smoothing = kind == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
         trainer_ = std::make_unique<trainer<D, T>>(
-            model_, *weights_, std::move(optimizer), rate_, task({kind, smoothing}, data_.info),
+            model_, *weights_, std::move(optimizer), rate_, objective({kind, smoothing}, data_.info),
             trainer_config{.seed = seed_,
                            .micro_batches = micro_batches(),
                            .sharded = zero_stage_ > 0,
                            .may_skip = data_may_skip(),
                            .stop_at_loss = !skips(),
-                           .graph = settings_.choice("train.graph", {"off", "on"}, "off") == "on",
-                           .model_every = quadratic_ ? settings_.get<index>("kfac.model_examples", 1) : 1,
-                           .sampled_every = sampled_labels_every(settings_)},
+                           .graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
+                           .model_every = quadratic_ ? settings_.get<index_t>("kfac.model_example_stride", 1) : 1,
+                           .sampled_every = mc_label_stride(settings_)},
             ranks_.get(), curvature_.get(), quadratic_.get(), scaler_ ? &*scaler_ : nullptr);
         log_every_ = settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, total_steps_ / 300));
         require(log_every_ >= 1, "train.log_every = ", log_every_, "; at least 1 is needed");
@@ -136,9 +141,9 @@ public:
         else
             last_step_ = total_steps_;
         settings_.check_all_used();
-        agree(comm_, settings_.resolved(), "the resolved configuration");
+        require_equal(comm_, settings_.resolved(), "the resolved configuration");
         if (curvature_)  // each rank makes the same directions, whose last bits depend on it
-            agree(comm_, concat(threads()), "the number of threads that a preconditioner has (give --threads)");
+            require_equal(comm_, concat(threads()), "the number of threads that a preconditioner has (give --threads)");
         start_ranks();
     }
 
@@ -150,12 +155,12 @@ public:
         const stopwatch whole;  // the choice of kernels included
         open_run();
         print_head();
-        progress_line line(boss());
+        progress_line line(is_root());
         const std::int64_t first_step = trainer_->steps();
         std::vector<double> window;  // seconds of the steps since the last log line
         std::vector<double> rates;   // samples/s of all steps
         stopwatch step_watch;
-        index empty_batches = 0;       // in a row
+        index_t empty_batches = 0;     // in a row
         const auto log_window = [&] {  // what came since the last log line
             const std::int64_t step = trainer_->steps();
             // object({…}), because clang 14 loses what a template assigns as {…}.
@@ -167,7 +172,7 @@ public:
                  {"samples_per_s", median(window)},
                  {"seconds", whole.seconds()}});
             if (scaler_) last_["loss_scale"] = scaler_->scale();
-            if (trainer_->goal().kind() == task_kind::classes) last_["train_accuracy"] = training_accuracy();
+            if (trainer_->goal().kind() == objective_kind::classes) last_["train_accuracy"] = training_accuracy();
             log(last_);
             loss_sum_ = 0;
             since_log_ = 0;
@@ -229,17 +234,17 @@ public:
                 " tells more, such as nsys profile train ... --throughput");
         auto b = train_->next();
         require(b.has_value(), "throughput: no batch");
-        share_kernel_choices();
+        share_kernel_autotune();
         const stopwatch warming;
         for (int i = 0; i < warm_up_steps; ++i) trainer_->step(*b);
-        const double estimate = from_boss(comm_, warming.seconds() / warm_up_steps);
+        const double estimate = broadcast_from_root(comm_, warming.seconds() / warm_up_steps);
         if (steps < 0)
             steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
         D::memory().reset_peaks();
         if (ranks_) ranks_->reducer().reset_time();
         trace::global().enable(table);
         std::vector<double> rates;
-        progress_line line(boss());
+        progress_line line(is_root());
         for (std::int64_t i = 0; i < steps && !stopped_; ++i) {
             const stopwatch watch;
             const step_result done = trainer_->step(*b, interrupt_guard::requested());
@@ -250,9 +255,9 @@ public:
         }
         trace::global().enable(false);
         if (rates.empty()) fail("throughput: interrupted before the first measured step");
-        const index resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
+        const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
         const nlohmann::json memory = memory_by_category(D::memory());
-        if (!boss()) return {};
+        if (!is_root()) return {};
         tell_what_was_not_recorded();
         // Of the host, after the memory was read.
         const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
@@ -286,9 +291,9 @@ public:
                 "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% "
                 "hidden\n",
                 1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
-            if (const auto* governed = ranks_->governed()) {
-                std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * governed->link().alpha,
-                            1e-6 / governed->link().beta, governed->describe().c_str());
+            if (const auto* autotuned = ranks_->autotuned()) {
+                std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
+                            1e-6 / autotuned->link().beta, autotuned->describe().c_str());
             }
             communication = nlohmann::json::object(
                 {{"busy_s", t.busy / n}, {"exposed_s", t.exposed / n}, {"hidden_share", t.hidden_share()}});
@@ -327,12 +332,12 @@ private:
 
     shape batch_shape() const {
         shape s{batch_};
-        for (index extent : data_.sample) s.push_back(extent);
+        for (index_t extent : data_.sample) s.push_back(extent);
         return s;
     }
 
     void check_shapes(bool reconstruct) const {
-        const shape out = with_context("model " + name_, [&] { return model_.out_shape(batch_shape()); });
+        const shape out = with_context("model " + name_, [&] { return model_.output_shape(batch_shape()); });
         shape wanted{batch_};
         if (!reconstruct && data_.info.labels_each > 1) wanted.push_back(data_.info.labels_each);
         wanted.push_back(reconstruct ? data_.sample.size() : data_.info.count());
@@ -342,28 +347,28 @@ private:
 
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
 
-    bool boss() const { return comm_.rank() == 0; }
+    bool is_root() const { return comm_.rank() == 0; }
 
-    std::unique_ptr<staging<D, any_dataset>> staged(const any_dataset& data, const loader_config& loading,
-                                                    bool as_pixels, const photograph_decoders<D>& decoders) {
+    std::unique_ptr<prefetcher<D, any_dataset>> staged(const any_dataset& data, const loader_config& loading,
+                                                       bool as_pixels, const encoded_image_decoders<D>& decoders) {
         if (settings_.has("data.decode") && settings_.get("data.decode", std::string("cpu")) == "gpu") {
-            require(bool{data.recipe_of_photographs()},
+            require(bool{data.device_transform()},
                     "data.decode = gpu is for photographs, data.format = folder; take data.decode = cpu");
             require(!on_host,
                     "data.decode = gpu needs the network on a GPU: take train.device = cuda, or data.decode = cpu");
             require(decoders != nullptr,
                     "data.decode = gpu: this program was built without nvJPEG; install it beside the CUDA Toolkit, or "
                     "give -DNVJPEG_ROOT=/prefix, configure and build again, or take data.decode = cpu");
-            if constexpr (!on_host) return std::make_unique<staging<D, any_dataset>>(data, loading, decoders());
+            if constexpr (!on_host) return std::make_unique<prefetcher<D, any_dataset>>(data, loading, decoders());
         }
-        return std::make_unique<staging<D, any_dataset>>(data, loading, as_pixels);
+        return std::make_unique<prefetcher<D, any_dataset>>(data, loading, as_pixels);
     }
 
     // Once, where a GPU decodes.
     void tell_who_decoded() const {
         const auto [on_device, by_host] = train_->decoded();
-        if (boss() && on_device + by_host > 0)
-            std::fprintf(stderr, "photographs: %td decoded by the GPU, %td of kinds that it refuses by the host\n",
+        if (is_root() && on_device + by_host > 0)
+            std::fprintf(stderr, "encoded images: %td decoded by the GPU, %td of kinds that it refuses by the host\n",
                          on_device, by_host);
     }
 
@@ -382,36 +387,38 @@ private:
         } else {
             any_communicator* const world = ranks_ && comm_.size() > 1 ? &ranks_->world() : nullptr;
             curvature_ =
-                make_preconditioner_on_device(settings_, *weights_, world, world ? &ranks_->tensors_over() : nullptr);
+                make_preconditioner_on_device(settings_, *weights_, world, world ? &ranks_->device_channel() : nullptr);
         }
         quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
     }
 
     // [parallel] of the settings; nothing is made for one rank.
-    void make_ranks(std::optional<any_communicator> tensors_over) {
+    void make_ranks(std::optional<any_communicator> device_channel) {
         typename ranks<D>::config c;
-        c.bucket_bytes = settings_.get<index>("parallel.bucket_mib", 25) << 20;
+        c.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25) << 20;
         c.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
-        // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by itself.
+        // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
+        // itself.
         const bool may_skip = skips() || (scales_itself() && comm_.size() > 1);
         c.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
         if (scaler_ && !scales_itself()) c.advice += ", or take a smaller train.loss_scale, or dynamic";
         c.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
-        c.tensors_over = std::move(tensors_over);
+        c.device_channel = std::move(device_channel);
         c.method = std::move(how.method);
         c.candidates = std::move(how.candidates);
-        if constexpr (!on_host) c.method_on_device = method_on_device<D>(how, comm_.size(), comm_.rank());
+        if constexpr (!on_host) c.hook_on_device = hook_on_device<D>(how, comm_.size(), comm_.rank());
         compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
         has_own_momentum_ = comm_.size() > 1 && settings_.choice("compress.kind", compressor_names, "none") == "dgc";
-        zero_stage_ = static_cast<int>(settings_.get<index>("parallel.zero", 0));
-        require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero = ", zero_stage_, "; stages 0, 1 and 2 are there");
+        zero_stage_ = static_cast<int>(settings_.get<index_t>("parallel.zero_stage", 0));
+        require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero_stage = ", zero_stage_,
+                "; stages 0, 1 and 2 are there");
         require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
         if (comm_.size() == 1) {
             zero_stage_ = 0;
             c.method = {};  // nobody to send to
-            c.method_on_device = {};
+            c.hook_on_device = {};
             c.candidates.clear();
             if (c.non_finite == non_finite_policy::stop) return;
         }
@@ -440,7 +447,7 @@ private:
                            }};
             owners_ = c.owners;
         }
-        const index rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();
+        const index_t rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();
         require(
             !c.sync_batch_norm || comm_.size() == 1 || (least >= micro_batches() && !data_may_skip()),
             "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
@@ -452,29 +459,29 @@ private:
     }
 
     // All ranks run the kernels that rank 0 chooses, so that they, and a resumed run, compute the same bits.
-    void share_kernel_choices() {
+    void share_kernel_autotune() {
         if (comm_.size() == 1) return;
-        if (boss()) {
-            for (const index count : counts_of(*train_))
+        if (is_root()) {
+            for (const index_t count : counts_of(*train_))
                 for (const int piece : std::set<int>{0, micro_batches() - 1})
-                    if (const index micro = shard_of(count, micro_batches(), piece).count; micro > 0)
+                    if (const index_t micro = shard_of(count, micro_batches(), piece).count; micro > 0)
                         trainer_->choose_kernels(train_->batch_shape().with(0, micro), mode::train);
             if (test_)
-                for (const index count : counts_of(*test_))
+                for (const index_t count : counts_of(*test_))
                     trainer_->choose_kernels(test_->batch_shape().with(0, count), mode::evaluate);
         }
         wait_for(comm_, 0);  // it may measure for minutes
-        share_choices(comm_);
+        share_autotune(comm_);
         // What comes up later, such as products of a preconditioner, is chosen alike too.
-        choices::global().set_policy(choice_policy::first);
+        autotune_cache::global().set_policy(autotune_policy::first);
     }
 
-    int micro_batches() { return static_cast<int>(settings_.get<index>("train.micro_batches", 1)); }
+    int micro_batches() { return static_cast<int>(settings_.get<index_t>("train.micro_batches", 1)); }
 
     // Samples that a rank may get at a time, in whole batches and in the short last one; not 0.
-    std::set<index> counts_of(const staging<D, any_dataset>& from) const {
-        const index batch = from.config().batch, rest = from.samples_per_epoch() % batch;
-        std::set<index> counts;
+    std::set<index_t> counts_of(const prefetcher<D, any_dataset>& from) const {
+        const index_t batch = from.config().batch, rest = from.samples_per_epoch() % batch;
+        std::set<index_t> counts;
         for (int r = 0; r < comm_.size(); ++r) {
             counts.insert(shard_of(batch, comm_.size(), r).count);
             counts.insert(shard_of(rest, comm_.size(), r).count);
@@ -527,11 +534,11 @@ private:
         average_buffers();
         if (zero_stage_) {
             whole_.emplace(trainer_->optimizer(), *weights_);
-            whole_->collect(ranks_->tensors_over(), owners_);
+            whole_->collect(ranks_->device_channel(), owners_);
         }
         if (compresses_) show_residuals(), residuals_->collect();
         collect_curvature();
-        if (boss()) write_state();
+        if (is_root()) write_state();
         release_curvature();
         hide_residuals();
         whole_.reset();
@@ -561,25 +568,25 @@ private:
     void write_state() {
         if (scaler_) saved_scale_ = scaler_->saved();
         save_state(run_->file("state.cairn"), state(scales_itself()));
-        choices::global().save(run_->file("choices.tsv").string(), perf::fingerprint());
+        autotune_cache::global().save(run_->file("autotune.tsv").string(), perf::fingerprint());
     }
 
     void open_run() {
         const bool resuming = !options_.resume.empty();
-        share_kernel_choices();
+        share_kernel_autotune();
         if (curvature_) {  // its state names the model's layers
-            const index share = shard_of(batch_, comm_.size(), comm_.rank()).count;
+            const index_t share = shard_of(batch_, comm_.size(), comm_.rank()).count;
             trainer_->choose_kernels(batch_shape().with(0, shard_of(share, micro_batches(), 0).count), mode::train);
         }
         if (resuming && zero_stage_) whole_.emplace(trainer_->optimizer(), *weights_);
         if (resuming && compresses_) show_residuals();
         if (resuming) collect_curvature();
-        if (boss()) open_directory(resuming);
+        if (is_root()) open_directory(resuming);
         if (resuming) take_over();
         require(!resuming || trainer_->steps() < last_step_ || (trainer_->steps() == last_step_ && !recorded_),
                 options_.resume.string(), ": this run has done ", trainer_->steps(), " of ", last_step_,
                 " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
-        if (boss()) {
+        if (is_root()) {
             if (resuming) keep_metrics_until(trainer_->steps());
             run_->write("config.toml", settings_.resolved());
         }
@@ -589,7 +596,7 @@ private:
     // What rank 0 read is everybody's.
     void take_over() {
         if (ranks_) share_what_was_read();
-        train_->seek({static_cast<index>(saved_epoch_), static_cast<index>(saved_batch_)});
+        train_->seek({static_cast<index_t>(saved_epoch_), static_cast<index_t>(saved_batch_)});
     }
 
     void share_what_was_read() {
@@ -607,14 +614,14 @@ private:
         }
         start_ranks();
         for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
-            broadcast(ranks_->tensors_over(), t.span(), 0);
+            broadcast(ranks_->device_channel(), t.span(), 0);
         if (curvature_) {
-            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->tensors_over(), t.span(), 0);
+            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->device_channel(), t.span(), 0);
             for (auto& [name, number] : curvature_->counters())
                 broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
         }
         if (quadratic_) {
-            broadcast(ranks_->tensors_over(), quadratic_->previous().span(), 0);
+            broadcast(ranks_->device_channel(), quadratic_->previous().span(), 0);
             broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
             broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
         }
@@ -659,20 +666,20 @@ private:
         for (std::string text; std::getline(in, text);) {
             const nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
             if (entry.is_discarded() || entry.value("step", std::int64_t{0}) > step) continue;
-            metrics_.push_back(entry);
+            metric_log_.push_back(entry);
             kept += text + '\n';
         }
         run_->write("metrics.jsonl", kept);
     }
 
     void log(const nlohmann::json& entry) {
-        if (!boss()) return;
-        metrics_.push_back(entry);
+        if (!is_root()) return;
+        metric_log_.push_back(entry);
         run_->append("metrics.jsonl", entry.dump());
     }
 
     void print_head() const {
-        if (!boss()) return;
+        if (!is_root()) return;
         const layer_cost cost = cost_of_batch();
         std::fprintf(stderr,
                      "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
@@ -716,8 +723,8 @@ private:
 
     std::string quality_text() const {
         std::string text;
-        if (last_.contains("train_accuracy")) text += "  accuracy " + figure_value("accuracy", last_["train_accuracy"]);
-        if (!figures_.empty()) text += "  test " + figure_value(figures_.front().first, figures_.front().second);
+        if (last_.contains("train_accuracy")) text += "  accuracy " + metric_value("accuracy", last_["train_accuracy"]);
+        if (!metrics_.empty()) text += "  test " + metric_value(metrics_.front().first, metrics_.front().second);
         return text;
     }
 
@@ -735,7 +742,7 @@ private:
             if (comm_.size() > 1) throw;  // the others wait in the test
             unreadable = std::current_exception();
         }
-        if (due && !unreadable && score_.count && !std::isfinite(score_.loss()))
+        if (due && !unreadable && evaluation_.count && !std::isfinite(evaluation_.loss()))
             fail_diverged("the test loss is not finite");
         save();
         if (unreadable) std::rethrow_exception(unreadable);
@@ -749,32 +756,32 @@ private:
     void test(progress_line& line) {
         average_buffers();
         test_->reset_stats();
-        score_ = trainer_->evaluate(*test_);
+        evaluation_ = trainer_->evaluate(*test_);
         if (const auto skipped = test_->stats().skipped; skipped > 0)
             line.print(concat(skipped, " corrupt test samples were left out"));
-        if (ranks_) add_over_ranks(ranks_->world(), score_);
-        figures_ = trainer_->goal().figures(score_);
+        if (ranks_) add_over_ranks(ranks_->world(), evaluation_);
+        metrics_ = trainer_->goal().metrics(evaluation_);
         last_tested_ = trainer_->steps();
-        nlohmann::json entry{{"step", trainer_->steps()}, {"test_loss", score_.loss()}};
+        nlohmann::json entry{{"step", trainer_->steps()}, {"test_loss", evaluation_.loss()}};
         std::string text;
-        for (const auto& figure : figures_) {
+        for (const auto& figure : metrics_) {
             entry["test_" + figure.first] = figure.second;
             if (!figure.first.starts_with("mae_"))
-                text += (text.empty() ? "" : ", ") + figure_label(figure.first) + ' ' +
-                        figure_value(figure.first, figure.second);
+                text += (text.empty() ? "" : ", ") + metric_label(figure.first) + ' ' +
+                        metric_value(figure.first, figure.second);
         }
         log(entry);
         char head[96];
         std::snprintf(head, sizeof head, "epoch %-4.4g%s  test loss %.4f  ",
                       static_cast<double>(trainer_->steps()) / static_cast<double>(train_->batches_per_epoch()),
-                      loss_text(" training loss").c_str(), score_.loss());
+                      loss_text(" training loss").c_str(), evaluation_.loss());
         line.print(head + text);
     }
 
     void tell_what_was_not_recorded() const {
         if (const std::string why = trainer_->why_not_recorded(); !why.empty())
             std::fprintf(stderr,
-                         "train.graph = on: steps were launched one by one, for they could not be recorded: %s\n",
+                         "train.cuda_graph = on: steps were launched one by one, for they could not be recorded: %s\n",
                          why.c_str());
     }
 
@@ -785,15 +792,16 @@ private:
 
     // Writes the run's files and returns its final figures.
     nlohmann::json finish(const std::vector<double>& rates, double seconds, bool interrupted) {
-        const index resident = peak_resident_bytes();
+        const index_t resident = peak_resident_bytes();
         const nlohmann::json memory =
             memory_by_category(D::memory());  // both before the machine's ceilings are measured
         const std::vector<std::string> traces = traces_of_all_ranks(comm_);
-        if (!boss()) return {};
-        const std::vector<std::string> remarks = curvature_ ? curvature_->remarks() : std::vector<std::string>{};
+        if (!is_root()) return {};
+        const std::vector<std::string> diagnostics =
+            curvature_ ? curvature_->diagnostics() : std::vector<std::string>{};
         tell_who_decoded();
         tell_what_was_not_recorded();
-        for (const std::string& line : remarks) std::fprintf(stderr, "%s\n", line.c_str());
+        for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
         nlohmann::json result{
             {"workload", name_},
             {"finished", !interrupted && trainer_->steps() >= last_step_},
@@ -808,25 +816,25 @@ private:
             {"stall_fraction", seconds > 0 ? train_->stats().stall_seconds / seconds : 0},
             {"skipped_samples", train_->stats().skipped}};
         if (const auto loss = recent_loss()) result["train_loss"] = *loss;
-        if (score_.count) result["test_loss"] = score_.loss();
+        if (evaluation_.count) result["test_loss"] = evaluation_.loss();
         if (scaler_) result["loss_scale"] = scaler_->scale();
         if (!on_host) result["recorded_steps"] = trainer_->recorded_steps();
-        for (const auto& [figure, value] : figures_) result["test_" + figure] = value;
+        for (const auto& [figure, value] : metrics_) result["test_" + figure] = value;
 
-        nlohmann::json record = record_of(name_, result, figures_, rates);
+        nlohmann::json record = record_of(name_, result, metrics_, rates);
         record["memory"] = memory;
         record["threads"] = threads();
         record["device"] = D::name;
         record["batch"] = batch_;
         record["parameters"] = weights_->count();
-        if (curvature_) record["preconditioner"] = remarks;
+        if (curvature_) record["preconditioner"] = diagnostics;
         const nlohmann::json profile = profile_json(trace::global().events());
         run_->write("trace.json", joined_traces(traces));
         run_->write("record.json", record.dump(1) + '\n');
         run_->write("report.html",
-                    report_html({name_, record.dump(), metrics_.dump(), profile.dump(),
-                                 printable(examples_json(score_, data_.info.names)), settings_.resolved()}));
-        print_result(name_, result, figures_, interrupted, run_->file("report.html").string());
+                    report_html({name_, record.dump(), metric_log_.dump(), profile.dump(),
+                                 printable(examples_json(evaluation_, data_.info.names)), settings_.resolved()}));
+        print_result(name_, result, metrics_, interrupted, run_->file("report.html").string());
         return result;
     }
 
@@ -837,17 +845,17 @@ private:
     std::uint64_t seed_ = 1;
     data_parts data_;
     sequential<T, D> model_;
-    index batch_ = 1;
+    index_t batch_ = 1;
     std::unique_ptr<arena<float, D>> weights_;
-    std::unique_ptr<staging<D, any_dataset>> train_, test_;
-    schedule rate_;
+    std::unique_ptr<prefetcher<D, any_dataset>> train_, test_;
+    lr_schedule rate_;
     int zero_stage_ = 0;
     detail::shard_plan shard_plan_;
-    std::vector<shard> owners_;
+    std::vector<range> owners_;
     std::unique_ptr<ranks<D>> ranks_;                        // null on one rank
     std::unique_ptr<preconditioner<float, D>> curvature_;    // null unless the optimizer has one
     std::vector<named_tensor<float, D>> curvature_tensors_;  // while a state is saved or loaded
-    std::unique_ptr<quadratic_step<D>> quadratic_;           // null unless kfac.step asks for it
+    std::unique_ptr<quadratic_step<D>> quadratic_;           // null unless kfac.step_size asks for it
     std::optional<loss_scaler> scaler_;                      // of layers in float16
     loss_scaler::state saved_scale_;                         // while a state is saved or loaded
     std::unique_ptr<trainer<D, T>> trainer_;
@@ -864,9 +872,9 @@ private:
     std::int64_t epochs_ = 1, total_steps_ = 0, last_step_ = 0, test_every_ = 1, log_every_ = 1, last_tested_ = -1;
     std::int64_t saved_epoch_ = 0, saved_batch_ = 0;
     std::optional<run_directory> run_;
-    nlohmann::json metrics_ = nlohmann::json::array(), last_ = nlohmann::json::object();
-    score score_;
-    figure_list figures_;
+    nlohmann::json metric_log_ = nlohmann::json::array(), last_ = nlohmann::json::object();
+    evaluation evaluation_;
+    metric_list metrics_;
 };
 
 }  // namespace cairn

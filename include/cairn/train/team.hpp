@@ -1,13 +1,14 @@
 #pragma once
-// What the ranks of a training run tell each other beside gradients: scores, kernel choices, traces. Collective, all of it.
+// What the ranks of a training run tell each other beside gradients: scores, kernel choices, traces. Collective, all of
+// it.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/compress/compressor.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/device/choices.hpp>
-#include <cairn/train/task.hpp>
+#include <cairn/device/autotune.hpp>
+#include <cairn/train/objective.hpp>
 
 #include <sstream>
 #include <string>
@@ -16,19 +17,19 @@
 namespace cairn {
 
 /// Rank 0's number.
-inline double from_boss(any_communicator& c, double value) {
+inline double broadcast_from_root(any_communicator& c, double value) {
     broadcast(c, std::span<double>(&value, 1), 0);
     return value;
 }
 
 /// Every rank takes over the kernels that rank 0 chose.
-inline void share_choices(any_communicator& c) {
+inline void share_autotune(any_communicator& c) {
     std::ostringstream mine;
-    for (const auto& [key, entry] : choices::global().entries()) mine << key << '\t' << entry.choice << '\n';
+    for (const auto& [key, entry] : autotune_cache::global().entries()) mine << key << '\t' << entry.choice << '\n';
     std::istringstream all(broadcast_text(c, mine.str()));
     if (c.rank() == 0) return;
     for (std::string key, choice; std::getline(all, key, '\t') && std::getline(all, choice);)
-        choices::global().set(key, {choice, {}});
+        autotune_cache::global().set(key, {choice, {}});
 }
 
 namespace detail {
@@ -52,23 +53,23 @@ inline std::vector<double> joined(any_communicator& c, const std::vector<double>
 }  // namespace detail
 
 /// The score of all ranks' samples together.
-inline void add_over_ranks(any_communicator& c, score& s) {
+inline void add_over_ranks(any_communicator& c, evaluation& s) {
     std::vector<double> sums{static_cast<double>(s.count), s.loss_sum, s.squared_error_sum,
                              static_cast<double>(s.correct), static_cast<double>(s.correct_top5)};
     std::array<double, 2> widths{static_cast<double>(s.confusion.size()), static_cast<double>(s.truth.size())};
     all_reduce(c, std::span<double>(widths), {.op = reduction::max});  // a rank without samples has none
     const auto classes = static_cast<std::size_t>(widths[0]), values = static_cast<std::size_t>(widths[1]);
-    if (s.confusion.empty()) s.confusion.assign(classes, std::vector<index>(classes, 0));
+    if (s.confusion.empty()) s.confusion.assign(classes, std::vector<index_t>(classes, 0));
     for (const auto& row : s.confusion) sums.insert(sums.end(), row.begin(), row.end());
     all_reduce(c, std::span<double>(sums));
-    s.count = static_cast<index>(sums[0]);
+    s.count = static_cast<index_t>(sums[0]);
     s.loss_sum = sums[1];
     s.squared_error_sum = sums[2];
-    s.correct = static_cast<index>(sums[3]);
-    s.correct_top5 = static_cast<index>(sums[4]);
+    s.correct = static_cast<index_t>(sums[3]);
+    s.correct_top5 = static_cast<index_t>(sums[4]);
     auto next = sums.begin() + 5;
     for (auto& row : s.confusion)
-        for (index& n : row) n = static_cast<index>(*next++);
+        for (index_t& n : row) n = static_cast<index_t>(*next++);
     s.truth.resize(values);
     s.predicted.resize(values);
     for (auto* lists : {&s.truth, &s.predicted})
@@ -101,7 +102,7 @@ public:
             std::size_t own = 0;
             for (std::string name, count; std::getline(entries, name, '\t') && std::getline(entries, count); ++own) {
                 tensor<float> t =
-                    r == 0 ? mine_[own].t.share() : tensor<float>({std::stoll(count)}, category::communication);
+                    r == 0 ? mine_[own].t.share() : tensor<float>({std::stoll(count)}, memory_category::communication);
                 all_.push_back({concat("rank", r, '/', name), std::move(t)});
                 owners_.push_back(r);
             }
@@ -110,13 +111,13 @@ public:
 
     /// Rank 0 gets those of the others.
     void collect() {
-        for_each_of_others([&](tensor<float>& t, int from) { receive(c_, t.span(), from, tag); },
+        for_each_of_others([&](tensor<float>& t, int from) { recv(c_, t.span(), from, tag); },
                            [&](tensor<float>& t) { send(c_, t.span(), 0, tag); });
     }
     /// The others get theirs from rank 0.
     void distribute() {
         for_each_of_others([&](tensor<float>& t, int to) { send(c_, t.span(), to, tag); },
-                           [&](tensor<float>& t) { receive(c_, t.span(), 0, tag); });
+                           [&](tensor<float>& t) { recv(c_, t.span(), 0, tag); });
     }
     const std::vector<compressor_tensor>& tensors() const { return all_; }
 

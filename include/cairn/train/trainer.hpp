@@ -1,24 +1,26 @@
 #pragma once
 // One training step and one evaluation:
-//   y = forward(x);  {loss, dy} = loss(y, target);  gradients = 0;  backward(dy);  parameters ← optimizer(gradients, lr(step))
-// With several micro-batches a step, gradients of all are added first. With several ranks, each does its part of the batch, and dy is
-// weighted by that part (parallel/data.hpp): any number of ranks takes the step that one rank would take.
-// Where layers compute in float16, dy is scaled before it is rounded, and gradients are scaled back, in float, before ranks add them
-// (loss_scaler.hpp, gradient_scale.hpp).
+//   y = forward(x);  {loss, dy} = loss(y, target);  gradients = 0;  backward(dy);  parameters ← optimizer(gradients,
+//   lr(step))
+// With several micro-batches a step, gradients of all are added first. With several ranks, each does its part of the
+// batch, and dy is weighted by that part (parallel/data.hpp): any number of ranks takes the step that one rank would
+// take.
+// Where layers compute in float16, dy is scaled before it is rounded, and gradients are scaled back, in float, before
+// ranks add them (loss_scaler.hpp, gradient_scale.hpp).
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/float16.hpp>
-#include <cairn/nn/rounded.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
-#include <cairn/optim/schedule.hpp>
+#include <cairn/optim/lr_schedule.hpp>
 #include <cairn/parallel/data.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/curvature.hpp>
 #include <cairn/train/gradient_scale.hpp>
+#include <cairn/train/graph_recorder.hpp>
 #include <cairn/train/loss_scaler.hpp>
-#include <cairn/train/recorded_step.hpp>
-#include <cairn/train/task.hpp>
+#include <cairn/train/objective.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -37,35 +39,37 @@ using ranks = data_parallel<any_communicator, float, D>;
 
 struct trainer_config {
     std::uint64_t seed = 1;
-    index micro_batches = 1;   // a step
-    bool sharded = false;      // the optimizer updates this rank's part of the parameters alone
-    bool may_skip = false;     // corrupt samples are left out of batches
-    bool stop_at_loss = true;  // one that is not finite is an error, though ranks skip steps whose gradients are not
-    bool graph = false;        // steps are recorded and launched as a whole (recorded_step.hpp), on devices that can
-    index model_every = 1;     // F of the quadratic step is that of one sample in so many
-    index sampled_every =
+    index_t micro_batches = 1;  // a step
+    bool sharded = false;       // the optimizer updates this rank's part of the parameters alone
+    bool may_skip = false;      // corrupt samples are left out of batches
+    bool stop_at_loss = true;   // one that is not finite is an error, though ranks skip steps whose gradients are not
+    bool graph = false;         // steps are recorded and launched as a whole (graph_recorder.hpp), on devices that can
+    index_t model_every = 1;    // F of the quadratic step is that of one sample in so many
+    index_t sampled_every =
         0;  // curvature from labels that the model draws for one sample in so many; 0: from the data's
 };
 
 /// What one step did, over all ranks.
 struct step_result {
     double loss = 0;       // of the whole batch, before the update
-    index samples = 0;     // of the whole batch
+    index_t samples = 0;   // of the whole batch
     bool skipped = false;  // a gradient was not finite, and the policy is to go on
     bool stop = false;     // some rank was asked to stop
 };
 
-/// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float. Batches come from the host.
+/// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float.
+/// Batches come from the host.
 template <Device D = cpu, class T = float>
 class trainer {
     static_assert(std::same_as<weight_of<T>, float>);
 
 public:
-    /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, which is for layers in float16;
-    /// where it is dynamic, the policy of several ranks must be to skip.
-    trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, schedule rate,
-            task goal, trainer_config config, ranks<D>* world = nullptr, preconditioner<float, D>* curvature = nullptr,
-            quadratic_step<D>* quadratic = nullptr, loss_scaler* scaler = nullptr)
+    /// `world` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, which
+    /// is for layers in float16; where it is dynamic, the policy of several ranks must be to skip.
+    trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, lr_schedule rate,
+            objective goal, trainer_config config, ranks<D>* world = nullptr,
+            preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
+            loss_scaler* scaler = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -77,16 +81,18 @@ public:
           quadratic_(quadratic),
           scaler_(scaler) {
         require(!quadratic_ || config_.micro_batches == 1,
-                "kfac.step = quadratic runs forward several times on a whole batch: one micro-batch a step, here there "
+                "kfac.step_size = quadratic_model runs forward several times on a whole batch: one micro-batch a step, "
+                "here there "
                 "are ",
-                config_.micro_batches, "; kfac.step = inner is for any");
+                config_.micro_batches, "; kfac.step_size = optimizer is for any");
         require(config_.micro_batches >= 1, "trainer: ", config_.micro_batches, " micro-batches a step");
         require(config_.model_every >= 1, "trainer: F of one sample in ", config_.model_every);
-        require(!config_.graph || RecordsSteps<D>, "train.graph = on is for GPUs; the network is on ", D::name);
+        require(!config_.graph || RecordsSteps<D>, "train.cuda_graph = on is for GPUs; the network is on ", D::name);
         require(!quadratic_ || !config_.graph,
-                "kfac.step = quadratic keeps outputs of its forward: train.graph must be off");
+                "kfac.step_size = quadratic_model keeps outputs of its forward: train.cuda_graph must be off");
         require(!quadratic_ || (std::same_as<T, float>),
-                "kfac.step = quadratic takes differences that layers in float alone can show: train.precision must be "
+                "kfac.step_size = quadratic_model takes differences that layers in float alone can show: "
+                "train.precision must be "
                 "float32");
         require(scales || !scaler_, "trainer: a loss scale is for layers in float16");
         if constexpr (scales) {
@@ -96,40 +102,40 @@ public:
         }
     }
 
-    /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every rank alike,
-    /// naming the step and the first layer whose output is not.
-    step_result step(const batch& b, bool stop = false) { return step(staged_batch<D>(slice(b, {0, b.count})), stop); }
+    /// One step on batch b, this rank's part of the whole. Throws when the loss or a gradient is not finite, on every
+    /// rank alike, naming the step and the first layer whose output is not.
+    step_result step(const batch& b, bool stop = false) { return step(device_batch<D>(slice(b, {0, b.count})), stop); }
 
-    /// The same of a batch that is on D already. `meanwhile` is called when forward and backward are launched, before their results are
-    /// waited for.
-    step_result step(const staged_batch<D>& staged, bool stop = false, const std::function<void()>& meanwhile = {}) {
+    /// The same of a batch that is on D already. `meanwhile` is called when forward and backward are launched, before
+    /// their results are waited for.
+    step_result step(const device_batch<D>& staged, bool stop = false, const std::function<void()>& meanwhile = {}) {
         const batch& b = staged.host;
         const double whole = whole_batch(b);
-        const index pieces = std::min(config_.micro_batches, b.count);
+        const index_t pieces = std::min(config_.micro_batches, b.count);
         listener_ = curvature_ ? curvature_->begin_step() : nullptr;
         if constexpr (scales) set_scale();
         if (listener_ && config_.sampled_every > 0) announce_sampled(staged, pieces, whole);
         if (world_) world_->begin(steps());
-        numbers_of_step<D> launched = launch(staged, pieces, whole);
+        step_scalars<D> launched = launch(staged, pieces, whole);
         wait_for(launched, meanwhile);
         step_totals mine{.loss = 0, .samples = static_cast<double>(b.count), .stop = stop ? 1.0 : 0.0};
         std::string reason;
-        for (index m = 0; m < pieces; ++m) {
+        for (index_t m = 0; m < pieces; ++m) {
             const auto& piece = launched.pieces[static_cast<std::size_t>(m)];
-            const shard s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
+            const range s = shard_of(b.count, static_cast<int>(pieces), static_cast<int>(m));
             const double loss = piece.loss;
             mine.loss += loss * static_cast<double>(s.count);
-            correct_ += static_cast<index>(static_cast<double>(piece.correct));
+            correct_ += static_cast<index_t>(static_cast<double>(piece.correct));
             seen_ += s.count;
             if (std::isfinite(loss)) continue;
-            const auto explain = [&] { throw_non_finite(slice(staged, s), pass_of(m, m + 1 == pieces), loss); };
+            const auto explain = [&] { throw_non_finite(slice(staged, s), context_of(m, m + 1 == pieces), loss); };
             if (!world_) explain();
             if (reason.empty()) reason = reason_of(explain);
         }
         step_result result{.samples = b.count, .stop = stop};
         if (world_) {
             const step_totals all = world_->finish(mine, steps() + 1, reason);
-            result = {all.samples > 0 ? all.loss / all.samples : 0, static_cast<index>(all.samples), all.skip > 0,
+            result = {all.samples > 0 ? all.loss / all.samples : 0, static_cast<index_t>(all.samples), all.skip > 0,
                       all.stop > 0};
         } else {
             result.loss = mine.loss / mine.samples;
@@ -153,16 +159,16 @@ public:
 
     /// Runs the model over this rank's part of one epoch of `data`, in evaluation mode.
     template <class Loader>
-    score evaluate(Loader& data) {
-        score s;
-        const pass p{.mode = mode::evaluate};
+    evaluation evaluate(Loader& data) {
+        evaluation s;
+        const pass_context p{.mode = mode::evaluate};
         while (auto next = data.next()) {
-            staged_batch<D> b(std::move(*next));
+            device_batch<D> b(std::move(*next));
             next.reset();
             if (b.host.count == 0) continue;
-            if (b.host.x.empty() && goal_.kind() == task_kind::reconstruction) b.host.x = b.there.x.on_host();
-            tape<T, D> nothing;
-            const tensor<float, D> y = rounded<float>(model_.forward(rounded<T>(b.there.x.share()), nothing, p));
+            if (b.host.x.empty() && goal_.kind() == objective_kind::reconstruction) b.host.x = b.there.x.on_host();
+            saved_tensors<T, D> nothing;
+            const tensor<float, D> y = cast<float>(model_.forward(cast<T>(b.there.x.share()), nothing, p));
             if constexpr (requires { data.prepare(); }) data.prepare();
             if constexpr (on_host)
                 goal_.add(s, y, b.host);
@@ -172,11 +178,12 @@ public:
         return s;
     }
 
-    /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm; changes nothing else.
+    /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm;
+    /// changes nothing else.
     void choose_kernels(const shape& in, mode how) {
-        pass p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
+        pass_context p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
         if (curvature_ && p.training()) p.curvature = curvature_->discover();
-        tape<T, D> scratch;
+        saved_tensors<T, D> scratch;
         tensor<T, D> y = model_.forward(tensor<T, D>::zeros(in), scratch, p);
         if (!p.training()) return;
         model_.backward(tensor<T, D>::zeros(y.shape()), scratch, p);
@@ -191,7 +198,7 @@ public:
             return 0;
     }
     /// Graphs that one of them launches, besides that of an update by itself.
-    index recorded_graphs() const {
+    index_t recorded_graphs() const {
         if constexpr (RecordsSteps<D>)
             return recorded_.graphs();
         else
@@ -209,55 +216,56 @@ public:
     std::int64_t steps() { return optimizer_.steps(); }
     double learning_rate() { return rate_(steps()); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }
-    const task& goal() const { return goal_; }
+    const objective& goal() const { return goal_; }
 
     /// Training samples of this rank classified right, and seen, since the last call.
-    std::pair<index, index> take_training_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
+    std::pair<index_t, index_t> take_training_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
 
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr bool scales = std::same_as<T, float16>;
     static_assert(!on_host || std::same_as<T, float>, "the host computes in float");
 
-    pass pass_of(index micro_batch, bool last) {
-        const pass p{.mode = mode::train,
-                     .seed = config_.seed,
-                     .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
-                     .repeated = false,
-                     .input_gradient = false,
-                     .curvature = listener_};
-        return world_ ? world_->pass_of(p, last) : p;
+    pass_context context_of(index_t micro_batch, bool last) {
+        const pass_context p{.mode = mode::train,
+                             .seed = config_.seed,
+                             .step = static_cast<std::uint32_t>(steps() * config_.micro_batches + micro_batch),
+                             .repeated = false,
+                             .input_gradient = false,
+                             .curvature = listener_};
+        return world_ ? world_->context_of(p, last) : p;
     }
 
-    // One more forward and backward, from labels that the model draws: layers announce its rows. Gradients are made afterwards.
-    void announce_sampled(const staged_batch<D>& b, index pieces, double whole) {
-        for (index m = 0; m < pieces; ++m) {
-            const shard s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
-            const staged_batch<D> piece =
+    // One more forward and backward, from labels that the model draws: layers announce its rows. Gradients are made
+    // afterwards.
+    void announce_sampled(const device_batch<D>& b, index_t pieces, double whole) {
+        for (index_t m = 0; m < pieces; ++m) {
+            const range s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
+            const device_batch<D> piece =
                 slice(b, {s.begin, (s.count + config_.sampled_every - 1) / config_.sampled_every});
             if (m + 1 == pieces) curvature_->last_micro_batch();
-            pass p = pass_of(m, false);
+            pass_context p = context_of(m, false);
             p.repeated = true;
             p.weight_gradient = false;
-            tape<T, D> scratch;
+            saved_tensors<T, D> scratch;
             // Every rank draws numbers of its own.
             const random_stream random{config_.seed,
                                        0x5A3D1Eu + static_cast<std::uint32_t>(world_ ? world_->rank() : 0), p.step};
-            tensor<float, D> dy = goal_.sampled_gradient(
-                rounded<float>(model_.forward(rounded<T>(piece.there.x.share()), scratch, p)), random);
+            tensor<float, D> dy =
+                goal_.sampled_gradient(cast<float>(model_.forward(cast<T>(piece.there.x.share()), scratch, p)), random);
             const float weight = static_cast<float>(static_cast<double>(piece.host.count) / whole);
-            for_each(rules::times<float>{weight}, dy);
+            for_each(functors::times<float>{weight}, dy);
             model_.backward(scaled(std::move(dy)), scratch, p);
         }
         listener_ = nullptr;
     }
 
-    void take_quadratic_step(const staged_batch<D>& b, const step_result& result, double whole) {
-        const pass again = pass_again();
-        const staged_batch<D> few = slice(b, few_of(b.host));
+    void take_quadratic_step(const device_batch<D>& b, const step_result& result, double whole) {
+        const pass_context again = context_again();
+        const device_batch<D> few = slice(b, few_of(b.host));
         const auto output = [&](bool entire) {
-            tape<T, D> scratch;
-            return rounded<float>(model_.forward(rounded<T>((entire ? b : few).there.x.share()), scratch, again));
+            saved_tensors<T, D> scratch;
+            return cast<float>(model_.forward(cast<T>((entire ? b : few).there.x.share()), scratch, again));
         };
         // A rank without samples ran no forward.
         const tensor<float, D> before = b.host.count ? std::move(few_outputs_) : output(false);
@@ -270,37 +278,37 @@ private:
     }
 
     // The samples that F of the quadratic step is taken of.
-    shard few_of(const batch& b) const { return {0, (b.count + config_.model_every - 1) / config_.model_every}; }
+    range few_of(const batch& b) const { return {0, (b.count + config_.model_every - 1) / config_.model_every}; }
 
     // Of the only micro-batch of this step: its outputs once more.
-    pass pass_again() {
-        pass p = pass_of(0, true);
+    pass_context context_again() {
+        pass_context p = context_of(0, true);
         p.repeated = true;
         p.curvature = nullptr;
         return p;
     }
 
-    // All of a step that waits for nothing: gradients, and where nobody changes these before it, the update. Recorded, but for steps to which
-    // somebody listens.
-    numbers_of_step<D> launch(const staged_batch<D>& b, index pieces, double whole) {
+    // All of a step that waits for nothing: gradients, and where nobody changes these before it, the update. Recorded,
+    // but for steps to which somebody listens.
+    step_scalars<D> launch(const device_batch<D>& b, index_t pieces, double whole) {
         if constexpr (RecordsSteps<D>) {
             if (config_.graph) {
-                recorded_.send(pass_of(0, false).step, config_.micro_batches, optimizer_, rate_(steps()));
-                const auto all = [&](const among_launches& host) { return gradients(b, pieces, whole, host); };
-                return listener_ || b.host.count == 0 ? all(among_launches()) : recorded_.gradients(b, whole, all);
+                recorded_.send(context_of(0, false).step, config_.micro_batches, optimizer_, rate_(steps()));
+                const auto all = [&](const host_callback& host) { return gradients(b, pieces, whole, host); };
+                return listener_ || b.host.count == 0 ? all(host_callback()) : recorded_.gradients(b, whole, all);
             }
         }
-        return gradients(b, pieces, whole, among_launches());
+        return gradients(b, pieces, whole, host_callback());
     }
 
-    numbers_of_step<D> gradients(const staged_batch<D>& b, index pieces, double whole, const among_launches& host) {
-        numbers_of_step<D> numbers;
+    step_scalars<D> gradients(const device_batch<D>& b, index_t pieces, double whole, const host_callback& host) {
+        step_scalars<D> numbers;
         const bucket_watch watch(*this, host);
         weights_.zero_grad();
-        for (index m = 0; m < pieces; ++m) {
-            const shard s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
+        for (index_t m = 0; m < pieces; ++m) {
+            const range s = shard_of(b.host.count, static_cast<int>(pieces), static_cast<int>(m));
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
-            pass p = pass_of(m, m + 1 == pieces);
+            pass_context p = context_of(m, m + 1 == pieces);
             if constexpr (RecordsSteps<D>)
                 if (config_.graph) p.step_at = recorded_.passes() + m;
             numbers.pieces.push_back(forward_backward(slice(b, s), p, static_cast<double>(s.count) / whole));
@@ -308,7 +316,7 @@ private:
         numbers.broken = look_at_gradients();
         if constexpr (RecordsSteps<D>)
             if (updates_within()) {
-                std::vector<number_on<D>> losses;
+                std::vector<device_scalar<D>> losses;
                 for (const auto& piece : numbers.pieces) losses.push_back(piece.loss);
                 optimizer_.launch(recorded_.of_update(), losses);
                 numbers.norm = optimizer_.norm_of_update();
@@ -316,13 +324,14 @@ private:
         return numbers;
     }
 
-    // Whether the update is launched before anybody has looked at the gradients: it changes nothing where they are not finite.
-    bool updates_within() const { return config_.graph && !world_ && !curvature_ && optimizer_.launches_ahead(); }
+    // Whether the update is launched before anybody has looked at the gradients: it changes nothing where they are not
+    // finite.
+    bool updates_within() const { return config_.graph && !world_ && !curvature_ && optimizer_.capturable(); }
 
     // While backward is recorded, full buckets do not leave: they do at these places each time the record is launched.
     class bucket_watch {
     public:
-        bucket_watch(trainer& t, const among_launches& host) {
+        bucket_watch(trainer& t, const host_callback& host) {
             if (!t.world_ || !t.config_.graph) return;
             auto& reducer = t.world_->reducer();
             host([&reducer] { reducer.begin(); });
@@ -341,7 +350,7 @@ private:
     };
 
     // For the numbers of a step, and with them for its launches.
-    void wait_for(numbers_of_step<D>& launched, const std::function<void()>& meanwhile) {
+    void wait_for(step_scalars<D>& launched, const std::function<void()>& meanwhile) {
         const auto between = [&] {
             if (meanwhile) meanwhile();
         };
@@ -350,31 +359,30 @@ private:
         between();  // each number is waited for when it is read
     }
 
-    void update(const numbers_of_step<D>& launched) {
+    void update(const step_scalars<D>& launched) {
         if constexpr (RecordsSteps<D>) {
             if (launched.norm) return void(optimizer_.finish(*launched.norm));
-            if (config_.graph && optimizer_.launches_ahead())
-                return void(optimizer_.finish(recorded_.update(optimizer_)));
+            if (config_.graph && optimizer_.capturable()) return void(optimizer_.finish(recorded_.update(optimizer_)));
         }
         optimizer_.step(rate_(steps()));
     }
 
     // {loss, samples classified right}. `weight`: share of these samples in the whole batch.
-    typename numbers_of_step<D>::piece forward_backward(const staged_batch<D>& b, const pass& p, double weight) {
+    typename step_scalars<D>::piece forward_backward(const device_batch<D>& b, const pass_context& p, double weight) {
         tensor<float, D> y;
         {
             const trace_scope scope("", "forward", "phase");
-            y = rounded<float>(model_.forward(rounded<T>(b.there.x.share()), tape_, p));
+            y = cast<float>(model_.forward(cast<T>(b.there.x.share()), saved_, p));
         }
-        number<D> correct = goal_.correct(y, b.there);
-        if (quadratic_) few_outputs_ = rows(y, few_of(b.host)).clone(category::workspace);
+        scalar_on<D> correct = goal_.correct(y, b.there);
+        if (quadratic_) few_outputs_ = rows(y, few_of(b.host)).clone(memory_category::workspace);
         auto [loss, dy] = [&] {
             const trace_scope scope("loss", "", "loss");
             return goal_.loss(std::move(y), b.there);
         }();
-        if (weight != 1) for_each(rules::times<float>{static_cast<float>(weight)}, dy);
+        if (weight != 1) for_each(functors::times<float>{static_cast<float>(weight)}, dy);
         const trace_scope scope("", "backward", "phase");
-        model_.backward(scaled(std::move(dy)), tape_, p);
+        model_.backward(scaled(std::move(dy)), saved_, p);
         return {std::move(loss), std::move(correct)};
     }
 
@@ -382,7 +390,7 @@ private:
     tensor<T, D> scaled(tensor<float, D>&& dy) {
         if constexpr (scales)
             if (scale_) return scale_->template times<T>(dy);
-        return rounded<T>(std::move(dy));
+        return cast<T>(std::move(dy));
     }
 
     void set_scale() {
@@ -392,7 +400,7 @@ private:
     }
 
     // On a rank alone: gradients without the scale, and how many are not finite. Where there are ranks, these do both.
-    number<D> look_at_gradients() {
+    scalar_on<D> look_at_gradients() {
         if constexpr (scales)
             if (scale_ && !world_) return scale_->divide_and_count(weights_.grads());
         return 0;
@@ -426,12 +434,12 @@ private:
         return kept[0];
     }
 
-    static staged_batch<D> slice(const staged_batch<D>& b, shard s) {
+    static device_batch<D> slice(const device_batch<D>& b, range s) {
         const auto part = [&](const auto& t) { return t.empty() ? t.share() : rows(t, s); };
         return {slice(b.host, s), {part(b.there.x), part(b.there.labels), part(b.there.targets)}};
     }
 
-    static batch slice(const batch& b, shard s) {
+    static batch slice(const batch& b, range s) {
         batch part;
         if (!b.x.empty()) part.x = rows(b.x, s);  // there may be pixels instead, which are where the network is
         if (!b.labels.empty()) part.labels = rows(b.labels, s);
@@ -443,8 +451,8 @@ private:
     }
 
     template <class U, class Where>
-    static tensor<U, Where> rows(const tensor<U, Where>& t, shard s) {
-        const index width = t.extent(0) ? t.size() / t.extent(0) : 0;
+    static tensor<U, Where> rows(const tensor<U, Where>& t, range s) {
+        const index_t width = t.extent(0) ? t.size() / t.extent(0) : 0;
         return t.slice(s.begin * width, t.shape().with(0, s.count));
     }
 
@@ -458,7 +466,7 @@ private:
         return {};
     }
 
-    [[noreturn]] void throw_non_finite(const staged_batch<D>& staged, pass p, double loss) {
+    [[noreturn]] void throw_non_finite(const device_batch<D>& staged, pass_context p, double loss) {
         const batch& b = staged.host;
         const std::string where = concat("step ", steps() + 1, ": loss is ", loss, "; ");
         const std::string advice = concat("; lower the learning rate, warm up, or clip gradients",
@@ -471,11 +479,11 @@ private:
             if (first_non_finite(parameter->value)) fail(where, "parameter ", name, " is not finite", advice);
         p.repeated = true;
         p.group = nullptr;  // the other ranks do not take part
-        tape<T, D> scratch;
-        tensor<T, D> x = rounded<T>(staged.there.x.share());
+        saved_tensors<T, D> scratch;
+        tensor<T, D> x = cast<T>(staged.there.x.share());
         for (int i = 0; i < model_.size(); ++i) {
             x = model_[i].forward(std::move(x), scratch.child(i), p);
-            if (first_non_finite(rounded<float>(x)))
+            if (first_non_finite(cast<float>(x)))
                 fail(where, "the first layer with a non-finite output is ", model_.name(i), " (", model_[i].describe(),
                      ')', advice);
         }
@@ -485,8 +493,8 @@ private:
     sequential<T, D>& model_;
     arena<float, D>& weights_;
     any_optimizer<float, D> optimizer_;
-    schedule rate_;
-    task goal_;
+    lr_schedule rate_;
+    objective goal_;
     trainer_config config_;
     ranks<D>* world_;
     preconditioner<float, D>* curvature_;
@@ -494,10 +502,10 @@ private:
     loss_scaler* scaler_;
     std::optional<gradient_scale<D>> scale_;  // where there is a scaler_
     curvature_listener* listener_ = nullptr;  // of the step at hand
-    step_recorder<D> recorded_;
-    tape<T, D> tape_;               // goes first: it may hold tensors of a step that could not be recorded
+    graph_recorder<D> recorded_;
+    saved_tensors<T, D> saved_;     // goes first: it may hold tensors of a step that could not be recorded
     tensor<float, D> few_outputs_;  // of the step at hand
-    index correct_ = 0, seen_ = 0;
+    index_t correct_ = 0, seen_ = 0;
 };
 
 }  // namespace cairn

@@ -50,8 +50,8 @@ TEST_CASE("tensors: transposition moves few cache lines") {
     REQUIRE(y.shape(1) == rows);
     for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t j = 0; j < columns; ++j) REQUIRE(value(y(j, i)) == x(i, j));
-    // Each line of both matrices once are 2/8 a element; 5/8 leave room for filling y first and for lines that two tiles share. Going down columns
-    // moves 9/8.
+    // Each line of both matrices once are 2/8 a element; 5/8 leave room for filling y first and for lines that two
+    // tiles share. Going down columns moves 9/8.
     INFO(moved << " cache lines moved for " << elements << " elements");
     CHECK(8 * moved <= 5 * elements);
 }
@@ -103,7 +103,8 @@ TEST_CASE("linear: products walk along rows") {
     for (std::size_t o = 0; o < out; ++o) b(o) = counted(0);
     const auto cx = counting(x), cw = counting(w), cdy = counting(dy);
     const auto products = static_cast<std::int64_t>(batch * in * out);
-    // A loop along rows moves a line for every 8 products and matrix that does not fit; one down a column moves one for every product.
+    // A loop along rows moves a line for every 8 products and matrix that does not fit; one down a column moves one for
+    // every product.
     lab::reset_counts();
     const student::matrix<counted> y = student::linear_forward(cx, cw, b);
     REQUIRE(y.shape(1) == out);

@@ -95,8 +95,9 @@ struct training {
     std::uint64_t seed = 1;  // of the order
 };
 
-/// Task 5c. In epoch e = 0, 1, …: the rows in the order shuffled(rows, seed, e), cut into batches of c.batch (the last one takes what is left), one
-/// step for each; the velocity lives as long as the training. Returns for each epoch the mean over all rows of the loss that their batch had.
+/// Task 5c. In epoch e = 0, 1, …: the rows in the order shuffled(rows, seed, e), cut into batches of c.batch (the last
+/// one takes what is left), one step for each; the velocity lives as long as the training. Returns for each epoch the
+/// mean over all rows of the loss that their batch had.
 template <class T>
 std::vector<double> train(classifier<T>& net, const matrix<T>& x, const std::vector<int>& labels, const training& c) {
     //! solution

@@ -15,8 +15,8 @@
 
 namespace student {
 
-/// Task 4a. Central differences with a step of ∛ε max(1, |θ_i|), where the two terms of the error are about equal. Calls f twice for each
-/// parameter, and no more.
+/// Task 4a. Central differences with a step of ∛ε max(1, |θ_i|), where the two terms of the error are about equal.
+/// Calls f twice for each parameter, and no more.
 template <class F>
 std::vector<double> numerical_gradient(F&& f, std::span<const double> theta) {
     //! solution
@@ -45,8 +45,9 @@ struct gradient_verdict {
         0;  // the parameter with the largest error in units of what is allowed; one that is not finite, if there is
 };
 
-/// Task 4b. Right, where for every i  |g_i − n_i| ≤ 1e-6 max(|g_i|, |n_i|) + 1e-8 |f(θ)|,  n being the numerical gradient; wrong where anything is
-/// not finite. Throws std::invalid_argument where gradient and theta have different sizes.
+/// Task 4b. Right, where for every i  |g_i − n_i| ≤ 1e-6 max(|g_i|, |n_i|) + 1e-8 |f(θ)|,  n being the numerical
+/// gradient; wrong where anything is not finite. Throws std::invalid_argument where gradient and theta have different
+/// sizes.
 template <class F>
 gradient_verdict check_gradient(F&& f, std::span<const double> theta, std::span<const double> gradient) {
     //! solution

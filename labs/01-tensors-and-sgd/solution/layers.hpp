@@ -1,7 +1,8 @@
 #pragma once
 // Lab 1, task 2: a linear layer and ReLU, forward and backward.
 //
-//   y = x Wᵀ + b      x (batch, in), W (out, in), b (out), y (batch, out): the convention of PyTorch and of this library
+//   y = x Wᵀ + b      x (batch, in), W (out, in), b (out), y (batch, out): the convention of PyTorch and of this
+//                     library
 //   dx = dy W         dy (batch, out): the gradient of the loss with respect to y; dx, dW and db likewise
 //   dW = dyᵀ x
 //   db = column sums of dy
@@ -44,7 +45,8 @@ struct linear_gradients {
     vec<T> b;     // db (out)
 };
 
-/// Task 2b. Sums over the batch, no means: the loss has taken its mean already. Throws std::invalid_argument unless the shapes fit.
+/// Task 2b. Sums over the batch, no means: the loss has taken its mean already. Throws std::invalid_argument unless the
+/// shapes fit.
 template <class T>
 linear_gradients<T> linear_backward(const matrix<T>& x, const matrix<T>& w, const matrix<T>& dy) {
     //! solution

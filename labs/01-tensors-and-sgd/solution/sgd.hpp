@@ -5,7 +5,8 @@
 //   v ← μ v + g        velocity, zero before the first step
 //   θ ← θ − η v        learning rate
 //
-// This order, with η outside of v, is PyTorch's and this library's: when η changes, the velocity that was gathered counts with the new one.
+// This order, with η outside of v, is PyTorch's and this library's: when η changes, the velocity that was gathered
+// counts with the new one.
 
 #include <cstddef>
 #include <span>
@@ -25,8 +26,9 @@ class sgd {
 public:
     explicit sgd(sgd_config c) : config(c) {}
 
-    /// One step: parameters[i] changes, gradients[i] does not. Every call brings the same parameters in the same order, and i is what they are
-    /// known by, for their memory may move. Throws std::invalid_argument where a gradient is not of its parameter's size.
+    /// One step: parameters[i] changes, gradients[i] does not. Every call brings the same parameters in the same order,
+    /// and i is what they are known by, for their memory may move. Throws std::invalid_argument where a gradient is not
+    /// of its parameter's size.
     void step(const std::vector<std::span<T>>& parameters, const std::vector<std::span<const T>>& gradients) {
         //! solution
         if (parameters.size() != gradients.size()) throw std::invalid_argument("sgd: one gradient for each parameter");

@@ -5,7 +5,8 @@
 //   m(i, j), m.shape(0), m.shape(1), m.data()     element, extents, first element
 //   matrix<T>::from_shape({rows, columns})        elements as they happen to be; vec<T>::from_shape({n}) likewise
 //   matrix<T> m = xt::zeros<T>({rows, columns})   all zero
-//   x - y, x * y, xt::exp(x), xt::sqrt(x), …      expressions: nothing is computed before one is assigned to a matrix or a vec
+//   x - y, x * y, xt::exp(x), xt::sqrt(x), …      expressions: nothing is computed before one is assigned to a matrix
+//                                                 or a vec
 //   xt::sum(x, {0}), xt::sum(x, {1})              expressions too: sums down the columns, along the rows
 // An expression with operands of different rank broadcasts: a vec stands for equal rows.
 
@@ -35,7 +36,8 @@ std::span<const T> row(const matrix<T>& m, std::size_t i) {
     return {m.data() + i * m.shape(1), m.shape(1)};
 }
 
-/// Task 1a. Of a row-major tensor: by how many elements the place in memory moves when an index grows by one. shape (2, 3, 5): (15, 5, 1).
+/// Task 1a. Of a row-major tensor: by how many elements the place in memory moves when an index grows by one. shape (2,
+/// 3, 5): (15, 5, 1).
 inline std::vector<std::size_t> row_major_strides(const std::vector<std::size_t>& shape) {
     //! solution
     std::vector<std::size_t> strides(shape.size());
@@ -51,7 +53,8 @@ inline std::vector<std::size_t> row_major_strides(const std::vector<std::size_t>
     //! end
 }
 
-/// Task 1a. The place in memory, in elements from the first one, of the element at `index`. Both have one number an axis.
+/// Task 1a. The place in memory, in elements from the first one, of the element at `index_t`. Both have one number an
+/// axis.
 inline std::size_t offset_of(const std::vector<std::size_t>& strides, const std::vector<std::size_t>& index) {
     //! solution
     std::size_t offset = 0;
@@ -63,7 +66,8 @@ inline std::size_t offset_of(const std::vector<std::size_t>& strides, const std:
     //! end
 }
 
-/// Task 1b. y(j, i) = x(i, j). Moves no more than 5/8 of a cache line an element, in a cache of 64 lines of 64 bytes (elements of 8 bytes).
+/// Task 1b. y(j, i) = x(i, j). Moves no more than 5/8 of a cache line an element, in a cache of 64 lines of 64 bytes
+/// (elements of 8 bytes).
 template <class T>
 matrix<T> transposed(const matrix<T>& x) {
     //! solution
@@ -81,8 +85,9 @@ matrix<T> transposed(const matrix<T>& x) {
     //! end
 }
 
-/// Task 1c. Each column less its mean, divided by its deviation: y = (x − mean) / sqrt(variance + epsilon), where the variance is the mean of
-/// (x − mean)². At least one row. Takes no more than 12 operations an element, and room for no more than the result, one more matrix and vecs.
+/// Task 1c. Each column less its mean, divided by its deviation: y = (x − mean) / sqrt(variance + epsilon), where the
+/// variance is the mean of (x − mean)². At least one row. Takes no more than 12 operations an element, and room for no
+/// more than the result, one more matrix and vecs.
 template <class T>
 matrix<T> standardised(const matrix<T>& x, T epsilon) {
     //! solution

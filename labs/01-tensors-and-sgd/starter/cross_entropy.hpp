@@ -28,8 +28,9 @@ struct loss_result {
     matrix<T> gradient;  // of that mean with respect to the logits, of their shape
 };
 
-/// Task 3b. labels: one for each row, in [0, classes). Finite for all finite logits that differ by less than the largest T. Throws
-/// std::invalid_argument on a batch without rows, a number of labels that is not that of the rows, and a label out of range.
+/// Task 3b. labels: one for each row, in [0, classes). Finite for all finite logits that differ by less than the
+/// largest T. Throws std::invalid_argument on a batch without rows, a number of labels that is not that of the rows,
+/// and a label out of range.
 template <class T>
 loss_result<T> cross_entropy(const matrix<T>& logits, const std::vector<int>& labels) {
     (void)logits, (void)labels;

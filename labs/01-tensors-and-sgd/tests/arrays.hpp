@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of this lab share: arrays drawn from the seed, comparisons, and the formulas once more by plain loops in double.
+// What the tests of this lab share: arrays drawn from the seed, comparisons, and the formulas once more by plain loops
+// in double.
 
 #include "lab.hpp"
 
@@ -92,7 +93,8 @@ inline std::string fault_of_standardised(std::size_t rows, std::size_t columns, 
     return difference(student::matrix<double>(student::standardised(x, small)), e);
 }
 
-// --------------------------------------------------------------------------------------------------------- linear layer
+// --------------------------------------------------------------------------------------------------------- linear
+// layer
 struct linear_expectation {
     expectation y, dx, dw, db;
 };
@@ -141,14 +143,16 @@ std::string fault_of_linear(std::size_t batch, std::size_t in, std::size_t out, 
     return {};
 }
 
-// -------------------------------------------------------------------------------------------------------- cross-entropy
+// --------------------------------------------------------------------------------------------------------
+// cross-entropy
 struct cross_entropy_expectation {
     expectation p, gradient;
     double loss = 0, loss_bound = 0;
 };
 
-/// Softmax, the mean loss and its gradient. With s = largest x_i − x_j: s is rounded, so exp(−s) is off by a factor of 1 ± ε s beside the rounding
-/// of exp itself, the sum by 1 ± ε classes more. The loss may be put together in any order, so the largest logit is rounded too.
+/// Softmax, the mean loss and its gradient. With s = largest x_i − x_j: s is rounded, so exp(−s) is off by a factor of
+/// 1 ± ε s beside the rounding of exp itself, the sum by 1 ± ε classes more. The loss may be put together in any order,
+/// so the largest logit is rounded too.
 template <class T>
 cross_entropy_expectation cross_entropy(const student::matrix<T>& logits, const std::vector<int>& labels) {
     const std::size_t batch = logits.shape(0), classes = logits.shape(1);
@@ -192,8 +196,10 @@ std::string fault_of_loss(const student::matrix<T>& logits, const std::vector<in
     return difference(std::span<const double>(&got.loss, 1), std::vector{e.loss}, {e.loss_bound});
 }
 
-// ------------------------------------------------------------------------------------------------------- gradient check
-/// scale · Σ (a_i sin θ_i + c_i θ_i² / 2) with |a_i| < 1 and c_i in (2, 3). Its value is right but for its last rounding.
+// ------------------------------------------------------------------------------------------------------- gradient
+// check
+/// scale · Σ (a_i sin θ_i + c_i θ_i² / 2) with |a_i| < 1 and c_i in (2, 3). Its value is right but for its last
+/// rounding.
 struct smooth {
     std::vector<double> a, c;
     double scale;
@@ -214,8 +220,8 @@ struct smooth {
         for (std::size_t i = 0; i < g.size(); ++i) g[i] = scale * (a[i] * std::cos(theta[i]) + c[i] * theta[i]);
         return g;
     }
-    /// Ten times both errors of a central difference together: ε^⅔ (|third derivative| / 6 + |f| / 2). Forward differences miss it with any step:
-    /// the second derivative is 1 at least, so they are off by 1e-8.
+    /// Ten times both errors of a central difference together: ε^⅔ (|third derivative| / 6 + |f| / 2). Forward
+    /// differences miss it with any step: the second derivative is 1 at least, so they are off by 1e-8.
     std::vector<double> bounds(std::span<const double> theta) const {
         const double e = std::pow(epsilon<double>, 2.0 / 3);
         std::vector<double> all(a.size());
@@ -298,8 +304,8 @@ inline std::string difference(const student::classifier<double>& got, plain_clas
     return {};
 }
 
-/// Empty, or what is wrong with the student's loss and gradients. They are sums of some hundred products of numbers of size 1: 1e-12 is some ten
-/// times what rounding does to them.
+/// Empty, or what is wrong with the student's loss and gradients. They are sums of some hundred products of numbers of
+/// size 1: 1e-12 is some ten times what rounding does to them.
 inline std::string fault_of_gradient(const student::classifier<double>& net, const student::matrix<double>& x,
                                      const std::vector<int>& labels) {
     plain_classifier plain(net);
@@ -313,7 +319,8 @@ inline std::string fault_of_gradient(const student::classifier<double>& net, con
     return why.empty() ? difference(got.gradient, plain, 1e-12) : "loss: " + why;
 }
 
-/// Points of the plane on three arms of a spiral that wind round each other; the arm is the label. No line separates them.
+/// Points of the plane on three arms of a spiral that wind round each other; the arm is the label. No line separates
+/// them.
 template <class T>
 struct spirals {
     student::matrix<T> x;  // (n, 2)

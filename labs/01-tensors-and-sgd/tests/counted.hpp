@@ -1,6 +1,6 @@
 #pragma once
-// Costs that are counted, not timed: an element type that counts arithmetic and the cache lines that it moves, and the bytes that the program
-// allocates. Include it in one file of a program: it replaces operator new.
+// Costs that are counted, not timed: an element type that counts arithmetic and the cache lines that it moves, and the
+// bytes that the program allocates. Include it in one file of a program: it replaces operator new.
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace lab {
 
-/// A cache of 64 lines of 64 bytes that throws out the line that was used longest ago. A line that is not there when an element is read or
-/// written is moved.
+/// A cache of 64 lines of 64 bytes that throws out the line that was used longest ago. A line that is not there when an
+/// element is read or written is moved.
 class model_cache {
 public:
     static constexpr std::size_t lines = 64, line_bytes = 64;
@@ -42,7 +42,8 @@ inline std::int64_t operations = 0, allocated = 0;  // bytes, since `reset_count
 
 inline void reset_counts() { cache.empty(), operations = 0, allocated = 0; }
 
-/// A double that counts; to become a double is an operation too. What lies on the stack is taken for a register: it moves no lines.
+/// A double that counts; to become a double is an operation too. What lies on the stack is taken for a register: it
+/// moves no lines.
 class counted {
 public:
     counted() = default;

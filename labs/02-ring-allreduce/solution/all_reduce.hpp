@@ -5,8 +5,8 @@
 //
 // What you have (cairn/comm/communicator.hpp), for a communicator c:
 //   c.rank(), c.size()                              this rank's number, and how many there are
-//   cairn::send_receive(c, out, to, in, from, tag)  sends the span `out` to rank `to` while receiving into the span `in` from rank `from`
-//   cairn::send(c, span, to, tag), cairn::receive(c, span, from, tag)
+//   cairn::sendrecv(c, out, to, in, from, tag)  sends the span `out` to rank `to` while receiving into the span `in`
+//   from rank `from` cairn::send(c, span, to, tag), cairn::receive(c, span, from, tag)
 // A receive must have exactly as many elements as were sent. Tags are yours, 0 to 8191.
 
 #include <cairn/comm/communicator.hpp>
@@ -28,8 +28,9 @@ inline std::span<float> part_of(std::span<float> data, int i, int parts) {
     return data.subspan(k * small + (k < larger ? k : larger), small + (k < larger ? 1 : 0));
 }
 
-/// Task 1. The array is cut into c.size() parts. In p − 1 steps every rank passes a part to its right neighbour and adds what comes from its left
-/// one, until each has one complete part; in p − 1 more steps the complete parts go round.
+/// Task 1. The array is cut into c.size() parts. In p − 1 steps every rank passes a part to its right neighbour and
+/// adds what comes from its left one, until each has one complete part; in p − 1 more steps the complete parts go
+/// round.
 template <class C>
 void ring_all_reduce(C& c, std::span<float> data) {
     //! solution
@@ -39,10 +40,10 @@ void ring_all_reduce(C& c, std::span<float> data) {
     for (int s = 0; s + 1 < p; ++s) {
         const std::span<float> out = part(me - s), into = part(me - s - 1);
         const std::span<float> in(room.data(), into.size());
-        cairn::send_receive(c, out, right, in, left, 1);
+        cairn::sendrecv(c, out, right, in, left, 1);
         for (std::size_t i = 0; i < in.size(); ++i) into[i] += in[i];
     }
-    for (int s = 0; s + 1 < p; ++s) cairn::send_receive(c, part(me + 1 - s), right, part(me - s), left, 2);
+    for (int s = 0; s + 1 < p; ++s) cairn::sendrecv(c, part(me + 1 - s), right, part(me - s), left, 2);
     //! starter
     // (void)c;
     // (void)data;
@@ -50,9 +51,10 @@ void ring_all_reduce(C& c, std::span<float> data) {
     //! end
 }
 
-/// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank that differs in one bit of its
-/// number, and adds the half that it keeps; in k steps of doubling the complete halves come back. Where p is no power of two, the ranks beyond
-/// the largest one first give their array to a partner, and get the result from it at the end.
+/// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank
+/// that differs in one bit of its number, and adds the half that it keeps; in k steps of doubling the complete halves
+/// come back. Where p is no power of two, the ranks beyond the largest one first give their array to a partner, and get
+/// the result from it at the end.
 template <class C>
 void halving_doubling_all_reduce(C& c, std::span<float> data) {
     //! solution
@@ -62,12 +64,12 @@ void halving_doubling_all_reduce(C& c, std::span<float> data) {
     const int extra = p - core;
     if (me >= core) {  // beyond the power of two
         cairn::send(c, data, me - core, 3);
-        cairn::receive(c, data, me - core, 4);
+        cairn::recv(c, data, me - core, 4);
         return;
     }
     std::vector<float> room(data.size());
     if (me < extra) {
-        cairn::receive(c, std::span<float>(room), me + core, 3);
+        cairn::recv(c, std::span<float>(room), me + core, 3);
         for (std::size_t i = 0; i < data.size(); ++i) data[i] += room[i];
     }
     std::vector<std::span<float>> kept, given;
@@ -78,14 +80,14 @@ void halving_doubling_all_reduce(C& c, std::span<float> data) {
         const std::span<float> low = mine.first(half), high = mine.subspan(half);
         const std::span<float> keep = me & bit ? high : low, give = me & bit ? low : high;
         const std::span<float> in(room.data(), keep.size());
-        cairn::send_receive(c, give, peer, in, peer, 5);
+        cairn::sendrecv(c, give, peer, in, peer, 5);
         for (std::size_t i = 0; i < in.size(); ++i) keep[i] += in[i];
         kept.push_back(keep);
         given.push_back(give);
         mine = keep;
     }
     for (int bit = 1; bit < core; bit *= 2) {
-        cairn::send_receive(c, kept.back(), me ^ bit, given.back(), me ^ bit, 6);
+        cairn::sendrecv(c, kept.back(), me ^ bit, given.back(), me ^ bit, 6);
         kept.pop_back();
         given.pop_back();
     }

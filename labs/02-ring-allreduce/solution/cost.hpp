@@ -23,7 +23,8 @@ inline double ring_seconds(int p, double bytes, const link& l) {
     //! end
 }
 
-/// Seconds that halving and doubling takes. Where p is no power of two, two more messages of all bytes, and their addition, come on top.
+/// Seconds that halving and doubling takes. Where p is no power of two, two more messages of all bytes, and their
+/// addition, come on top.
 inline double halving_doubling_seconds(int p, double bytes, const link& l) {
     //! solution
     int core = 1, steps = 0;

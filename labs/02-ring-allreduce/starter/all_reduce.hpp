@@ -5,8 +5,8 @@
 //
 // What you have (cairn/comm/communicator.hpp), for a communicator c:
 //   c.rank(), c.size()                              this rank's number, and how many there are
-//   cairn::send_receive(c, out, to, in, from, tag)  sends the span `out` to rank `to` while receiving into the span `in` from rank `from`
-//   cairn::send(c, span, to, tag), cairn::receive(c, span, from, tag)
+//   cairn::sendrecv(c, out, to, in, from, tag)  sends the span `out` to rank `to` while receiving into the span `in`
+//   from rank `from` cairn::send(c, span, to, tag), cairn::receive(c, span, from, tag)
 // A receive must have exactly as many elements as were sent. Tags are yours, 0 to 8191.
 
 #include <cairn/comm/communicator.hpp>
@@ -28,8 +28,9 @@ inline std::span<float> part_of(std::span<float> data, int i, int parts) {
     return data.subspan(k * small + (k < larger ? k : larger), small + (k < larger ? 1 : 0));
 }
 
-/// Task 1. The array is cut into c.size() parts. In p − 1 steps every rank passes a part to its right neighbour and adds what comes from its left
-/// one, until each has one complete part; in p − 1 more steps the complete parts go round.
+/// Task 1. The array is cut into c.size() parts. In p − 1 steps every rank passes a part to its right neighbour and
+/// adds what comes from its left one, until each has one complete part; in p − 1 more steps the complete parts go
+/// round.
 template <class C>
 void ring_all_reduce(C& c, std::span<float> data) {
     (void)c;
@@ -37,9 +38,10 @@ void ring_all_reduce(C& c, std::span<float> data) {
     throw std::logic_error("task 1: ring_all_reduce is not written yet");
 }
 
-/// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank that differs in one bit of its
-/// number, and adds the half that it keeps; in k steps of doubling the complete halves come back. Where p is no power of two, the ranks beyond
-/// the largest one first give their array to a partner, and get the result from it at the end.
+/// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank
+/// that differs in one bit of its number, and adds the half that it keeps; in k steps of doubling the complete halves
+/// come back. Where p is no power of two, the ranks beyond the largest one first give their array to a partner, and get
+/// the result from it at the end.
 template <class C>
 void halving_doubling_all_reduce(C& c, std::span<float> data) {
     (void)c;

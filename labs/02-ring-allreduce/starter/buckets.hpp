@@ -11,9 +11,9 @@
 
 namespace student {
 
-/// Every gradient becomes its mean over the ranks. Backward makes the last tensor's gradient first: tensors go into buckets from the last to the
-/// first, whole ones, as long as a bucket has at most `bucket_bytes`; a tensor that is larger is a bucket by itself. Each bucket is one call of
-/// ring_all_reduce, in the order in which buckets fill.
+/// Every gradient becomes its mean over the ranks. Backward makes the last tensor's gradient first: tensors go into
+/// buckets from the last to the first, whole ones, as long as a bucket has at most `bucket_bytes`; a tensor that is
+/// larger is a bucket by itself. Each bucket is one call of ring_all_reduce, in the order in which buckets fill.
 template <class C>
 void reduce_gradients(C& c, const std::vector<std::span<float>>& gradients, std::size_t bucket_bytes) {
     (void)c, (void)gradients, (void)bucket_bytes;

@@ -18,7 +18,8 @@ inline double ring_seconds(int p, double bytes, const link& l) {
     throw std::logic_error("task 3: ring_seconds is not written yet");
 }
 
-/// Seconds that halving and doubling takes. Where p is no power of two, two more messages of all bytes, and their addition, come on top.
+/// Seconds that halving and doubling takes. Where p is no power of two, two more messages of all bytes, and their
+/// addition, come on top.
 inline double halving_doubling_seconds(int p, double bytes, const link& l) {
     (void)p, (void)bytes, (void)l;
     throw std::logic_error("task 3: halving_doubling_seconds is not written yet");

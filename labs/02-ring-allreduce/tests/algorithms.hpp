@@ -12,18 +12,18 @@
 namespace lab {
 
 inline const auto ring = [](rank_of_test& c, std::span<float> data) {
-    const auto call = c.enter({"ring_all_reduce", "floats", static_cast<cairn::index>(data.size())});
+    const auto call = c.enter({"ring_all_reduce", "floats", static_cast<cairn::index_t>(data.size())});
     student::ring_all_reduce(c, data);
 };
 inline const auto halving = [](rank_of_test& c, std::span<float> data) {
-    const auto call = c.enter({"halving_doubling_all_reduce", "floats", static_cast<cairn::index>(data.size())});
+    const auto call = c.enter({"halving_doubling_all_reduce", "floats", static_cast<cairn::index_t>(data.size())});
     student::halving_doubling_all_reduce(c, data);
 };
 
 /// The data as tensors of these sizes, one behind the other, in buckets of `bucket` elements.
 inline auto buckets(const std::vector<std::size_t>& sizes, std::size_t bucket) {
     return [=](rank_of_test& c, std::span<float> data) {
-        const auto call = c.enter({"reduce_gradients", "floats", static_cast<cairn::index>(data.size())});
+        const auto call = c.enter({"reduce_gradients", "floats", static_cast<cairn::index_t>(data.size())});
         std::vector<std::span<float>> gradients;
         std::size_t at = 0;
         for (const std::size_t n : sizes) gradients.push_back(data.subspan(at, n)), at += n;

@@ -39,8 +39,8 @@ struct outcome {
     }
 };
 
-/// Runs reduce(communicator, span) on `ranks` ranks with `count` numbers each. What stops the first rank that fails is also printed at once:
-/// it may be all that is known if another one never comes to an end.
+/// Runs reduce(communicator, span) on `ranks` ranks with `count` numbers each. What stops the first rank that fails is
+/// also printed at once: it may be all that is known if another one never comes to an end.
 template <class Reduce>
 outcome run(int ranks, std::size_t count, std::uint32_t stream, Reduce&& reduce) {
     outcome all;

@@ -225,8 +225,8 @@ TEST_CASE("sign: any number of values, zeros, equal magnitudes, many values") {
 TEST_CASE("PowerSGD: each step begins where the last one ended") {
     const std::size_t rows = 24, cols = 16;
     for (const std::uint32_t stream : {1000u, 1100u, 1200u}) {
-        // Σ σ_k u_k v_kᵀ on average over two ranks. The best approximation of rank 2 leaves out σ_3 and on; an iteration leaves
-        // (σ_3 / σ_2)² = 1/16 of what is off.
+        // Σ σ_k u_k v_kᵀ on average over two ranks. The best approximation of rank 2 leaves out σ_3 and on; an
+        // iteration leaves (σ_3 / σ_2)² = 1/16 of what is off.
         const std::vector<double> sigma{8, 4, 1, 0.5, 0.25};
         const auto u = orthonormal(sigma.size(), rows, stream), v = orthonormal(sigma.size(), cols, stream + 10);
         const std::vector<float> noise = lab::numbers(rows * cols, stream + 20);
@@ -349,7 +349,8 @@ TEST_CASE("feedback: any method, number of ranks and of values") {
                     halves_kept[i] += static_cast<double>(kept_of_halves[r][i]) / p;
                 }
             }
-            // Over all ranks and steps: Σ means + mean of what is kept = Σ mean gradients. What a rank keeps of halves is below 2 · steps.
+            // Over all ranks and steps: Σ means + mean of what is kept = Σ mean gradients. What a rank keeps of halves
+            // is below 2 · steps.
             for (std::size_t i = 0; i < n; ++i) means[i] += quarters_kept[i], mean_of_halves[i] += halves_kept[i];
             const double sums = steps * (p + 2.0) * 2 * steps * lab::epsilon;
             CHECK(lab::difference(std::span<const double>(means), gradients, std::vector<double>(n, sums)) == "");

@@ -66,8 +66,8 @@ inline double seconds(const method& m, const link& l) {
     //! end
 }
 
-/// The bandwidth, in bytes a second, below which `compressed` takes less time than `dense`. Infinity if it takes less at every bandwidth, 0 if it
-/// sends no fewer bytes: then slower links are no reason to compress.
+/// The bandwidth, in bytes a second, below which `compressed` takes less time than `dense`. Infinity if it takes less
+/// at every bandwidth, 0 if it sends no fewer bytes: then slower links are no reason to compress.
 inline double break_even(const method& dense, const method& compressed, double alpha) {
     //! solution
     const double saved = dense.sends.bytes - compressed.sends.bytes;

@@ -1,7 +1,8 @@
 #pragma once
 // Lab 3, task 3: a matrix as the product of two thin ones, by one power iteration a step.
 //
-// Both factors lie transposed, so that each of their r vectors is a piece of memory: P is r rows of length `rows`, Q is r rows of length `cols`.
+// Both factors lie transposed, so that each of their r vectors is a piece of memory: P is r rows of length `rows`, Q is
+// r rows of length `cols`.
 // In the formulas, P_c and Q_c are row number c of them, M is the matrix of this rank, row-major:
 //   P_c = M Q_c               then P is summed over the ranks, and its rows are made orthonormal
 //   Q_c = Mᵀ P_c              then Q is summed over the ranks
@@ -21,9 +22,10 @@
 
 namespace student {
 
-/// Makes `count` rows of `length` values orthonormal, the first one first: from each, its parts along those before it are taken away one after
-/// another (modified Gram–Schmidt), then it is divided by its length. All of it in double, stored in float once every row is done. Where at most 10⁻⁶ of a
-/// row's length is left, it depended on those before it, or was zero: it becomes zero.
+/// Makes `count` rows of `length` values orthonormal, the first one first: from each, its parts along those before it
+/// are taken away one after another (modified Gram–Schmidt), then it is divided by its length. All of it in double,
+/// stored in float once every row is done. Where at most 10⁻⁶ of a row's length is left, it depended on those before
+/// it, or was zero: it becomes zero.
 inline void orthonormalise(std::size_t count, std::size_t length, std::span<float> rows) {
     //! solution
     std::vector<double> all(rows.begin(), rows.end());
@@ -98,7 +100,8 @@ public:
     }
 
 private:
-    /// Draws the rows of Q that are zero: all of them before the first step, later those that became zero because the matrix had a lower rank.
+    /// Draws the rows of Q that are zero: all of them before the first step, later those that became zero because the
+    /// matrix had a lower rank.
     /// The same numbers on all ranks. Given; call it at the start of a step.
     void draw_zero_rows() {
         const cairn::random_stream random{seed_, cairn::stream_of("powersgd"), step_++};

@@ -2,8 +2,8 @@
 // Lab 3, task 4: the mean of compressed gradients over the ranks, and error feedback.
 //
 // A method is one of two kinds:
-//   messages       method.encode(values) → bytes, method.decode(bytes, into): topk, sign. Messages cannot be added, so every rank gets all of
-//                  them. Their number of bytes is the same on all ranks.
+//   messages       method.encode(values) → bytes, method.decode(bytes, into): topk, sign. Messages cannot be added, so
+//                  every rank gets all of them. Their number of bytes is the same on all ranks.
 //   its own sums   method.reduce(c, values, mean): powersgd. What it sends of each rank is the mean itself.
 
 #include <cairn/comm/collectives/all_gather.hpp>
@@ -17,8 +17,10 @@
 
 namespace student {
 
-/// mean: the mean over the ranks of what their messages decode to, the same bits on each. sent: what this rank's own message decodes to. One
-/// all-gather: c.size() − 1 messages a rank. Any number of values; the three spans have the same size and do not overlap.
+/// mean: the mean over the ranks of what their messages decode to, the same bits on each. sent: what this rank's own
+/// message decodes to. One
+/// all-gather: c.size() − 1 messages a rank. Any number of values; the three spans have the same size and do not
+/// overlap.
 template <class C, class Method>
 void reduce_mean(C& c, Method& method, std::span<const float> values, std::span<float> mean, std::span<float> sent) {
     if constexpr (requires { method.reduce(c, values, mean); }) {  // given

@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of this lab share: ranks as threads, arrays drawn from the seed, messages put together and taken apart.
+// What the tests of this lab share: ranks as threads, arrays drawn from the seed, messages put together and taken
+// apart.
 
 #include "counted_ranks.hpp"
 #include "lab.hpp"

@@ -1,8 +1,9 @@
 #pragma once
 // A problem to train on: least squares over four ranks whose data differ.
 //
-// Rank r has m examples a_i with targets b_i = ⟨a_i, w_r⟩, where the w_r differ from rank to rank: in each coordinate one rank is 3 above and the
-// other three 1 below what is best for all. f(x) = 1/(2 · 4m) Σ (⟨a_i, x⟩ − b_i)² over all examples.
+// Rank r has m examples a_i with targets b_i = ⟨a_i, w_r⟩, where the w_r differ from rank to rank: in each coordinate
+// one rank is 3 above and the other three 1 below what is best for all. f(x) = 1/(2 · 4m) Σ (⟨a_i, x⟩ − b_i)² over all
+// examples.
 
 #include "ranks.hpp"
 

@@ -25,7 +25,7 @@ TEST_CASE("factors: any shape and number of examples") {
     for (const std::size_t n : {std::size_t{1}, std::size_t{2}, between(30, 60, 1)})
         for (const std::size_t in : {std::size_t{1}, between(2, 9, 2)})
             for (const std::size_t out : {std::size_t{1}, between(2, 9, 3)}) {
-                const student::layer_rows rows = lab::random_rows(n, in, out, stream += 2);
+                const student::curvature_samples rows = lab::random_rows(n, in, out, stream += 2);
                 const lab::layer_oracle should(rows);
                 const student::factor_sums sums = student::sums_of(rows);
                 INFO(n << " examples, " << in << " inputs, " << out << " outputs");
@@ -144,8 +144,12 @@ TEST_CASE("training: with much damping it is gradient descent") {
 }
 
 TEST_CASE("training: every step is the one that the definition says") {
-    const student::kfac_settings settings{
-        .lr = 0.5, .damping = 0.05, .clip = 0.01, .decay = 0.8, .factor_every = 2, .decompose_every = 3};
+    const student::kfac_settings settings{.lr = 0.5,
+                                          .damping = 0.05,
+                                          .clip = 0.01,
+                                          .decay = 0.8,
+                                          .factor_update_interval = 2,
+                                          .inverse_update_interval = 3};
     const std::vector<std::size_t> sizes{3, 2, 2};
     lab::network net(sizes, 700);
     student::kfac optimizer(settings);
@@ -163,7 +167,7 @@ TEST_CASE("training: every step is the one that the definition says") {
         optimizer.step(net.weights, rows, sampled);
         REQUIRE(net.weights.size() == layers);
 
-        if (step % settings.factor_every == 0) {
+        if (step % settings.factor_update_interval == 0) {
             weight = settings.decay * weight + 1;
             for (std::size_t l = 0; l < layers; ++l) {
                 const lab::layer_oracle batch(sampled[l]);
@@ -176,7 +180,7 @@ TEST_CASE("training: every step is the one that the definition says") {
                 average(g[l], batch.mean_g());
             }
         }
-        if (step % settings.decompose_every == 0) used_a = a, used_g = g;
+        if (step % settings.inverse_update_interval == 0) used_a = a, used_g = g;
         std::vector<lab::expected> directions;
         double sum = 0, doubt = 0;  // Σ ⟨V, ∇W⟩, and what it may be off by
         for (std::size_t l = 0; l < layers; ++l) {
@@ -202,7 +206,7 @@ TEST_CASE("training: every step is the one that the definition says") {
     }
 }
 
-TEST_CASE("placement: any number of ranks, and the nearest fraction") {
+TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
     CHECK(student::gradient_workers(6, 0.6) == 3);
     CHECK(student::gradient_workers(6, 0.75) == 3);  // 4.5 of 6: 3 and 6 are equally near
     CHECK(student::gradient_workers(6, 0.01) == 1);
@@ -276,7 +280,8 @@ TEST_CASE("traffic: counted message by message") {
                 for (std::int64_t i = 1; i <= sizes.a; ++i) triangles += i;
                 for (std::int64_t i = 1; i <= sizes.g; ++i) triangles += i;
                 const std::int64_t decomposed = squares + sizes.a + sizes.g;
-                // A ring: each of the parts, together all numbers, goes P − 1 times round to be summed and as often as a sum.
+                // A ring: each of the parts, together all numbers, goes P − 1 times round to be summed and as often as
+                // a sum.
                 for (int times = 0; times < 2 * (ranks - 1); ++times) should.factors += triangles;
                 for (int rank = 0; rank < ranks; ++rank) {
                     const bool works = rank % columns == column;

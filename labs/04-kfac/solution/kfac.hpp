@@ -15,9 +15,10 @@ struct kfac_settings {
     double damping = 1e-2;  // γ
     double clip = 0;        // κ of clip_scale; 0: the whole step is taken
     double decay = 0.95;    // ρ of the factors' averages
-    // In steps 0, factor_every, 2 factor_every, … the averages take a batch; after that, in steps 0, decompose_every, 2 decompose_every, …
+    // In steps 0, factor_update_interval, 2 factor_update_interval, … the averages take a batch; after that, in steps
+    // 0, inverse_update_interval, 2 inverse_update_interval, …
     // they are decomposed. In between, what there is stays in use.
-    std::size_t factor_every = 1, decompose_every = 1;
+    std::size_t factor_update_interval = 1, inverse_update_interval = 1;
 };
 
 /// K-FAC in the eigen form for a network of linear layers.
@@ -25,10 +26,11 @@ class kfac {
 public:
     explicit kfac(kfac_settings s) : settings_(s) {}
 
-    /// One step: W ← W − lr ν V for every layer. weights[l] is W (out, in + 1) of layer l. gradients[l] are the rows that its gradient is the
-    /// sum of, curvature[l] those that its factors are made of: of a loss whose labels were drawn from the network's own output.
-    void step(std::vector<matrix>& weights, const std::vector<layer_rows>& gradients,
-              const std::vector<layer_rows>& curvature) {
+    /// One step: W ← W − lr ν V for every layer. weights[l] is W (out, in + 1) of layer l. gradients[l] are the rows
+    /// that its gradient is the sum of, curvature[l] those that its factors are made of: of a loss whose labels were
+    /// drawn from the network's own output.
+    void step(std::vector<matrix>& weights, const std::vector<curvature_samples>& gradients,
+              const std::vector<curvature_samples>& curvature) {
         //! solution
         const std::size_t count = weights.size();
         if (steps_ == 0) {
@@ -39,8 +41,8 @@ public:
         }
         std::vector<matrix> directions, sums;
         for (std::size_t l = 0; l < count; ++l) {
-            if (steps_ % settings_.factor_every == 0) factors_[l].take(sums_of(curvature[l]));
-            if (steps_ % settings_.decompose_every == 0) {
+            if (steps_ % settings_.factor_update_interval == 0) factors_[l].take(sums_of(curvature[l]));
+            if (steps_ % settings_.inverse_update_interval == 0) {
                 a_[l] = eigen_of(factors_[l].a);
                 g_[l] = eigen_of(factors_[l].g);
             }

@@ -45,7 +45,8 @@ struct eigen {
     matrix vectors;
 };
 
-/// Of a symmetric matrix without negative eigenvalues (those that rounding makes negative are 0), by Jacobi's rotations.
+/// Of a symmetric matrix without negative eigenvalues (those that rounding makes negative are 0), by Jacobi's
+/// rotations.
 inline eigen eigen_of(matrix m) {
     if (m.rows != m.cols) throw std::invalid_argument("eigen_of: the matrix is not square");
     const std::size_t n = m.rows;

@@ -70,7 +70,8 @@ inline matrix precondition(const inverses& damped, const matrix& gradient) {
     //! end
 }
 
-/// Task 3: ν = min(1, √( κ / (lr² Σ ⟨V, ∇W⟩) )), the sum over all layers: how much of the step −lr V is taken, one number for all of them.
+/// Task 3: ν = min(1, √( κ / (lr² Σ ⟨V, ∇W⟩) )), the sum over all layers: how much of the step −lr V is taken, one
+/// number for all of them.
 /// `clip`: κ. 1 where the sum is not positive.
 inline double clip_scale(const std::vector<matrix>& directions, const std::vector<matrix>& gradients, double lr,
                          double clip) {

@@ -1,9 +1,10 @@
 #pragma once
-// Lab 4, task 5: K-FAC on P ranks. Who does what is a table, which every rank computes for itself; then the one message that all ranks share.
+// Lab 4, task 5: K-FAC on P ranks. Who does what is a table, which every rank computes for itself; then the one message
+// that all ranks share.
 //
-// Ranks form a grid of m rows and n = P / m columns, rank = row · n + column. A layer lives in one column: the m ranks of it are its gradient
-// workers. One of them, `worker`, decomposes both factors and sends the others the result. Every gradient worker preconditions the gradient, and
-// sends the direction to the n − 1 other ranks of its row.
+// Ranks form a grid of m rows and n = P / m columns, rank = row · n + column. A layer lives in one column: the m ranks
+// of it are its gradient workers. One of them, `worker`, decomposes both factors and sends the others the result. Every
+// gradient worker preconditions the gradient, and sends the direction to the n − 1 other ranks of its row.
 
 #include "factors.hpp"
 
@@ -41,15 +42,16 @@ struct placement {
     int columns() const { return ranks / rows; }
 };
 
-/// The number m of gradient workers: of the divisors of `ranks`, the one that is nearest to ranks · fraction, and of two that are equally near
-/// the smaller one. 0 < fraction ≤ 1.
+/// The number m of gradient workers: of the divisors of `ranks`, the one that is nearest to ranks · fraction, and of
+/// two that are equally near the smaller one. 0 < fraction ≤ 1.
 inline int gradient_workers(int ranks, double fraction) {
     (void)ranks, (void)fraction;
     throw std::logic_error("task 5: gradient_workers is not written yet");
 }
 
-/// Layers one after another, the most expensive first (equal ones in the network's order): each to the column that has least so far, and in it to
-/// the rank that has least so far; of equals always the lowest. A layer costs a³ + g³. `workers`: m.
+/// Layers one after another, the most expensive first (equal ones in the network's order): each to the column that has
+/// least so far, and in it to the rank that has least so far; of equals always the lowest. A layer costs a³ + g³.
+/// `workers`: m.
 inline placement place_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
     (void)ranks, (void)workers, (void)layers;
     throw std::logic_error("task 5: place_layers is not written yet");
@@ -63,7 +65,8 @@ inline int source(const placement& p, std::size_t layer, int rank) {
 
 /// Numbers that all ranks together send, when each of these happens once.
 ///   factors          upper triangles of the sums of all factors, by a ring all-reduce over all ranks
-///   decompositions   eigenvectors and eigenvalues of both factors of each layer, from its `worker` to its other gradient workers
+///   decompositions   eigenvectors and eigenvalues of both factors of each layer, from its `worker` to its other
+///                    gradient workers
 ///   directions       of each layer, from its gradient workers to the ranks that have it from them
 struct traffic {
     std::int64_t factors = 0, decompositions = 0, directions = 0;
@@ -76,17 +79,17 @@ inline traffic traffic_of(const placement& p, const std::vector<layer_sizes>& la
     throw std::logic_error("task 5: traffic_of is not written yet");
 }
 
-/// Numbers that a rank keeps between steps: the averages of all factors, as squares, and the eigenvectors and eigenvalues of the layers that it
-/// preconditions.
+/// Numbers that a rank keeps between steps: the averages of all factors, as squares, and the eigenvectors and
+/// eigenvalues of the layers that it preconditions.
 inline std::int64_t kept_by(const placement& p, const std::vector<layer_sizes>& layers, int rank) {
     (void)p, (void)layers, (void)rank;
     throw std::logic_error("task 5: kept_by is not written yet");
 }
 
-/// Before: every rank has the sums over its own examples; ranks may have different numbers of them, the layers of one rank have the same. After:
-/// every rank has, for every layer, the sums over the examples of all ranks, whole matrices again, and how many examples these are. One call of
-/// cairn::ring_all_reduce(c, std::span<double>), which adds, of no more numbers than it takes: the upper triangles of all factors, and one number of
-/// examples.
+/// Before: every rank has the sums over its own examples; ranks may have different numbers of them, the layers of one
+/// rank have the same. After: every rank has, for every layer, the sums over the examples of all ranks, whole matrices
+/// again, and how many examples these are. One call of cairn::ring_all_reduce(c, std::span<double>), which adds, of no
+/// more numbers than it takes: the upper triangles of all factors, and one number of examples.
 template <class C>
 void sum_over_ranks(C& c, std::vector<factor_sums>& layers) {
     (void)c, (void)layers;

@@ -41,8 +41,8 @@ struct network {
         return all;
     }
     /// Rows of every layer for a gradient over the output.
-    std::vector<layer_rows> backward(const std::vector<matrix>& values, matrix dy) const {
-        std::vector<layer_rows> rows(weights.size());
+    std::vector<curvature_samples> backward(const std::vector<matrix>& values, matrix dy) const {
+        std::vector<curvature_samples> rows(weights.size());
         for (std::size_t l = weights.size(); l-- > 0;) {
             const matrix &in = values[l], &w = weights[l];
             matrix dx(in.rows, in.cols);
@@ -72,7 +72,8 @@ inline matrix loss_gradient(const matrix& y, const matrix& targets) {
         dy.values[i] = (y.values[i] - targets.values[i]) / static_cast<double>(y.rows);
     return dy;
 }
-/// The same where targets are drawn from the network: y plus a normal number, which is what squared error takes them to be.
+/// The same where targets are drawn from the network: y plus a normal number, which is what squared error takes them to
+/// be.
 inline matrix sampled_gradient(const matrix& y, std::uint32_t stream, std::uint32_t step) {
     matrix dy = y;
     const auto noise = normals(y.values.size(), stream, step);

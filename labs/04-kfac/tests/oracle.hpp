@@ -1,6 +1,6 @@
 #pragma once
-// What the tests compare with: plain loops in double over inputs that are drawn from the seed, the curvature written out as one matrix, and
-// Gaussian elimination. And what a result may be off by.
+// What the tests compare with: plain loops in double over inputs that are drawn from the seed, the curvature written
+// out as one matrix, and Gaussian elimination. And what a result may be off by.
 
 #include "lab.hpp"
 
@@ -16,7 +16,7 @@
 
 namespace lab {
 
-using student::layer_rows;
+using student::curvature_samples;
 using student::matrix;
 static_assert(std::is_same_v<decltype(matrix::values), std::vector<double>>, "matrix.hpp is given: leave it as it is");
 
@@ -33,8 +33,8 @@ inline matrix normal_matrix(std::size_t rows, std::size_t cols, std::uint32_t st
     return m;
 }
 /// Rows of a layer: inputs around 0.5, gradients of a mean over n examples.
-inline layer_rows random_rows(std::size_t n, std::size_t in, std::size_t out, std::uint32_t stream) {
-    layer_rows rows{normal_matrix(n, in, stream), normal_matrix(n, out, stream + 1)};
+inline curvature_samples random_rows(std::size_t n, std::size_t in, std::size_t out, std::uint32_t stream) {
+    curvature_samples rows{normal_matrix(n, in, stream), normal_matrix(n, out, stream + 1)};
     for (double& v : rows.x.values) v += 0.5;
     for (double& v : rows.dy.values) v /= static_cast<double>(n);
     return rows;
@@ -72,7 +72,8 @@ inline std::string fault(const matrix& got, const expected& e) {
     return {};
 }
 
-/// Σ left rightᵀ · weight over the rows, each with a 1 behind it where there is a bias. Symmetric to the bit where left is right.
+/// Σ left rightᵀ · weight over the rows, each with a 1 behind it where there is a bias. Symmetric to the bit where left
+/// is right.
 inline expected outer_sum(const matrix& left, const matrix& right, bool bias_left, bool bias_right, double weight = 1) {
     expected sum(left.cols + bias_left, right.cols + bias_right);
     std::vector<double> magnitude(sum.values.size());
@@ -94,7 +95,7 @@ struct layer_oracle {
     expected a, g, gradient;
     double examples;
 
-    explicit layer_oracle(const layer_rows& rows)
+    explicit layer_oracle(const curvature_samples& rows)
         : a(outer_sum(rows.x, rows.x, true, true)),
           g(outer_sum(rows.dy, rows.dy, false, false, static_cast<double>(rows.x.rows * rows.x.rows))),
           gradient(outer_sum(rows.dy, rows.x, false, true)),
@@ -158,8 +159,8 @@ inline matrix plus_identity(matrix m, double times) {
     return m;
 }
 
-/// V with block V = gradient. Both this and the factored way are backward stable: off by at most some n ε κ ‖V‖, κ the block's condition
-/// number and n its rows; some: 64, for the rotations and products on top of elimination.
+/// V with block V = gradient. Both this and the factored way are backward stable: off by at most some n ε κ ‖V‖, κ the
+/// block's condition number and n its rows; some: 64, for the rotations and products on top of elimination.
 inline expected direction(const matrix& block, const matrix& gradient, double condition) {
     expected v(gradient.rows, gradient.cols);
     v.values = solved(block, gradient.values);

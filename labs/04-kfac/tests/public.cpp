@@ -11,7 +11,7 @@
 using student::matrix;
 
 TEST_CASE("factors: sums over the rows, with a 1 for the bias") {
-    const student::layer_rows rows = lab::random_rows(20, 4, 3, 10);
+    const student::curvature_samples rows = lab::random_rows(20, 4, 3, 10);
     const lab::layer_oracle should(rows);
     const student::factor_sums sums = student::sums_of(rows);
     CHECK(sums.examples == 20);
@@ -21,7 +21,8 @@ TEST_CASE("factors: sums over the rows, with a 1 for the bias") {
 }
 
 TEST_CASE("average: the first batch counts in full") {
-    // Two batches of one number each, ρ = 0.5: the mean is 4 after the first, and (0.5 · 4 + 1) / 1.5 = 2 after the second.
+    // Two batches of one number each, ρ = 0.5: the mean is 4 after the first, and (0.5 · 4 + 1) / 1.5 = 2 after the
+    // second.
     student::running_factors running;
     running.decay = 0.5;
     const auto batch = [](double sum, double examples) {
@@ -84,7 +85,7 @@ TEST_CASE("training: reaches the loss of SGD in a fifth of the steps") {
     CHECK(5 * kfac.steps <= sgd.steps);
 }
 
-TEST_CASE("placement: layers in a grid of ranks, the largest first") {
+TEST_CASE("K-FAC assignment: layers in a grid of ranks, the largest first") {
     // Costs a³ + g³: 1008, 1000 + 1000, 64 + 64, 729 + 1, 27 + 1.
     const std::vector<student::layer_sizes> layers{{10, 2}, {10, 10}, {4, 4}, {9, 1}, {3, 1}};
     using table = std::vector<student::layer_place>;
@@ -105,7 +106,8 @@ TEST_CASE("placement: layers in a grid of ranks, the largest first") {
 
 TEST_CASE("traffic: what ranks send and keep") {
     const std::vector<student::layer_sizes> layers{{3, 2}, {5, 1}};
-    // Triangles 6 + 3 + 15 + 1 = 25; eigenvectors and values 12 + 6 + 30 + 2 = 50; directions 6 + 5 = 11; averages 9 + 4 + 25 + 1 = 39.
+    // Triangles 6 + 3 + 15 + 1 = 25; eigenvectors and values 12 + 6 + 30 + 2 = 50; directions 6 + 5 = 11; averages 9 +
+    // 4 + 25 + 1 = 39.
     const student::placement all{.ranks = 4, .rows = 4, .layers = {{0, 0}, {0, 1}}};
     CHECK(student::traffic_of(all, layers) == student::traffic{2 * 3 * 25, 3 * 50, 0});
     CHECK(student::kept_by(all, layers, 3) == 39 + 50);

@@ -1,6 +1,6 @@
 #pragma once
-// A deep autoencoder 12-8-4-8-12 on 128 examples that lie near a surface of two dimensions and whose columns differ in size by a factor of 30: the
-// kind of problem on which gradient descent is slow.
+// A deep autoencoder 12-8-4-8-12 on 128 examples that lie near a surface of two dimensions and whose columns differ in
+// size by a factor of 30: the kind of problem on which gradient descent is slow.
 
 #include "network.hpp"
 

@@ -1,7 +1,8 @@
 #pragma once
-// For labs whose ranks are threads: what a submission gets to communicate with. It counts, and only the test can read or reset the counts.
+// For labs whose ranks are threads: what a submission gets to communicate with. It counts, and only the test can read
+// or reset the counts.
 
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 
 #include <span>
@@ -10,7 +11,7 @@
 
 namespace lab {
 
-using counted = cairn::counting<cairn::threads_communicator>;
+using counted = cairn::counting_communicator<cairn::threads_communicator>;
 
 /// Counts into the numbers of the `counted` that it is made from. Satisfies cairn::Communicator.
 class rank_of_test {

@@ -49,7 +49,8 @@ inline std::string text(double x) {
     return room;
 }
 
-/// Empty if |got[i] − expected[i]| ≤ bound[i] everywhere, else which element is wrong and how: first size, then NaN and infinity, then distance.
+/// Empty if |got[i] − expected[i]| ≤ bound[i] everywhere, else which element is wrong and how: first size, then NaN and
+/// infinity, then distance.
 template <class T, class U>
 std::string difference(std::span<const T> got, const std::vector<U>& expected, const std::vector<double>& bound) {
     if (got.size() != expected.size())

@@ -1,6 +1,7 @@
-// main of every test program of a lab, compiled before submissions are, and linked in front of them. CAIRN_GRADED names two pipes: from one
-// it reads a token and a seed before any text of a submission runs; into the other goes the verdict, behind the token, once the test has come
-// to its end. What a submission prints, or that it calls exit(0), counts for nothing. Without a grader it is an ordinary Catch2 program.
+// main of every test program of a lab, compiled before submissions are, and linked in front of them. CAIRN_GRADED names
+// two pipes: from one it reads a token and a seed before any text of a submission runs; into the other goes the
+// verdict, behind the token, once the test has come to its end. What a submission prints, or that it calls exit(0),
+// counts for nothing. Without a grader it is an ordinary Catch2 program.
 
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>

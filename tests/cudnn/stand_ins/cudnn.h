@@ -1,5 +1,6 @@
 #pragma once
-// What device/cuda/cudnn.hpp and the graphs of cudnn_*.hpp use of cuDNN, for machines without its headers. Values of constants are our own.
+// What device/cuda/cudnn.hpp and the graphs of cudnn_*.hpp use of cuDNN, for machines without its headers. Values of
+// constants are our own.
 
 #include <cuda_runtime.h>
 

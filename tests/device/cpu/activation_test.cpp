@@ -23,7 +23,7 @@ struct activation_run {
     std::vector<T> y, dx;
 
     activation_run(activation act, T slope, const std::vector<T>& x, const std::vector<T>& dy) : y(x), dx(dy) {
-        const auto n = static_cast<index>(x.size());
+        const auto n = static_cast<index_t>(x.size());
         if (saves_of(act) == activation_saves::bits) {
             std::vector<std::uint8_t> bits(std::size_t(simd::mask_bytes<T>(n)));
             sign_activation_forward(cpu{}, n, slope, y.data(), y.data(), bits.data());
@@ -41,7 +41,7 @@ struct activation_run {
 TEMPLATE_TEST_CASE("activation: values and derivatives against the C library", "[activation]", float, double) {
     using T = TestType;
     for (const activation act : activations)
-        for (const index n : {0, 1, 7, 16, 33, 1000, 70001}) {
+        for (const index_t n : {0, 1, 7, 16, 33, 1000, 70001}) {
             CAPTURE(name_of(act), n);
             const T slope = act == activation::leaky_relu ? T(0.125) : T(0);
             const auto x = draw<T>(n, 1, 3), dy = draw<T>(n, 2, 0.2);  // |dy| < 1

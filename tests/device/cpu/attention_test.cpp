@@ -19,8 +19,8 @@ struct run {
     run(attention_geometry g, const std::vector<T>& qkv, const std::vector<T>& dy)
         : y(dy.size(), T(7)), lse(std::size_t(g.batch * g.heads * g.length), T(7)), dqkv(qkv.size(), T(7)) {
         g.stride = 3 * g.width();
-        const index w = g.width();
-        const index w2 = qkv.empty() ? 0 : 2 * w, w1 = w2 / 2;  // no address beside an array that is not there
+        const index_t w = g.width();
+        const index_t w2 = qkv.empty() ? 0 : 2 * w, w1 = w2 / 2;  // no address beside an array that is not there
         const T* const in = qkv.data();
         attention_forward(cpu{}, g, in, in + w1, in + w2, y.data(), lse.data());
         attention_backward(cpu{}, g, in, in + w1, in + w2, y.data(), lse.data(), dy.data(), dqkv.data(),
@@ -30,7 +30,7 @@ struct run {
 
 /// Part 0, 1 or 2 of (rows, 3, width), dense.
 template <class T>
-std::vector<T> part(const std::vector<T>& all, index width, index which) {
+std::vector<T> part(const std::vector<T>& all, index_t width, index_t which) {
     std::vector<T> one;
     for (std::size_t at = std::size_t(which * width); at < all.size(); at += std::size_t(3 * width))
         one.insert(one.end(), all.begin() + std::ptrdiff_t(at), all.begin() + std::ptrdiff_t(at) + width);
@@ -38,7 +38,7 @@ std::vector<T> part(const std::vector<T>& all, index width, index which) {
 }
 
 template <class T>
-std::vector<double> part_in_double(const std::vector<T>& all, index width, index which) {
+std::vector<double> part_in_double(const std::vector<T>& all, index_t width, index_t which) {
     return doubles(part(all, width, which));
 }
 
@@ -54,14 +54,14 @@ oracle::attention_result expected(const attention_geometry& g, const std::vector
     if (g.lengths) c.lengths.assign(g.lengths, g.lengths + g.batch);
     if (g.dropout > 0)
         c.mask = oracle::attention_mask(c, g.dropout, [&](std::uint64_t block) { return g.random.bits4(block); });
-    const auto of = [&](index which) { return part(qkv, g.width(), which); };
+    const auto of = [&](index_t which) { return part(qkv, g.width(), which); };
     return oracle::attention(c, of(0), of(1), of(2), dy);
 }
 
 template <class T>
 void check(const attention_geometry& g, double size = 1) {
     CAPTURE(g.batch, g.length, g.heads, g.head_dim, g.causal, g.lengths != nullptr, g.dropout, size);
-    const index n = g.batch * g.length * g.width();
+    const index_t n = g.batch * g.length * g.width();
     const auto qkv = draw<T>(3 * n, 1, size), dy = draw<T>(n, 2);
     const run<T> got(g, qkv, dy);
     const auto want = expected(g, doubles(qkv), doubles(dy));
@@ -80,8 +80,8 @@ void check(const attention_geometry& g, double size = 1) {
 TEMPLATE_TEST_CASE("attention: values and gradients against plain loops", "[attention]", float, double) {
     using T = TestType;
     for (const bool causal : {false, true}) {
-        for (const index length : {1, 2, 17, 111, 113, 129, 300})
-            for (const index head_dim : {1, 5, 16, 64})
+        for (const index_t length : {1, 2, 17, 111, 113, 129, 300})
+            for (const index_t head_dim : {1, 5, 16, 64})
                 if (length < 200 || head_dim == 16)
                     check<T>({.batch = 2, .length = length, .heads = 3, .head_dim = head_dim, .causal = causal});
         check<T>({.batch = 1, .length = 40, .heads = 1, .head_dim = 130, .causal = causal});
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("attention: dropout against plain loops, values and gradients
     using T = TestType;
     const random_stream random{.seed = 11, .stream = 5, .step = 3};
     for (const bool causal : {false, true}) {
-        for (const index length : {1, 2, 17, 113, 131, 300})
+        for (const index_t length : {1, 2, 17, 113, 131, 300})
             check<T>({.batch = 2,
                       .length = length,
                       .heads = 3,
@@ -192,20 +192,20 @@ TEST_CASE("attention: what is not a number is not hidden, and goes no further th
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     const std::int32_t lengths[]{130, 20};
     const attention_geometry g{.batch = 2, .length = 150, .heads = 2, .head_dim = 4, .lengths = lengths};
-    const index w = g.width();
+    const index_t w = g.width();
     const auto clean = draw<float>(3 * 2 * 150 * w, 1), dy = draw<float>(2 * 150 * w, 2);
     const run<float> good(g, clean, dy);
-    const auto head_is = [&](const run<float>& r, index n, index h, auto&& holds) {
-        for (index i = 0; i < lengths[n]; ++i)
-            for (index c = 0; c < 4; ++c) REQUIRE(holds(std::size_t(((n * 150 + i) * 2 + h) * 4 + c), r));
+    const auto head_is = [&](const run<float>& r, index_t n, index_t h, auto&& holds) {
+        for (index_t i = 0; i < lengths[n]; ++i)
+            for (index_t c = 0; c < 4; ++c) REQUIRE(holds(std::size_t(((n * 150 + i) * 2 + h) * 4 + c), r));
     };
     const auto same = [&](std::size_t at, const run<float>& r) { return r.y[at] == good.y[at]; };
     const auto broken = [](std::size_t at, const run<float>& r) { return std::isnan(r.y[at]); };
-    for (const index what : {1, 2}) {  // a key, a value: of sequence 0, head 1
+    for (const index_t what : {1, 2}) {  // a key, a value: of sequence 0, head 1
         auto qkv = clean;
         qkv[std::size_t((129 * 3 + what) * w + 4)] = nan;
         if (what == 2)
-            for (index c = 1; c < 4; ++c) qkv[std::size_t((129 * 3 + what) * w + 4 + c)] = nan;
+            for (index_t c = 1; c < 4; ++c) qkv[std::size_t((129 * 3 + what) * w + 4 + c)] = nan;
         const run<float> r(g, qkv, dy);
         head_is(r, 0, 0, same);
         head_is(r, 0, 1, broken);

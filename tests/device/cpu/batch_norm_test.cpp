@@ -18,7 +18,7 @@ template <class T>
 struct kernels {
     std::vector<T> mean, var, invstd, y, dx, dskip, dgamma, dbeta;
 
-    kernels(index rows, index channels, const std::vector<T>& x, const std::vector<T>& skip,
+    kernels(index_t rows, index_t channels, const std::vector<T>& x, const std::vector<T>& skip,
             const std::vector<T>& gamma, const std::vector<T>& beta, activation act, T slope, const std::vector<T>& dy)
         : mean(std::size_t(channels)),
           var(mean),
@@ -53,12 +53,12 @@ double condition(const std::vector<double>& mean, const std::vector<double>& var
 
 TEMPLATE_TEST_CASE("batch norm: statistics, values and gradients against plain loops", "[batch_norm]", float, double) {
     using T = TestType;
-    for (const index channels : {1, 3, 7, 16, 64, 100, 257})
-        for (const index rows : {2, 5, 63, 64, 300, 4000})
+    for (const index_t channels : {1, 3, 7, 16, 64, 100, 257})
+        for (const index_t rows : {2, 5, 63, 64, 300, 4000})
             for (const activation act : {activation::none, activation::relu, activation::leaky_relu}) {
                 if (rows * channels > 500000) continue;
                 CAPTURE(channels, rows, name_of(act));
-                const index n = rows * channels;
+                const index_t n = rows * channels;
                 const auto x = draw<T>(n, 1, 2, 3), skip = draw<T>(n, 2), dy = draw<T>(n, 3);
                 const auto gamma = draw<T>(channels, 4, 0.3, 1), beta = draw<T>(channels, 5);
                 const T slope = T(0.25);
@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE("batch norm: statistics, values and gradients against plain l
 TEMPLATE_TEST_CASE("batch norm: the variance of values far from zero keeps its digits", "[batch_norm]", float, double) {
     using T = TestType;
     // Mean 1000, deviation 1: E[x²] - mean² in float would be off by 6 % and more.
-    const index rows = 20000, channels = 24;
+    const index_t rows = 20000, channels = 24;
     const auto x = draw<T>(rows * channels, 8, 1, 1000);
     std::vector<T> mean(std::size_t(channels), T(0)), var(mean);
     batch_statistics(cpu{}, rows, channels, x.data(), mean.data(), var.data());
@@ -110,7 +110,7 @@ TEMPLATE_TEST_CASE("batch norm: the variance of values far from zero keeps its d
 }
 
 TEST_CASE("batch norm: results may overwrite the operands they may", "[batch_norm]") {
-    const index rows = 333, channels = 20, n = rows * channels;
+    const index_t rows = 333, channels = 20, n = rows * channels;
     const auto x = draw<float>(n, 1), skip = draw<float>(n, 2), dy = draw<float>(n, 3);
     const auto gamma = draw<float>(channels, 4, 0.3, 1), beta = draw<float>(channels, 5);
     const kernels<float> k(rows, channels, x, skip, gamma, beta, activation::relu, 0.0f, dy);
@@ -139,7 +139,7 @@ TEST_CASE("batch norm: results may overwrite the operands they may", "[batch_nor
 }
 
 TEST_CASE("batch norm: a NaN is passed on through the activation", "[batch_norm]") {
-    const index rows = 40, channels = 5;
+    const index_t rows = 40, channels = 5;
     auto x = draw<float>(rows * channels, 1);
     x[7] = std::numeric_limits<float>::quiet_NaN();  // channel 2
     const std::vector<float> skip(x.size()), dy(x.size(), 1.0f), one(5, 1.0f), zero(5, 0.0f);
@@ -148,8 +148,8 @@ TEST_CASE("batch norm: a NaN is passed on through the activation", "[batch_norm]
 }
 
 TEST_CASE("batch norm: the same bits on any number of threads", "[batch_norm]") {
-    for (const index channels : {3, 64}) {
-        const index rows = 30001, n = rows * channels;
+    for (const index_t channels : {3, 64}) {
+        const index_t rows = 30001, n = rows * channels;
         const auto x = draw<float>(n, 1), skip = draw<float>(n, 2), dy = draw<float>(n, 3);
         const auto gamma = draw<float>(channels, 4), beta = draw<float>(channels, 5);
         std::optional<kernels<float>> first;

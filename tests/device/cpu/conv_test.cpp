@@ -79,8 +79,8 @@ std::vector<candidate> each(std::initializer_list<const char*> algorithms, doubl
     return all;
 }
 
-conv_geometry geometry2d(cairn::index n, cairn::index size, cairn::index c_in, cairn::index c_out, cairn::index kernel,
-                         cairn::index stride, cairn::index pad) {
+conv_geometry geometry2d(cairn::index_t n, cairn::index_t size, cairn::index_t c_in, cairn::index_t c_out,
+                         cairn::index_t kernel, cairn::index_t stride, cairn::index_t pad) {
     conv_geometry g;
     g.n = n, g.c_in = c_in, g.c_out = c_out;
     g.in = {1, size, size}, g.kernel = {1, kernel, kernel}, g.stride = {1, stride, stride}, g.pad = {0, pad, pad};
@@ -140,21 +140,21 @@ std::vector<float> all_phases(const conv_geometry& g, const char* algorithm, int
 TEST_CASE("convolution: the same bits again, and on any number of threads", "[conv]") {
     for (const conv_geometry& g :
          {geometry2d(5, 20, 24, 40, 3, 1, 1), geometry2d(9, 15, 16, 24, 3, 2, 1), geometry2d(6, 12, 32, 16, 1, 1, 0)}) {
-        cairn::choices::global().force("gemm", "builtin");
+        cairn::autotune_cache::global().force("gemm", "builtin");
         for (const char* algorithm : {"plain", "tiled", "im2col", "winograd4", "winograd2"}) {
             INFO(algorithm << ' ' << g.to_string());
             if (std::string(algorithm).rfind("winograd", 0) == 0 && !cairn::winograd_applies(g, 4)) continue;
             const auto once = all_phases(g, algorithm, 1);
             for (const int threads : {1, 2, 3}) CHECK((all_phases(g, algorithm, threads) == once));
         }
-        cairn::choices::global().force("gemm", "");
+        cairn::autotune_cache::global().force("gemm", "");
         // oneDNN promises the same bits only for the same number of threads.
         for (const int threads : {1, 2}) CHECK((all_phases(g, "direct", threads) == all_phases(g, "direct", threads)));
     }
 }
 
 TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[conv]") {
-    auto& registry = cairn::choices::global();
+    auto& registry = cairn::autotune_cache::global();
     const conv_geometry g = geometry2d(4, 17, 16, 24, 3, 1, 1);
     const std::string key = "conv/forward f32 " + g.to_string() + " t" + std::to_string(cairn::threads());
     registry.clear();
@@ -183,12 +183,12 @@ TEST_CASE("convolution: a measured choice is entered, saved and replayed", "[con
 }
 
 TEST_CASE("convolution: policy first measures nothing", "[conv]") {
-    auto& registry = cairn::choices::global();
+    auto& registry = cairn::autotune_cache::global();
     registry.clear();
-    registry.set_policy(cairn::choice_policy::first);
+    registry.set_policy(cairn::autotune_policy::first);
     all_phases(geometry2d(2, 9, 16, 16, 3, 1, 1), "", 1);
     for (const auto& [key, entry] : registry.entries()) CHECK(entry.seconds.empty());
-    registry.set_policy(cairn::choice_policy::measure);
+    registry.set_policy(cairn::autotune_policy::measure);
     registry.clear();
 }
 
@@ -220,14 +220,14 @@ TEST_CASE("convolution: counts the direct algorithm's operations, and leaves no 
                w = kernel_tests::draw_uniform<float>(g.w_elements(), 2);
     std::vector<float> y(static_cast<std::size_t>(g.y_elements()));
     const auto& pool = cairn::memory_pool::host();
-    const auto before = pool.use_of(cairn::category::workspace).live;
+    const auto before = pool.use_of(cairn::memory_category::workspace).live;
     for (const char* algorithm : {"direct", "winograd4", "tiled", "im2col", "plain", ""}) {
         const kernel_tests::forced f("conv", algorithm);
-        const cairn::work::scope counting;
+        const cairn::flop_counter::scope counting;
         cairn::conv_forward<float>(cairn::cpu{}, g, x.data(), w.data(), nullptr, y.data());
-        CHECK(cairn::work::total().flops == 2u * 2 * 12 * 12 * 16 * 9 * 16);
-        CHECK(cairn::work::total().bytes == 4u * (x.size() + w.size() + y.size()));
-        CHECK(pool.use_of(cairn::category::workspace).live == before);
+        CHECK(cairn::flop_counter::total().flops == 2u * 2 * 12 * 12 * 16 * 9 * 16);
+        CHECK(cairn::flop_counter::total().bytes == 4u * (x.size() + w.size() + y.size()));
+        CHECK(pool.use_of(cairn::memory_category::workspace).live == before);
     }
 }
 

@@ -11,7 +11,7 @@ using namespace kernel_tests;
 TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropout]", float, double) {
     using T = TestType;
     const random_stream random{0x123456789abcdefull, 77, 5};
-    for (const index n : {0, 1, 15, 64, 65, 1000, 100003})
+    for (const index_t n : {0, 1, 15, 64, 65, 1000, 100003})
         for (const double rate : {0.0, 0.25, 0.9}) {
             CAPTURE(n, rate);
             const auto x = draw<T>(n, 1);
@@ -30,7 +30,7 @@ TEMPLATE_TEST_CASE("dropout: the mask is that of the scalar generator", "[dropou
 }
 
 TEST_CASE("dropout: rate, independence of steps, streams and threads, errors", "[dropout]") {
-    const index n = 1 << 20;
+    const index_t n = 1 << 20;
     const std::vector<float> ones(n, 1.0f);
     const auto run = [&](random_stream random, double rate = 0.3) {
         std::vector<float> y(ones.size());

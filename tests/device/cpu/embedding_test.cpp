@@ -10,7 +10,7 @@ using namespace kernel_tests;
 
 namespace {
 
-std::vector<std::int32_t> draw_ids(index rows, index entries) {
+std::vector<std::int32_t> draw_ids(index_t rows, index_t entries) {
     const random_stream random{4, 5, 6};
     std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
     for (std::size_t r = 0; r < ids.size(); ++r)
@@ -22,9 +22,9 @@ std::vector<std::int32_t> draw_ids(index rows, index entries) {
 
 TEMPLATE_TEST_CASE("embedding: rows of the table, and their gradients summed", "[embedding]", float, double) {
     using T = TestType;
-    for (const index entries : {1, 7, 1000})
-        for (const index width : {1, 5, 64})
-            for (const index rows : {0, 1, 33, 4000}) {
+    for (const index_t entries : {1, 7, 1000})
+        for (const index_t width : {1, 5, 64})
+            for (const index_t rows : {0, 1, 33, 4000}) {
                 CAPTURE(entries, width, rows);
                 const auto ids = draw_ids(rows, entries);
                 const auto table = draw<T>(entries * width, 1), dy = draw<T>(rows * width, 2);
@@ -44,8 +44,8 @@ TEMPLATE_TEST_CASE("embedding: rows of the table, and their gradients summed", "
 }
 
 TEST_CASE("embedding: one entry for all rows, the same bits on any number of threads", "[embedding]") {
-    const index rows = 50000, width = 24;
-    for (const index entries : {1, 11}) {
+    const index_t rows = 50000, width = 24;
+    for (const index_t entries : {1, 11}) {
         const auto ids = draw_ids(rows, entries);
         const auto dy = draw<float>(rows * width, 2);
         std::vector<float> first;

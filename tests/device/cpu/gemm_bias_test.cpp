@@ -10,7 +10,7 @@
 
 namespace {
 
-using ix = cairn::index;
+using ix = cairn::index_t;
 using cairn::activation;
 
 double value_of(activation act, double v) {
@@ -78,11 +78,11 @@ TEST_CASE("gemm_bias: a NaN stays one; other activations are refused; work is co
         gemm_bias(cairn::cpu{}, false, false, 2, 1, 3, 1.0f, a.data(), 2, b.data(), 1, c.data(), 1, bias.data()),
         Catch::Contains("lda is 2"));
     std::vector<float> v(64);
-    const cairn::work::scope counting;
+    const cairn::flop_counter::scope counting;
     gemm_bias(cairn::cpu{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, v.data() + 32, 3, v.data(),
               activation::relu);
-    CHECK(cairn::work::total().flops == 48 + 6 + 6);
-    CHECK(cairn::work::total().bytes == 4 * (8 + 12 + 6 + 3));
+    CHECK(cairn::flop_counter::total().flops == 48 + 6 + 6);
+    CHECK(cairn::flop_counter::total().bytes == 4 * (8 + 12 + 6 + 3));
 }
 
 TEMPLATE_TEST_CASE("linear_gradients: plain loops, added to what is there", "[gemm]", float, double) {

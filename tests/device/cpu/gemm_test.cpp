@@ -13,7 +13,7 @@
 
 namespace {
 
-using ix = cairn::index;
+using ix = cairn::index_t;
 
 // |error| of one element against what k products of numbers below 1 can lose.
 template <class T>
@@ -120,18 +120,18 @@ TEST_CASE("gemm: the same bits again; the built-in kernel's on any number of thr
 
 TEST_CASE("gemm: counts 2 m n k operations and each operand once", "[gemm]") {
     std::vector<float> v(64);
-    const cairn::work::scope counting;
+    const cairn::flop_counter::scope counting;
     cairn::gemm(cairn::cpu{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, 0.0f, v.data() + 32, 3);
-    CHECK(cairn::work::total().flops == 48);
-    CHECK(cairn::work::total().bytes == 4 * (8 + 12 + 6));
+    CHECK(cairn::flop_counter::total().flops == 48);
+    CHECK(cairn::flop_counter::total().bytes == 4 * (8 + 12 + 6));
 }
 
 TEST_CASE("gemm: leaves no workspace behind", "[gemm]") {
-    const auto before = cairn::memory_pool::host().use_of(cairn::category::workspace).live;
+    const auto before = cairn::memory_pool::host().use_of(cairn::memory_category::workspace).live;
     std::vector<float> a(300 * 300, 1.0f), c(300 * 300);
     for (const char* kernel : kernels) {
         const kernel_tests::forced f("gemm", kernel);
         cairn::gemm(cairn::cpu{}, true, true, 300, 300, 300, 1.0f, a.data(), 300, a.data(), 300, 0.0f, c.data(), 300);
     }
-    CHECK(cairn::memory_pool::host().use_of(cairn::category::workspace).live == before);
+    CHECK(cairn::memory_pool::host().use_of(cairn::memory_category::workspace).live == before);
 }

@@ -5,7 +5,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace kernel_tests {
 
 /// n standard normal numbers of type T times scale plus offset; another stream, other numbers.
 template <class T>
-std::vector<T> draw(cairn::index n, std::uint32_t stream, double scale = 1, double offset = 0) {
+std::vector<T> draw(cairn::index_t n, std::uint32_t stream, double scale = 1, double offset = 0) {
     const cairn::random_stream random{99, stream, 0};
     std::vector<T> all(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(offset + scale * random.normal(i));
@@ -25,7 +25,7 @@ std::vector<T> draw(cairn::index n, std::uint32_t stream, double scale = 1, doub
 
 /// n numbers of type T from [-1, 1); another stream, other numbers.
 template <class T>
-std::vector<T> draw_uniform(cairn::index n, std::uint32_t stream) {
+std::vector<T> draw_uniform(cairn::index_t n, std::uint32_t stream) {
     const cairn::random_stream random{17, stream, 0};
     std::vector<T> all(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(2 * random.uniform(i) - 1);
@@ -66,9 +66,9 @@ constexpr double eps(double factor = 1) {
 /// Makes one candidate the choice of a family of kernels for as long as it lives.
 struct forced {
     forced(const char* family, const char* candidate) : kernel(family) {
-        cairn::choices::global().force(family, candidate);
+        cairn::autotune_cache::global().force(family, candidate);
     }
-    ~forced() { cairn::choices::global().force(kernel, ""); }
+    ~forced() { cairn::autotune_cache::global().force(kernel, ""); }
     forced(const forced&) = delete;
     const char* kernel;
 };

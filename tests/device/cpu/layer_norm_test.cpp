@@ -15,7 +15,7 @@ template <class T>
 struct layer_norm_run {
     std::vector<T> y, mean, invstd, dx, dgamma, dbeta;
 
-    layer_norm_run(index rows, index features, const std::vector<T>& x, const std::vector<T>& gamma,
+    layer_norm_run(index_t rows, index_t features, const std::vector<T>& x, const std::vector<T>& gamma,
                    const std::vector<T>& beta, const std::vector<T>& dy)
         : y(x.size()), mean(std::size_t(rows)), invstd(mean), dx(y), dgamma(std::size_t(features)), dbeta(dgamma) {
         layer_norm_forward(cpu{}, rows, features, x.data(), gamma.data(), beta.data(), T(1e-5), y.data(), mean.data(),
@@ -29,10 +29,10 @@ struct layer_norm_run {
 
 TEMPLATE_TEST_CASE("layer norm: values and gradients against plain loops", "[layer_norm]", float, double) {
     using T = TestType;
-    for (const index features : {2, 3, 16, 17, 31, 64, 768, 1001})
-        for (const index rows : {1, 2, 50, 600}) {
+    for (const index_t features : {2, 3, 16, 17, 31, 64, 768, 1001})
+        for (const index_t rows : {1, 2, 50, 600}) {
             CAPTURE(rows, features);
-            const index n = rows * features;
+            const index_t n = rows * features;
             const auto x = draw<T>(n, 1, 2, 5), dy = draw<T>(n, 2);
             const auto gamma = draw<T>(features, 3, 0.3, 1), beta = draw<T>(features, 4);
             const layer_norm_run<T> k(rows, features, x, gamma, beta, dy);
@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("layer norm: values and gradients against plain loops", "[lay
                                               doubles(beta), double(T(1e-5)), doubles(dy));
             const auto all = doubles(x);
             double condition = 1;  // what a rounding error of x grows by when it is normalised
-            for (index r = 0; r < rows; ++r) {
+            for (index_t r = 0; r < rows; ++r) {
                 const auto m = oracle::moments_of(all, std::size_t(r * features), 1, std::size_t(features));
                 condition = std::max(condition, (std::abs(m.mean) + std::sqrt(m.var)) / std::sqrt(m.var + 1e-5));
             }
@@ -62,7 +62,7 @@ TEMPLATE_TEST_CASE("layer norm: values and gradients against plain loops", "[lay
 }
 
 TEST_CASE("layer norm: in place, without dx, and on any number of threads", "[layer_norm]") {
-    const index rows = 5000, features = 40;
+    const index_t rows = 5000, features = 40;
     const auto x = draw<float>(rows * features, 1), dy = draw<float>(rows * features, 2);
     const auto gamma = draw<float>(features, 3), beta = draw<float>(features, 4);
     const layer_norm_run<float> k(rows, features, x, gamma, beta, dy);

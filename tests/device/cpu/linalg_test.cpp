@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 template <class T>
-tensor<T> matrix(index rows, index columns, std::uint32_t stream) {
+tensor<T> matrix(index_t rows, index_t columns, std::uint32_t stream) {
     tensor<T> a({rows, columns});
     const auto values = draw<T>(rows * columns, stream);
     std::copy(values.begin(), values.end(), a.data());
@@ -22,12 +22,12 @@ tensor<T> matrix(index rows, index columns, std::uint32_t stream) {
 /// a b, or a bᵀ with `transposed`, by plain loops.
 template <class T>
 tensor<T> product(const tensor<T>& a, const tensor<T>& b, bool transposed = false) {
-    const index n = a.extent(0), inner = a.extent(1), m = b.extent(transposed ? 0 : 1);
+    const index_t n = a.extent(0), inner = a.extent(1), m = b.extent(transposed ? 0 : 1);
     tensor<T> c({n, m});
-    for (index i = 0; i < n; ++i)
-        for (index j = 0; j < m; ++j) {
+    for (index_t i = 0; i < n; ++i)
+        for (index_t j = 0; j < m; ++j) {
             double s = 0;
-            for (index k = 0; k < inner; ++k) s += double(a(i, k)) * double(transposed ? b(j, k) : b(k, j));
+            for (index_t k = 0; k < inner; ++k) s += double(a(i, k)) * double(transposed ? b(j, k) : b(k, j));
             c(i, j) = static_cast<T>(s);
         }
     return c;
@@ -36,14 +36,14 @@ tensor<T> product(const tensor<T>& a, const tensor<T>& b, bool transposed = fals
 template <class T>
 tensor<T> scaled_columns(const tensor<T>& a, const tensor<T>& s) {
     tensor<T> b = a.clone();
-    for (index i = 0; i < b.size(); ++i) b[i] *= s[i % s.size()];
+    for (index_t i = 0; i < b.size(); ++i) b[i] *= s[i % s.size()];
     return b;
 }
 
 template <class T>
-tensor<T> identity(index n) {
+tensor<T> identity(index_t n) {
     auto a = tensor<T>::zeros({n, n});
-    for (index i = 0; i < n; ++i) a(i, i) = 1;
+    for (index_t i = 0; i < n; ++i) a(i, i) = 1;
     return a;
 }
 
@@ -81,48 +81,49 @@ TEMPLATE_TEST_CASE("linalg: a 2 x 2 case by hand", "[linalg]", float, double) {
 
 TEMPLATE_TEST_CASE("linalg: factors multiply back", "[linalg]", float, double) {
     using T = TestType;
-    for (const index n : {1, 2, 5, 40, 120}) {
+    for (const index_t n : {1, 2, 5, 40, 120}) {
         CAPTURE(n);
         const double bound = eps<T>(60) * double(n);
         const tensor<T> any = matrix<T>(n, n, 1);
         tensor<T> spd = product(any, any, true);
-        for (index i = 0; i < n; ++i) spd(i, i) += static_cast<T>(n);
+        for (index_t i = 0; i < n; ++i) spd(i, i) += static_cast<T>(n);
 
         for (const char* const solver : {"syevd", "syevr"}) {
             CAPTURE(solver);
-            choices::global().force("eigh", solver);
+            autotune_cache::global().force("eigh", solver);
             const auto e = eigh(cpu{}, spd);
             CHECK(std::is_sorted(e.values.data(), e.values.data() + n));
-            // Relatively robust representations: residuals some times those of divide and conquer (LAPACK Working Note 163).
+            // Relatively robust representations: residuals some times those of divide and conquer (LAPACK Working Note
+            // 163).
             const double here = solver == std::string_view("syevr") ? 4 * bound : bound;
             CHECK(difference(product(scaled_columns(e.vectors, e.values), e.vectors, true), spd) <= here);
             CHECK(difference(product(e.vectors, e.vectors, true), identity<T>(n)) <= here);
         }
-        choices::global().force("eigh", "");
+        autotune_cache::global().force("eigh", "");
 
         const auto l = cholesky(cpu{}, spd);
-        for (index i = 0; i < n; ++i)
-            for (index j = i + 1; j < n; ++j) CHECK(l(i, j) == 0);
+        for (index_t i = 0; i < n; ++i)
+            for (index_t j = i + 1; j < n; ++j) CHECK(l(i, j) == 0);
         CHECK(difference(product(l, l, true), spd) <= bound);
 
         const tensor<T> b = matrix<T>(n, 3, 2);
         CHECK(difference(product(spd, solve(cpu{}, spd, b)), b) <= 10 * bound);
     }
-    for (const index n : {1, 3, 64, 65, 130}) {  // copied from one triangle to the other in tiles of 64
+    for (const index_t n : {1, 3, 64, 65, 130}) {  // copied from one triangle to the other in tiles of 64
         CAPTURE(n);
         const tensor<T> any = matrix<T>(n, n, 4);
         tensor<T> spd = product(any, any, true);
-        for (index i = 0; i < n; ++i) spd(i, i) += static_cast<T>(n);
+        for (index_t i = 0; i < n; ++i) spd(i, i) += static_cast<T>(n);
         const tensor<T> inverse = inverse_of_positive(cpu{}, spd);
         CHECK(difference(product(spd, inverse), identity<T>(n)) <= eps<T>(60) * double(n));
-        for (index i = 0; i < n; ++i)
-            for (index j = 0; j < i; ++j) REQUIRE(inverse(i, j) == inverse(j, i));
+        for (index_t i = 0; i < n; ++i)
+            for (index_t j = 0; j < i; ++j) REQUIRE(inverse(i, j) == inverse(j, i));
     }
-    for (const auto& [rows, columns] : {std::pair<index, index>{7, 3}, {3, 7}, {30, 30}, {1, 5}}) {
+    for (const auto& [rows, columns] : {std::pair<index_t, index_t>{7, 3}, {3, 7}, {30, 30}, {1, 5}}) {
         CAPTURE(rows, columns);
         const tensor<T> a = matrix<T>(rows, columns, 3);
         const auto s = svd(cpu{}, a);
-        const index k = std::min(rows, columns);
+        const index_t k = std::min(rows, columns);
         CHECK(s.u.shape() == shape{rows, k});
         CHECK(s.values.shape() == shape{k});
         CHECK(s.vt.shape() == shape{k, columns});

@@ -8,12 +8,12 @@
 namespace cairn {
 
 using namespace kernel_tests;
-using extents = std::array<index, 3>;
+using extents = std::array<index_t, 3>;
 
 namespace {
 
 struct pool_case {
-    index n, channels;
+    index_t n, channels;
     extents in, kernel, stride, pad;
 };
 
@@ -117,10 +117,10 @@ TEMPLATE_TEST_CASE("pool: adaptive average", "[pool]", float, double) {
 
 TEMPLATE_TEST_CASE("pool: global average", "[pool]", float, double) {
     using T = TestType;
-    for (const index channels : {1, 3, 64, 512})
-        for (const index points : {1, 16, 49, 1000}) {
+    for (const index_t channels : {1, 3, 64, 512})
+        for (const index_t points : {1, 16, 49, 1000}) {
             CAPTURE(channels, points);
-            const index n = 3;
+            const index_t n = 3;
             const auto x = draw<T>(n * points * channels, 1, 1, 2), dy = draw<T>(n * channels, 2);
             std::vector<T> y(dy.size()), dx(x.size());
             global_average_forward(cpu{}, n, points, channels, x.data(), y.data());

@@ -11,13 +11,13 @@ using namespace kernel_tests;
 
 namespace {
 
-const std::vector<index> sizes{0, 1, 5, 16, 31, 32, 33, 1000, 65536, 65537, 200003};
+const std::vector<index_t> sizes{0, 1, 5, 16, 31, 32, 33, 1000, 65536, 65537, 200003};
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("reduce: sums against long double", "[reduce]", float, double) {
     using T = TestType;
-    for (const index n : sizes) {
+    for (const index_t n : sizes) {
         CAPTURE(n);
         const auto x = draw<T>(n, 1, 1, 0.5), y = draw<T>(n, 2);
         long double s = 0, q = 0, d = 0, scale = 0;
@@ -39,7 +39,7 @@ TEMPLATE_TEST_CASE("reduce: sums against long double", "[reduce]", float, double
 TEMPLATE_TEST_CASE("reduce: max_abs and count_nonfinite", "[reduce]", float, double) {
     using T = TestType;
     constexpr T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-    for (const index n : sizes) {
+    for (const index_t n : sizes) {
         CAPTURE(n);
         auto x = draw<T>(n, 3);
         T expected = 0;
@@ -58,8 +58,8 @@ TEMPLATE_TEST_CASE("reduce: max_abs and count_nonfinite", "[reduce]", float, dou
 
 TEMPLATE_TEST_CASE("reduce: column sums of odd shapes, set and accumulated", "[reduce]", float, double) {
     using T = TestType;
-    for (const index columns : {1, 3, 16, 24, 64, 255, 1001, 4096})
-        for (const index rows : {0, 1, 2, 8, 9, 100, 5000}) {
+    for (const index_t columns : {1, 3, 16, 24, 64, 255, 1001, 4096})
+        for (const index_t rows : {0, 1, 2, 8, 9, 100, 5000}) {
             CAPTURE(rows, columns);
             if (cairn::test::sanitized && rows * columns > 1'500'000) continue;
             const auto x = draw<T>(rows * columns, 4, 1, 0.25);
@@ -76,7 +76,7 @@ TEMPLATE_TEST_CASE("reduce: column sums of odd shapes, set and accumulated", "[r
 }
 
 TEST_CASE("reduce: the same bits on any number of threads", "[reduce]") {
-    const index n = 700001;
+    const index_t n = 700001;
     const auto x = draw<float>(n, 6), y = draw<float>(n, 7);
     std::vector<double> first;
     std::vector<float> first_columns;

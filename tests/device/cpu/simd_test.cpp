@@ -12,18 +12,18 @@ using namespace kernel_tests;
 
 TEMPLATE_TEST_CASE("simd: arithmetic and loads of whole and shorter packs", "[simd]", float, double) {
     using T = TestType;
-    constexpr index lanes = simd::lanes<T>;
+    constexpr index_t lanes = simd::lanes<T>;
     const auto a = draw<T>(lanes, 1), b = draw<T>(lanes, 2);
     std::vector<T> c(lanes);
     simd::store(c.data(), simd::load(a.data()) * simd::load(b.data()) + simd::pack<T>(T(3)));
     for (std::size_t i = 0; i < c.size(); ++i) CHECK(std::abs(c[i] - (a[i] * b[i] + 3)) <= 10 * eps<T>());
-    for (index count = 0; count < lanes; ++count) {
+    for (index_t count = 0; count < lanes; ++count) {
         std::vector<T> out(lanes, T(-7));
         simd::store(out.data(), simd::load(a.data(), count), lanes);
-        for (index i = 0; i < lanes; ++i) CHECK(out[std::size_t(i)] == (i < count ? a[std::size_t(i)] : T(0)));
+        for (index_t i = 0; i < lanes; ++i) CHECK(out[std::size_t(i)] == (i < count ? a[std::size_t(i)] : T(0)));
         std::fill(out.begin(), out.end(), T(-7));
         simd::store(out.data(), simd::load(a.data()), count);
-        for (index i = 0; i < lanes; ++i) CHECK(out[std::size_t(i)] == (i < count ? a[std::size_t(i)] : T(-7)));
+        for (index_t i = 0; i < lanes; ++i) CHECK(out[std::size_t(i)] == (i < count ? a[std::size_t(i)] : T(-7)));
     }
 }
 
@@ -62,16 +62,16 @@ TEMPLATE_TEST_CASE("simd: comparisons, their bits and what they select", "[simd]
 
 TEMPLATE_TEST_CASE("simd: codes, sums, widening", "[simd]", float, double) {
     using T = TestType;
-    constexpr index lanes = simd::lanes<T>;
+    constexpr index_t lanes = simd::lanes<T>;
     const auto check = [&](auto code) {
         using Code = decltype(code);
         std::vector<Code> from(lanes);
         for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<Code>(255 - 16 * i);
-        for (index count = 1; count <= lanes; ++count) {
+        for (index_t count = 1; count <= lanes; ++count) {
             std::vector<Code> codes(lanes, Code(9));
             const auto loaded = simd::codes<T, Code>::load(from.data(), count);
             loaded.store(codes.data(), count);
-            for (index i = 0; i < lanes; ++i) {
+            for (index_t i = 0; i < lanes; ++i) {
                 const auto at = std::size_t(i);
                 CHECK(codes[at] == (i < count ? from[at] : Code(9)));
                 const unsigned same = simd::to_bits(loaded == simd::codes<T, Code>(from[at]));
@@ -80,7 +80,7 @@ TEMPLATE_TEST_CASE("simd: codes, sums, widening", "[simd]", float, double) {
                                           simd::codes<T, Code>(Code(7)), loaded);
                 std::vector<Code> mixed(lanes);
                 other.store(mixed.data(), lanes);
-                for (index k = 0; k < lanes; ++k)
+                for (index_t k = 0; k < lanes; ++k)
                     CHECK(mixed[std::size_t(k)] == (k == i ? Code(7) : k < count ? from[std::size_t(k)] : Code(0)));
             }
         }

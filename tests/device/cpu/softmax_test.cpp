@@ -12,7 +12,7 @@ using namespace kernel_tests;
 namespace {
 
 template <class T>
-oracle::reals row_of(const std::vector<T>& x, index row, index classes) {
+oracle::reals row_of(const std::vector<T>& x, index_t row, index_t classes) {
     const auto begin = x.begin() + row * classes;
     return {begin, begin + classes};
 }
@@ -21,16 +21,16 @@ oracle::reals row_of(const std::vector<T>& x, index row, index classes) {
 
 TEMPLATE_TEST_CASE("softmax, its gradient and log-sum-exp", "[softmax]", float, double) {
     using T = TestType;
-    for (const index classes : {1, 2, 10, 16, 33, 1000})
+    for (const index_t classes : {1, 2, 10, 16, 33, 1000})
         for (const double scale : {1.0, 30.0}) {
-            const index rows = 7;
+            const index_t rows = 7;
             CAPTURE(classes, scale);
             const auto x = draw<T>(rows * classes, 1, scale), dy = draw<T>(rows * classes, 2);
             std::vector<T> y(x.size()), dx(x.size()), lse(rows);
             softmax_forward(cpu{}, rows, classes, x.data(), y.data());
             softmax_backward(cpu{}, rows, classes, y.data(), dy.data(), dx.data());
             log_sum_exp(cpu{}, rows, classes, x.data(), lse.data());
-            for (index r = 0; r < rows; ++r) {
+            for (index_t r = 0; r < rows; ++r) {
                 const oracle::reals p = oracle::softmax(row_of(x, r, classes));
                 CHECK(distance(row_of(y, r, classes), p) <= eps<T>(16));
                 CHECK(distance(row_of(dx, r, classes), oracle::softmax_gradient(p, row_of(dy, r, classes))) <=
@@ -63,17 +63,17 @@ TEMPLATE_TEST_CASE("softmax: extreme and non-finite logits", "[softmax]", float,
 
 TEMPLATE_TEST_CASE("softmax_cross_entropy against the plain sum over targets", "[softmax]", float, double) {
     using T = TestType;
-    for (const index classes : {1, 2, 10, 17, 1000})
+    for (const index_t classes : {1, 2, 10, 17, 1000})
         for (const double smoothing : {0.0, 0.1, 1.0})
             for (const bool weighted : {false, true}) {
                 CAPTURE(classes, smoothing, weighted);
-                const index rows = 9;
+                const index_t rows = 9;
                 const auto x = draw<T>(rows * classes, 3, 4);
                 std::vector<T> weights(std::size_t(classes), T(1));
                 if (weighted)
                     for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = static_cast<T>(0.5 + double(k % 5));
                 std::vector<std::int32_t> labels(rows);
-                for (index r = 0; r < rows; ++r) labels[std::size_t(r)] = static_cast<std::int32_t>(r * 7 % classes);
+                for (index_t r = 0; r < rows; ++r) labels[std::size_t(r)] = static_cast<std::int32_t>(r * 7 % classes);
                 const T scale = T(0.25);
                 std::vector<T> loss(rows), gradient(x.size()), loss_alone(rows);
                 const T* const w = weighted ? weights.data() : nullptr;
@@ -83,7 +83,7 @@ TEMPLATE_TEST_CASE("softmax_cross_entropy against the plain sum over targets", "
                                          nullptr, scale, w);
                 double total = 0;  // of weights × targets: the scale of loss and gradient
                 for (const T v : weights) total = std::max(total, double(v));
-                for (index r = 0; r < rows; ++r) {
+                for (index_t r = 0; r < rows; ++r) {
                     const auto expected = oracle::cross_entropy(
                         row_of(x, r, classes), std::size_t(labels[std::size_t(r)]),
                         static_cast<long double>(T(smoothing)), oracle::reals(weights.begin(), weights.end()));
@@ -113,7 +113,7 @@ TEST_CASE("softmax_cross_entropy: errors name row and label", "[softmax]") {
 }
 
 TEST_CASE("softmax: the same bits on any number of threads", "[softmax]") {
-    const index rows = 3000, classes = 37;
+    const index_t rows = 3000, classes = 37;
     const auto x = draw<float>(rows * classes, 5);
     const std::vector<std::int32_t> labels(std::size_t(rows), 3);
     std::vector<float> first, first_loss;

@@ -25,7 +25,7 @@ namespace {
 
 using cairn::conv_geometry;
 using cairn::conv_phase;
-using cairn::index;
+using cairn::index_t;
 
 // The three matrices of F(m, 3), read off the 1-D transforms by feeding unit vectors.
 struct matrices {
@@ -90,7 +90,7 @@ amplification weight_amplification(int tile) {
 }
 
 template <class T>
-std::vector<T> uniform(index elements, cairn::random_stream random) {
+std::vector<T> uniform(index_t elements, cairn::random_stream random) {
     std::vector<T> v(static_cast<std::size_t>(elements));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<T>(2 * random.uniform(i) - 1);
     return v;
@@ -115,7 +115,7 @@ void check_close(const std::vector<T>& result, const std::vector<T>& expected, d
 // 64-byte aligned workspace with guard bytes behind it.
 class workspace {
 public:
-    explicit workspace(index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+    explicit workspace(index_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
         start_ = static_cast<unsigned char*>(std::aligned_alloc(64, (bytes_ + 64 + 63) / 64 * 64));
         std::memset(start_, 0xFF, bytes_ + 64);  // NaNs: nothing may be read before it is written
     }
@@ -190,8 +190,8 @@ void check_against_oracle(const conv_geometry& g, std::uint64_t seed) {
     }
 }
 
-conv_geometry geometry(index n, std::array<index, 3> in, index c_in, index c_out, index kernel_depth,
-                       std::array<index, 3> pad) {
+conv_geometry geometry(index_t n, std::array<index_t, 3> in, index_t c_in, index_t c_out, index_t kernel_depth,
+                       std::array<index_t, 3> pad) {
     conv_geometry g;
     g.n = n;
     g.in = in;
@@ -233,17 +233,17 @@ TEST_CASE("Winograd convolution equals the oracle on random shapes") {
     constexpr int cases = 60;
     for (int i = 0; i < cases; ++i) {
         const cairn::random_stream random{std::uint64_t(i), 99};
-        auto draw = [&, k = std::uint64_t(0)](cairn::index low, cairn::index high) mutable {
-            return low + cairn::index(random.below(std::uint64_t(high - low + 1), k++));
+        auto draw = [&, k = std::uint64_t(0)](cairn::index_t low, cairn::index_t high) mutable {
+            return low + cairn::index_t(random.below(std::uint64_t(high - low + 1), k++));
         };
         const bool volume = draw(0, 2) == 0;
-        const cairn::index kernel_depth = volume ? draw(1, 3) : 1;
-        const std::array<cairn::index, 3> pad{draw(0, kernel_depth - 1), draw(0, 2), draw(0, 2)};
-        const auto extent = [&](std::size_t axis, cairn::index kernel, cairn::index most) {
-            return draw(std::max<cairn::index>(1, kernel - 2 * pad[axis]), most);
+        const cairn::index_t kernel_depth = volume ? draw(1, 3) : 1;
+        const std::array<cairn::index_t, 3> pad{draw(0, kernel_depth - 1), draw(0, 2), draw(0, 2)};
+        const auto extent = [&](std::size_t axis, cairn::index_t kernel, cairn::index_t most) {
+            return draw(std::max<cairn::index_t>(1, kernel - 2 * pad[axis]), most);
         };
-        const cairn::index depth = volume ? extent(0, kernel_depth, 7) : 1;
-        const cairn::index height = extent(1, 3, volume ? 9 : 19), width = extent(2, 3, volume ? 9 : 19);
+        const cairn::index_t depth = volume ? extent(0, kernel_depth, 7) : 1;
+        const cairn::index_t height = extent(1, 3, volume ? 9 : 19), width = extent(2, 3, volume ? 9 : 19);
         const conv_geometry g = geometry(draw(1, 3), {depth, height, width}, draw(1, volume ? 40 : 70),
                                          draw(1, volume ? 40 : 70), kernel_depth, pad);
         check_against_oracle<float>(g, std::uint64_t(i));

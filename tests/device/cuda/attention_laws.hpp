@@ -1,5 +1,6 @@
 #pragma once
-// What attention on every grid device obeys: the host's results, which are tested against plain loops; in bfloat16 those of the rounded numbers.
+// What attention on every grid device obeys: the host's results, which are tested against plain loops; in bfloat16
+// those of the rounded numbers.
 
 #include "device/cuda/kernel_laws.hpp"
 
@@ -20,7 +21,7 @@ struct results {
 template <class To, class From>
 tensor<To> converted(const tensor<From>& from) {
     tensor<To> to(from.shape());
-    for (index i = 0; i < from.size(); ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
+    for (index_t i = 0; i < from.size(); ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
     return to;
 }
 
@@ -38,7 +39,7 @@ results<S> run(attention_geometry g, const tensor<S>& qkv, const tensor<S>& dy, 
         else
             return converted<S>(t.on_host());
     };
-    const index w = g.width();
+    const index_t w = g.width();
     const auto x = at_device(qkv), gradient = at_device(dy);
     const auto valid = lengths.empty() ? tensor<std::int32_t, D>{} : tensor<std::int32_t, D>::copy_of(lengths);
     g.stride = 3 * w;
@@ -56,7 +57,7 @@ void same(const attention_geometry& g, double tolerance, const tensor<std::int32
     CAPTURE(g.batch, g.length, g.heads, g.head_dim, g.causal, size);
     const shape s{g.batch, g.length, g.heads, g.head_dim};
     tensor<S> qkv = drawn<S>({g.batch, g.length, 3, g.heads, g.head_dim}, 70), dy = drawn<S>(s, 71);
-    for (index i = 0; i < qkv.size(); ++i) qkv[i] *= static_cast<S>(size);
+    for (index_t i = 0; i < qkv.size(); ++i) qkv[i] *= static_cast<S>(size);
     if constexpr (!std::same_as<T, S>) {  // what the device sees
         qkv = converted<S>(converted<T>(qkv));
         dy = converted<S>(converted<T>(dy));
@@ -76,12 +77,12 @@ void all_shapes() {
     // Eight binary digits in each weight, each dS and each result.
     const double tolerance = std::is_same_v<T, bfloat16> ? 0.02 : kernel_laws::rounding<S>;
     for (const bool causal : {false, true}) {
-        for (const index length : {1, 15, 33, 70})
-            for (const index head_dim : {1, 20})
+        for (const index_t length : {1, 15, 33, 70})
+            for (const index_t head_dim : {1, 20})
                 same<T, S, D>({.batch = 2, .length = length, .heads = 2, .head_dim = head_dim, .causal = causal},
                               tolerance);
-        for (const index head_dim : {64, 130, 240})  // of tiles that become smaller
-            if (head_dim * index{sizeof(T)} <= 960)
+        for (const index_t head_dim : {64, 130, 240})  // of tiles that become smaller
+            if (head_dim * index_t{sizeof(T)} <= 960)
                 same<T, S, D>({.batch = 1, .length = 35, .heads = 1, .head_dim = head_dim, .causal = causal},
                               tolerance);
         tensor<std::int32_t> lengths({4});
@@ -94,7 +95,7 @@ void all_shapes() {
         const random_stream random{.seed = 3, .stream = 4, .step = 5};
         tensor<std::int32_t> lengths({3});
         lengths[0] = 37, lengths[1] = 40, lengths[2] = 2;
-        for (const index head_dim : {6, 100})  // of tiles that become smaller
+        for (const index_t head_dim : {6, 100})  // of tiles that become smaller
             same<T, S, D>({.batch = 3,
                            .length = 40,
                            .heads = 2,
@@ -113,8 +114,8 @@ template <class D, class T>
 void library_shapes() {
     const double tolerance = std::is_same_v<T, bfloat16> ? 0.02 : 0.003;
     for (const bool causal : {false, true}) {
-        for (const index length : {1, 33})
-            for (const index head_dim : {8, 64})
+        for (const index_t length : {1, 33})
+            for (const index_t head_dim : {8, 64})
                 same<T, float, D>({.batch = 1, .length = length, .heads = 2, .head_dim = head_dim, .causal = causal},
                                   tolerance);
         for (const double scale : {0.05, -0.05})
@@ -138,17 +139,17 @@ void broken_numbers() {
     CHECK(std::isnan(device.y[4]));
     CHECK(!std::isnan(device.y[0]));
     auto huge = drawn<float>(s, 74);
-    for (index i = 0; i < huge.size(); ++i) huge[i] *= 300;
+    for (index_t i = 0; i < huge.size(); ++i) huge[i] *= 300;
     const auto far = run<float, float, D>(g, huge, dy, {}), expected = run<float, float, cpu>(g, huge, dy, {});
     check_close(far.lse, expected.lse, 1e-5);
     check_close(far.y, expected.y, 0.2);  // scores of 10⁵ have errors of 10⁻²
-    for (index i = 0; i < far.dqkv.size(); ++i) REQUIRE(std::isfinite(far.dqkv[i]));
+    for (index_t i = 0; i < far.dqkv.size(); ++i) REQUIRE(std::isfinite(far.dqkv[i]));
     // Keys of weight zero first, then one that counts; then none.
-    for (index i = 0; i < huge.size(); ++i) huge[i] = i / 8 % 3 == 1 ? -inf : 1;
-    for (index c = 0; c < 8; ++c) huge[(35 * 3 + 1) * 8 + c] = 1, huge[(35 * 3 + 2) * 8 + c] = 5;
+    for (index_t i = 0; i < huge.size(); ++i) huge[i] = i / 8 % 3 == 1 ? -inf : 1;
+    for (index_t c = 0; c < 8; ++c) huge[(35 * 3 + 1) * 8 + c] = 1, huge[(35 * 3 + 2) * 8 + c] = 5;
     const auto one = run<float, float, D>(g, huge, dy, {});
-    for (index i = 0; i < 40 * 8; ++i) REQUIRE(one.y[i] == 5);
-    for (index i = 40 * 8; i < 80 * 8; ++i) REQUIRE(std::isnan(one.y[i]));
+    for (index_t i = 0; i < 40 * 8; ++i) REQUIRE(one.y[i] == 5);
+    for (index_t i = 40 * 8; i < 80 * 8; ++i) REQUIRE(std::isnan(one.y[i]));
 }
 
 /// A recorded step finds its number in memory.
@@ -179,7 +180,7 @@ void misaligned() {
     const auto at_device = tensor<float, D>::copy_of(x);
     tensor<float> y({9 * 8});
     tensor<float, D> on_device({9 * 8});
-    const auto part = [](const auto& t, index which) { return t.data() + 1 + which * 72; };
+    const auto part = [](const auto& t, index_t which) { return t.data() + 1 + which * 72; };
     attention_forward(cpu{}, g, part(x, 0), part(x, 1), part(x, 2), y.data(), static_cast<float*>(nullptr));
     attention_forward(D{}, g, part(at_device, 0), part(at_device, 1), part(at_device, 2), on_device.data(), nullptr);
     check_close(on_device, y, 1e-5);

@@ -1,6 +1,6 @@
 #pragma once
-// What bfloat16 kernels of every grid device obey, beside kernel_laws.hpp: each result is the float kernel's on the same numbers, rounded once;
-// what they leave in float is the float kernel's.
+// What bfloat16 kernels of every grid device obey, beside kernel_laws.hpp: each result is the float kernel's on the
+// same numbers, rounded once; what they leave in float is the float kernel's.
 
 #include "device/cuda/law_numbers.hpp"
 
@@ -20,7 +20,7 @@ two_of<D> drawn_two(shape s, std::uint32_t stream) {
     const tensor<float> x = drawn<float>(s, stream);
     tensor<bfloat16> half(s);
     tensor<float> wide(s);
-    for (index i = 0; i < x.size(); ++i) half[i] = bfloat16(x[i]), wide[i] = static_cast<float>(half[i]);
+    for (index_t i = 0; i < x.size(); ++i) half[i] = bfloat16(x[i]), wide[i] = static_cast<float>(half[i]);
     return {on_device<D>(half), on_device<D>(wide)};
 }
 
@@ -34,7 +34,7 @@ template <class D>
 void check_rounded(const two_of<D>& t) {
     const tensor<bfloat16> half = t.half.on_host();
     const tensor<float> wide = t.wide.on_host();
-    for (index i = 0; i < half.size(); ++i) {
+    for (index_t i = 0; i < half.size(); ++i) {
         const double got = static_cast<double>(static_cast<float>(half[i])), exact = static_cast<double>(wide[i]);
         if (std::abs(got - exact) <= 0x1p-8 * std::abs(exact) + 1e-6) continue;
         FAIL_CHECK("element " << i << " of " << half.size() << " is " << got << ", of float " << exact);
@@ -52,8 +52,8 @@ void in_both(F f, Two&... t) {
 
 template <class D>
 void norms() {
-    constexpr index rows = 40;
-    for (const index channels : {5, 16})
+    constexpr index_t rows = 40;
+    for (const index_t channels : {5, 16})
         for (const activation act : {activation::none, activation::relu, activation::leaky_relu})
             for (const bool with_skip : {false, true}) {
                 CAPTURE(channels, name_of(act), with_skip);
@@ -86,16 +86,16 @@ void norms() {
 template <class D>
 void layer_norms() {
     for (const shape& s : {shape{30, 17}, shape{4, 200}}) {
-        const index rows = s[0], features = s[1];
+        const index_t rows = s[0], features = s[1];
         CAPTURE(features);
         auto x = drawn_two<D>(s, 8), dy = drawn_two<D>(s, 9), y = empty_two<D>(s), dx = empty_two<D>(s);
         const auto gamma = on_device<D>(drawn<float>({features}, 10)),
                    beta = on_device<D>(drawn<float>({features}, 11));
         tensor<float, D> mean({2, rows}), invstd({2, rows}), dgamma({2, features}), dbeta({2, features});
-        index which = 0;
+        index_t which = 0;
         in_both(
             [&](const auto& from, const auto& g, auto& to, auto& back) {
-                const index row = which * rows, column = which * features;
+                const index_t row = which * rows, column = which * features;
                 which = 1;
                 layer_norm_forward(D{}, rows, features, from.data(), gamma.data(), beta.data(), 1e-5f, to.data(),
                                    mean.data() + row, invstd.data() + row);
@@ -105,7 +105,7 @@ void layer_norms() {
             x, dy, y, dx);
         for (const auto* t : {&mean, &invstd, &dgamma, &dbeta}) {
             const tensor<float> both = t->on_host();
-            const index n = both.extent(1);
+            const index_t n = both.extent(1);
             check_close(both.slice(0, {n}), both.slice(n, {n}), 1e-6);
         }
     }
@@ -113,7 +113,7 @@ void layer_norms() {
 
 template <class D>
 void activations() {
-    constexpr index n = 1003;
+    constexpr index_t n = 1003;
     auto x = drawn_two<D>({n}, 12), dy = drawn_two<D>({n}, 13), y = empty_two<D>({n}), dx = empty_two<D>({n});
     for (const activation act :
          {activation::sigmoid, activation::tanh, activation::silu, activation::gelu, activation::gelu_tanh}) {
@@ -160,8 +160,8 @@ void pools() {
             },
             x, dy, y, dx);
     }
-    for (const index channels : {5, 40}) {
-        constexpr index points = 45;
+    for (const index_t channels : {5, 40}) {
+        constexpr index_t points = 45;
         auto x = drawn_two<D>({2, points, channels}, 16), dy = drawn_two<D>({2, channels}, 17),
              y = empty_two<D>({2, channels}), dx = empty_two<D>({2, points, channels});
         in_both(
@@ -176,7 +176,7 @@ void pools() {
 template <class D>
 void matrices() {
     for (const shape& s : {shape{40, 10}, shape{500, 24}, shape{4, 1100}}) {
-        const index rows = s[0], columns = s[1];
+        const index_t rows = s[0], columns = s[1];
         CAPTURE(rows, columns);
         auto x = drawn_two<D>(s, 18), dy = drawn_two<D>(s, 19), v = drawn_two<D>({columns}, 20), y = empty_two<D>(s);
         in_both(

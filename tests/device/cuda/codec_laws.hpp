@@ -7,7 +7,7 @@
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/compress/feedback.hpp>
-#include <cairn/core/shard.hpp>
+#include <cairn/core/range.hpp>
 #include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/select.hpp>
 
@@ -24,9 +24,9 @@ using kernel_laws::on_host;
 using bytes = std::vector<std::byte>;
 
 // Around packets of 4, half words of 16, words of 32, groups of 128, spans of 1,024 and blocks of 8,192 values.
-inline const std::vector<index> sizes{0,    1,    3,    4,    7,    16,   31,   32,   33,   100,
-                                      127,  128,  129,  160,  255,  1000, 1023, 1024, 1025, 1151,
-                                      2047, 2049, 5000, 8191, 8192, 8193, 9217, 16500};
+inline const std::vector<index_t> sizes{0,    1,    3,    4,    7,    16,   31,   32,   33,   100,
+                                        127,  128,  129,  160,  255,  1000, 1023, 1024, 1025, 1151,
+                                        2047, 2049, 5000, 8191, 8192, 8193, 9217, 16500};
 
 inline encode_step step_of(std::int64_t number = 3) {
     return {.seed = 0x123456789abcull, .rank = 2, .step = number, .bucket = 5};
@@ -35,16 +35,16 @@ inline encode_step step_of(std::int64_t number = 3) {
 /// The `size` bytes that make(address) writes to device memory, `shift` behind a multiple of 16: nothing beside them
 /// may be written.
 template <class D, class Make>
-bytes made(index size, index shift, Make make) {
-    constexpr index guard = 16;
+bytes made(index_t size, index_t shift, Make make) {
+    constexpr index_t guard = 16;
     auto room = tensor<std::uint8_t>::filled({2 * guard + 16 + size}, 0xa5);
     auto d_room = on_device<D>(room);
     make(reinterpret_cast<std::byte*>(d_room.data()) + guard + shift);
     const auto got = on_host(d_room);
     bytes out(static_cast<std::size_t>(size));
-    index touched = 0;
-    for (index i = 0; i < got.size(); ++i) {
-        const index at = i - guard - shift;
+    index_t touched = 0;
+    for (index_t i = 0; i < got.size(); ++i) {
+        const index_t at = i - guard - shift;
         if (at >= 0 && at < size)
             out[static_cast<std::size_t>(at)] = static_cast<std::byte>(got[i]);
         else
@@ -59,7 +59,7 @@ codec<Code, D> same_on(const codec<Code, cpu>& c) {
     return codec<Code, D>(c.code());
 }
 
-inline std::span<const float> behind(const float* x, index off, index n) {
+inline std::span<const float> behind(const float* x, index_t off, index_t n) {
     return {x + off, static_cast<std::size_t>(n)};
 }
 
@@ -67,21 +67,21 @@ inline std::span<const float> behind(const float* x, index off, index n) {
 template <class C>
 void encode_to(C&& c, std::span<const float> values, std::byte* out, const encode_step& at) {
     using D = typename std::decay_t<C>::device;
-    message<D> m(tensor<std::byte, D>::view(out, {c.max_bytes(static_cast<index>(values.size()))}));
+    message<D> m(tensor<std::byte, D>::view(out, {c.max_bytes(static_cast<index_t>(values.size()))}));
     c.encode(values, m, at);
 }
 
 /// The message of x without its first `off` values.
 template <class D, class C>
-bytes encoded_on(const C& c, const tensor<float>& x, index off, const encode_step& at, index shift = 0) {
-    const index n = x.size() - off;
+bytes encoded_on(const C& c, const tensor<float>& x, index_t off, const encode_step& at, index_t shift = 0) {
+    const index_t n = x.size() - off;
     const auto d_x = on_device<D>(x);
     return made<D>(c.max_bytes(n), shift,
                    [&](std::byte* out) { encode_to(same_on<D>(c), behind(d_x.data(), off, n), out, at); });
 }
 
 template <class C>
-bytes encoded_here(C&& c, const tensor<float>& x, index off, const encode_step& at) {
+bytes encoded_here(C&& c, const tensor<float>& x, index_t off, const encode_step& at) {
     message<> m;
     c.encode(std::as_const(x).span().subspan(static_cast<std::size_t>(off)), m, at);
     const auto all = std::as_const(m).bytes();
@@ -89,7 +89,7 @@ bytes encoded_here(C&& c, const tensor<float>& x, index off, const encode_step& 
 }
 
 template <class C>
-tensor<float> decoded_here(const C& c, const bytes& message, index n, const encode_step& at) {
+tensor<float> decoded_here(const C& c, const bytes& message, index_t n, const encode_step& at) {
     tensor<float> y({n});
     c.decode(message, y.span(), at);
     return y;
@@ -97,11 +97,11 @@ tensor<float> decoded_here(const C& c, const bytes& message, index n, const enco
 
 /// What decode_add leaves in `start` behind its first `off` values.
 template <class D, class C>
-tensor<float> added_on(const C& c, const bytes& message, const tensor<float>& start, index off, float scale,
-                       index shift = 0) {
-    tensor<std::uint8_t> room({static_cast<index>(message.size()) + 16});
+tensor<float> added_on(const C& c, const bytes& message, const tensor<float>& start, index_t off, float scale,
+                       index_t shift = 0) {
+    tensor<std::uint8_t> room({static_cast<index_t>(message.size()) + 16});
     for (std::size_t i = 0; i < message.size(); ++i)
-        room[shift + static_cast<index>(i)] = static_cast<std::uint8_t>(message[i]);
+        room[shift + static_cast<index_t>(i)] = static_cast<std::uint8_t>(message[i]);
     const auto d_room = on_device<D>(room);
     auto into = on_device<D>(start);
     same_on<D>(c).decode_add({reinterpret_cast<const std::byte*>(d_room.data()) + shift, message.size()},
@@ -120,7 +120,7 @@ inline void check_same(const bytes& got, const bytes& expected) {
 /// The same bits, or both NaN.
 inline void check_same(const tensor<float>& got, const tensor<float>& expected) {
     REQUIRE(got.size() == expected.size());
-    for (index i = 0; i < got.size(); ++i)
+    for (index_t i = 0; i < got.size(); ++i)
         if (std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(expected[i]) &&
             !(std::isnan(got[i]) && std::isnan(expected[i]))) {
             FAIL_CHECK("element " << i << " of " << got.size() << " is " << got[i] << ", expected " << expected[i]);
@@ -129,14 +129,14 @@ inline void check_same(const tensor<float>& got, const tensor<float>& expected) 
 }
 
 /// Numbers of all sizes, many small ones.
-inline tensor<float> spread(index n, std::uint32_t stream) {
+inline tensor<float> spread(index_t n, std::uint32_t stream) {
     auto x = drawn<float>({n}, stream);
-    for (index i = 0; i < n; ++i) x[i] = std::pow(x[i], 5.0f) * (i % 3 ? 1.0f : 1e-4f);
+    for (index_t i = 0; i < n; ++i) x[i] = std::pow(x[i], 5.0f) * (i % 3 ? 1.0f : 1e-4f);
     return x;
 }
 
 /// `spread` with numbers at the ends of formats, and those that are none if `all`.
-inline tensor<float> with_ends(index n, std::uint32_t stream, bool all) {
+inline tensor<float> with_ends(index_t n, std::uint32_t stream, bool all) {
     auto x = spread(n, stream);
     const float most = std::numeric_limits<float>::max(), least = std::numeric_limits<float>::denorm_min(),
                 infinite = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -144,7 +144,7 @@ inline tensor<float> with_ends(index n, std::uint32_t stream, bool all) {
                             most,      -most,    65504.0f, -65504.0f, 65519.9f,   65520.0f, 1e6f,      0x1p-24f,
                             -0x1p-25f, 0x1p-14f, 6e-5f,    -3e-8f,    0x1.8p-25f, 0x1p127f, 1.0f,      -1.0f};
     if (all) ends.insert(ends.end(), {infinite, -infinite, nan, -nan, std::bit_cast<float>(0x7f800001u)});
-    for (index i = 0; i < n; i += 3) x[i] = ends[static_cast<std::size_t>(i / 3) % ends.size()];
+    for (index_t i = 0; i < n; i += 3) x[i] = ends[static_cast<std::size_t>(i / 3) % ends.size()];
     return x;
 }
 
@@ -152,8 +152,8 @@ inline tensor<float> with_ends(index n, std::uint32_t stream, bool all) {
 template <class D, class C, class Numbers>
 void check_messages(const C& c, Numbers numbers) {
     for (std::size_t s = 0; s < sizes.size(); ++s) {
-        const index n = sizes[s];
-        for (index off = 0; off < 4; ++off) {
+        const index_t n = sizes[s];
+        for (index_t off = 0; off < 4; ++off) {
             if (n > 1100 && static_cast<std::size_t>(off) != s % 4 && n != 5000) continue;
             CAPTURE(c.name(), n, off);
             const tensor<float> x = numbers(n + off);
@@ -164,8 +164,8 @@ void check_messages(const C& c, Numbers numbers) {
 
 template <class D>
 void casts() {
-    const auto finite = [](index n) { return with_ends(n, 401, false); };
-    const auto any = [](index n) { return with_ends(n, 402, true); };
+    const auto finite = [](index_t n) { return with_ends(n, 401, false); };
+    const auto any = [](index_t n) { return with_ends(n, 402, true); };
     check_messages<D>(bf16{}, any);
     check_messages<D>(fp16{}, any);
     check_messages<D>(bf16_stochastic{}, any);
@@ -175,27 +175,27 @@ void casts() {
 
 template <class D>
 void powers_of_two() {
-    check_messages<D>(natural{}, [](index n) { return spread(n, 403); });
-    check_messages<D>(natural{}, [](index n) { return with_ends(n, 404, false); });
+    check_messages<D>(natural{}, [](index_t n) { return spread(n, 403); });
+    check_messages<D>(natural{}, [](index_t n) { return with_ends(n, 404, false); });
 }
 
 /// Whole numbers, whose sums are exact in any order; zeros of both signs.
 template <class D>
 void signs() {
-    check_messages<D>(sign{}, [](index n) {
+    check_messages<D>(sign{}, [](index_t n) {
         auto x = drawn<float>({n}, 405);
-        for (index i = 0; i < n; ++i) x[i] = std::round(3 * x[i]);
+        for (index_t i = 0; i < n; ++i) x[i] = std::round(3 * x[i]);
         return x;
     });
 }
 
 /// In each bucket powers of two whose squares add up to a power of four, between zeros: norm, quotients and products
 /// are exact.
-inline tensor<float> exact_buckets(index n, index off) {
+inline tensor<float> exact_buckets(index_t n, index_t off) {
     auto x = tensor<float>::zeros({n});
     const auto random = drawn<float>({n}, 406);
-    for (index first = off; first < n; first += 128) {
-        const index m = std::min<index>(128, n - first), g = (first - off) / 128;
+    for (index_t first = off; first < n; first += 128) {
+        const index_t m = std::min<index_t>(128, n - first), g = (first - off) / 128;
         std::vector<float> some;
         if (m >= 22)
             some = {4, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -204,9 +204,9 @@ inline tensor<float> exact_buckets(index n, index off) {
         else
             some.assign(m >= 4 ? 4 : 1, 1.0f);
         for (std::size_t i = 0; i < some.size(); ++i)
-            x[first + (5 * g + static_cast<index>(i) * (m >= 66 ? 3 : 1)) % m] =
+            x[first + (5 * g + static_cast<index_t>(i) * (m >= 66 ? 3 : 1)) % m] =
                 some[i] * std::ldexp(1.0f, static_cast<int>(g % 9) - 4);
-        for (index i = 0; i < m; ++i) x[first + i] = std::copysign(x[first + i], random[first + i]);
+        for (index_t i = 0; i < m; ++i) x[first + i] = std::copysign(x[first + i], random[first + i]);
     }
     return x;
 }
@@ -215,12 +215,12 @@ template <class D>
 void levels() {
     for (const int s : {1, 2, 7, 100, 255})
         for (std::size_t k = 0; k < sizes.size(); ++k) {
-            const index n = sizes[k], off = static_cast<index>(k % 4);
+            const index_t n = sizes[k], off = static_cast<index_t>(k % 4);
             if (s != 7 && n > 1100) continue;
             CAPTURE(s, n, off);
             const qsgd c({s});
             const auto x = exact_buckets(n + off, off);
-            check_same(encoded_on<D>(c, x, off, step_of(), 4 * static_cast<index>(k / 4 % 4)),
+            check_same(encoded_on<D>(c, x, off, step_of(), 4 * static_cast<index_t>(k / 4 % 4)),
                        encoded_here(c, x, off, step_of()));
         }
 }
@@ -229,13 +229,13 @@ void levels() {
 /// all within the contract.
 template <class D>
 void rounded_sums() {
-    for (const index n : {100, 1024, 5000}) {
+    for (const index_t n : {100, 1024, 5000}) {
         CAPTURE(n);
         const auto x = drawn<float>({n}, 407);
         const auto y = decoded_here(sign{}, encoded_on<D>(sign{}, x, 0, step_of()), n, step_of());
         const auto expected = decoded_here(sign{}, encoded_here(sign{}, x, 0, step_of()), n, step_of());
         double lost = 0, square = 0;
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             CHECK(std::abs(y[i] - expected[i]) <= 0x1p-23f * std::abs(expected[i]));
             lost += std::pow(double{x[i]} - y[i], 2), square += std::pow(double{x[i]}, 2);
         }
@@ -245,12 +245,12 @@ void rounded_sums() {
             const qsgd c({s});
             const auto z = decoded_here(c, encoded_on<D>(c, x, 0, step_of()), n, step_of());
             const auto wanted = decoded_here(c, encoded_here(c, x, 0, step_of()), n, step_of());
-            index others = 0;
-            for (index g = 0; g < n; g += 128) {
+            index_t others = 0;
+            for (index_t g = 0; g < n; g += 128) {
                 double norm = 0;
-                for (index i = g; i < std::min(n, g + 128); ++i) norm += std::pow(double{x[i]}, 2);
+                for (index_t i = g; i < std::min(n, g + 128); ++i) norm += std::pow(double{x[i]}, 2);
                 norm = std::sqrt(norm);
-                for (index i = g; i < std::min(n, g + 128); ++i) {
+                for (index_t i = g; i < std::min(n, g + 128); ++i) {
                     CHECK(std::abs(double{z[i]} - x[i]) <= norm / s * (1 + 1e-5));
                     CHECK(std::abs(double{z[i]} - wanted[i]) <= norm / s * (1 + 1e-5));
                     others += std::abs(z[i] - wanted[i]) > 0x1p-22f * std::abs(wanted[i]);
@@ -266,8 +266,8 @@ void rounded_sums() {
 template <class D, class C, class Numbers>
 void check_sums(const C& c, Numbers numbers) {
     for (std::size_t s = 0; s < sizes.size(); ++s) {
-        const index n = sizes[s];
-        for (index off = 0; off < 4; ++off) {
+        const index_t n = sizes[s];
+        for (index_t off = 0; off < 4; ++off) {
             if (n > 140 && static_cast<std::size_t>(off) != s % 4) continue;
             CAPTURE(c.name(), n, off);
             const auto message = encoded_here(c, numbers(n), 0, step_of());
@@ -284,8 +284,8 @@ void check_sums(const C& c, Numbers numbers) {
                     continue;
                 }
                 const auto y = decoded_here(c, message, n, step_of());
-                index far = 0;
-                for (index i = 0; i < n; ++i) {
+                index_t far = 0;
+                for (index_t i = 0; i < n; ++i) {
                     const float a = got[off + i], b = expected[off + i];
                     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
                     far += !(std::abs(a - b) <= 0x1p-22f * (std::abs(start[off + i]) + std::abs(0.3f * y[i])));
@@ -298,13 +298,13 @@ void check_sums(const C& c, Numbers numbers) {
 
 template <class D>
 void sums() {
-    const auto any = [](index n) { return with_ends(n, 409, true); };
-    const auto finite = [](index n) { return spread(n, 410); };
+    const auto any = [](index_t n) { return with_ends(n, 409, true); };
+    const auto finite = [](index_t n) { return spread(n, 410); };
     check_sums<D>(bf16{}, any);
     check_sums<D>(fp16{}, any);
     check_sums<D>(bf16_stochastic{}, any);
     check_sums<D>(fp16_stochastic{}, any);
-    check_sums<D>(natural{}, [](index n) { return with_ends(n, 411, false); });
+    check_sums<D>(natural{}, [](index_t n) { return with_ends(n, 411, false); });
     check_sums<D>(sign{}, finite);
     for (const int s : {1, 7, 255}) check_sums<D>(qsgd({s}), finite);
 }
@@ -312,8 +312,8 @@ void sums() {
 /// Steps of error feedback: messages and residual are the host's, and what was sent and what is left are all gradients.
 template <class D, class C>
 void check_feedback(const C& c, bool same_bits) {
-    for (const index n : {0, 1, 129, 1025, 5000}) {
-        const index off = n % 4;
+    for (const index_t n : {0, 1, 129, 1025, 5000}) {
+        const index_t off = n % 4;
         CAPTURE(c.name(), n);
         error_feedback there(same_on<D>(c));
         error_feedback here(c);
@@ -328,7 +328,7 @@ void check_feedback(const C& c, bool same_bits) {
             const auto expected = encoded_here(here, g, off, step_of(t));
             if (same_bits) check_same(message, expected);
             const auto y = decoded_here(c, message, n, step_of(t));
-            for (index i = 0; i < n; ++i) {
+            for (index_t i = 0; i < n; ++i) {
                 const auto at = static_cast<std::size_t>(i);
                 sent[at] += y[i], given[at] += g[off + i];
                 scale[at] += std::abs(g[off + i]) + std::abs(y[i]);
@@ -337,8 +337,8 @@ void check_feedback(const C& c, bool same_bits) {
         const auto left = on_host(there.tensors().front().t);
         const auto expected = here.tensors()[0].t.clone();
         REQUIRE(left.size() == n);
-        index lost = 0, others = 0;
-        for (index i = 0; i < n; ++i) {
+        index_t lost = 0, others = 0;
+        for (index_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::size_t>(i);
             lost += !(std::abs(sent[at] + left[i] - given[at]) <= 1e-6 * scale[at]);
             others += !(std::abs(left[i] - expected[i]) <= 1e-6 * scale[at]);
@@ -349,12 +349,12 @@ void check_feedback(const C& c, bool same_bits) {
 
         const auto g = drawn<float>({n + off}, 430);
         auto d_g = on_device<D>(g);
-        there.release({d_g.data() + off, static_cast<std::size_t>(n)});
+        there.flush_residual({d_g.data() + off, static_cast<std::size_t>(n)});
         const auto dense = on_host(d_g), rest = on_host(there.tensors().front().t);
-        index wrong = 0;
-        for (index i = 0; i < n; ++i) wrong += dense[off + i] != g[off + i] + left[i] || rest[i] != 0;
+        index_t wrong = 0;
+        for (index_t i = 0; i < n; ++i) wrong += dense[off + i] != g[off + i] + left[i] || rest[i] != 0;
         CHECK(wrong == 0);
-        for (index i = 0; i < off; ++i) CHECK(dense[i] == g[i]);
+        for (index_t i = 0; i < off; ++i) CHECK(dense[i] == g[i]);
     }
 }
 
@@ -375,7 +375,7 @@ void feedback() {
 /// What travels for a NaN or Inf, and that neighbours do not notice.
 template <class D>
 void not_finite() {
-    constexpr index n = 3000;
+    constexpr index_t n = 3000;
     const float infinite = std::numeric_limits<float>::infinity();
     const auto zeros = tensor<float>::zeros({n + 4});
     for (const float bad : {infinite, -infinite, std::numeric_limits<float>::quiet_NaN()}) {
@@ -395,8 +395,8 @@ void not_finite() {
                           Catch::Contains("byte " + std::to_string(11 * 68) + ": a norm of nan"));
         const auto d_signs = added_on<D>(sign{}, signs, zeros, 0, 1),
                    d_buckets = added_on<D>(qsgd{}, buckets, zeros, 0, 1);
-        index wrong = 0;
-        for (index i = 0; i < n; ++i) {
+        index_t wrong = 0;
+        for (index_t i = 0; i < n; ++i) {
             wrong += std::isfinite(d_signs[i]) != (i / 1024 != 1);
             wrong += std::isfinite(d_buckets[i]) != (i / 128 != 11);
         }
@@ -410,12 +410,12 @@ void not_finite() {
 /// More spans than the threads of a grid take at once.
 template <class D>
 void long_buckets() {
-    const index n = index{D::multiprocessors()} * 32 * 8192 + 1500;
+    const index_t n = index_t{D::multiprocessors()} * 32 * 8192 + 1500;
     const auto x = spread(n, 450);
     check_same(encoded_on<D>(bf16_stochastic{}, x, 0, step_of()), encoded_here(bf16_stochastic{}, x, 0, step_of()));
     check_same(encoded_on<D>(natural{}, x, 0, step_of()), encoded_here(natural{}, x, 0, step_of()));
     auto whole = x.clone();
-    for (index i = 0; i < n; ++i) whole[i] = std::round(100 * x[i]);
+    for (index_t i = 0; i < n; ++i) whole[i] = std::round(100 * x[i]);
     check_same(encoded_on<D>(sign{}, whole, 0, step_of()), encoded_here(sign{}, whole, 0, step_of()));
     const auto exact = exact_buckets(n, 0);
     check_same(encoded_on<D>(qsgd{}, exact, 0, step_of()), encoded_here(qsgd{}, exact, 0, step_of()));
@@ -458,7 +458,7 @@ struct encoded_there : Here {
 
     void encode(std::span<const float> values, message<>& out, const encode_step& at) {
         using D = typename There::device;
-        tensor<float> here({static_cast<index>(values.size())});
+        tensor<float> here({static_cast<index_t>(values.size())});
         std::copy(values.begin(), values.end(), here.data());
         const auto d_values = on_device<D>(here);
         message<D> m;
@@ -478,7 +478,7 @@ void contracts() {
         if (name == "sign" || name.starts_with("qsgd")) {
             laws::check_values(make);
         } else {
-            for (const index n : {index{0}, index{1}, index{33}, index{5000}}) {
+            for (const index_t n : {index_t{0}, index_t{1}, index_t{33}, index_t{5000}}) {
                 CAPTURE(n);
                 const auto x = spread(n, 480);
                 check_same(encoded_here(make(), x, 0, step_of()), encoded_here(maker(cpu{}), x, 0, step_of()));

@@ -1,8 +1,9 @@
-// Whether the installed cuDNN takes our graphs of attention, and those of convolutions with epilogues, asked without a GPU: cuDNN's heuristics answer
-// for a described one, here an H100. That an engine is suggested means that cuDNN knows the graph as an attention, or as a convolution with an
-// epilogue, and has made a kernel's text for it; nothing runs.
-// Needs a libcuda.so.1: the driver's, or the toolkit's lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends with 77, which ctest counts
-// as skipped, where there is none, or where this version of cuDNN wants other words for a GPU.
+// Whether the installed cuDNN takes our graphs of attention, and those of convolutions with epilogues, asked without a
+// GPU: cuDNN's heuristics answer for a described one, here an H100. That an engine is suggested means that cuDNN knows
+// the graph as an attention, or as a convolution with an epilogue, and has made a kernel's text for it; nothing runs.
+// Needs a libcuda.so.1: the driver's, or the toolkit's lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends
+// with 77, which ctest counts as skipped, where there is none, or where this version of cuDNN wants other words for a
+// GPU.
 
 #include <cairn/device/cuda/cudnn_attention.hpp>
 #include <cairn/device/cuda/cudnn_conv_totals.hpp>
@@ -68,10 +69,11 @@ int refused(const char* type, const attention_geometry& g, const cudnn::descript
     return bad;
 }
 
-/// The convolutions without bias of ResNet-50 and of CosmoFlow that differ in kernel, stride or width, each with a batch as it is trained with.
+/// The convolutions without bias of ResNet-50 and of CosmoFlow that differ in kernel, stride or width, each with a
+/// batch as it is trained with.
 std::vector<conv_geometry> convolutions() {
     std::vector<conv_geometry> all;
-    const auto image = [&](index in, index out, index size, index kernel, index stride) {
+    const auto image = [&](index_t in, index_t out, index_t size, index_t kernel, index_t stride) {
         all.push_back(conv_geometry{.n = 256,
                                     .in = {1, size, size},
                                     .c_in = in,
@@ -82,8 +84,8 @@ std::vector<conv_geometry> convolutions() {
                           .with_output());
     };
     image(3, 64, 224, 7, 2);
-    for (index stage = 0, in = 64, size = 56; stage < 4; ++stage) {
-        const index inner = 64 << stage, out = 4 * inner, stride = stage > 0 ? 2 : 1;
+    for (index_t stage = 0, in = 64, size = 56; stage < 4; ++stage) {
+        const index_t inner = 64 << stage, out = 4 * inner, stride = stage > 0 ? 2 : 1;
         image(in, inner, size, 1, 1);
         image(inner, inner, size, 3, stride);
         image(in, out, size, 1, stride);
@@ -93,8 +95,8 @@ std::vector<conv_geometry> convolutions() {
         image(inner, inner, size, 3, 1);
         in = out;
     }
-    for (index level = 0, in = 4, size = 128; level < 5; ++level, size /= 2) {
-        const index out = 32 << level;
+    for (index_t level = 0, in = 4, size = 128; level < 5; ++level, size /= 2) {
+        const index_t out = 32 << level;
         all.push_back(conv_geometry{
             .n = 4, .in = {size, size, size}, .c_in = in, .c_out = out, .kernel = {3, 3, 3}, .pad = {1, 1, 1}}
                           .with_output());
@@ -103,7 +105,8 @@ std::vector<conv_geometry> convolutions() {
     return all;
 }
 
-/// Convolutions for which cuDNN has no engine that training may use, in either form of totals, or to add onto a gradient.
+/// Convolutions for which cuDNN has no engine that training may use, in either form of totals, or to add onto a
+/// gradient.
 template <class T>
 int without_epilogues(const char* type, const cudnn::descriptor& gpu) {
     int bad = 0;
@@ -139,8 +142,8 @@ int run() {
     }
     int bad = 0;
     for (const bool causal : {false, true})
-        for (const index length : {1024, 200, 33})
-            for (const index head_dim : {8, 64, 72, 128}) {
+        for (const index_t length : {1024, 200, 33})
+            for (const index_t head_dim : {8, 64, 72, 128}) {
                 const attention_geometry g{.batch = 4,
                                            .length = length,
                                            .heads = 12,

@@ -20,12 +20,12 @@ template <class D, class T>
 void gathered_rows() {
     const auto x = drawn<T>({6 * 4 * 10}, 300);  // 6 examples, 4 positions, rows of 7 that are 10 apart
     const auto d_x = on_device<D>(x);
-    const every_so_many examples{.first = 1, .step = 2, .count = 3}, at{.first = 1, .step = 3, .count = 2};
-    chosen_rows<T> rows{.x = d_x.data(), .width = 7, .stride = 10, .positions = 4, .examples = examples, .at = at};
+    const strided_indices examples{.first = 1, .step = 2, .count = 3}, at{.first = 1, .step = 3, .count = 2};
+    strided_samples<T> rows{.x = d_x.data(), .width = 7, .stride = 10, .positions = 4, .examples = examples, .at = at};
     tensor<T> expected({4, 7});
-    for (index r = 0; r < 4; ++r)
-        for (index c = 0; c < 7; ++c) {
-            const index row = r + 1, example = 1 + 2 * (row / 2), position = 1 + 3 * (row % 2);
+    for (index_t r = 0; r < 4; ++r)
+        for (index_t c = 0; c < 7; ++c) {
+            const index_t row = r + 1, example = 1 + 2 * (row / 2), position = 1 + 3 * (row % 2);
             expected[r * 7 + c] = x[(example * 4 + position) * 10 + c];
         }
     tensor<T, D> got({4, 7});
@@ -35,10 +35,10 @@ void gathered_rows() {
     tensor<T, D> sums({2, 7});
     gather_rows(D{}, rows, 1, 2, sums.data());
     tensor<T> joined({2, 7});
-    for (index r = 0; r < 2; ++r)
-        for (index c = 0; c < 7; ++c) {
+    for (index_t r = 0; r < 2; ++r)
+        for (index_t c = 0; c < 7; ++c) {
             double sum = 0;
-            for (index p = 0; p < 4; ++p) sum += static_cast<double>(x[((3 + 2 * r) * 4 + p) * 10 + c]);
+            for (index_t p = 0; p < 4; ++p) sum += static_cast<double>(x[((3 + 2 * r) * 4 + p) * 10 + c]);
             joined[r * 7 + c] = static_cast<T>(0.5 * sum);
         }
     check_close(on_host(sums), joined, 1e-6);
@@ -53,18 +53,18 @@ void gathered_rows() {
                                           .dilation = {1, 1, 2},
                                           .groups = 2}
                                 .with_output();
-    const index width = g.kernel_points() * 2, points = g.out_points();
+    const index_t width = g.kernel_points() * 2, points = g.out_points();
     const auto image = drawn<T>({g.x_elements()}, 301);
     const auto d_image = on_device<D>(image);
     tensor<T> patches({2 * points, width});
     im2col::gather(g, image.data() + 2, 0, 2 * points, patches.data());  // of the second group
-    const chosen_rows<T> all{.x = d_image.data() + 2,
-                             .width = width,
-                             .patches = true,
-                             .conv = g,
-                             .positions = points,
-                             .examples = {.count = 2},
-                             .at = {.count = points}};
+    const strided_samples<T> all{.x = d_image.data() + 2,
+                                 .width = width,
+                                 .patches = true,
+                                 .conv = g,
+                                 .positions = points,
+                                 .examples = {.count = 2},
+                                 .at = {.count = points}};
     tensor<T, D> d_patches({2 * points, width});
     gather_rows(D{}, all, 0, 2 * points, d_patches.data());
     check_close(on_host(d_patches), patches, 0);
@@ -73,7 +73,7 @@ void gathered_rows() {
 /// Borders and diagonals of sums of rows (5, 3) that are 4 apart.
 template <class D, class T>
 void borders() {
-    constexpr index count = 5, width = 3, stride = 4, n = width + 1;
+    constexpr index_t count = 5, width = 3, stride = 4, n = width + 1;
     const auto rows = drawn<T>({count * stride}, 302);
     const auto d_rows = on_device<D>(rows);
     auto sum = drawn<T>({n, n}, 303), diagonal = drawn<T>({n}, 304);
@@ -81,8 +81,8 @@ void borders() {
     add_border(D{}, count, n, T(0.5), d_rows.data(), stride, false, d_sum.data());
     add_border(D{}, count, n, T(0.5), d_rows.data(), stride, true, d_diagonal.data());
     add_column_squares(D{}, count, width, T(2), d_rows.data(), stride, d_diagonal.data());
-    for (index r = 0; r < count; ++r)
-        for (index c = 0; c < width; ++c) {
+    for (index_t r = 0; r < count; ++r)
+        for (index_t c = 0; c < width; ++c) {
             const T v = rows[r * stride + c];
             sum[c * n + width] += T(0.5) * v, sum[width * n + c] += T(0.5) * v;
             diagonal[c] += 2 * v * v;
@@ -92,28 +92,29 @@ void borders() {
     check_close(on_host(d_diagonal), diagonal, 1e-5);
     add_to_diagonal(D{}, n, n + 1, T(3), d_sum.data());
     double trace = 0;
-    for (index i = 0; i < n; ++i) trace += static_cast<double>(sum[i * (n + 1)] += T(3));
+    for (index_t i = 0; i < n; ++i) trace += static_cast<double>(sum[i * (n + 1)] += T(3));
     check_close(on_host(d_sum), sum, 1e-5);
     CHECK(std::abs(diagonal_sum(D{}, n, n + 1, d_sum.data()) - trace) < 1e-4);
     tensor<std::int32_t> ids({3, 4});
-    for (index i = 0; i < 12; ++i) ids[i] = static_cast<std::int32_t>(i * i % 5);
+    for (index_t i = 0; i < 12; ++i) ids[i] = static_cast<std::int32_t>(i * i % 5);
     auto counts = drawn<T>({5}, 305);
     auto d_counts = on_device<D>(counts);
     const auto d_ids = on_device<D>(ids);
-    const every_so_many examples{.first = 0, .step = 2, .count = 2}, at{.first = 1, .step = 2, .count = 2};
+    const strided_indices examples{.first = 0, .step = 2, .count = 2}, at{.first = 1, .step = 2, .count = 2};
     count_lookups(D{}, examples, at, 4, d_ids.data(), 5, d_counts.data());
-    for (const index e : {0, 2})
-        for (const index t : {1, 3}) counts[ids[e * 4 + t]] += T(1);
+    for (const index_t e : {0, 2})
+        for (const index_t t : {1, 3}) counts[ids[e * 4 + t]] += T(1);
     check_close(on_host(d_counts), counts, 0);
 }
 
-/// Gradients (3, 5) whose last column is a bias's, or which are stored transposed: gathered, scaled, measured, put back.
+/// Gradients (3, 5) whose last column is a bias's, or which are stored transposed: gathered, scaled, measured, put
+/// back.
 template <class D, class T>
 void directions() {
-    constexpr index out = 3, in = 5;
+    constexpr index_t out = 3, in = 5;
     for (const bool transposed : {false, true}) {
         CAPTURE(transposed);
-        const index width = transposed ? in : in - 1;
+        const index_t width = transposed ? in : in - 1;
         const auto weight = drawn<T>({out * width}, 306), bias = drawn<T>({out}, 307), v = drawn<T>({out, in}, 308),
                    g = drawn<T>({out}, 309), a = drawn<T>({in}, 310);
         auto d_weight = on_device<D>(weight), d_bias = on_device<D>(bias);
@@ -126,8 +127,8 @@ void directions() {
                                         .transposed = transposed};
         tensor<T> expected({out, in});
         double vg = 0, vv = 0, gg = 0;
-        for (index r = 0; r < out; ++r)
-            for (index c = 0; c < in; ++c) {
+        for (index_t r = 0; r < out; ++r)
+            for (index_t c = 0; c < in; ++c) {
                 const T e = transposed ? weight[c * out + r] : c == width ? bias[r] : weight[r * width + c];
                 expected[r * in + c] = e;
                 const double x = static_cast<double>(e), y = static_cast<double>(v[r * in + c]);
@@ -140,7 +141,7 @@ void directions() {
         direction_products(D{}, layout, d_v.data(), products.data());
         direction_products(D{}, layout, d_v.data(), products.data() + 3);
         const auto sums = on_host(products);
-        for (const index k : {0, 3}) {
+        for (const index_t k : {0, 3}) {
             CHECK(std::abs(sums[k] - vg) < 1e-9);
             CHECK(std::abs(sums[k + 1] - vv) < 1e-9);
             CHECK(std::abs(sums[k + 2] - gg) < 1e-9);
@@ -162,18 +163,18 @@ void directions() {
         const T last = on_host(factors)[1];
         put_direction(D{}, layout, d_v.data(), factors.data() + 1);
         gather_gradient(D{}, layout, got.data());
-        for (index i = 0; i < v.size(); ++i) expected[i] = last * v[i];
+        for (index_t i = 0; i < v.size(); ++i) expected[i] = last * v[i];
         check_close(on_host(got), expected, 1e-6);
         // In an eigenbasis of parts of one column's width, and by diagonals.
         scale_kronecker(D{}, out, in, in, d_v.data(), d_g.data(), d_a.data(), 2, 40, true, got.data());
-        for (index i = 0; i < v.size(); ++i) expected[i] = v[i] / (2 * g[i / in] * a[i % in] + 40);
+        for (index_t i = 0; i < v.size(); ++i) expected[i] = v[i] / (2 * g[i / in] * a[i % in] + 40);
         check_close(on_host(got), expected, 1e-6);
         const T* const none = nullptr;
-        scale_kronecker(D{}, out, in, index{1}, d_v.data(), none, d_a.data(), 1, 0, false, got.data());
-        for (index i = 0; i < v.size(); ++i) expected[i] = v[i] * a[0];
+        scale_kronecker(D{}, out, in, index_t{1}, d_v.data(), none, d_a.data(), 1, 0, false, got.data());
+        for (index_t i = 0; i < v.size(); ++i) expected[i] = v[i] * a[0];
         check_close(on_host(got), expected, 1e-6);
         scale_kronecker(D{}, out, in, in, d_v.data(), d_g.data(), none, 0.5, 0, false, got.data());
-        for (index i = 0; i < v.size(); ++i) expected[i] = v[i] * g[i / in] / 2;
+        for (index_t i = 0; i < v.size(); ++i) expected[i] = v[i] * g[i / in] / 2;
         check_close(on_host(got), expected, 1e-6);
     }
 }

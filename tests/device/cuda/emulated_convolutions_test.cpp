@@ -17,7 +17,7 @@ TEST_CASE("emulated convolutions refuse what cuDNN refuses", "[cuda]") {
                w = tensor<float, emulated_gpu>::zeros({g.w_elements()});
     tensor<float, emulated_gpu> y({g.y_elements()});
     const float* const no_bias = nullptr;
-    const auto forward = [&](index off) {
+    const auto forward = [&](index_t off) {
         conv_forward(emulated_gpu{}, g, x.data() + off, w.data(), no_bias, y.data());
     };
     CHECK_THROWS_WITH(forward(1), Catch::Contains("multiples of 16 bytes"));

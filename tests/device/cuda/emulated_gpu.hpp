@@ -1,10 +1,13 @@
 #pragma once
-// A GPU made of the host's processor, for tests of what a real one runs: the bodies of kernels (device/cuda/grid.hpp), thread by thread.
-// The threads of a block are coroutines, so that sync() and shuffle_xor() mean what they mean there. Found are, with an exception:
+// A GPU made of the host's processor, for tests of what a real one runs: the bodies of kernels (device/cuda/grid.hpp),
+// thread by thread.
+// The threads of a block are coroutines, so that sync() and shuffle_xor() mean what they mean there. Found are, with an
+// exception:
 //   a thread that leaves its block, or the kernel, while others wait in sync()
-//   host code that reads or writes device memory outside of launches and copies (a segmentation fault: the pages are closed)
-// A read that races with a write of another thread of the block may go unnoticed: threads run one after the other between two syncs, forwards
-// or, with `backwards`, from the last to the first.
+//   host code that reads or writes device memory outside of launches and copies (a segmentation fault: the pages are
+//   closed)
+// A read that races with a write of another thread of the block may go unnoticed: threads run one after the other
+// between two syncs, forwards or, with `backwards`, from the last to the first.
 
 #include "device/cuda/stack_switch.hpp"
 
@@ -34,14 +37,16 @@
 #endif
 #endif
 
-// swapcontext() asks the kernel for the signal mask every time; a jump does not, but sanitizers and fortified libraries know no jumps between stacks.
+// swapcontext() asks the kernel for the signal mask every time; a jump does not, but sanitizers and fortified libraries
+// know no jumps between stacks.
 
 namespace cairn {
 
 namespace emulation {
 
-/// Runs blocks of one grid, one after the other. A coroutine runs thread after thread until one of them waits in sync(); the next coroutine
-/// goes on with the threads that have not begun. So a kernel that never waits needs one, and others one a thread.
+/// Runs blocks of one grid, one after the other. A coroutine runs thread after thread until one of them waits in
+/// sync(); the next coroutine goes on with the threads that have not begun. So a kernel that never waits needs one, and
+/// others one a thread.
 class block_runner {
 public:
     static constexpr std::size_t stack_bytes = 64 << 10;
@@ -56,10 +61,10 @@ public:
     class thread_view {
     public:
         thread_view(block_runner& all, int thread) : all_(all), thread_(thread) {}
-        index thread() const { return thread_; }
-        index threads() const { return all_.size_.threads; }
-        index block() const { return all_.block_; }
-        index blocks() const { return all_.size_.blocks; }
+        index_t thread() const { return thread_; }
+        index_t threads() const { return all_.size_.threads; }
+        index_t block() const { return all_.block_; }
+        index_t blocks() const { return all_.size_.blocks; }
         void sync() { all_.wait(); }
         template <class T>
         T shuffle_xor(T v, int mask) {
@@ -83,7 +88,7 @@ public:
     };
 
     template <class Body>
-    void run(index block, const Body& body) {
+    void run(index_t block, const Body& body) {
         start_ = [](block_runner& self, int thread, const void* b) {
             thread_view view(self, thread);
             (*static_cast<const Body*>(b))(view);
@@ -196,7 +201,7 @@ private:
     std::deque<fiber> fibers_;  // in the order of their threads; a deque: they must not move
     void (*start_)(block_runner&, int, const void*) = nullptr;
     const void* body_ = nullptr;
-    index block_ = 0;
+    index_t block_ = 0;
     int begun_ = 0;  // threads of the block
     stack_place scheduler_;
     fiber* current_ = nullptr;
@@ -209,8 +214,8 @@ private:
 /// Pages that are closed but while an `opened` lives.
 class closed_memory : public memory_pool {
 public:
-    static constexpr index bytes = index{1} << 32;
-    static constexpr index large_page = index{2} << 20;  // closing one takes as long as closing one of 4 KiB
+    static constexpr index_t bytes = index_t{1} << 32;
+    static constexpr index_t large_page = index_t{2} << 20;  // closing one takes as long as closing one of 4 KiB
 
     closed_memory() : memory_pool(reserve_range(), bytes, bytes, "memory of the emulated GPU", "nothing") {}
 
@@ -233,7 +238,8 @@ private:
         return reinterpret_cast<char*>(first);
     }
     void protect(int how) {
-        const index used = std::min<index>(bytes, (touched_end() - begin() + large_page - 1) / large_page * large_page);
+        const index_t used =
+            std::min<index_t>(bytes, (touched_end() - begin() + large_page - 1) / large_page * large_page);
         if (used > 0)
             mprotect(begin(), static_cast<std::size_t>(used),
                      how);  // what comes later is closed until the next opening
@@ -247,11 +253,11 @@ private:
 /// The emulated device. Its threads run in order, or `backwards`.
 struct emulated_gpu {
     static constexpr const char* name = "emulated_gpu";
-    static constexpr index most_shared = 99 << 10;  // what every GPU since 8.0 has for a block
+    static constexpr index_t most_shared = 99 << 10;  // what every GPU since 8.0 has for a block
     static inline bool backwards = false;
-    static inline std::atomic<index> launches = 0;
-    static inline std::atomic<index> waits = 0;  // for all that was launched
-    static inline std::atomic<index> launches_at_last_finish = 0;
+    static inline std::atomic<index_t> launches = 0;
+    static inline std::atomic<index_t> waits = 0;  // for all that was launched
+    static inline std::atomic<index_t> launches_at_last_finish = 0;
 
     static emulation::closed_memory& memory() {
         static auto* pool = new emulation::closed_memory;
@@ -259,16 +265,16 @@ struct emulated_gpu {
     }
 
     /// A moment of a thread's launches. They run at once here, so nothing waits: counted is whether somebody would.
-    struct mark {
-        mark() { ++made; }
+    struct event {
+        event() { ++made; }
         void wait() const { ++waited; }
-        static inline std::atomic<index> made = 0, waited = 0;
+        static inline std::atomic<index_t> made = 0, waited = 0;
     };
 
     static memory_pool& host_memory() { return memory_pool::host(); }
 
     /// Copies that are made as late as they may be: when somebody waits for them, or at the end.
-    class uploads {
+    class copy_stream {
         using copies = std::vector<std::function<void()>>;
 
     public:
@@ -280,15 +286,15 @@ struct emulated_gpu {
             }
             void finish() const { wait(); }
         };
-        uploads() = default;
-        uploads(const uploads&) = delete;
-        ~uploads() { done().wait(); }
+        copy_stream() = default;
+        copy_stream(const copy_stream&) = delete;
+        ~copy_stream() { done().wait(); }
 
-        void after(const mark& m) {
+        void after(const event& m) {
             m.wait();
             ordered_ = true;
         }
-        void copy(void* to, const void* from, index bytes) {
+        void copy(void* to, const void* from, index_t bytes) {
             require(ordered_, "emulated GPU: a copy beside launches that follows none of them");
             begun_.back()->push_back([=] { copy_to_device(to, from, bytes); });
             ++begun;
@@ -306,7 +312,7 @@ struct emulated_gpu {
             ordered_ = false;
             return until_now;
         }
-        static inline std::atomic<index> begun = 0, bytes_begun = 0;
+        static inline std::atomic<index_t> begun = 0, bytes_begun = 0;
 
     private:
         std::vector<std::shared_ptr<copies>> begun_{std::make_shared<copies>()};
@@ -331,7 +337,7 @@ struct emulated_gpu {
             for (const auto& w : work_) w();
         }
         bool empty() const { return work_.empty(); }
-        static inline std::atomic<index> launched = 0;
+        static inline std::atomic<index_t> launched = 0;
 
     private:
         friend class recording;
@@ -374,22 +380,23 @@ struct emulated_gpu {
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
         if (recorded_work()) return run([=] { launch(g, body); });
-        require(g.blocks >= 1 && g.blocks < (index{1} << 31) && g.threads >= warp_threads && g.threads <= 1024 &&
+        require(g.blocks >= 1 && g.blocks < (index_t{1} << 31) && g.threads >= warp_threads && g.threads <= 1024 &&
                     g.threads % warp_threads == 0 && g.shared >= 0 && g.shared <= most_shared,
                 "emulated GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
         const opened memory_is;
         ++launches;
         emulation::block_runner runner(g, backwards);
-        for (index block = 0; block < g.blocks; ++block) runner.run(block, body);
+        for (index_t block = 0; block < g.blocks; ++block) runner.run(block, body);
     }
-    static void copy_to_device(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
-    static void copy_to_host(void* to, const void* from, index bytes) { wait(), copy(to, from, bytes); }
-    /// A copy from the host: what it is made of must stay until somebody has waited for it, or for all that the thread has launched.
+    static void copy_to_device(void* to, const void* from, index_t bytes) { wait(), copy(to, from, bytes); }
+    static void copy_to_host(void* to, const void* from, index_t bytes) { wait(), copy(to, from, bytes); }
+    /// A copy from the host: what it is made of must stay until somebody has waited for it, or for all that the thread
+    /// has launched.
     struct arriving {
-        index number;
+        index_t number;
         void finish() const { sources_are_untouched(number); }
     };
-    static arriving begin_copy_to_device(void* to, const void* from, index bytes) {
+    static arriving begin_copy_to_device(void* to, const void* from, index_t bytes) {
         refuse_recording();
         sources_are_untouched(-1);
         const auto* const first = static_cast<const char*>(from);
@@ -401,23 +408,23 @@ struct emulated_gpu {
     struct leaving {
         void* to;
         std::vector<char> bytes;
-        index copies_before;
+        index_t copies_before;
         void finish() const {
             std::memcpy(to, bytes.data(), bytes.size());
             launches_at_last_finish = launches.load();
             sources_are_untouched(copies_before);
         }
     };
-    static leaving begin_copy_to_host(void* to, const void* from, index bytes) {
+    static leaving begin_copy_to_host(void* to, const void* from, index_t bytes) {
         refuse_recording();
         leaving l{to, std::vector<char>(static_cast<std::size_t>(bytes)), next_copy - 1};
         copy(l.bytes.data(), from, bytes);
         return l;
     }
-    static void copy_within(void* to, const void* from, index bytes) {
+    static void copy_within(void* to, const void* from, index_t bytes) {
         run([=] { copy(to, from, bytes); });
     }
-    static void set_bytes(void* to, int value, index bytes) {
+    static void set_bytes(void* to, int value, index_t bytes) {
         run([=] {
             const opened memory_is;
             std::memset(to, value, static_cast<std::size_t>(bytes));
@@ -433,17 +440,17 @@ struct emulated_gpu {
 private:
     // Copies of the calling thread from the host that nobody has waited for.
     struct pending_copy {
-        index number;
+        index_t number;
         const void* from;
         std::vector<char> was;
     };
-    static inline thread_local index next_copy = 0;
+    static inline thread_local index_t next_copy = 0;
     static std::vector<pending_copy>& pending_copies() {
         thread_local std::vector<pending_copy> all;
         return all;
     }
     // Copies up to `done` are.
-    static void sources_are_untouched(index done) {
+    static void sources_are_untouched(index_t done) {
         auto& all = pending_copies();
         const bool same = std::ranges::all_of(
             all, [](const pending_copy& c) { return std::memcmp(c.from, c.was.data(), c.was.size()) == 0; });
@@ -460,7 +467,7 @@ private:
         thread_local std::vector<std::function<void()>>* where = nullptr;
         return where;
     }
-    static void copy(void* to, const void* from, index bytes) {
+    static void copy(void* to, const void* from, index_t bytes) {
         const opened memory_is;
         if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
     }

@@ -109,7 +109,7 @@ TEST_CASE("emulated GPU: its memory is closed to the host", "[cuda]") {
               const emulated_gpu::opened memory;
               *static_cast<volatile int*>(t.data()) = 1;
           }) == 0);
-    CHECK_THROWS_WITH((tensor<int, emulated_gpu>({index{1} << 40})),
+    CHECK_THROWS_WITH((tensor<int, emulated_gpu>({index_t{1} << 40})),
                       Catch::Contains("out of memory of the emulated GPU"));
 }
 

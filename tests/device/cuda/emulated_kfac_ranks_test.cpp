@@ -1,12 +1,12 @@
-// K-FAC's work over ranks with an emulated GPU each, by way of the host: any placement takes the host's steps, sends what the closed forms of
-// course/kfac.md say and keeps what its table says.
+// K-FAC's work over ranks with an emulated GPU each, by way of the host: any placement takes the host's steps, sends
+// what the closed forms of course/kfac.md say and keeps what its table says.
 
 #include "catch.hpp"
 #include "device/cuda/emulated_libraries.hpp"
 #include "messages.hpp"
 
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/counting.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/curvature.hpp>
@@ -27,9 +27,10 @@ namespace cairn {
 
 namespace {
 
-constexpr index kfac_ranks_examples = 8;
+constexpr index_t kfac_ranks_examples = 8;
 
-/// A small network on this rank's part of batches that depend on the step alone. Gradients of the batch are summed on the host.
+/// A small network on this rank's part of batches that depend on the step alone. Gradients of the batch are summed on
+/// the host.
 template <class T, Device D>
 struct spread_kfac {
     sequential<T, D> net;
@@ -37,30 +38,30 @@ struct spread_kfac {
     std::unique_ptr<kfac<T, D>> k;
     int rank, ranks;
 
-    spread_kfac(const kfac_config& c, std::unique_ptr<kfac_roles<T, D>> roles, int which, int of)
+    spread_kfac(const kfac_config& c, std::unique_ptr<kfac_work_assignment<T, D>> roles, int which, int of)
         : rank(which), ranks(of) {
         net.add("conv", conv<T, D>({.in = 2, .out = 4, .kernel = 3, .stride = 2, .groups = 2}));
         net.add("norm", batch_norm<T, D>({.channels = 4, .act = activation::relu}));
         net.add("pixels", linear<T, D>({.in = 4, .out = 4}));
         net.add("rows", flatten<T, D>());
         net.add("last", linear<T, D>({.in = 4, .out = 3}));
-        weights = std::make_unique<arena<T, D>>(net.params(), 5);
+        weights = std::make_unique<arena<T, D>>(net.parameters(), 5);
         k = std::make_unique<kfac<T, D>>(*weights, c, std::move(roles));
-        pass_over(k->discover(), 0, shard{0, kfac_ranks_examples});
+        pass_over(k->discover(), 0, range{0, kfac_ranks_examples});
     }
 
-    static tensor<T, D> part_of(const shape& s, std::uint32_t stream, shard mine) {
+    static tensor<T, D> part_of(const shape& s, std::uint32_t stream, range mine) {
         tensor<T> t(s.with(0, mine.count));
         const random_stream r{3, stream, 0};
-        const index each = t.size() / mine.count;
-        for (index i = 0; i < t.size(); ++i)
+        const index_t each = t.size() / mine.count;
+        for (index_t i = 0; i < t.size(); ++i)
             t[i] = static_cast<T>(r.normal(static_cast<std::uint64_t>(mine.begin * each + i)));
         return tensor<T, D>::copy_of(t);
     }
-    void pass_over(curvature_listener* listener, int step, shard mine) {
-        pass p;
+    void pass_over(curvature_listener* listener, int step, range mine) {
+        pass_context p;
         p.curvature = listener;
-        tape<T, D> saved;
+        saved_tensors<T, D> saved;
         net.forward(part_of({kfac_ranks_examples, 4, 4, 2}, std::uint32_t(2 * step + 1), mine), saved, p);
         net.backward(part_of({kfac_ranks_examples, 3}, std::uint32_t(2 * step + 2), mine), saved, p);
     }
@@ -82,7 +83,11 @@ struct spread_kfac {
 };
 
 kfac_config spread_config(kfac_form form) {
-    kfac_config c{.damping = 0.05, .factor_every = 1, .decompose_every = 2, .kl_clip = 1e-3, .scale_shift = true};
+    kfac_config c{.damping = 0.05,
+                  .factor_update_interval = 1,
+                  .inverse_update_interval = 2,
+                  .kl_clip = 1e-3,
+                  .norm_layers = true};
     c.form = form;
     return c;
 }
@@ -90,7 +95,7 @@ kfac_config spread_config(kfac_form form) {
 template <class T>
 double spread_error(const tensor<T>& a, const tensor<T>& b) {
     double worst = 0, scale = 1e-300;
-    for (index i = 0; i < a.size(); ++i) {
+    for (index_t i = 0; i < a.size(); ++i) {
         worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
         scale = std::max(scale, static_cast<double>(std::abs(b[i])));
     }
@@ -99,17 +104,18 @@ double spread_error(const tensor<T>& a, const tensor<T>& b) {
 
 /// A rank's two ways to the others.
 struct spread_ways {
-    counting<threads_communicator> counted;
-    any_communicator world, tensors_over;
+    counting_communicator<threads_communicator> counted;
+    any_communicator world, device_channel;
 
     explicit spread_ways(threads_communicator& c)
         : counted(c.split(0, c.rank())),
           world(counted.split(0, c.rank())),
-          tensors_over(staged_communicator<emulated_gpu, counting<threads_communicator>>(counted.split(0, c.rank()))) {}
+          device_channel(staged_communicator<emulated_gpu, counting_communicator<threads_communicator>>(
+              counted.split(0, c.rank()))) {}
 
     template <class T>
     auto roles(const kfac_ranks_config& r) {
-        return std::make_unique<kfac_ranks<any_communicator, T, emulated_gpu>>(world, tensors_over, r);
+        return std::make_unique<kfac_ranks<any_communicator, T, emulated_gpu>>(world, device_channel, r);
     }
 };
 
@@ -126,7 +132,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: any placement takes the host's steps", 
             run_ranks(ranks, [&, n = ranks, m = workers, with = together](threads_communicator& c) {
                 kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 512, .form = form};
                 r.place.grad_worker_fraction = double(m) / n;
-                r.place.together = with;
+                r.place.colocate_factors = with;
                 spread_ways ways(c);
                 auto roles = ways.roles<double>(r);
                 const auto& who = *roles;
@@ -170,8 +176,8 @@ TEST_CASE("GPU K-FAC on ranks, emulated: bytes on the wire are those of the clos
                     for (auto& b : mine.k->blocks()) {
                         directions += b.size();
                         b.each_factor([&](kfac_factor<float, emulated_gpu>& f, char) {
-                            const index size = f.statistics.size();
-                            const index triangle_size = f.statistics.is_diagonal() ? size : size * (size + 1) / 2;
+                            const index_t size = f.statistics.size();
+                            const index_t triangle_size = f.statistics.is_diagonal() ? size : size * (size + 1) / 2;
                             triangles += triangle_size;
                             made += f.statistics.is_diagonal() || form == kfac_form::inverse ? triangle_size
                                                                                              : size * size + size;
@@ -188,7 +194,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: bytes on the wire are those of the clos
 
 TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement, on the host too", "[cuda][kfac]") {
     kfac_config config = spread_config(kfac_form::eigen);
-    config.lag = 1;
+    config.inverse_staleness = 1;
     const auto ranks_config = [](double fraction, kfac_statistics statistics) {
         kfac_ranks_config r{.statistics = statistics};
         r.place.grad_worker_fraction = fraction;
@@ -241,9 +247,9 @@ TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement,
 
 TEST_CASE("GPU K-FAC on ranks, emulated: what fits no ranks or no memory is refused in the host's words",
           "[cuda][kfac]") {
-    for (const auto& [fraction, limit, words] : {std::tuple{0.4, index{0}, "which must be a divisor of the ranks"},
-                                                 {0.0, index{10}, "memory_limit of 10 bytes"},
-                                                 {0.0, index{0}, ""}})
+    for (const auto& [fraction, limit, words] : {std::tuple{0.4, index_t{0}, "which must be a divisor of the ranks"},
+                                                 {0.0, index_t{10}, "memory_limit of 10 bytes"},
+                                                 {0.0, index_t{0}, ""}})
         run_ranks(2, [&, share = fraction, most = limit, what = std::string(words)](threads_communicator& c) {
             kfac_ranks_config r{.memory_limit = most};
             r.place.grad_worker_fraction = share;
@@ -264,7 +270,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: what fits no ranks or no memory is refu
         });
     run_ranks(2, [&](threads_communicator& c) {
         spread_ways ways(c);
-        const std::string got = test::message_of([&] { ways.roles<float>({.bound = 1e-3}); });
+        const std::string got = test::message_of([&] { ways.roles<float>({.broadcast_error_bound = 1e-3}); });
         require(test::contains(got, "must be 0 (exact)"), got);
     });
 }

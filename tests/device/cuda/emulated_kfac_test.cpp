@@ -13,12 +13,12 @@ TEST_CASE("GPU K-FAC, emulated: explicit solves, batches that are not finite, re
 TEST_CASE("GPU K-FAC, emulated: with a lag, the steps until decompositions are used have a share of them each",
           "[cuda]") {
     using gpu = emulated_gpu;
-    kfac_config c{.damping = 0.05, .factor_every = 8, .decompose_every = 8, .lag = 2};
+    kfac_config c{.damping = 0.05, .factor_update_interval = 8, .inverse_update_interval = 8, .inverse_staleness = 2};
     kfac_laws::small_curved<gpu, float> k(c);
     for (std::uint32_t step = 0; step < 16; ++step) {
         const bool statistics = step % 8 == 0, decomposes = step == 0 || (step >= 8 && step < 10);
         k.pass_over(step, k.curvature->begin_step());
-        const index waits = gpu::waits;
+        const index_t waits = gpu::waits;
         k.curvature->precondition(6, 0.1);
         CAPTURE(step);
         CHECK((gpu::waits != waits) == (statistics || decomposes));

@@ -21,18 +21,18 @@ namespace cairn {
 namespace detail {
 
 template <class T>
-tensor<float> widened(const T* x, index n) {
+tensor<float> widened(const T* x, index_t n) {
     tensor<float> wide({n});
-    for (index i = 0; i < n; ++i) wide[i] = float{x[i]};
+    for (index_t i = 0; i < n; ++i) wide[i] = float{x[i]};
     return wide;
 }
 template <class T>
 void narrow(const tensor<float>& from, T* to) {
-    for (index i = 0; i < from.size(); ++i) to[i] = T(from[i]);
+    for (index_t i = 0; i < from.size(); ++i) to[i] = T(from[i]);
 }
 
-/// What cuDNN, or our use of it, refuses: addresses that are not multiples of 16 bytes; a first call while launches are recorded, for its plan
-/// has to be built and tried.
+/// What cuDNN, or our use of it, refuses: addresses that are not multiples of 16 bytes; a first call while launches are
+/// recorded, for its plan has to be built and tried.
 template <class T>
 void as_cudnn_wants(conv_phase phase, const conv_geometry& g, const T* x, const T* w, const T* y) {
     const auto together =
@@ -54,8 +54,8 @@ concept Half = std::same_as<T, bfloat16> || std::same_as<T, float16>;
 }  // namespace detail
 
 template <class T>
-void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
-          const T* b, index ldb, T beta, T* c, index ldc) {
+void gemm(emulated_gpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
+          const T* b, index_t ldb, T beta, T* c, index_t ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         gemm(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -63,9 +63,9 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T
 }
 
 template <class T>
-void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
-               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
-               const T* added = nullptr) {
+void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a,
+               index_t lda, const T* b, index_t ldb, T* c, index_t ldc, const T* bias,
+               activation act = activation::none, const T* added = nullptr) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         gemm_bias(cpu{}, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, c, ldc, bias, act, added);
@@ -73,7 +73,7 @@ void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index
 }
 
 template <class T>
-void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy, const T* x, T* dw, T* db) {
+void linear_gradients(emulated_gpu, index_t rows, index_t out, index_t in, const T* dy, const T* x, T* dw, T* db) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         linear_gradients(cpu{}, rows, out, in, dy, x, dw, db);
@@ -81,8 +81,8 @@ void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy
 }
 
 template <class T>
-void add_symmetric_product(emulated_gpu, index count, index width, T weight, const T* rows, index stride, T* c,
-                           index ldc) {
+void add_symmetric_product(emulated_gpu, index_t count, index_t width, T weight, const T* rows, index_t stride, T* c,
+                           index_t ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         add_symmetric_product(cpu{}, count, width, weight, rows, stride, c, ldc);
@@ -90,8 +90,8 @@ void add_symmetric_product(emulated_gpu, index count, index width, T weight, con
 }
 
 template <detail::Half T>
-void add_symmetric_product(emulated_gpu, index count, index width, float weight, const T* rows, index stride, float* c,
-                           index ldc) {
+void add_symmetric_product(emulated_gpu, index_t count, index_t width, float weight, const T* rows, index_t stride,
+                           float* c, index_t ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide = detail::widened(rows, (count - 1) * stride + width);
@@ -144,8 +144,8 @@ void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, cons
 
 // The same of bfloat16 and float16: computed in float, and rounded once.
 template <detail::Half T>
-void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
-          const T* b, index ldb, float beta, T* c, index ldc) {
+void gemm(emulated_gpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, float alpha, const T* a,
+          index_t lda, const T* b, index_t ldb, float beta, T* c, index_t ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
@@ -157,8 +157,8 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, f
 }
 /// Into float: not rounded.
 template <detail::Half T>
-void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
-          const T* b, index ldb, float beta, float* c, index ldc) {
+void gemm(emulated_gpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, float alpha, const T* a,
+          index_t lda, const T* b, index_t ldb, float beta, float* c, index_t ldc) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
@@ -167,9 +167,9 @@ void gemm(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, f
     });
 }
 template <detail::Half T>
-void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index k, float alpha, const T* a, index lda,
-               const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
-               const T* added = nullptr) {
+void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, float alpha, const T* a,
+               index_t lda, const T* b, index_t ldb, T* c, index_t ldc, const T* bias,
+               activation act = activation::none, const T* added = nullptr) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_a = detail::widened(a, trans_a ? (k - 1) * lda + m : (m - 1) * lda + k),
@@ -183,7 +183,8 @@ void gemm_bias(emulated_gpu, bool trans_a, bool trans_b, index m, index n, index
     });
 }
 template <detail::Half T>
-void linear_gradients(emulated_gpu, index rows, index out, index in, const T* dy, const T* x, float* dw, float* db) {
+void linear_gradients(emulated_gpu, index_t rows, index_t out, index_t in, const T* dy, const T* x, float* dw,
+                      float* db) {
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_dy = detail::widened(dy, rows * out), wide_x = detail::widened(x, rows * in);
@@ -202,7 +203,8 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
         detail::narrow(wide_y, y);
     });
 }
-/// Whether convolutions leave totals where they are asked to: as if no plan of cuDNN's that does were the fastest, if not.
+/// Whether convolutions leave totals where they are asked to: as if no plan of cuDNN's that does were the fastest, if
+/// not.
 inline bool& emulated_totals() {
     static bool are_made = true;
     return are_made;
@@ -220,7 +222,7 @@ bool conv_forward_totals(emulated_gpu, const conv_geometry& g, const T* x, const
         detail::narrow(wide_y, y);
         if (!are_made) return;
         std::fill_n(totals, 2 * g.c_out, 0.0f);
-        for (index i = 0; i < wide_y.size(); ++i) {
+        for (index_t i = 0; i < wide_y.size(); ++i) {
             totals[i % g.c_out] += wide_y[i];
             totals[g.c_out + i % g.c_out] += wide_y[i] * wide_y[i];
         }
@@ -239,7 +241,7 @@ void half_backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx,
         tensor<float> wide_dx({g.x_elements()});
         conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
         if (onto)
-            for (index i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
+            for (index_t i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
         narrow(wide_dx, dx);
     });
 }

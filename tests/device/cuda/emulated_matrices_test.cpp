@@ -1,4 +1,5 @@
-// Passes over matrices on the emulated GPU, threads forwards and backwards; and what decompositions refuse, through its host stand-ins.
+// Passes over matrices on the emulated GPU, threads forwards and backwards; and what decompositions refuse, through its
+// host stand-ins.
 
 #include "device/cuda/both_ways.hpp"
 #include "device/cuda/emulated_libraries.hpp"
@@ -23,9 +24,9 @@ TEMPLATE_TEST_CASE("decompositions refuse what is not finite in the same words",
 }
 
 TEST_CASE("GPU kernels: quotients and remainders on both sides of 2^32", "[cuda]") {
-    constexpr index top = index{1} << 32;
-    for (const index a : {index{0}, index{1}, top - 1, top, top + 1, 3 * top + 17, index{1} << 61})
-        for (const index b : {index{1}, index{3}, index{1} << 31, top - 1, top, top + 5}) {
+    constexpr index_t top = index_t{1} << 32;
+    for (const index_t a : {index_t{0}, index_t{1}, top - 1, top, top + 1, 3 * top + 17, index_t{1} << 61})
+        for (const index_t b : {index_t{1}, index_t{3}, index_t{1} << 31, top - 1, top, top + 5}) {
             CAPTURE(a, b);
             CHECK(grid::quotient(a, b) == a / b);
             CHECK(grid::remainder(a, b) == a % b);

@@ -1,4 +1,5 @@
-// Gradients of both ways through a residual block, added where the first layer of one of them makes its own, on the emulated GPU.
+// Gradients of both ways through a residual block, added where the first layer of one of them makes its own, on the
+// emulated GPU.
 
 #include "device/cuda/emulated_libraries.hpp"
 #include "device/cuda/law_numbers.hpp"
@@ -16,7 +17,7 @@ namespace {
 using onto_chain = sequential<bfloat16, emulated_gpu>;
 using onto_tensor = tensor<bfloat16, emulated_gpu>;
 
-onto_chain onto_body(bool adds) {
+onto_chain onto_kernel(bool adds) {
     onto_chain body;
     body.add(conv<bfloat16, emulated_gpu>({.in = 8, .out = 8, .pad = 1, .bias = false}));
     body.add(batch_norm<bfloat16, emulated_gpu>({.channels = 8, .act = activation::relu}));
@@ -32,7 +33,7 @@ onto_chain onto_shortcut(bool projects) {
 onto_tensor onto_drawn(std::uint32_t stream) {
     const tensor<float> wide = kernel_laws::drawn<float>({2, 4, 4, 8}, stream);
     tensor<bfloat16> t(wide.shape());
-    for (index i = 0; i < t.size(); ++i) t[i] = bfloat16(wide[i]);
+    for (index_t i = 0; i < t.size(); ++i) t[i] = bfloat16(wide[i]);
     return onto_tensor::copy_of(t);
 }
 
@@ -47,21 +48,21 @@ TEST_CASE("GPU residual blocks, emulated: gradients of both ways are added befor
     for (const bool adds : {true, false})
         for (const bool projects : {true, false}) {
             CAPTURE(adds, projects);
-            const pass p{.seed = 1};
+            const pass_context p{.seed = 1};
             // By hand: both gradients, each rounded.
             std::vector<float> dx, dskip;
             {
-                onto_chain body = onto_body(adds), shortcut = onto_shortcut(projects);
-                layer_parameters<bfloat16, emulated_gpu> both = body.params();
-                append_prefixed(both, "shortcut", shortcut.params());
+                onto_chain body = onto_kernel(adds), shortcut = onto_shortcut(projects);
+                layer_parameters<bfloat16, emulated_gpu> both = body.parameters();
+                append_prefixed(both, "shortcut", shortcut.parameters());
                 arena<float, emulated_gpu> weights(both, 5);
-                tape<bfloat16, emulated_gpu> first, second;
+                saved_tensors<bfloat16, emulated_gpu> first, second;
                 const onto_tensor x = onto_drawn(91);
                 onto_tensor skip = shortcut.forward(x.share(), second, p);
                 onto_tensor gradient = onto_drawn(92);
                 if (adds) {
-                    body.forward_add(x.share(), std::move(skip), first, p);
-                    auto [a, b] = body.backward_add(std::move(gradient), first, p);
+                    body.forward_residual(x.share(), std::move(skip), first, p);
+                    auto [a, b] = body.backward_residual(std::move(gradient), first, p);
                     dx = floats(a), dskip = floats(shortcut.backward(std::move(b), second, p));
                 } else {
                     body.forward(x.share(), first, p);
@@ -69,18 +70,18 @@ TEST_CASE("GPU residual blocks, emulated: gradients of both ways are added befor
                     dx = floats(body.backward(std::move(gradient), first, p));
                 }
             }
-            residual<bfloat16, emulated_gpu> block(onto_body(adds), onto_shortcut(projects));
-            arena<float, emulated_gpu> weights(block.params(), 5);
+            residual<bfloat16, emulated_gpu> block(onto_kernel(adds), onto_shortcut(projects));
+            arena<float, emulated_gpu> weights(block.parameters(), 5);
             const auto gradients_of = [&](bool at_once) {
-                tape<bfloat16, emulated_gpu> tape;
+                saved_tensors<bfloat16, emulated_gpu> saved;
                 weights.zero_grad();
-                block.forward(onto_drawn(91), tape, p);
+                block.forward(onto_drawn(91), saved, p);
                 onto_tensor sum;
                 if (at_once) {
-                    sum = block.backward(onto_drawn(92), tape, p);
+                    sum = block.backward(onto_drawn(92), saved, p);
                 } else {
-                    sum = block.backward_input(onto_drawn(92), tape, p);
-                    block.backward_weight(tape, p);
+                    sum = block.backward_input(onto_drawn(92), saved, p);
+                    block.backward_weight(saved, p);
                 }
                 const tensor<float> g = weights.grads().on_host();
                 return std::pair(floats(sum), std::vector<float>(g.span().begin(), g.span().end()));
@@ -99,24 +100,24 @@ TEST_CASE("GPU residual blocks, emulated: gradients of both ways are added befor
 
 TEST_CASE("GPU convolutions, emulated: a gradient that somebody else holds is left alone", "[cuda]") {
     conv<bfloat16, emulated_gpu> layer({.in = 8, .out = 8, .pad = 1, .bias = false});
-    arena<float, emulated_gpu> weights(layer.params(), 5);
-    const pass p{.seed = 1};
+    arena<float, emulated_gpu> weights(layer.parameters(), 5);
+    const pass_context p{.seed = 1};
     const auto run = [&](onto_tensor base) {
-        tape<bfloat16, emulated_gpu> tape;
-        layer.forward(onto_drawn(91), tape, p);
-        return floats(layer.backward_onto(onto_drawn(92), std::move(base), tape, p));
+        saved_tensors<bfloat16, emulated_gpu> saved;
+        layer.forward(onto_drawn(91), saved, p);
+        return floats(layer.backward_onto(onto_drawn(92), std::move(base), saved, p));
     };
     const onto_tensor base = onto_drawn(93);
     const std::vector<float> before = floats(base), sum = run(base.share());
     CHECK(floats(base) == before);
     CHECK(run(onto_drawn(93)) == sum);
-    tape<bfloat16, emulated_gpu> tape;
-    layer.forward(onto_drawn(91), tape, p);
-    const pass nobody_asks{.seed = 1, .input_gradient = false};
-    CHECK(layer.backward_onto(onto_drawn(92), onto_drawn(93), tape, nobody_asks).empty());
-    layer.forward(onto_drawn(91), tape, p);
+    saved_tensors<bfloat16, emulated_gpu> saved;
+    layer.forward(onto_drawn(91), saved, p);
+    const pass_context nobody_asks{.seed = 1, .input_gradient = false};
+    CHECK(layer.backward_onto(onto_drawn(92), onto_drawn(93), saved, nobody_asks).empty());
+    layer.forward(onto_drawn(91), saved, p);
     tensor<bfloat16, emulated_gpu> other({3});
-    CHECK_THROWS_WITH(layer.backward_onto(onto_drawn(92), std::move(other), tape, p),
+    CHECK_THROWS_WITH(layer.backward_onto(onto_drawn(92), std::move(other), saved, p),
                       Catch::Contains("the gradient that dx is added to"));
 }
 

@@ -1,5 +1,5 @@
-// Ranks with an emulated GPU each take the steps of one rank of the host. The twins of tests/parallel/data_test.cpp; ranks are threads, which
-// share one emulated GPU, but could not share the memory of a real one.
+// Ranks with an emulated GPU each take the steps of one rank of the host. The twins of tests/parallel/data_test.cpp;
+// ranks are threads, which share one emulated GPU, but could not share the memory of a real one.
 
 #include "device/cuda/emulated_libraries.hpp"
 #include "parallel/distributed.hpp"
@@ -59,7 +59,7 @@ problem resnet_problem() {
 
 /// Of world::config, what a problem chooses.
 struct set_up {
-    index bucket_bytes = index{25} << 20;
+    index_t bucket_bytes = index_t{25} << 20;
     bool overlap = true, sync_batch_norm = false;
     int zero_stage = 0;
 };
@@ -80,19 +80,19 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
     std::mutex one_at_a_time;
     run_ranks(ranks, [&](threads_communicator& c) {
         auto net = make();
-        arena<double, gpu> weights(net.params(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
+        arena<double, gpu> weights(net.parameters(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
         if (run.steps) gpu::copy_to_device(weights.values().data(), run.values.data(), run.values.bytes());
         world::config mine{.bucket_bytes = how.bucket_bytes,
                            .overlap = how.overlap,
                            .sync_batch_norm = how.sync_batch_norm,
                            .zero_stage = how.zero_stage};
-        mine.tensors_over = staged_communicator<gpu, threads_communicator>(c.split(0, c.rank()));
+        mine.device_channel = staged_communicator<gpu, threads_communicator>(c.split(0, c.rank()));
         if (how.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
         any_communicator everybody(c.split(0, c.rank()));
-        const shard own = how.zero_stage ? mine.owners[static_cast<std::size_t>(c.rank())] : shard{};
+        const range own = how.zero_stage ? mine.owners[static_cast<std::size_t>(c.rank())] : range{};
         world all(everybody, weights, std::move(mine));
         all.start(net.buffers());
-        tape<double, gpu> saved;
+        saved_tensors<double, gpu> saved;
         outcome out;
         const auto take_steps = [&](auto& o) {
             auto state = o.flat_state();
@@ -103,17 +103,18 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
             }
             o.steps() = run.steps;
             for (int step = static_cast<int>(run.steps); step < last; ++step) {
-                const shard batch = distributed::batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
+                const range batch = distributed::batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
                 weights.zero_grad();
                 all.begin(step);
                 double loss = 0;
                 if (s.count) {
-                    const pass final = all.pass_of({.input_gradient = false}, true);
+                    const pass_context final = all.context_of({.input_gradient = false}, true);
                     const auto x = tensor<double, gpu>::copy_of(distributed::inputs(p, batch.begin + s.begin, s.count));
                     const auto y =
                         tensor<std::int32_t, gpu>::copy_of(distributed::labels(batch.begin + s.begin, s.count));
                     auto [value, dy] = cross_entropy{}(net.forward(x.share(), saved, final), y);
-                    for_each(rules::times<double>{static_cast<double>(s.count) / static_cast<double>(batch.count)}, dy);
+                    for_each(functors::times<double>{static_cast<double>(s.count) / static_cast<double>(batch.count)},
+                             dy);
                     net.backward(std::move(dy), saved, final);
                     loss = value;
                 }
@@ -127,15 +128,15 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());
         };
         if (how.zero_stage) {
-            optimizer_over o(sharded<O>{rule, own,
-                                        [&](double x) {
-                                            all_reduce(all.world(), std::span<double>(&x, 1));
-                                            return x;
-                                        }},
-                             weights);
+            bound_optimizer o(sharded<O>{rule, own,
+                                         [&](double x) {
+                                             all_reduce(all.world(), std::span<double>(&x, 1));
+                                             return x;
+                                         }},
+                              weights);
             take_steps(o);
         } else {
-            optimizer_over o(rule, weights);
+            bound_optimizer o(rule, weights);
             take_steps(o);
         }
         tensor<double> values = weights.values().on_host();
@@ -180,7 +181,7 @@ TEST_CASE("GPU ranks, emulated: a rank without samples takes part", "[cuda]") {
 }
 
 TEST_CASE("GPU ranks, emulated: ResNet with the batch norm of the whole batch, and with each rank's own", "[cuda]") {
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     const problem p = resnet_problem();
     const outcome alone = distributed::train_alone(p, momentum);
     for (const int ranks : {2, 3}) {
@@ -217,7 +218,7 @@ TEST_CASE("GPU ranks, emulated: sharded optimizers take the same steps, and go o
 
 TEST_CASE("GPU ranks, emulated: buckets leave in order, each behind what backward launched", "[cuda]") {
     auto net = rows<gpu>();
-    arena<double, gpu> weights(net.params(), 1);
+    arena<double, gpu> weights(net.parameters(), 1);
     const int count = static_cast<int>(weights.parameters().size());
     std::vector<int> order;
     std::vector<double> first_of_each;
@@ -236,11 +237,11 @@ TEST_CASE("GPU ranks, emulated: buckets leave in order, each behind what backwar
         CAPTURE(step);
         order.clear(), first_of_each.clear();
         done = 0;
-        const index made = gpu::mark::made, waited = gpu::mark::waited;
+        const index_t made = gpu::event::made, waited = gpu::event::waited;
         reducer.begin();
         const auto announce = [&](int p) {
             auto& grad = weights.parameters()[static_cast<std::size_t>(p)].p->grad;
-            for_each(rules::assign<double>{10.0 * step + p}, grad);
+            for_each(functors::assign<double>{10.0 * step + p}, grad);
             reducer.added(std::span<const int>(&p, 1));
         };
         announce(0);  // the first parameters are ready first: their bucket has to wait for its turn
@@ -253,8 +254,8 @@ TEST_CASE("GPU ranks, emulated: buckets leave in order, each behind what backwar
         CHECK(order == all);
         for (int b = 0; b < count; ++b)
             CHECK(first_of_each[static_cast<std::size_t>(b)] == 10.0 * step + (count - 1 - b));
-        CHECK(gpu::mark::made - made == 2 * count);  // what backward launched, and what the reduction did
-        CHECK(gpu::mark::waited - waited == count + 1);
+        CHECK(gpu::event::made - made == 2 * count);  // what backward launched, and what the reduction did
+        CHECK(gpu::event::waited - waited == count + 1);
     }
 }
 

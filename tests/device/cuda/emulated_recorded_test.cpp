@@ -11,7 +11,7 @@ TEST_CASE("GPU recorded steps, emulated: the bits of steps that are launched one
 
 TEST_CASE("emulated GPU: what is copied from the host stays as it is until somebody has waited", "[cuda]") {
     using gpu = emulated_gpu;
-    tensor<float> here({4}, category::workspace, gpu::host_memory());
+    tensor<float> here({4}, memory_category::workspace, gpu::host_memory());
     std::fill(here.span().begin(), here.span().end(), 1.0f);
     tensor<float, gpu> there({4});
     const auto copy = gpu::begin_copy_to_device(there.data(), here.data(), here.bytes());

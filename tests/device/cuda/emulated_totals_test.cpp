@@ -38,16 +38,16 @@ struct totals_step {
     explicit totals_step(Change&& change) {
         totals_network<T> net = small_for_totals<T>();
         change(net);
-        arena<float, emulated_gpu> weights(net.params(), 3);
-        tape<T, emulated_gpu> tape;
+        arena<float, emulated_gpu> weights(net.parameters(), 3);
+        saved_tensors<T, emulated_gpu> saved;
         const auto drawn = totals_laws::far_from_zero<bfloat16>(4, 6 * 6 * 3, 0, 63);
         tensor<T> input({4, 6, 6, 3});
-        for (index i = 0; i < input.size(); ++i) input[i] = T(float{drawn[i]});
-        const pass p{.seed = 1};
-        const auto result = net.forward(tensor<T, emulated_gpu>::copy_of(input), tape, p).on_host();
+        for (index_t i = 0; i < input.size(); ++i) input[i] = T(float{drawn[i]});
+        const pass_context p{.seed = 1};
+        const auto result = net.forward(tensor<T, emulated_gpu>::copy_of(input), saved, p).on_host();
         for (const T v : result.span()) y.push_back(float{v});
         weights.zero_grad();
-        net.backward(tensor<T, emulated_gpu>::copy_of(result), tape, p);
+        net.backward(tensor<T, emulated_gpu>::copy_of(result), saved, p);
         const auto g = weights.grads().on_host();
         gradients.assign(g.span().begin(), g.span().end());
         for (const auto& b : net.buffers()) {

@@ -1,6 +1,7 @@
 #pragma once
-// What the kernels of every grid device obey: the same results as those of the host, which are tested against plain loops. Run on the emulated
-// device (emulated_kernels_test.cpp) and on a GPU (gpu_laws/). Inputs are drawn from a seed: CAIRN_TEST_SEED, or 1.
+// What the kernels of every grid device obey: the same results as those of the host, which are tested against plain
+// loops. Run on the emulated device (emulated_kernels_test.cpp) and on a GPU (gpu_laws/). Inputs are drawn from a seed:
+// CAIRN_TEST_SEED, or 1.
 
 #include "law.hpp"
 
@@ -41,7 +42,7 @@ template <class T>
 tensor<T> drawn(shape s, std::uint32_t stream) {
     tensor<T> t(s);
     const random_stream random{seed(), stream, 0};
-    for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>(random.normal(static_cast<std::uint64_t>(i)));
+    for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>(random.normal(static_cast<std::uint64_t>(i)));
     return t;
 }
 
@@ -59,9 +60,9 @@ tensor<T> on_host(const tensor<T, D>& t) {
 template <class T>
 void check_close(const tensor<T>& a, const tensor<T>& b, double tolerance) {
     REQUIRE(a.size() == b.size());
-    index worst = -1;
+    index_t worst = -1;
     double most = tolerance;
-    for (index i = 0; i < a.size(); ++i) {
+    for (index_t i = 0; i < a.size(); ++i) {
         const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
         const double off = std::abs(x - y) / (1 + std::abs(y));
@@ -87,13 +88,13 @@ struct fused_rule {
 
 template <class D>
 void elementwise() {
-    for (const index n : {1, 7, 64, 1025, 20003})
-        for (const index off : {0, 1}) {  // a slice that is not aligned goes element by element
+    for (const index_t n : {1, 7, 64, 1025, 20003})
+        for (const index_t off : {0, 1}) {  // a slice that is not aligned goes element by element
             CAPTURE(n, off);
             const auto x = drawn<float>({n + off}, 1), y = drawn<float>({n + off}, 2);
             const auto z = drawn<double>({n + off}, 3);
             tensor<float> expected = x.clone();
-            for (index i = off; i < n + off; ++i) expected[i] = 0.5f * x[i] + y[i] + static_cast<float>(z[i]);
+            for (index_t i = off; i < n + off; ++i) expected[i] = 0.5f * x[i] + y[i] + static_cast<float>(z[i]);
             auto dx = on_device<D>(x), dy = on_device<D>(y);
             auto dz = on_device<D>(z);
             for_each(D{}, n, fused_rule{0.5f}, dx.data() + off, dy.data() + off, dz.data() + off);
@@ -104,7 +105,7 @@ void elementwise() {
 
 template <class D, class T>
 void reductions() {
-    for (const index n : {1, 31, 256, 5000, 100003}) {
+    for (const index_t n : {1, 31, 256, 5000, 100003}) {
         CAPTURE(n);
         tensor<T> x = drawn<T>({n}, 4), y = drawn<T>({n}, 5);
         const auto dx = on_device<D>(x), dy = on_device<D>(y);
@@ -128,7 +129,7 @@ void reductions() {
 
 template <class D, class T>
 void matrices() {
-    const std::pair<index, index> sizes[]{{1, 1}, {5, 3}, {100, 64}, {1000, 10}, {37, 100}, {4096, 8}};
+    const std::pair<index_t, index_t> sizes[]{{1, 1}, {5, 3}, {100, 64}, {1000, 10}, {37, 100}, {4096, 8}};
     for (const auto& [rows, columns] : sizes) {
         CAPTURE(rows, columns);
         tensor<T> x = drawn<T>({rows, columns}, 6), start = drawn<T>({columns}, 7);
@@ -159,7 +160,7 @@ void matrices() {
 
 template <class D, class T>
 void activations() {
-    for (const index n : {1, 8, 13, 1000}) {
+    for (const index_t n : {1, 8, 13, 1000}) {
         tensor<T> x = drawn<T>({n}, 8), dy = drawn<T>({n}, 9);
         if (n > 2) x[1] = 0, x[2] = std::numeric_limits<T>::quiet_NaN();
         const auto d_x = on_device<D>(x), d_dy = on_device<D>(dy);
@@ -179,7 +180,7 @@ void activations() {
         }
         for (const T slope : {T(0), T(0.1)}) {
             CAPTURE(n, slope);
-            const index bytes = simd::mask_bytes<T>(n);
+            const index_t bytes = simd::mask_bytes<T>(n);
             tensor<T> y({n}), dx({n});
             auto bits = tensor<std::uint8_t>::zeros({bytes});
             sign_activation_forward(cpu{}, n, slope, x.data(), y.data(), bits.data());
@@ -198,23 +199,23 @@ void activations() {
 
 template <class D, class T>
 void batch_norms() {
-    for (const index channels : {1, 3, 8, 24, 264})
-        for (const index rows : {2, 50, 333})
+    for (const index_t channels : {1, 3, 8, 24, 264})
+        for (const index_t rows : {2, 50, 333})
             for (const activation act : {activation::none, activation::relu, activation::leaky_relu})
                 for (const bool with_skip : {false, true}) {
                     if (channels > 100 && (rows > 50 || !with_skip)) continue;
                     CAPTURE(channels, rows, name_of(act), with_skip);
                     const shape s{rows, channels};
                     tensor<T> x = drawn<T>(s, 10), skip = drawn<T>(s, 11), dy = drawn<T>(s, 12);
-                    for (index i = 0; i < x.size(); ++i) x[i] += 100;  // a mean that is large beside the deviation
+                    for (index_t i = 0; i < x.size(); ++i) x[i] += 100;  // a mean that is large beside the deviation
                     const tensor<T> gamma = drawn<T>({channels}, 13), beta = drawn<T>({channels}, 14);
                     const T slope = T(0.2);
-                    const index bytes = simd::mask_bytes<T>(x.size());
+                    const index_t bytes = simd::mask_bytes<T>(x.size());
                     tensor<T> mean({channels}), var({channels}), invstd({channels}), y(s), dgamma({channels}),
                         dbeta({channels}), dx(s), dskip(s);
                     auto bits = tensor<std::uint8_t>::zeros({bytes});
                     batch_statistics(cpu{}, rows, channels, x.data(), mean.data(), var.data());
-                    for (index c = 0; c < channels; ++c) invstd[c] = T(1) / std::sqrt(var[c] + T(1e-5));
+                    for (index_t c = 0; c < channels; ++c) invstd[c] = T(1) / std::sqrt(var[c] + T(1e-5));
                     const bool sign = act != activation::none;
                     batch_norm_apply(cpu{}, rows, channels, x.data(), with_skip ? skip.data() : nullptr, mean.data(),
                                      invstd.data(), gamma.data(), beta.data(), act, slope, y.data(),
@@ -255,7 +256,7 @@ void batch_norms() {
 }
 
 inline std::vector<pool_geometry> pool_geometries() {
-    const auto of = [](index n, index channels, pool_axis d, pool_axis h, pool_axis w, bool count_pad) {
+    const auto of = [](index_t n, index_t channels, pool_axis d, pool_axis h, pool_axis w, bool count_pad) {
         pool_geometry g;
         g.n = n;
         g.channels = channels;
@@ -265,7 +266,7 @@ inline std::vector<pool_geometry> pool_geometries() {
     };
     const auto one = [] { return pool_axis::sliding(1, 1, 1, 0); };
     std::vector<pool_geometry> all;
-    for (const index channels : {1, 5, 16}) {
+    for (const index_t channels : {1, 5, 16}) {
         all.push_back(of(2, channels, one(), pool_axis::sliding(6, 2, 2, 0), pool_axis::sliding(8, 2, 2, 0), true));
         all.push_back(of(2, channels, one(), pool_axis::sliding(7, 3, 2, 1), pool_axis::sliding(9, 3, 2, 1), true));
         all.push_back(of(1, channels, one(), pool_axis::sliding(7, 2, 3, 1), pool_axis::sliding(9, 3, 1, 1), false));
@@ -305,8 +306,8 @@ void pools() {
         average_pool_backward(D{}, g, d_dy.data(), d_dx.data());
         check_close(d_dx, dx, 1e-6);
     }
-    for (const index channels : {1, 10, 32, 70}) {
-        constexpr index n = 3, points = 45;
+    for (const index_t channels : {1, 10, 32, 70}) {
+        constexpr index_t n = 3, points = 45;
         CAPTURE(channels);
         const tensor<T> x = drawn<T>({n * points * channels}, 17), dy = drawn<T>({n * channels}, 18);
         tensor<T> y({n * channels}), dx(x.shape());
@@ -323,18 +324,18 @@ void pools() {
 
 template <class D, class T>
 void softmaxes() {
-    for (const index classes : {1, 10, 64, 100, 1500}) {
-        constexpr index rows = 5;
+    for (const index_t classes : {1, 10, 64, 100, 1500}) {
+        constexpr index_t rows = 5;
         CAPTURE(classes);
         tensor<T> x = drawn<T>({rows, classes}, 19);
         const tensor<T> dy = drawn<T>({rows, classes}, 20), weights = [&] {
             tensor<T> w = drawn<T>({classes}, 21);
-            for (index k = 0; k < classes; ++k) w[k] = std::abs(w[k]);
+            for (index_t k = 0; k < classes; ++k) w[k] = std::abs(w[k]);
             return w;
         }();
         x[0] = 80;  // exp overflows where the largest is not taken off
         tensor<std::int32_t> labels({rows});
-        for (index r = 0; r < rows; ++r) labels[r] = static_cast<std::int32_t>((7 * r + 3) % classes);
+        for (index_t r = 0; r < rows; ++r) labels[r] = static_cast<std::int32_t>((7 * r + 3) % classes);
         tensor<T> y(x.shape()), dx(x.shape()), lse({rows});
         softmax_forward(cpu{}, rows, classes, x.data(), y.data());
         softmax_backward(cpu{}, rows, classes, y.data(), dy.data(), dx.data());
@@ -390,7 +391,7 @@ void softmaxes() {
 
 template <class D>
 void dropouts() {
-    for (const index n : {1, 63, 64, 1000, 5000})
+    for (const index_t n : {1, 63, 64, 1000, 5000})
         for (const double rate : {0.0, 0.3}) {
             CAPTURE(n, rate);
             const random_stream random{7, 11, 13};
@@ -405,8 +406,8 @@ void dropouts() {
 
 template <class D, class T>
 void layer_norms() {
-    for (const index features : {1, 7, 64, 200})
-        for (const index rows : {1, 40}) {
+    for (const index_t features : {1, 7, 64, 200})
+        for (const index_t rows : {1, 40}) {
             CAPTURE(features, rows);
             const shape s{rows, features};
             const tensor<T> x = drawn<T>(s, 24), dy = drawn<T>(s, 25), gamma = drawn<T>({features}, 26),
@@ -436,10 +437,10 @@ void layer_norms() {
 }
 
 template <class D, class T>
-void embeddings(index width) {
-    constexpr index rows = 300, entries = 17;
+void embeddings(index_t width) {
+    constexpr index_t rows = 300, entries = 17;
     tensor<std::int32_t> ids({rows});
-    for (index r = 0; r < rows; ++r) ids[r] = static_cast<std::int32_t>((r * r + 3 * r) % entries);
+    for (index_t r = 0; r < rows; ++r) ids[r] = static_cast<std::int32_t>((r * r + 3 * r) % entries);
     const tensor<T> table = drawn<T>({entries, width}, 28), dy = drawn<T>({rows, width}, 29),
                     start = drawn<T>({entries, width}, 30);
     tensor<T> y({rows, width}), expected = start.clone();
@@ -458,13 +459,13 @@ void embeddings(index width) {
 /// Arrays that do not begin at a multiple of a packet's bytes take the way element by element.
 template <class D>
 void misaligned() {
-    constexpr index rows = 30, channels = 16, n = rows * channels;
+    constexpr index_t rows = 30, channels = 16, n = rows * channels;
     const auto x = drawn<float>({n + 1}, 35), dy = drawn<float>({n + 1}, 36), scale = drawn<float>({channels}, 37);
     const auto d_x = on_device<D>(x), d_dy = on_device<D>(dy), d_scale = on_device<D>(scale);
     tensor<float> mean({channels}), var({channels}), y({n + 1}), dx({n + 1});
     tensor<float, D> d_mean({channels}), d_var({channels});
     auto d_y = on_device<D>(x), d_dx = on_device<D>(dy);
-    const index bytes = simd::mask_bytes<float>(n);
+    const index_t bytes = simd::mask_bytes<float>(n);
     auto bits = tensor<std::uint8_t>::zeros({bytes});
     auto d_bits = on_device<D>(bits);
     batch_statistics(cpu{}, rows, channels, x.data() + 1, mean.data(), var.data());
@@ -497,16 +498,16 @@ void misaligned() {
 /// T of fewer digits: the float kernel's results on the same, rounded numbers, rounded.
 template <class D, class T>
 void halves() {
-    constexpr index rows = 40, channels = 16;
+    constexpr index_t rows = 40, channels = 16;
     const shape s{rows, channels};
     const auto rounded = [](const tensor<float>& t) {
         tensor<T> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = T(t[i]);
+        for (index_t i = 0; i < t.size(); ++i) r[i] = T(t[i]);
         return r;
     };
     const auto widened = [](const tensor<T>& t) {
         tensor<float> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = static_cast<float>(t[i]);
+        for (index_t i = 0; i < t.size(); ++i) r[i] = static_cast<float>(t[i]);
         return r;
     };
     const auto x16 = rounded(drawn<float>(s, 31)), dy16 = rounded(drawn<float>(s, 32));
@@ -543,15 +544,15 @@ void halves() {
 /// float16 on the device is that of the host: every half to float, and floats around every boundary to halves.
 template <class D>
 void half_conversions() {
-    constexpr index count = 0x10000;
+    constexpr index_t count = 0x10000;
     tensor<float16> all({count});
-    for (index i = 0; i < count; ++i) all[i].bits = static_cast<std::uint16_t>(i);
+    for (index_t i = 0; i < count; ++i) all[i].bits = static_cast<std::uint16_t>(i);
     const auto d_all = on_device<D>(all);
     tensor<float, D> d_wide({count});
-    for_each(D{}, count, rules::convert<float, float16>{}, d_wide.data(), d_all.data());
+    for_each(D{}, count, functors::convert<float, float16>{}, d_wide.data(), d_all.data());
     const tensor<float> wide = on_host(d_wide);
     tensor<float> near({3 * count});
-    for (index i = 0; i < count; ++i) {
+    for (index_t i = 0; i < count; ++i) {
         const float exact = all[i];
         if (std::isnan(exact) ? !std::isnan(wide[i])
                               : std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(exact))
@@ -563,9 +564,9 @@ void half_conversions() {
     }
     const auto d_near = on_device<D>(near);
     tensor<float16, D> d_rounded({3 * count});
-    for_each(D{}, 3 * count, rules::convert<float16, float>{}, d_rounded.data(), d_near.data());
+    for_each(D{}, 3 * count, functors::convert<float16, float>{}, d_rounded.data(), d_near.data());
     const tensor<float16> rounded = on_host(d_rounded);
-    for (index i = 0; i < 3 * count; ++i) {
+    for (index_t i = 0; i < 3 * count; ++i) {
         const float16 expected(near[i]);
         if (std::isnan(near[i]) ? !std::isnan(static_cast<float>(rounded[i])) : rounded[i].bits != expected.bits)
             FAIL(near[i] << " became " << static_cast<float>(rounded[i]));
@@ -583,7 +584,7 @@ struct double_and_sum {
 
 template <class D>
 void sums_of_changes() {
-    for (const index n : {1, 31, 257, 70001}) {
+    for (const index_t n : {1, 31, 257, 70001}) {
         CAPTURE(n);
         const auto x = drawn<float>({n}, 39);
         auto d_x = on_device<D>(x);
@@ -591,7 +592,7 @@ void sums_of_changes() {
         sum_each_into(D{}, n, double_and_sum{}, d_sums.data(), d_x.data());
         double sum = 0, squares = 0;
         tensor<float> doubled({n});
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             sum += static_cast<double>(x[i]), squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
             doubled[i] = 2 * x[i];
         }

@@ -1,6 +1,7 @@
 #pragma once
-// K-FAC on a grid device: an explicit solve of each block, batches that are not finite, saved states, and what is refused. The twins of
-// tests/optim/kfac_test.cpp. Included after the device's products, convolutions and decompositions.
+// K-FAC on a grid device: an explicit solve of each block, batches that are not finite, saved states, and what is
+// refused. The twins of tests/optim/kfac_test.cpp. Included after the device's products, convolutions and
+// decompositions.
 
 #include "device/cuda/kernel_laws.hpp"
 #include "optim/kfac_oracle.hpp"
@@ -30,10 +31,10 @@ constexpr double rounding = std::is_same_v<T, double> ? 1e-9 : 2e-3;
 template <class D, class T>
 void linear_layers() {
     for (const bool bias : {true, false})
-        for (const index positions : {1, 3})
-            for (const index examples : {1, 2, 9}) {
+        for (const index_t positions : {1, 3})
+            for (const index_t examples : {1, 2, 9}) {
                 CAPTURE(bias, positions, examples);
-                const index in = 4, out = 3;
+                const index_t in = 4, out = 3;
                 const shape s = positions == 1 ? shape{examples, in} : shape{examples, positions, in};
                 const tensor<double> x = random_tensor(s, 1), dy = random_tensor(s.with(-1, out), 2);
                 std::vector<double> gradient;
@@ -50,11 +51,12 @@ void convolutions() {
     for (const auto& p : convolutions_of_all_kinds<conv<T, D>>()) {
         conv<T, D> layer(p.c);
         const conv_geometry g = layer.geometry(p.in);
-        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.out_shape(p.in), 2);
+        const tensor<double> x = random_tensor(p.in, 1), dy = random_tensor(layer.output_shape(p.in), 2);
         std::vector<double> gradient;
         const auto got = preconditioned<T, D>(conv<T, D>(p.c), x, dy, exact(0.05), gradient);
-        const index row = g.c_in / g.groups * g.kernel_points() + (p.c.bias ? 1 : 0), size = row * (g.c_out / g.groups);
-        for (index q = 0; q < g.groups; ++q) {
+        const index_t row = g.c_in / g.groups * g.kernel_points() + (p.c.bias ? 1 : 0),
+                      size = row * (g.c_out / g.groups);
+        for (index_t q = 0; q < g.groups; ++q) {
             CAPTURE(layer.describe(), q);
             const auto part = [&](const std::vector<double>& v) {
                 return std::vector<double>(v.begin() + q * size, v.begin() + (q + 1) * size);
@@ -105,11 +107,12 @@ void zeros_and_refusals() {
     CHECK_THROWS_WITH(with(exact(0), dy), Catch::Contains("damping 0"));
 }
 
-/// Each example's gradient of scale and shift, and a diagonal of their squares: tests/optim/kfac_test.cpp has the formula.
+/// Each example's gradient of scale and shift, and a diagonal of their squares: tests/optim/kfac_test.cpp has the
+/// formula.
 template <class D, class T>
 void scale_and_shift() {
     kfac_config c = exact(0.1);
-    c.scale_shift = true;
+    c.norm_layers = true;
     std::vector<double> gradient, of_host;
     const auto check = [&](auto&& on, const shape& s) {
         const tensor<double> x = random_tensor(s, 1), dy = random_tensor(s, 2);
@@ -146,7 +149,7 @@ struct small_curved {
         net.add("first", linear<T, D>({.in = 5, .out = 4}));
         net.add("tanh", activation_layer<T, D>(activation::tanh));
         net.add("second", linear<T, D>({.in = 4, .out = 3, .bias = false}));
-        weights = std::make_unique<arena<T, D>>(net.params(), 5);
+        weights = std::make_unique<arena<T, D>>(net.parameters(), 5);
         weights->zero_grad();
         curvature = std::make_unique<kfac<T, D>>(*weights, c);
     }
@@ -154,9 +157,9 @@ struct small_curved {
     void pass_over(std::uint32_t step, curvature_listener* to, bool spoilt = false, bool gradients = true) {
         tensor<double> x = random_tensor({6, 5}, 100 + step);
         if (spoilt) x[7] = std::numeric_limits<double>::quiet_NaN();
-        pass p{.weight_gradient = gradients};
+        pass_context p{.weight_gradient = gradients};
         p.curvature = to;
-        tape<T, D> saved;
+        saved_tensors<T, D> saved;
         net.forward(as<T, D>(x), saved, p);
         net.backward(as<T, D>(random_tensor({6, 3}, 200 + step)), saved, p);
     }
@@ -184,7 +187,7 @@ struct small_curved {
     }
 };
 
-inline kfac_config every_step() { return {.damping = 0.05, .factor_every = 1, .decompose_every = 2}; }
+inline kfac_config every_step() { return {.damping = 0.05, .factor_update_interval = 1, .inverse_update_interval = 2}; }
 
 /// Sums that are not finite are counted and left out of the averages.
 template <class D, class T>
@@ -205,7 +208,7 @@ void spoilt_batches() {
     REQUIRE(after.size() == 4);  // A and G of the second layer, then of the first one
     for (const std::size_t i : {0u, 2u, 3u}) kernel_laws::check_close(after[i], before[i], 0);
     CHECK(std::memcmp(after[1].data(), before[1].data(), static_cast<std::size_t>(after[1].bytes())) != 0);
-    for (index i = 0; i < spoilt.size(); ++i) CHECK(std::isfinite(spoilt[i]));
+    for (index_t i = 0; i < spoilt.size(); ++i) CHECK(std::isfinite(spoilt[i]));
     device.step_on_ones(3);
     CHECK(device.curvature->rejected() == 3);
 }
@@ -218,10 +221,10 @@ void lagged() {
             CAPTURE(lag, form == kfac_form::eigen);
             kfac_config c = every_step();
             c.form = form;
-            c.decompose_every = 4;
+            c.inverse_update_interval = 4;
             c.kl_clip = 0;
             small_curved<D, T> prompt(c);
-            c.lag = lag;
+            c.inverse_staleness = lag;
             small_curved<D, T> late(c);
             std::vector<tensor<T>> at_once, later;
             for (std::uint32_t s = 0; s < 12; ++s) {
@@ -238,7 +241,8 @@ void lagged() {
         }
 }
 
-/// A fresh one with the tensors and counters of another goes on with the same bits; also when decompositions were begun that are used later.
+/// A fresh one with the tensors and counters of another goes on with the same bits; also when decompositions were begun
+/// that are used later.
 template <class D, class T>
 void resumed() {
     for (const auto& [form, every, lag] : {std::tuple<kfac_form, int, int>{kfac_form::eigen, 2, 0},
@@ -246,7 +250,7 @@ void resumed() {
                                            {kfac_form::eigen, 4, 2},
                                            {kfac_form::inverse, 4, 3}}) {
         kfac_config c = every_step();
-        c.form = form, c.decompose_every = every, c.lag = lag;
+        c.form = form, c.inverse_update_interval = every, c.inverse_staleness = lag;
         const auto until = static_cast<std::uint32_t>(every + 1);  // one step after a begin
         small_curved<D, T> first(c), second(c);
         for (std::uint32_t s = 0; s < until; ++s) first.step_on_ones(s);

@@ -1,5 +1,6 @@
 #pragma once
-// What laws that compare with plain loops share: numbers, arrays that begin off a packet, comparison with an oracle's doubles.
+// What laws that compare with plain loops share: numbers, arrays that begin off a packet, comparison with an oracle's
+// doubles.
 
 #include "device/cuda/kernel_laws.hpp"
 
@@ -18,7 +19,7 @@ tensor<T> drawn(shape s, std::uint32_t stream, double deviation, double mean = 0
     tensor<T> t(s);
     const random_stream random{seed(), stream, 0};
     using number = std::conditional_t<sizeof(T) == 8, double, float>;  // what a T is made of
-    for (index i = 0; i < t.size(); ++i)
+    for (index_t i = 0; i < t.size(); ++i)
         t[i] = static_cast<T>(static_cast<number>(mean + deviation * random.normal(static_cast<std::uint64_t>(i))));
     return t;
 }
@@ -28,7 +29,7 @@ template <class T>
 tensor<T> spread(shape s) {
     tensor<T> t(s);
     std::uint32_t state = static_cast<std::uint32_t>(seed());
-    for (index i = 0; i < t.size(); ++i) {
+    for (index_t i = 0; i < t.size(); ++i) {
         state = state * 1664525u + 1013904223u;
         t[i] = static_cast<T>(static_cast<double>(state >> 8) * 0x1p-23 - 1);
     }
@@ -37,15 +38,15 @@ tensor<T> spread(shape s) {
 
 template <class T>
 tensor<T> of_numbers(const std::vector<double>& values) {
-    tensor<T> t({static_cast<index>(values.size())});
-    for (index i = 0; i < t.size(); ++i) t[i] = static_cast<T>(values[static_cast<std::size_t>(i)]);
+    tensor<T> t({static_cast<index_t>(values.size())});
+    for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>(values[static_cast<std::size_t>(i)]);
     return t;
 }
 
 template <class T>
 std::vector<double> doubles(const tensor<T>& t) {
     std::vector<double> v(static_cast<std::size_t>(t.size()));
-    for (index i = 0; i < t.size(); ++i) v[static_cast<std::size_t>(i)] = static_cast<double>(t[i]);
+    for (index_t i = 0; i < t.size(); ++i) v[static_cast<std::size_t>(i)] = static_cast<double>(t[i]);
     return v;
 }
 
@@ -59,7 +60,7 @@ constexpr double eps(double factor) {
 template <class T, class Expected>
 void check_near(const tensor<T>& got, const std::vector<Expected>& expected, double tolerance) {
     REQUIRE(static_cast<std::size_t>(got.size()) == expected.size());
-    for (index i = 0; i < got.size(); ++i) {
+    for (index_t i = 0; i < got.size(); ++i) {
         const double a = static_cast<double>(got[i]), b = static_cast<double>(expected[static_cast<std::size_t>(i)]);
         if (a == b || (std::isnan(a) && std::isnan(b))) continue;
         if (std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b))) continue;
@@ -90,10 +91,10 @@ bool same_bits(const tensor<T, D>& a, const tensor<T, D>& b) requires(!std::same
 template <class T, class D>
 class placed {
 public:
-    placed(const tensor<T>& host, index off) : off_(off), all_({host.size() + off}), shape_(host.shape()) {
+    placed(const tensor<T>& host, index_t off) : off_(off), all_({host.size() + off}), shape_(host.shape()) {
         D::copy_to_device(data(), host.data(), host.bytes());
     }
-    placed(shape s, index off) : off_(off), all_({s.size() + off}), shape_(s) {
+    placed(shape s, index_t off) : off_(off), all_({s.size() + off}), shape_(s) {
         D::set_bytes(all_.data(), 0xff, all_.bytes());  // not numbers
     }
     T* data() { return all_.data() + off_; }
@@ -105,7 +106,7 @@ public:
     }
 
 private:
-    index off_;
+    index_t off_;
     tensor<T, D> all_;
     shape shape_;
 };

@@ -1,14 +1,16 @@
 #pragma once
-// What layers on every grid device obey: the laws of tests/nn/layer_laws.hpp that do not ask for the host's memory, and that a layer is the host's.
+// What layers on every grid device obey: the laws of tests/nn/layer_laws.hpp that do not ask for the host's memory, and
+// that a layer is the host's.
 //   the host's             y, dx and parameter gradients of the same layer on the host, in float
 //   numerical gradient     dx and every parameter gradient against central differences in double
-//   split is joint         backward_input + backward_weight = backward, bit for bit; the tape is empty afterwards
-//   repeatable             forward again: the same bits, running statistics alone; evaluate leaves no tape
+//   split is joint         backward_input + backward_weight = backward, bit for bit; no saved tensors are left
+//   repeatable             forward again: the same bits, running statistics alone; evaluate saves nothing
 //   accumulates            a second backward adds the same gradient once more
-//   memory                 live activation bytes of the device after forward = cost().saved_bytes (+ input, output as it says)
-//   shapes                 out_shape is the shape of the result; a wrong input is refused with its shape
+//   memory                 live activation bytes of the device after forward = cost().saved_bytes (+ input, output as
+//                          it says)
+//   shapes                 output_shape is the shape of the result; a wrong input is refused with its shape
 //   aliasing               a tensor that somebody else holds is never written; whether it is held changes no bit
-//   discarding             a tape that drops what it is given changes no bit
+//   discarding             saved_tensors that drop what they are given change no bit
 // Included after the device's products and convolutions.
 
 #include "device/cuda/law_numbers.hpp"
@@ -17,6 +19,7 @@
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
+#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
@@ -25,7 +28,6 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
-#include <cairn/nn/skip.hpp>
 #include <cairn/nn/softmax.hpp>
 #include <cairn/stash/recompute.hpp>
 
@@ -46,15 +48,15 @@ struct layer_case {
     std::function<any_layer<float, D>()> make32;
     std::function<any_layer<double, D>()> make64;  // none: the device does not compute it in double
     std::optional<shape> wrong = std::nullopt;     // an input that must be refused
-    index tokens = 0;                              // > 0: x holds whole numbers below this, and has no gradient
+    index_t tokens = 0;                            // > 0: x holds whole numbers below this, and has no gradient
 };
 
 /// Numbers that float holds, so that float and double see the same.
 template <class T, class D>
-tensor<T, D> numbers(const shape& s, std::uint32_t stream, index tokens = 0) {
-    tensor<T> t(s, category::workspace);
+tensor<T, D> numbers(const shape& s, std::uint32_t stream, index_t tokens = 0) {
+    tensor<T> t(s, memory_category::workspace);
     const random_stream random{seed(), stream, 0};
-    for (index i = 0; i < t.size(); ++i) {
+    for (index_t i = 0; i < t.size(); ++i) {
         const auto at = static_cast<std::uint64_t>(i);
         t[i] = tokens ? static_cast<T>(random.below(static_cast<std::uint64_t>(tokens), at))
                       : static_cast<T>(static_cast<float>(random.normal(at)));
@@ -63,8 +65,8 @@ tensor<T, D> numbers(const shape& s, std::uint32_t stream, index tokens = 0) {
 }
 
 template <class D>
-index live_activations() {
-    return D::memory().use_of(category::activations).live;
+index_t live_activations() {
+    return D::memory().use_of(memory_category::activations).live;
 }
 
 /// A layer with memory for its parameters, and one training pass through it.
@@ -72,16 +74,16 @@ template <class T, class D>
 struct bench {
     any_layer<T, D> layer;
     cairn::arena<T, D> arena;
-    pass p;
+    pass_context p;
 
-    explicit bench(any_layer<T, D> l) : layer(std::move(l)), arena(layer.params(), 7) {
+    explicit bench(any_layer<T, D> l) : layer(std::move(l)), arena(layer.parameters(), 7) {
         p.seed = 11;
         p.step = 3;
         // Biases and shifts off zero, scales off one, so that a gradient which ignores them shows.
         for (const auto& [name, q] : arena.parameters()) {
             const random_stream random{5, static_cast<std::uint32_t>(q->id), 1};
             tensor<T> value = q->value.on_host();
-            for (index i = 0; i < value.size(); ++i)
+            for (index_t i = 0; i < value.size(); ++i)
                 value[i] = static_cast<T>(static_cast<float>(static_cast<double>(value[i]) +
                                                              0.3 * random.normal(static_cast<std::uint64_t>(i))));
             set(*q, value);
@@ -101,15 +103,15 @@ struct bench {
     };
 
     tensor<T> forward(tensor<T, D> x, bool repeated = true) {
-        slots<T, D> saved;
-        pass q = p;
+        saved_tensors<T, D> saved;
+        pass_context q = p;
         q.repeated = repeated;
         return layer.forward(std::move(x), saved, q).on_host();
     }
 
     enum class kind { joint, split };
     result run(tensor<T, D> x, tensor<T, D> dy, kind k = kind::joint) {
-        slots<T, D> saved;
+        saved_tensors<T, D> saved;
         arena.zero_grad();
         result r;
         // y stays with whoever reads it: on the host alone
@@ -166,8 +168,8 @@ template <class D>
 void is_the_hosts(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
     bench<float, cpu> h(c.host());
-    const shape out = b.layer.out_shape(c.in);
-    CHECK(out == h.layer.out_shape(c.in));
+    const shape out = b.layer.output_shape(c.in);
+    CHECK(out == h.layer.output_shape(c.in));
     const auto device = b.run(numbers<float, D>(c.in, 1, c.tokens), numbers<float, D>(out, 2));
     const auto host = h.run(numbers<float, cpu>(c.in, 1, c.tokens), numbers<float, cpu>(out, 2));
     constexpr double tolerance = 1e-4;
@@ -188,35 +190,35 @@ void numerical_gradient(const layer_case<D>& c) {
     bench<double, D> b(c.make64());
     const tensor<double> x = numbers<double, D>(c.in, 1, c.tokens).on_host();
     const auto d_x = on_device<D>(x);
-    const shape out = b.layer.out_shape(c.in);
+    const shape out = b.layer.output_shape(c.in);
     const tensor<double> weights = numbers<double, D>(out, 2).on_host();  // loss = Σ weights · y
     const auto loss = [&](tensor<double, D> at) {
         const tensor<double> y = b.forward(std::move(at));
         double sum = 0;
-        for (index i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
+        for (index_t i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
         return sum;
     };
     const auto result = b.run(d_x.share(), on_device<D>(weights));
 
     // Central differences of a seeded sample of positions.
     const double step = 1e-5;
-    const index per_tensor = std::max<index>(2, 10 / (static_cast<index>(result.grads.size()) + 1));
+    const index_t per_tensor = std::max<index_t>(2, 10 / (static_cast<index_t>(result.grads.size()) + 1));
     const auto check = [&](const std::string& what, const tensor<double>& gradient, auto&& shifted_loss) {
         double largest = 0;
-        for (index i = 0; i < gradient.size(); ++i) largest = std::max(largest, std::abs(gradient[i]));
-        const index samples = std::min(gradient.size(), per_tensor);
-        for (index s = 0; s < samples; ++s) {
-            const index i = gradient.size() <= samples
-                                ? s
-                                : static_cast<index>(random_stream{3, 4, 5}.below(
-                                      static_cast<std::uint64_t>(gradient.size()), static_cast<std::uint64_t>(s)));
+        for (index_t i = 0; i < gradient.size(); ++i) largest = std::max(largest, std::abs(gradient[i]));
+        const index_t samples = std::min(gradient.size(), per_tensor);
+        for (index_t s = 0; s < samples; ++s) {
+            const index_t i = gradient.size() <= samples
+                                  ? s
+                                  : static_cast<index_t>(random_stream{3, 4, 5}.below(
+                                        static_cast<std::uint64_t>(gradient.size()), static_cast<std::uint64_t>(s)));
             const double numeric = (shifted_loss(i, step) - shifted_loss(i, -step)) / (2 * step);
             INFO(what << " element " << i << ": backward " << gradient[i] << ", difference quotient " << numeric);
             CHECK(std::abs(numeric - gradient[i]) <= 2e-7 * (largest + 1));
         }
     };
     if (c.tokens == 0)
-        check("dx", result.dx, [&](index i, double h) {
+        check("dx", result.dx, [&](index_t i, double h) {
             tensor<double> moved = x.clone();
             moved[i] += h;
             return loss(on_device<D>(moved));
@@ -224,7 +226,7 @@ void numerical_gradient(const layer_case<D>& c) {
     for (const auto& [name, q] : b.arena.parameters()) {
         layer_parameter<double, D>* const parameter = q;
         const tensor<double> before = parameter->value.on_host();
-        check(name, result.grads[static_cast<std::size_t>(q->id)], [&](index i, double h) {
+        check(name, result.grads[static_cast<std::size_t>(q->id)], [&](index_t i, double h) {
             tensor<double> moved = before.clone();
             moved[i] += h;
             b.set(*parameter, moved);
@@ -239,7 +241,7 @@ template <class D>
 void split_is_joint(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
     using kind = typename bench<float, D>::kind;
-    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.out_shape(c.in), 2);
+    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.output_shape(c.in), 2);
     const auto whole = b.run(x.clone(), dy.clone());
     check_same(whole, b.run(x.clone(), dy.clone(), kind::split));
     check_same(whole, b.run(x.clone(), dy.clone()));
@@ -257,13 +259,13 @@ void repeatable(const layer_case<D>& c) {
     const auto state = b.buffers();
     CHECK(kernel_laws::same_bits(first, b.forward(x.share(), true)));
     CHECK(same(state, b.buffers()));
-    slots<float, D> saved;
-    pass evaluate = b.p;
+    saved_tensors<float, D> saved;
+    pass_context evaluate = b.p;
     evaluate.mode = mode::evaluate;
-    const index before = live_activations<D>();
+    const index_t before = live_activations<D>();
     tensor<float, D> y = b.layer.forward(x.share(), saved, evaluate);
     CHECK(saved.empty());
-    CHECK(y.shape() == b.layer.out_shape(c.in));
+    CHECK(y.shape() == b.layer.output_shape(c.in));
     y.reset();
     CHECK(live_activations<D>() == before);
     CHECK(same(state, b.buffers()));
@@ -272,9 +274,9 @@ void repeatable(const layer_case<D>& c) {
 template <class D>
 void accumulates(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
-    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.out_shape(c.in), 2);
+    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.output_shape(c.in), 2);
     const auto once = b.run(x.share(), dy.share());
-    slots<float, D> saved;
+    saved_tensors<float, D> saved;
     b.layer.forward(x.share(), saved, b.p);
     b.layer.backward(dy.share(), saved, b.p);
     const auto twice = b.grads();
@@ -290,12 +292,12 @@ template <class D>
 void memory_is_as_costed(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
     const layer_cost cost = b.layer.cost(c.in);
-    const index in_bytes = block_bytes<float>(c.in), out_bytes = block_bytes<float>(b.layer.out_shape(c.in));
-    slots<float, D> saved;
+    const index_t in_bytes = block_bytes<float>(c.in), out_bytes = block_bytes<float>(b.layer.output_shape(c.in));
+    saved_tensors<float, D> saved;
     tensor<float, D> x = numbers<float, D>(c.in, 1, c.tokens);
-    const index before = live_activations<D>() - in_bytes;  // without x
+    const index_t before = live_activations<D>() - in_bytes;  // without x
     tensor<float, D> y = b.layer.forward(x.share(), saved, b.p);
-    const index with_y = cost.passes_through ? 0 : out_bytes;
+    const index_t with_y = cost.passes_through ? 0 : out_bytes;
     CHECK(live_activations<D>() - before == cost.saved_bytes + in_bytes + with_y);
     x.reset();
     const bool holds_x = cost.saves_input || cost.passes_through;
@@ -310,18 +312,18 @@ void memory_is_as_costed(const layer_case<D>& c) {
 template <class D>
 void shapes_are_checked(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
-    CHECK(b.forward(numbers<float, D>(c.in, 1, c.tokens)).shape() == b.layer.out_shape(c.in));
+    CHECK(b.forward(numbers<float, D>(c.in, 1, c.tokens)).shape() == b.layer.output_shape(c.in));
     if (!c.wrong) return;
     using Catch::Matchers::Contains;
     const auto what_came = Contains(concat(*c.wrong));
-    CHECK_THROWS_WITH(b.layer.out_shape(*c.wrong), what_came);
+    CHECK_THROWS_WITH(b.layer.output_shape(*c.wrong), what_came);
     CHECK_THROWS_WITH(b.forward(numbers<float, D>(*c.wrong, 1, c.tokens)), what_came);
 }
 
 template <class D>
 void aliases_are_safe(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
-    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.out_shape(c.in), 2);
+    const auto x = numbers<float, D>(c.in, 1, c.tokens), dy = numbers<float, D>(b.layer.output_shape(c.in), 2);
     const tensor<float> x_was = x.on_host(), dy_was = dy.on_host();
     const auto alone = b.run(x.clone(), dy.clone());  // the layer has the only handles
     using kind = typename bench<float, D>::kind;
@@ -341,9 +343,9 @@ void discarding_changes_nothing(const layer_case<D>& c) {
     bench<float, D> b(c.make32());
     const auto x = numbers<float, D>(c.in, 1, c.tokens);
     const tensor<float> y = b.forward(x.share());
-    slots<float, D> saved;
+    saved_tensors<float, D> saved;
     saved.discard(true);
-    const index before = live_activations<D>();
+    const index_t before = live_activations<D>();
     tensor<float, D> again = b.layer.forward(x.share(), saved, b.p);
     CHECK(saved.empty());
     CHECK(kernel_laws::same_bits(y, again.on_host()));
@@ -399,11 +401,11 @@ sequential<T, D> chain(Layers... layers) {
 }
 
 template <class T, class D>
-conv<T, D> conv3(index in, index out) {
+conv<T, D> conv3(index_t in, index_t out) {
     return conv<T, D>({.in = in, .out = out, .kernel = 3, .pad = 1, .bias = false});
 }
 template <class T, class D>
-batch_norm<T, D> norm(index channels, activation act) {
+batch_norm<T, D> norm(index_t channels, activation act) {
     return batch_norm<T, D>({.channels = channels, .act = act});
 }
 
@@ -425,7 +427,8 @@ void plain_layers() {
     check_laws(in_both<D>("softmax", {6, 5}, CAIRN_LAYER(softmax<T, E>())));
     check_laws(in_both<D>("softmax of images", {2, 3, 2, 70}, CAIRN_LAYER(softmax<T, E>())));
     check_laws(in_both<D>("layer_norm", {6, 33}, CAIRN_LAYER(layer_norm<T, E>({.features = 33})), shape{6, 34}));
-    auto words = in_both<D>("embedding", {4, 9}, CAIRN_LAYER(embedding<T, E>({.entries = 11, .width = 6})));
+    auto words =
+        in_both<D>("embedding", {4, 9}, CAIRN_LAYER(embedding<T, E>({.num_embeddings = 11, .embedding_dim = 6})));
     words.tokens = 11;
     check_laws(words);
 }
@@ -501,12 +504,13 @@ void containers() {
     const auto check = [](std::string name, shape in, auto make) {
         check_laws(with_conv<D, InDouble>(std::move(name), in, make));
     };
-    check("branches", {2, 5, 4, 4}, CAIRN_LAYER(branches<T, E>(three_branches<T, E>())));
-    check("summed", {2, 5, 4, 4}, CAIRN_LAYER(summed<T, E>(equal_branches<T, E>())));
+    check("branches", {2, 5, 4, 4}, CAIRN_LAYER(concat_branches<T, E>(three_branches<T, E>())));
+    check("summed", {2, 5, 4, 4}, CAIRN_LAYER(add_branches<T, E>(equal_branches<T, E>())));
     check("skip", {2, 4, 5, 3},
-          CAIRN_LAYER(skip<T, E>(chain<T, E>(conv3<T, E>(3, 5), activation_layer<T, E>(activation::tanh)))));
+          CAIRN_LAYER(concat_skip<T, E>(chain<T, E>(conv3<T, E>(3, 5), activation_layer<T, E>(activation::tanh)))));
     check("skip in skip", {1, 4, 4, 3},
-          CAIRN_LAYER(skip<T, E>(chain<T, E>(conv3<T, E>(3, 4), skip<T, E>(chain<T, E>(conv3<T, E>(4, 2)))))));
+          CAIRN_LAYER(
+              concat_skip<T, E>(chain<T, E>(conv3<T, E>(3, 4), concat_skip<T, E>(chain<T, E>(conv3<T, E>(4, 2)))))));
     check("basic block with projection", {2, 4, 4, 4},
           CAIRN_LAYER(residual<T, E>(chain<T, E>(conv3<T, E>(4, 6), norm<T, E>(6, activation::relu), conv3<T, E>(6, 6),
                                                  norm<T, E>(6, activation::relu)),
@@ -521,7 +525,7 @@ void containers() {
               activation_layer<T, E>(activation::silu))));
 }
 
-/// Recomputed segments change no bit, of statistics either, and leave less on the tape.
+/// Recomputed segments change no bit, of statistics either, and save less.
 template <class D>
 void recomputation() {
     const auto make = [](std::vector<typename sequential<float, D>::segment> segments) {
@@ -550,13 +554,13 @@ void recomputation() {
 /// A number that is no id looks up NaN, and adds nothing to the table's gradient.
 template <class D>
 void embedding_of_no_id() {
-    bench<float, D> b(any_layer<float, D>(embedding<float, D>({.entries = 5, .width = 3})));
+    bench<float, D> b(any_layer<float, D>(embedding<float, D>({.num_embeddings = 5, .embedding_dim = 3})));
     const auto x = on_device<D>(of_numbers<float>({1, 2.5, 4, -1, 5, not_a_number, 1}));
     const auto r = b.run(x.share(), on_device<D>(tensor<float>::filled({7, 3}, 1)));
-    for (index row = 0; row < 7; ++row)
-        for (index c = 0; c < 3; ++c) CHECK(std::isnan(r.y(row, c)) == !(row == 0 || row == 2 || row == 6));
-    for (index entry = 0; entry < 5; ++entry)
-        for (index c = 0; c < 3; ++c) CHECK(r.grads[0](entry, c) == (entry == 1 ? 2.0f : entry == 4 ? 1.0f : 0.0f));
+    for (index_t row = 0; row < 7; ++row)
+        for (index_t c = 0; c < 3; ++c) CHECK(std::isnan(r.y(row, c)) == !(row == 0 || row == 2 || row == 6));
+    for (index_t entry = 0; entry < 5; ++entry)
+        for (index_t c = 0; c < 3; ++c) CHECK(r.grads[0](entry, c) == (entry == 1 ? 2.0f : entry == 4 ? 1.0f : 0.0f));
 }
 
 #undef CAIRN_LAYER

@@ -30,16 +30,17 @@ using kernel_laws::on_host;
 
 /// c on the device, of operands that begin `off` elements after a block.
 template <class T>
-void product(index m, index n, index k, bool trans_a, bool trans_b, T beta, index gap, index off) {
+void product(index_t m, index_t n, index_t k, bool trans_a, bool trans_b, T beta, index_t gap, index_t off) {
     CAPTURE(m, n, k, trans_a, trans_b, beta, gap, off);
-    const index lda = (trans_a ? m : k) + gap, ldb = (trans_b ? k : n) + 2 * gap, ldc = n + gap;
+    const index_t lda = (trans_a ? m : k) + gap, ldb = (trans_b ? k : n) + 2 * gap, ldc = n + gap;
     const auto a = drawn<T>({(trans_a ? k : m) * lda + off}, 101), b = drawn<T>({(trans_b ? n : k) * ldb + off}, 102);
     auto start = drawn<T>({m * ldc + off}, 103);
     auto expected = start.clone();
     gemm(cpu{}, trans_a, trans_b, m, n, k, T(0.7), a.data() + off, lda, b.data() + off, ldb, beta,
          expected.data() + off, ldc);
     if (beta == T(0))  // must not be read
-        for (index r = 0; r < m; ++r) std::fill_n(start.data() + off + r * ldc, n, std::numeric_limits<T>::quiet_NaN());
+        for (index_t r = 0; r < m; ++r)
+            std::fill_n(start.data() + off + r * ldc, n, std::numeric_limits<T>::quiet_NaN());
     const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
     const auto run = [&] {
         auto d_c = on_device<cuda>(start);
@@ -48,13 +49,13 @@ void product(index m, index n, index k, bool trans_a, bool trans_b, T beta, inde
         return on_host(d_c);
     };
     const auto once = run();
-    check_close(once, expected, kernel_laws::rounding<T> * std::sqrt(static_cast<double>(std::max<index>(k, 1))));
+    check_close(once, expected, kernel_laws::rounding<T> * std::sqrt(static_cast<double>(std::max<index_t>(k, 1))));
     check_close(run(), once, 0);
 }
 
 template <class T>
 void products() {
-    for (const auto& [m, n, k] : {std::array<index, 3>{1, 1, 1},
+    for (const auto& [m, n, k] : {std::array<index_t, 3>{1, 1, 1},
                                   {1, 37, 5},
                                   {37, 1, 5},
                                   {3, 5, 7},
@@ -67,7 +68,7 @@ void products() {
         for (const bool trans_a : {false, true})
             for (const bool trans_b : {false, true})
                 for (const T beta : {T(0), T(1), T(-0.5)})
-                    for (const auto& [gap, off] : {std::pair<index, index>{0, 0}, {4, 0}, {3, 1}})
+                    for (const auto& [gap, off] : {std::pair<index_t, index_t>{0, 0}, {4, 0}, {3, 1}})
                         product<T>(m, n, k, trans_a, trans_b, beta, gap, off);
     product<T>(200, 150, 3000, false, true, T(0), 0, 0);
 }
@@ -76,21 +77,21 @@ void products() {
 template <class T>
 void empty_products() {
     const auto start = drawn<T>({2 * 40}, 115);
-    const auto run = [&](index m, index n, index k, T beta, index ldc, index step, index batch, T first) {
+    const auto run = [&](index_t m, index_t n, index_t k, T beta, index_t ldc, index_t step, index_t batch, T first) {
         CAPTURE(m, n, k, beta, ldc, step, batch);
         auto c = start.clone();
         c[0] = first;
         auto expected = c.clone();
-        for (index i = 0; i < batch; ++i)
+        for (index_t i = 0; i < batch; ++i)
             gemm(cpu{}, false, false, m, n, k, T(1), c.data(), k, c.data(), n, beta, expected.data() + i * step, ldc);
         auto d_c = on_device<cuda>(c);
         const T* const none = nullptr;
-        gemm_batched(cuda{}, false, false, m, n, k, T(1), none, k, index{0}, none, n, index{0}, beta, d_c.data(), ldc,
-                     step, batch);
+        gemm_batched(cuda{}, false, false, m, n, k, T(1), none, k, index_t{0}, none, n, index_t{0}, beta, d_c.data(),
+                     ldc, step, batch);
         check_close(d_c, expected, 0);
     };
     for (const T beta : {T(0), T(1), T(2)})
-        for (const auto& [ldc, step, batch] : {std::array<index, 3>{5, 0, 1}, {7, 0, 1}, {7, 37, 2}}) {
+        for (const auto& [ldc, step, batch] : {std::array<index_t, 3>{5, 0, 1}, {7, 0, 1}, {7, 37, 2}}) {
             run(4, 5, 0, beta, ldc, step, batch, T(1));
             run(0, 5, 0, beta, ldc, step, batch, T(1));
             run(4, 0, 0, beta, ldc, step, batch, T(1));
@@ -103,11 +104,11 @@ void empty_products() {
 /// Strides as small as the matrices and larger, and of numbers that no alignment survives.
 template <class T>
 void batched_products() {
-    for (const index batch : {1, 3, 20, 65'500})  // the last one in more than one call
-        for (const index more : {0, 5}) {
+    for (const index_t batch : {1, 3, 20, 65'500})  // the last one in more than one call
+        for (const index_t more : {0, 5}) {
             CAPTURE(batch, more);
-            constexpr index m = 9, n = 11, k = 13;
-            const index sa = m * k + more, sb = n * k + more, sc = m * n + more;
+            constexpr index_t m = 9, n = 11, k = 13;
+            const index_t sa = m * k + more, sb = n * k + more, sc = m * n + more;
             const auto a = drawn<T>({batch * sa}, 104), b = drawn<T>({batch * sb}, 105),
                        start = drawn<T>({batch * sc}, 116);
             auto c = start.clone();
@@ -124,7 +125,7 @@ void batched_products() {
 template <class T>
 tensor<T> narrowed(const tensor<double>& t) {
     tensor<T> r(t.shape());
-    for (index i = 0; i < t.size(); ++i) r[i] = T(static_cast<grid::sum_type<T>>(t[i]));
+    for (index_t i = 0; i < t.size(); ++i) r[i] = T(static_cast<grid::sum_type<T>>(t[i]));
     return r;
 }
 
@@ -136,19 +137,20 @@ tensor<T, cuda> numbers(shape s, std::uint32_t stream) {
 template <class T>
 tensor<double> in_double(const tensor<T>& t) {
     tensor<double> r(t.shape());
-    for (index i = 0; i < t.size(); ++i) r[i] = static_cast<double>(static_cast<grid::sum_type<T>>(t[i]));
+    for (index_t i = 0; i < t.size(); ++i) r[i] = static_cast<double>(static_cast<grid::sum_type<T>>(t[i]));
     return r;
 }
 
-/// A product with its bias and activation, against the host's in double; the same bits twice. `rounding`: of one result.
+/// A product with its bias and activation, against the host's in double; the same bits twice. `rounding`: of one
+/// result.
 template <class T>
 void products_with_bias(double rounding) {
     using S = grid::sum_type<T>;
     for (const auto& [m, n, k] :
-         {std::array<index, 3>{1, 1, 1}, {3, 5, 7}, {64, 128, 64}, {100, 33, 129}, {128, 256, 512}, {5, 6, 0}})
+         {std::array<index_t, 3>{1, 1, 1}, {3, 5, 7}, {64, 128, 64}, {100, 33, 129}, {128, 256, 512}, {5, 6, 0}})
         for (const activation act : {activation::none, activation::relu, activation::gelu, activation::gelu_tanh})
             for (const bool with_bias : {false, true})
-                for (const index gap : {0, 3}) {
+                for (const index_t gap : {0, 3}) {
                     CAPTURE(m, n, k, name_of(act), with_bias, gap);
                     const auto a = narrowed<T>(drawn<double>({m, k}, 117)), b = narrowed<T>(drawn<double>({n, k}, 118)),
                                bias = narrowed<T>(drawn<double>({n + 1}, 119)),
@@ -186,7 +188,7 @@ template <class T>
 void gradients_of_linear(double rounding) {
     using W = grid::sum_type<T>;
     for (const auto& [rows, out, in] :
-         {std::array<index, 3>{1, 1, 1}, {7, 5, 3}, {256, 64, 128}, {1000, 10, 33}, {0, 4, 2}})
+         {std::array<index_t, 3>{1, 1, 1}, {7, 5, 3}, {256, 64, 128}, {1000, 10, 33}, {0, 4, 2}})
         for (const bool with_bias : {false, true}) {
             CAPTURE(rows, out, in, with_bias);
             const auto dy = narrowed<T>(drawn<double>({rows, out}, 123)),
@@ -211,32 +213,33 @@ void gradients_of_linear(double rounding) {
         }
 }
 
-/// Sums of rows' outer products: against plain loops in double, symmetric to the bit, what lies in the gaps of c untouched.
+/// Sums of rows' outer products: against plain loops in double, symmetric to the bit, what lies in the gaps of c
+/// untouched.
 template <class T>
 void symmetric_products() {
     using W = grid::sum_type<T>;
     for (const auto& [count, width, gap, c_gap] :
-         {std::array<index, 4>{1, 1, 0, 0}, {5, 3, 0, 0}, {33, 65, 4, 0}, {200, 130, 1, 3}, {64, 64, 64, 64}}) {
+         {std::array<index_t, 4>{1, 1, 0, 0}, {5, 3, 0, 0}, {33, 65, 4, 0}, {200, 130, 1, 3}, {64, 64, 64, 64}}) {
         CAPTURE(count, width, gap, c_gap);
-        const index stride = width + gap, ldc = width + c_gap;
+        const index_t stride = width + gap, ldc = width + c_gap;
         const auto rows = narrowed<T>(drawn<double>({count * stride}, 127));
         auto c = narrowed<W>(drawn<double>({width * ldc}, 128));
-        for (index i = 0; i < width; ++i)
-            for (index j = 0; j < i; ++j) c[i * ldc + j] = c[j * ldc + i];
+        for (index_t i = 0; i < width; ++i)
+            for (index_t j = 0; j < i; ++j) c[i * ldc + j] = c[j * ldc + i];
         const auto wide = in_double(rows);
         auto expected = in_double(c);
-        for (index i = 0; i < width; ++i)
-            for (index j = 0; j < width; ++j)
-                for (index r = 0; r < count; ++r)
+        for (index_t i = 0; i < width; ++i)
+            for (index_t j = 0; j < width; ++j)
+                for (index_t r = 0; r < count; ++r)
                     expected[i * ldc + j] += 0.25 * wide[r * stride + i] * wide[r * stride + j];
         const auto d_rows = on_device<cuda>(rows);
         auto d_c = on_device<cuda>(c);
         add_symmetric_product(cuda{}, count, width, W(0.25), d_rows.data(), stride, d_c.data(), ldc);
         const auto got = on_host(d_c);
         check_close(in_double(got), expected, (sizeof(W) == 8 ? 1e-12 : 2e-5) * std::sqrt(static_cast<double>(count)));
-        for (index i = 0; i < width; ++i) {
-            for (index j = 0; j < i; ++j) REQUIRE(got[i * ldc + j] == got[j * ldc + i]);
-            for (index j = width; j < ldc; ++j) REQUIRE(got[i * ldc + j] == c[i * ldc + j]);
+        for (index_t i = 0; i < width; ++i) {
+            for (index_t j = 0; j < i; ++j) REQUIRE(got[i * ldc + j] == got[j * ldc + i]);
+            for (index_t j = width; j < ldc; ++j) REQUIRE(got[i * ldc + j] == c[i * ldc + j]);
         }
     }
 }
@@ -269,19 +272,20 @@ inline std::vector<conv_geometry> conv_geometries() {
     return all;
 }
 
-/// All three phases against the host, with a bias and without; again, and in other blocks, to the bit. `rounding`: of one product.
+/// All three phases against the host, with a bias and without; again, and in other blocks, to the bit. `rounding`: of
+/// one product.
 template <class T>
 void convolution(const conv_geometry& g, double rounding) {
     using H = std::conditional_t<std::is_same_v<T, double>, double, float>;  // the host's
     const auto from_float = [](shape s, std::uint32_t stream) {
         const auto f = drawn<float>(s, stream);
         tensor<T> r(s);
-        for (index i = 0; i < f.size(); ++i) r[i] = T(f[i]);
+        for (index_t i = 0; i < f.size(); ++i) r[i] = T(f[i]);
         return r;
     };
     const auto widened = [](const tensor<T>& t) {
         tensor<H> r(t.shape());
-        for (index i = 0; i < t.size(); ++i) r[i] = static_cast<H>(t[i]);
+        for (index_t i = 0; i < t.size(); ++i) r[i] = static_cast<H>(t[i]);
         return r;
     };
     const auto x = from_float({g.x_elements()}, 106), w = from_float({g.w_elements()}, 107),
@@ -329,8 +333,8 @@ void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
 }
 
-/// Convolutions that leave totals, by each plan that does, and by none: y is conv_forward()'s within `rounding`; totals, where they are made, are
-/// those of y but for its rounding, the same every time.
+/// Convolutions that leave totals, by each plan that does, and by none: y is conv_forward()'s within `rounding`;
+/// totals, where they are made, are those of y but for its rounding, the same every time.
 template <class T>
 void convolutions_with_totals(double rounding) {
     const forced_choice plan("conv_totals_gpu");
@@ -346,7 +350,7 @@ void convolutions_with_totals(double rounding) {
                 const tensor<T> expected = on_host(plain), got = on_host(y);
                 const tensor<float> its = on_host(totals);
                 std::vector<double> sums(static_cast<std::size_t>(2 * g.c_out));
-                for (index i = 0; i < got.size(); ++i) {
+                for (index_t i = 0; i < got.size(); ++i) {
                     const double v = double(float{got[i]}), e = double(float{expected[i]});
                     REQUIRE(std::abs(v - e) <= rounding * (1 + std::abs(e)));
                     sums[static_cast<std::size_t>(i % g.c_out)] += v;
@@ -354,7 +358,7 @@ void convolutions_with_totals(double rounding) {
                 }
                 if (!made) continue;  // no such plan
                 const double rows = double(g.n * g.out_points());
-                for (index c = 0; c < g.c_out; ++c) {
+                for (index_t c = 0; c < g.c_out; ++c) {
                     const double squares = sums[static_cast<std::size_t>(g.c_out + c)];
                     CHECK(std::abs(double(its[c]) - sums[static_cast<std::size_t>(c)]) <=
                           rounding * std::sqrt(rows * squares));
@@ -365,8 +369,8 @@ void convolutions_with_totals(double rounding) {
             }
 }
 
-/// Input gradients added onto what is there, by each plan that does, and by none: conv_backward_input()'s and that, within two roundings; the same every
-/// time.
+/// Input gradients added onto what is there, by each plan that does, and by none: conv_backward_input()'s and that,
+/// within two roundings; the same every time.
 template <class T>
 void convolutions_onto(double rounding) {
     const forced_choice plan("conv_onto_gpu");
@@ -384,7 +388,7 @@ void convolutions_onto(double rounding) {
                     return on_host(dx);
                 };
                 const tensor<T> was = on_host(base), alone = on_host(plain), got = run();
-                for (index i = 0; i < got.size(); ++i) {
+                for (index_t i = 0; i < got.size(); ++i) {
                     const double b = double(float{was[i]}), d = double(float{alone[i]});
                     REQUIRE(std::abs(double(float{got[i]}) - b - d) <= rounding * (1 + 2 * std::abs(d) + std::abs(b)));
                 }
@@ -392,12 +396,12 @@ void convolutions_onto(double rounding) {
             }
 }
 
-/// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise, strides larger than the
-/// kernel, odd numbers of channels.
+/// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise,
+/// strides larger than the kernel, odd numbers of channels.
 template <class T>
 void random_convolutions(double rounding) {
     const forced_choice restored("conv_gpu");
-    choices::global().set_policy(choice_policy::first);
+    autotune_cache::global().set_policy(autotune_policy::first);
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         const conv_geometry g = kernel_tests::random_geometry(seed);
         DYNAMIC_SECTION(seed << ' ' << g.to_string()) convolution<T>(g, rounding);
@@ -430,10 +434,10 @@ inline void convolution_edges() {
     check_close(dw, before, 0);
 }
 
-/// A measured choice is entered, saved and replayed; what is forced, or set by hand, is obeyed; policy `first` measures nothing; work is
-/// counted; no workspace stays behind.
-inline void convolution_choices() {
-    auto& registry = choices::global();
+/// A measured choice is entered, saved and replayed; what is forced, or set by hand, is obeyed; policy `first` measures
+/// nothing; work is counted; no workspace stays behind.
+inline void convolution_autotune() {
+    auto& registry = autotune_cache::global();
     const forced_choice plan("conv_gpu");
     const conv_geometry g = conv_geometries()[1];
     const auto x = on_device<cuda>(drawn<float>({g.x_elements()}, 132)),
@@ -444,7 +448,7 @@ inline void convolution_choices() {
         conv_forward(cuda{}, g, x.data(), w.data(), bias.data(), y.data());
         return on_host(y);
     };
-    registry.set_policy(choice_policy::measure);
+    registry.set_policy(autotune_policy::measure);
     registry.clear();
     const auto first = run();
     auto made = registry.entries();
@@ -473,14 +477,14 @@ inline void convolution_choices() {
     check_close(run(), first, 0);
 
     registry.clear();
-    registry.set_policy(choice_policy::first);
-    const index live = cuda::memory().use_of(category::workspace).live;
-    const work::scope counting;
+    registry.set_policy(autotune_policy::first);
+    const index_t live = cuda::memory().use_of(memory_category::workspace).live;
+    const flop_counter::scope counting;
     check_close(run(), first, 1e-4);
     CHECK(registry.entries().at(key).seconds.empty());
-    CHECK(cuda::memory().use_of(category::workspace).live == live);
-    CHECK(static_cast<double>(work::total().flops) == g.flops() + static_cast<double>(g.y_elements()));
-    CHECK(static_cast<index>(work::total().bytes) == 4 * (g.x_elements() + g.w_elements() + g.y_elements()));
+    CHECK(cuda::memory().use_of(memory_category::workspace).live == live);
+    CHECK(static_cast<double>(flop_counter::total().flops) == g.flops() + static_cast<double>(g.y_elements()));
+    CHECK(static_cast<index_t>(flop_counter::total().bytes) == 4 * (g.x_elements() + g.w_elements() + g.y_elements()));
 }
 
 /// Products count 2 m n k operations and each operand once, whether or not the bias is fused.
@@ -488,35 +492,35 @@ inline void counted_products() {
     const auto v = on_device<cuda>(drawn<float>({64}, 135));
     tensor<float, cuda> c({2, 3});
     {
-        const work::scope counting;
+        const flop_counter::scope counting;
         gemm(cuda{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, 0.0f, c.data(), 3);
-        CHECK(work::total().flops == 48);
-        CHECK(work::total().bytes == 4 * (8 + 12 + 6));
+        CHECK(flop_counter::total().flops == 48);
+        CHECK(flop_counter::total().bytes == 4 * (8 + 12 + 6));
     }
     {
-        const work::scope counting;
+        const flop_counter::scope counting;
         gemm_bias(cuda{}, false, false, 2, 3, 4, 1.0f, v.data(), 4, v.data(), 3, c.data(), 3, v.data());
-        CHECK(work::total().flops == 48 + 6);
-        CHECK(work::total().bytes == 4 * (8 + 12 + 6 + 3));
+        CHECK(flop_counter::total().flops == 48 + 6);
+        CHECK(flop_counter::total().bytes == 4 * (8 + 12 + 6 + 3));
     }
 }
 
 /// Products of bfloat16 and float16, and of float in TF32, against the host's in float.
 template <class T>
 void rounded_products(double rounding) {
-    constexpr index m = 96, n = 80, k = 256;
+    constexpr index_t m = 96, n = 80, k = 256;
     tensor<T> a({m, k}), b({k, n});
     tensor<float> ha({m, k}), hb({k, n}), expected({m, n});
     const auto drawn_a = drawn<float>({m, k}, 113), drawn_b = drawn<float>({k, n}, 114);
-    for (index i = 0; i < m * k; ++i) a[i] = T(drawn_a[i]), ha[i] = static_cast<float>(a[i]);
-    for (index i = 0; i < k * n; ++i) b[i] = T(drawn_b[i]), hb[i] = static_cast<float>(b[i]);
+    for (index_t i = 0; i < m * k; ++i) a[i] = T(drawn_a[i]), ha[i] = static_cast<float>(a[i]);
+    for (index_t i = 0; i < k * n; ++i) b[i] = T(drawn_b[i]), hb[i] = static_cast<float>(b[i]);
     gemm(cpu{}, false, false, m, n, k, 1.0f, ha.data(), k, hb.data(), n, 0.0f, expected.data(), n);
     const auto d_a = on_device<cuda>(a), d_b = on_device<cuda>(b);
     tensor<T, cuda> c({m, n}), again({m, n});
     gemm(cuda{}, false, false, m, n, k, 1.0f, d_a.data(), k, d_b.data(), n, 0.0f, c.data(), n);
     gemm(cuda{}, false, false, m, n, k, 1.0f, d_a.data(), k, d_b.data(), n, 0.0f, again.data(), n);
     const auto got = on_host(c), twice = on_host(again);
-    for (index i = 0; i < m * n; ++i) {
+    for (index_t i = 0; i < m * n; ++i) {
         CHECK(std::abs(static_cast<float>(got[i]) - expected[i]) <= rounding * std::sqrt(static_cast<double>(k)));
         CHECK(static_cast<float>(twice[i]) == static_cast<float>(got[i]));
     }
@@ -524,7 +528,7 @@ void rounded_products(double rounding) {
 
 /// Products of bfloat16 into float are not rounded: to float's rounding the host's, of the same numbers.
 inline void unrounded_products() {
-    constexpr index m = 96, n = 80, k = 256;
+    constexpr index_t m = 96, n = 80, k = 256;
     const auto a = narrowed<bfloat16>(drawn<double>({m, k}, 136)), b = narrowed<bfloat16>(drawn<double>({k, n}, 137));
     const auto wide_a = in_double(a), wide_b = in_double(b);
     auto expected = drawn<double>({m, n}, 138);
@@ -548,19 +552,19 @@ void in_tf32(Check&& check) {
 
 template <class T>
 void decompositions() {
-    for (const index n : {1, 2, 17, 40, 64, 65, 120, 130}) {
+    for (const index_t n : {1, 2, 17, 40, 64, 65, 120, 130}) {
         CAPTURE(n);
         const double bound = 1e2 * kernel_laws::rounding<T>;
         const auto rows = drawn<T>({2 * n, n}, 112);
         tensor<T> a({n, n}), one = tensor<T>::zeros({n, n});
         gemm(cpu{}, true, false, n, n, 2 * n, T(1) / T(n), rows.data(), n, rows.data(), n, T(0), a.data(), n);
         mirror_upper(cpu{}, n, a.data(), n);
-        for (index i = 0; i < n; ++i) a[i * n + i] += T(0.1), one[i * n + i] = 1;
+        for (index_t i = 0; i < n; ++i) a[i * n + i] += T(0.1), one[i * n + i] = 1;
         const auto d_a = on_device<cuda>(a);
         const auto inverse = on_host(inverse_of_positive(cuda{}, d_a));
         check_close(inverse, inverse_of_positive(cpu{}, a), 10 * bound);
-        for (index r = 0; r < n; ++r)
-            for (index c = 0; c < r; ++c) REQUIRE(inverse[r * n + c] == inverse[c * n + r]);
+        for (index_t r = 0; r < n; ++r)
+            for (index_t c = 0; c < r; ++c) REQUIRE(inverse[r * n + c] == inverse[c * n + r]);
         tensor<T> product({n, n});
         gemm(cpu{}, false, false, n, n, n, T(1), a.data(), n, inverse.data(), n, T(0), product.data(), n);
         check_close(product, one, 10 * bound);
@@ -569,7 +573,7 @@ void decompositions() {
         CHECK(std::is_sorted(w.data(), w.data() + n));
         check_close(w, eigh(cpu{}, a).values, bound);
         tensor<T> scaled = v.clone();  // V diag(w) Vᵀ = A
-        for (index i = 0; i < n * n; ++i) scaled[i] *= w[i % n];
+        for (index_t i = 0; i < n * n; ++i) scaled[i] *= w[i % n];
         gemm(cpu{}, false, true, n, n, n, T(1), scaled.data(), n, v.data(), n, T(0), product.data(), n);
         check_close(product, a, bound);
         gemm(cpu{}, true, false, n, n, n, T(1), v.data(), n, v.data(), n, T(0), product.data(), n);
@@ -582,8 +586,8 @@ void decompositions() {
         check_close(product, one, bound);
         tensor<T> r({n, n});  // Qᵀ A is upper triangular: the first columns of both span the same
         gemm(cpu{}, true, false, n, n, n, T(1), q.data(), n, square.data(), n, T(0), r.data(), n);
-        for (index i = 0; i < n; ++i)
-            for (index k = 0; k < i; ++k) REQUIRE(std::abs(static_cast<double>(r[i * n + k])) < bound);
+        for (index_t i = 0; i < n; ++i)
+            for (index_t k = 0; k < i; ++k) REQUIRE(std::abs(static_cast<double>(r[i * n + k])) < bound);
         check_close(d_square, square, 0);
     }
     tensor<T> by_hand({2, 2});

@@ -1,11 +1,11 @@
 #pragma once
-// What losses of every grid device obey: known values, plain loops, extreme and undefined numbers, handles that others hold, errors, and steps
-// that can be recorded. T: what the device computes losses in.
+// What losses of every grid device obey: known values, plain loops, extreme and undefined numbers, handles that others
+// hold, errors, and steps that can be recorded. T: what the device computes losses in.
 
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/losses.hpp"
 
-#include <cairn/core/replay.hpp>
+#include <cairn/core/captured_graph.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/nn/loss/huber.hpp>
@@ -23,14 +23,14 @@ tensor<T> matrix(shape s, const std::vector<double>& values) {
 
 template <class D>
 tensor<std::int32_t, D> labels_of(const std::vector<std::int32_t>& values) {
-    tensor<std::int32_t> t({static_cast<index>(values.size())});
+    tensor<std::int32_t> t({static_cast<index_t>(values.size())});
     std::copy(values.begin(), values.end(), t.data());
     return on_device<D>(t);
 }
 
-inline std::vector<std::int32_t> drawn_labels(index rows, index classes) {
+inline std::vector<std::int32_t> drawn_labels(index_t rows, index_t classes) {
     std::vector<std::int32_t> labels;
-    for (index i = 0; i < rows; ++i)
+    for (index_t i = 0; i < rows; ++i)
         labels.push_back(static_cast<std::int32_t>(
             random_stream{seed(), 9, 0}.below(static_cast<std::uint64_t>(classes), static_cast<std::uint64_t>(i))));
     return labels;
@@ -96,13 +96,13 @@ void known_values() {
 
 template <class D>
 void cross_entropy_is_the_plain_loop() {
-    for (const index rows : {1, 9})
-        for (const index classes : {1, 2, 33})
+    for (const index_t rows : {1, 9})
+        for (const index_t classes : {1, 2, 33})
             for (const double smoothing : {0.0, 0.1, 1.0})
                 for (const bool weighted : {false, true}) {
                     CAPTURE(rows, classes, smoothing, weighted);
                     cross_entropy loss{smoothing, {}};
-                    for (index k = 0; weighted && k < classes; ++k)
+                    for (index_t k = 0; weighted && k < classes; ++k)
                         loss.class_weights.push_back(0.5 + 0.25 * static_cast<double>(k));
                     const auto y = drawn_labels(rows, classes);
                     const auto labels = labels_of<D>(y);
@@ -118,7 +118,7 @@ void cross_entropy_is_the_plain_loop() {
                     check_gradient(x, gradient, value);
 
                     tensor<float> x32(x.shape());
-                    for (index i = 0; i < x.size(); ++i) x32[i] = static_cast<float>(x[i]);
+                    for (index_t i = 0; i < x.size(); ++i) x32[i] = static_cast<float>(x[i]);
                     const auto got32 = loss(on_device<D>(x32), labels);
                     CHECK(static_cast<double>(got32.value) == Approx(value(doubles(x32))).epsilon(2e-6).margin(1e-6));
                     check_near(got32.gradient, doubles(gradient), 3e-6);
@@ -159,7 +159,7 @@ void large_logits() {
 
 template <class D>
 void element_losses_are_the_plain_loop() {
-    for (const index rows : {1, 3, 50})
+    for (const index_t rows : {1, 3, 50})
         for (const bool outputs : {false, true})
             for (const bool samples : {false, true})
                 for (const double delta : {0.3, 1.0}) {
@@ -168,7 +168,7 @@ void element_losses_are_the_plain_loop() {
                     const auto x = drawn<double>(s, 1), t = drawn<double>(s, 2);
                     element_weights weights;
                     if (outputs) weights.outputs = {1, 0, 0.5, 2, 3, 0.25};
-                    for (index i = 0; samples && i < rows; ++i)
+                    for (index_t i = 0; samples && i < rows; ++i)
                         weights.samples.push_back(0.1 * static_cast<double>(i + 1));
                     const auto n = static_cast<std::size_t>(rows);
                     const auto d_t = on_device<D>(t);
@@ -193,7 +193,7 @@ void binary_cross_entropy_is_the_plain_loop() {
         for (double& v : t.span()) v = 0.5 + 0.5 * v;
         return t;
     };
-    for (const index rows : {1, 40}) {
+    for (const index_t rows : {1, 40}) {
         const auto x = drawn<double>({rows, 7}, 1, 4), t = unit(spread<double>({rows, 7}));
         const auto value = [&](const std::vector<double>& at) { return oracle::binary_cross_entropy(at, doubles(t)); };
         const auto got = binary_cross_entropy{}(on_device<D>(x), on_device<D>(t));
@@ -244,7 +244,8 @@ void predictions_that_others_hold() {
     CHECK(same_bits(target.on_host(), drawn<T>({4, 3}, 2)));
 }
 
-/// What the host knows without waiting is an error with a name; of labels, targets and sums that it does not know, the value is NaN.
+/// What the host knows without waiting is an error with a name; of labels, targets and sums that it does not know, the
+/// value is NaN.
 template <class D>
 void what_does_not_fit() {
     const auto x = on_device<D>(drawn<float>({4, 3}, 1));
@@ -263,7 +264,7 @@ void what_does_not_fit() {
             const auto got = loss(x.share(), labels_of<D>({0, 1, bad, 2}));
             CHECK(std::isnan(static_cast<double>(got.value)));
             const tensor<float> gradient = got.gradient.on_host();
-            for (index i = 0; i < gradient.size(); ++i) {
+            for (index_t i = 0; i < gradient.size(); ++i) {
                 CHECK(std::isfinite(gradient[i]));
                 if (i / 3 == 2) CHECK(gradient[i] == 0);
             }
@@ -316,7 +317,7 @@ void changed_weights() {
 }
 
 /// A step with weights of classes, outputs and samples waits for nothing: it is recorded, and computes what it did.
-template <Records D>
+template <GraphCapture D>
 void steps_are_recorded() {
     const cross_entropy classes{0.1, {1, 2, 0.5}};
     const mean_squared elements{{{1, 2, 0.5}, {1, 0, 3, 2}}};
@@ -326,14 +327,14 @@ void steps_are_recorded() {
     const auto t = on_device<D>(tensor<float>::filled({4, 3}, 0.25f));
     auto labels = labels_of<D>({0, 1, 2, 1});
     const auto check = [&](const auto& loss, const auto& target) {
-        replay_memory<D> memory;
-        replayed<D, number<D>> step(memory);
+        graph_memory<D> memory;
+        captured_graph<D, scalar_on<D>> step(memory);
         auto gradient = tensor<float, D>::zeros({4, 3});
         for (std::uint32_t i = 0; i < 5; ++i) {
             const auto now = drawn<float>({4, 3}, 20 + i);
             D::copy_to_device(x.data(), now.data(), now.bytes());
             const auto expected = loss(x.share(), target);
-            const number<D> value = step([&] {
+            const scalar_on<D> value = step([&] {
                 auto result = loss(x.share(), target);
                 D::copy_within(gradient.data(), result.gradient.data(), gradient.bytes());
                 return result.value;
@@ -350,12 +351,12 @@ void steps_are_recorded() {
     check(one_kind, t);
     check(plain, t);
     // Other labels in the same memory: their weights are looked up anew.
-    replay_memory<D> memory;
-    replayed<D, number<D>> step(memory);
+    graph_memory<D> memory;
+    captured_graph<D, scalar_on<D>> step(memory);
     for (std::int32_t i = 0; i < 5; ++i) {
         const auto now = labels_of<D>({i % 3, 2, 0, (i + 1) % 3});
         D::copy_within(labels.data(), now.data(), labels.bytes());
-        const number<D> value = step([&] { return classes(x.share(), labels).value; });
+        const scalar_on<D> value = step([&] { return classes(x.share(), labels).value; });
         CHECK(static_cast<double>(value) == static_cast<double>(classes(x.share(), now).value));
     }
     CHECK(step.recorded());

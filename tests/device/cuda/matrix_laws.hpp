@@ -1,5 +1,6 @@
 #pragma once
-// What the passes over matrices obey on every grid device (device/cuda/matrices.hpp): the results of plain loops, and the host's words.
+// What the passes over matrices obey on every grid device (device/cuda/matrices.hpp): the results of plain loops, and
+// the host's words.
 
 #include "device/cuda/kernel_laws.hpp"
 
@@ -17,14 +18,14 @@ using kernel_laws::on_host;
 
 template <class D, class T>
 void triangles() {
-    for (const index n : {1, 2, 65, 130})
-        for (const index gap : {0, 3}) {
+    for (const index_t n : {1, 2, 65, 130})
+        for (const index_t gap : {0, 3}) {
             CAPTURE(n, gap);
-            const index ld = n + gap;
+            const index_t ld = n + gap;
             const auto m = drawn<T>({n * ld}, 400);
             auto expected = m.clone();
-            for (index r = 0; r < n; ++r)
-                for (index c = 0; c < r; ++c) expected[r * ld + c] = m[c * ld + r];
+            for (index_t r = 0; r < n; ++r)
+                for (index_t c = 0; c < r; ++c) expected[r * ld + c] = m[c * ld + r];
             auto got = on_device<D>(m);
             mirror_upper(D{}, n, got.data(), ld);
             check_close(on_host(got), expected, 0);
@@ -33,12 +34,12 @@ void triangles() {
 
 template <class D, class T>
 void transposes() {
-    for (const index n : {1, 2, 65, 130}) {
+    for (const index_t n : {1, 2, 65, 130}) {
         CAPTURE(n);
         const auto m = drawn<T>({n, n}, 401);
         tensor<T> expected({n, n});
-        for (index r = 0; r < n; ++r)
-            for (index c = 0; c < n; ++c) expected[r * n + c] = m[c * n + r];
+        for (index_t r = 0; r < n; ++r)
+            for (index_t c = 0; c < n; ++c) expected[r * n + c] = m[c * n + r];
         const auto d_m = on_device<D>(m);
         tensor<T, D> got({n, n});
         grid::transpose(D{}, n, d_m.data(), got.data());
@@ -46,29 +47,30 @@ void transposes() {
     }
 }
 
-/// Matrices with gaps between their rows and between them; what lies in the gaps stays. With beta 0, not even a NaN is read.
+/// Matrices with gaps between their rows and between them; what lies in the gaps stays. With beta 0, not even a NaN is
+/// read.
 template <class D, class R>
 void scaled() {
     using S = grid::sum_type<R>;
-    for (const auto& [m, n, batch] : {std::array<index, 3>{1, 1, 1}, {5, 7, 1}, {3, 130, 4}, {65, 2, 2}})
+    for (const auto& [m, n, batch] : {std::array<index_t, 3>{1, 1, 1}, {5, 7, 1}, {3, 130, 4}, {65, 2, 2}})
         for (const S beta : {S(0), S(2), S(-0.5)}) {
             CAPTURE(m, n, batch, beta);
-            const index ldc = n + 3, step = m * ldc + 5;
+            const index_t ldc = n + 3, step = m * ldc + 5;
             tensor<R> c({batch * step});
             const auto values = drawn<float>({batch * step}, 402);
-            for (index i = 0; i < c.size(); ++i) c[i] = static_cast<R>(values[i]);
+            for (index_t i = 0; i < c.size(); ++i) c[i] = static_cast<R>(values[i]);
             if (beta == S(0)) c[0] = static_cast<R>(std::numeric_limits<float>::quiet_NaN());
             auto expected = c.clone();
-            for (index k = 0; k < batch; ++k)
-                for (index r = 0; r < m; ++r)
-                    for (index j = 0; j < n; ++j) {
+            for (index_t k = 0; k < batch; ++k)
+                for (index_t r = 0; r < m; ++r)
+                    for (index_t j = 0; j < n; ++j) {
                         R& v = expected[k * step + r * ldc + j];
                         v = beta == S(0) ? R{} : static_cast<R>(beta * static_cast<S>(v));
                     }
             auto got = on_device<D>(c);
             grid::scale_matrices(D{}, m, n, beta, got.data(), ldc, step, batch);
             const auto result = on_host(got);
-            for (index i = 0; i < c.size(); ++i)
+            for (index_t i = 0; i < c.size(); ++i)
                 REQUIRE(static_cast<double>(result[i]) == static_cast<double>(expected[i]));
         }
 }
@@ -83,18 +85,18 @@ void finished() {
             return 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (v + 0.044715 * v * v * v)));
         return v;
     };
-    for (const auto& [rows, columns] : {std::pair<index, index>{1, 1}, {7, 5}, {3, 300}, {130, 65}})
+    for (const auto& [rows, columns] : {std::pair<index_t, index_t>{1, 1}, {7, 5}, {3, 300}, {130, 65}})
         for (const activation act : {activation::none, activation::relu, activation::gelu, activation::gelu_tanh})
             for (const bool with_bias : {false, true}) {
                 CAPTURE(rows, columns, name_of(act), with_bias);
-                const index ldc = columns + 2;
+                const index_t ldc = columns + 2;
                 auto c = drawn<T>({rows * ldc}, 403);
                 const auto bias = drawn<T>({columns}, 404), more = drawn<T>({rows * ldc}, 405);
                 const bool with_sum = columns % 2 == 1 && with_bias;
                 c[0] = std::numeric_limits<T>::quiet_NaN();
                 auto expected = c.clone();
-                for (index r = 0; r < rows; ++r)
-                    for (index j = 0; j < columns; ++j)
+                for (index_t r = 0; r < rows; ++r)
+                    for (index_t j = 0; j < columns; ++j)
                         expected[r * ldc + j] = static_cast<T>(of(act, static_cast<double>(c[r * ldc + j]) +
                                                                            (with_bias ? double(bias[j]) : 0) +
                                                                            (with_sum ? double(more[r * ldc + j]) : 0)));
@@ -109,16 +111,17 @@ void finished() {
 /// Sums in the type of the target: what bfloat16 cannot hold beside the sum is kept by float.
 template <class D>
 void added() {
-    constexpr index n = 300;
+    constexpr index_t n = 300;
     tensor<bfloat16> x({n});
     tensor<float> sum({n});
-    for (index i = 0; i < n; ++i)
+    for (index_t i = 0; i < n; ++i)
         x[i] = bfloat16(0.5f * static_cast<float>(i % 7)), sum[i] = 1000 + static_cast<float>(i);
     const auto d_x = on_device<D>(x);
     auto got = on_device<D>(sum);
     for_each(D{}, n, grid::add_rule<bfloat16, float>{}, got.data(), d_x.data());
     const auto result = on_host(got);
-    for (index i = 0; i < n; ++i) REQUIRE(result[i] == 1000 + static_cast<float>(i) + 0.5f * static_cast<float>(i % 7));
+    for (index_t i = 0; i < n; ++i)
+        REQUIRE(result[i] == 1000 + static_cast<float>(i) + 0.5f * static_cast<float>(i % 7));
 }
 
 /// What is not finite is named as the host names it; `refuse` is handed the matrix.
@@ -127,9 +130,9 @@ void broken_elements(Refuse refuse, const char* what) {
     using Catch::Contains;
     const T nan = std::numeric_limits<T>::quiet_NaN(), inf = std::numeric_limits<T>::infinity();
     for (const T bad : {nan, inf, -inf})
-        for (const auto& [r, c] : {std::pair<index, index>{0, 0}, {2, 0}, {1, 2}}) {
+        for (const auto& [r, c] : {std::pair<index_t, index_t>{0, 0}, {2, 0}, {1, 2}}) {
             auto m = tensor<T>::zeros({3, 3});
-            for (index i = 0; i < 3; ++i) m(i, i) = 2;
+            for (index_t i = 0; i < 3; ++i) m(i, i) = 2;
             m(r, c) = bad;
             CHECK_THROWS_WITH(refuse(on_device<D>(m)),
                               Contains(concat(what, ": element (", r, ", ", c, ") of (3, 3) is")) &&

@@ -1,6 +1,7 @@
 #pragma once
-// What batch and layer normalisation of every grid device obey, beside kernel_laws.hpp: columns that are summed in several parts, rows of every
-// width of block, results over their operands, numbers far from zero and numbers that are none. Compared with plain loops.
+// What batch and layer normalisation of every grid device obey, beside kernel_laws.hpp: columns that are summed in
+// several parts, rows of every width of block, results over their operands, numbers far from zero and numbers that are
+// none. Compared with plain loops.
 
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/norm.hpp"
@@ -20,13 +21,13 @@ inline double condition(const std::vector<double>& mean, const std::vector<doubl
 /// All kernels of one batch norm on D, as the layer calls them, on arrays `off` elements behind a packet.
 template <class D, class T>
 struct batch_norm_run {
-    index rows, channels, off;
+    index_t rows, channels, off;
     tensor<T, D> mean, var, invstd, gamma, beta, dgamma, dbeta;
     tensor<std::uint8_t, D> bits;
     placed<T, D> y, dx, dskip;
 
     batch_norm_run(const tensor<T>& x, const tensor<T>& skip, const tensor<T>& g, const tensor<T>& b, activation act,
-                   T slope, const tensor<T>& dy, index behind = 0)
+                   T slope, const tensor<T>& dy, index_t behind = 0)
         : rows(x.extent(0)),
           channels(x.extent(1)),
           off(behind),
@@ -66,9 +67,9 @@ std::vector<shape> shapes_in_parts() {
 template <class D, class T>
 void batch_norm_in_parts() {
     for (const shape& s : shapes_in_parts<T>())
-        for (const index off : {0, 1}) {
+        for (const index_t off : {0, 1}) {
             CAPTURE(s[0], s[1], off);
-            const index per_thread = off == 0 && s[1] % grid::packet_lanes == 0 ? grid::packet_lanes : 1;
+            const index_t per_thread = off == 0 && s[1] % grid::packet_lanes == 0 ? grid::packet_lanes : 1;
             REQUIRE(grid::column_cut::of(s[0], s[1] / per_thread).parts > 1);
             const tensor<T> x = drawn<T>(s, 1, 2, 3), skip = drawn<T>(s, 2), dy = drawn<T>(s, 3),
                             gamma = drawn<T>({s[1]}, 4, 0.3, 1), beta = drawn<T>({s[1]}, 5);
@@ -93,7 +94,7 @@ void batch_norm_in_parts() {
 /// More groups of eight channels than a block has threads, and as many channels that are no multiple of eight.
 template <class D, class T>
 void batch_norm_of_many_channels() {
-    for (const index channels : {2056, 4100}) {
+    for (const index_t channels : {2056, 4100}) {
         const shape s{3, channels};
         CAPTURE(channels);
         const tensor<T> x = drawn<T>(s, 6), skip = drawn<T>(s, 7), dy = drawn<T>(s, 8),
@@ -112,19 +113,19 @@ void batch_norm_of_many_channels() {
 /// Mean 1000, deviation 1: E[x²] - mean² in float would be off by 6 % and more. Of equal numbers the variance is 0.
 template <class D, class T>
 void statistics_far_from_zero() {
-    constexpr index rows = 20000, channels = 3;
+    constexpr index_t rows = 20000, channels = 3;
     const tensor<T> x = drawn<T>({rows, channels}, 11, 1, 1000);
     tensor<T, D> mean({channels}), var({channels});
     const auto d_x = on_device<D>(x);
     batch_statistics(D{}, rows, channels, d_x.data(), mean.data(), var.data());
     const auto all = doubles(x);
     const tensor<T> m = mean.on_host(), v = var.on_host();
-    for (index c = 0; c < channels; ++c) {
+    for (index_t c = 0; c < channels; ++c) {
         const auto expected = oracle::moments_of(all, static_cast<std::size_t>(c), channels, rows);
         CHECK(std::abs(static_cast<double>(m[c]) - expected.mean) <= 1000 * eps<T>(8));
         CHECK(std::abs(static_cast<double>(v[c]) - expected.var) <= expected.var * eps<T>(500));
     }
-    for (const index columns : {1, 8}) {
+    for (const index_t columns : {1, 8}) {
         const auto constant = on_device<D>(tensor<T>::filled({2000, columns}, T(1234.5)));
         tensor<T, D> same({columns}), none({columns});
         batch_statistics(D{}, 2000, columns, constant.data(), same.data(), none.data());
@@ -136,29 +137,29 @@ void statistics_far_from_zero() {
 /// A NaN reaches its channel, through the activation, and no other.
 template <class D, class T>
 void batch_norm_passes_nan_on() {
-    constexpr index rows = 40;
-    for (const index channels : {5, 8}) {
+    constexpr index_t rows = 40;
+    for (const index_t channels : {5, 8}) {
         tensor<T> x = drawn<T>({rows, channels}, 12);
         x[channels + 2] = std::numeric_limits<T>::quiet_NaN();
         const batch_norm_run<D, T> k(x, tensor<T>::zeros(x.shape()), tensor<T>::filled({channels}, T(1)),
                                      tensor<T>::zeros({channels}), activation::relu, T(0),
                                      tensor<T>::filled(x.shape(), T(1)));
         const tensor<T> y = k.y.on_host();
-        for (index i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i % channels == 2));
+        for (index_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i % channels == 2));
     }
 }
 
 /// What relu cuts off takes no part in the gradients, whatever comes back.
 template <class D>
 void batch_norm_of_a_cut_nan() {
-    for (const index channels : {5, 8}) {
+    for (const index_t channels : {5, 8}) {
         const shape s{40, channels};
         const tensor<float> x = drawn<float>(s, 30), zero = tensor<float>::zeros(s),
                             one = tensor<float>::filled({channels}, 1), none = tensor<float>::zeros({channels});
         tensor<float> dy = drawn<float>(s, 31);
         const batch_norm_run<D, float> plain(x, zero, one, none, activation::relu, 0, dy);
         const tensor<float> y = plain.y.on_host();
-        index cut = 0;
+        index_t cut = 0;
         while (y[cut] > 0) ++cut;
         CHECK(!std::signbit(y[cut]));
         dy[cut] = std::numeric_limits<float>::quiet_NaN();
@@ -171,8 +172,8 @@ void batch_norm_of_a_cut_nan() {
 
 template <class D, class T>
 void batch_norm_over_its_operands() {
-    constexpr index rows = 333;
-    for (const index channels : {20, 24}) {
+    constexpr index_t rows = 333;
+    for (const index_t channels : {20, 24}) {
         const shape s{rows, channels};
         const tensor<T> x = drawn<T>(s, 13), skip = drawn<T>(s, 14), dy = drawn<T>(s, 15),
                         gamma = drawn<T>({channels}, 16, 0.3, 1), beta = drawn<T>({channels}, 17);
@@ -206,7 +207,7 @@ void batch_norm_over_its_operands() {
 template <class D, class T>
 void layer_norm_in_parts() {
     for (const shape& s : shapes_in_parts<T>())
-        for (const index off : {0, 1}) {
+        for (const index_t off : {0, 1}) {
             if (s[1] == 1) continue;  // one feature is its mean
             CAPTURE(s[0], s[1], off);
             const tensor<T> x = drawn<T>(s, 18), dy = drawn<T>(s, 19);
@@ -214,7 +215,7 @@ void layer_norm_in_parts() {
             const auto all = doubles(x);
             tensor<T> mean({s[0]}), invstd({s[0]});
             double worst = 1;
-            for (index r = 0; r < s[0]; ++r) {
+            for (index_t r = 0; r < s[0]; ++r) {
                 const auto m =
                     oracle::moments_of(all, static_cast<std::size_t>(r * s[1]), 1, static_cast<std::size_t>(s[1]));
                 mean[r] = static_cast<T>(m.mean);
@@ -241,7 +242,7 @@ void layer_norm_of_every_width() {
     for (const shape& s : {shape{600, 17}, shape{6, 64}, shape{5, 65}, shape{4, 768}, shape{3, 1001}, shape{3, 1500}}) {
         if (sizeof(T) == 8 && (s[0] > 100 || s[1] < 1000)) continue;
         CAPTURE(s[0], s[1]);
-        const index rows = s[0], features = s[1];
+        const index_t rows = s[0], features = s[1];
         const tensor<T> x = drawn<T>(s, 20, 2, 5), dy = drawn<T>(s, 21), gamma = drawn<T>({features}, 22, 0.3, 1),
                         beta = drawn<T>({features}, 23);
         const auto o =
@@ -249,7 +250,7 @@ void layer_norm_of_every_width() {
                                doubles(gamma), doubles(beta), static_cast<double>(static_cast<T>(1e-5)), doubles(dy));
         const auto all = doubles(x);
         double worst = 1;  // what a rounding error of x grows by when it is normalised
-        for (index r = 0; r < rows; ++r) {
+        for (index_t r = 0; r < rows; ++r) {
             const auto m =
                 oracle::moments_of(all, static_cast<std::size_t>(r * features), 1, static_cast<std::size_t>(features));
             worst = std::max(worst, (std::abs(m.mean) + std::sqrt(m.var)) / std::sqrt(m.var + 1e-5));
@@ -283,8 +284,8 @@ void layer_norm_of_every_width() {
         // With a gradient that comes another way; coefficients and data that lie elsewhere.
         const tensor<T> more = drawn<T>(s, 24);
         auto summed = o.dx;
-        for (std::size_t i = 0; i < summed.size(); ++i) summed[i] += static_cast<double>(more[static_cast<index>(i)]);
-        for (const index off : {0, 1}) {
+        for (std::size_t i = 0; i < summed.size(); ++i) summed[i] += static_cast<double>(more[static_cast<index_t>(i)]);
+        for (const index_t off : {0, 1}) {
             const placed<T, D> p_dy(dy, off), p_x(x, off), p_gamma(gamma, 1), p_more(more, off);
             placed<T, D> p_dx(s, off);
             layer_norm_backward(D{}, rows, features, p_dy.data(), p_x.data(), mean.data(), invstd.data(),
@@ -297,13 +298,13 @@ void layer_norm_of_every_width() {
 /// Numbers a channel may lie anywhere, as parameters in an arena do: the same bits.
 template <class D, class T>
 void batch_norm_of_coefficients_anywhere() {
-    for (const index channels : {8, 24, 64, 520}) {
+    for (const index_t channels : {8, 24, 64, 520}) {
         CAPTURE(channels);
-        constexpr index rows = 50;
+        constexpr index_t rows = 50;
         const auto x = on_device<D>(drawn<T>({rows, channels}, 321)),
                    dy = on_device<D>(drawn<T>({rows, channels}, 322)),
                    numbers = on_device<D>(drawn<T>({6, channels}, 323));
-        const auto run = [&](index off) {
+        const auto run = [&](index_t off) {
             tensor<T, D> there({6 * channels + off}), y({2, rows, channels}), sums({2, channels});
             D::copy_within(there.data() + off, numbers.data(), numbers.bytes());
             const T* const at = there.data() + off;

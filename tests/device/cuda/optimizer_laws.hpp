@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers on a grid device: the plain loops of tests/oracle, and what optim/optimizer.hpp says of memory, launches, saved states and gradients
-// that are not finite. The twins of tests/optim.
+// Optimizers on a grid device: the plain loops of tests/oracle, and what optim/optimizer.hpp says of memory, launches,
+// saved states and gradients that are not finite. The twins of tests/optim.
 
 #include "catch.hpp"
 #include "device/cuda/kernel_laws.hpp"
@@ -30,8 +30,8 @@ void with_each(F&& f) {
     f(sgdw{{.weight_decay = 0.1}});
     f(adam{{.weight_decay = 0.1}});
     f(adamw{});
-    f(lars{{.trust = 0.02}});
-    f(lars{{.trust = 0.02, .clip = true}});
+    f(lars{{.trust_coefficient = 0.02}});
+    f(lars{{.trust_coefficient = 0.02, .clip = true}});
     f(lamb{});
     f(clipped{adamw{}, by_norm{0.5}});
     f(clipped{clipped{lars{}, by_value{0.5}}, by_norm{2}});
@@ -89,7 +89,8 @@ void oracle_steps() {
     }
     for (const bool clip : {false, true}) {
         CAPTURE(clip);
-        check(lars{{.weight_decay = 0.02, .trust = 0.02, .clip = clip}}, 0.3, of_lars(0.02, 0.02, clip), 1e-12, 2e-5);
+        check(lars{{.weight_decay = 0.02, .trust_coefficient = 0.02, .clip = clip}}, 0.3, of_lars(0.02, 0.02, clip),
+              1e-12, 2e-5);
     }
     check(lamb{{.weight_decay = 0.1}}, 0.01, of_lamb(0.1), 1e-11, 1e-4);
 }
@@ -104,7 +105,7 @@ template <class D, class O>
 void check_layout(const O& o) {
     CAPTURE(o.name);
     small_model<float, D> fused, apart;
-    optimizer_over opt(o, *fused.memory);
+    bound_optimizer opt(o, *fused.memory);
     CHECK(opt.launches() == (ElementwiseOptimizer<O, float> ? 5u : 8u));
     std::vector<typename O::template state<float, D>> states;
     for (const auto& p : apart.owned) {
@@ -114,7 +115,7 @@ void check_layout(const O& o) {
     for (int t = 1; t <= 4; ++t) {
         fused.set_gradients(t);
         apart.set_gradients(t);
-        update_step at{.number = t, .lr = 0.05, .gradient_norm = norm(apart.memory->grads())};
+        update_context at{.number = t, .lr = 0.05, .gradient_norm = norm(apart.memory->grads())};
         CHECK(opt.step(at.lr) == at.gradient_norm);
         for (std::size_t k = 0; k < states.size(); ++k) {
             at.decay = apart.owned[k]->decay;
@@ -131,10 +132,11 @@ void check_layout(const O& o) {
 template <class D>
 void layout() {
     with_each([](const auto& o) { check_layout<D>(o); });
-    const index before = D::memory().use_of(category::optimizer).live;
+    const index_t before = D::memory().use_of(memory_category::optimizer).live;
     small_model<float, D> model;
-    optimizer_over opt(adam{}, *model.memory);
-    const index values = model.memory->values().bytes(), state = D::memory().use_of(category::optimizer).live - before;
+    bound_optimizer opt(adam{}, *model.memory);
+    const index_t values = model.memory->values().bytes(),
+                  state = D::memory().use_of(memory_category::optimizer).live - before;
     CHECK(state >= 2 * values);
     CHECK(state <= 2 * values + memory_pool::alignment);  // beside it: the norm of the gradients
     CHECK(opt.tensors()[11].name == "v/p3");
@@ -143,10 +145,10 @@ void layout() {
     for (double lr : {-0.1, std::nan(""), std::numeric_limits<double>::infinity()})
         CHECK_THROWS_WITH(opt.step(lr), Contains("learning rate"));
     CHECK(opt.steps() == 0);
-    CHECK_THROWS_WITH(optimizer_over(clipped{sgd{}, by_norm{0}}, *model.memory), Contains("max_norm 0"));
+    CHECK_THROWS_WITH(bound_optimizer(clipped{sgd{}, by_norm{0}}, *model.memory), Contains("max_norm 0"));
 
     arena<float, D> nothing(parameter_list<float, D>{}, 1);
-    CHECK(optimizer_over(lamb{}, nothing).step(0.1) == 0);
+    CHECK(bound_optimizer(lamb{}, nothing).step(0.1) == 0);
 }
 
 /// Model and optimizer go on when the arena has moved elsewhere.
@@ -155,7 +157,7 @@ void arena_moves() {
     parameter<float, D> p;
     p.shape = {4};
     auto memory = std::make_unique<arena<float, D>>(parameter_list<float, D>{{"p", &p}}, 1);
-    optimizer_over opt(sgd{{.momentum = 0}}, *memory);
+    bound_optimizer opt(sgd{{.momentum = 0}}, *memory);
     const arena<float, D> elsewhere = std::move(*memory);
     memory.reset();
     tensor<float> g({4});
@@ -167,8 +169,8 @@ void arena_moves() {
 
 /// Values, state and number of steps of `a` go to `b`, by tensors() or through a file.
 template <class D, class O>
-void hand_over(small_model<float, D>& from, optimizer_over<O, float, D>& a, small_model<float, D>& to,
-               optimizer_over<O, float, D>& b, bool by_file) {
+void hand_over(small_model<float, D>& from, bound_optimizer<O, float, D>& a, small_model<float, D>& to,
+               bound_optimizer<O, float, D>& b, bool by_file) {
     if (!by_file) {
         D::copy_within(to.memory->values().data(), from.memory->values().data(), from.memory->values().bytes());
         const auto there = a.tensors(), here = b.tensors();
@@ -182,7 +184,7 @@ void hand_over(small_model<float, D>& from, optimizer_over<O, float, D>& a, smal
     }
     const temporary_folder folder;
     staged_tensors<D> of_a, of_b;
-    const auto view = [](small_model<float, D>& model, optimizer_over<O, float, D>& o, staged_tensors<D>& staged) {
+    const auto view = [](small_model<float, D>& model, bound_optimizer<O, float, D>& o, staged_tensors<D>& staged) {
         state_view v;
         v.add("values", staged.host_of(model.memory->values()));
         for (const auto& [name, t] : o.tensors()) v.add(name, staged.host_of(t));
@@ -201,7 +203,7 @@ void resume() {
         for (const bool by_file : {false, true}) {
             CAPTURE(o.name, by_file);
             small_model<float, D> first, second;
-            optimizer_over a(o, *first.memory), b(o, *second.memory);
+            bound_optimizer a(o, *first.memory), b(o, *second.memory);
             for (int t = 1; t <= 2; ++t) first.set_gradients(t), a.step(0.1);
             hand_over(first, a, second, b, by_file);
             CHECK(b.steps() == 2);
@@ -220,7 +222,7 @@ void broken_gradient() {
     with_each([](const auto& o) {
         CAPTURE(o.name);
         small_model<float, D> model, other;
-        optimizer_over opt(o, *model.memory), unbroken(o, *other.memory);
+        bound_optimizer opt(o, *model.memory), unbroken(o, *other.memory);
         for (auto* m : {&model, &other}) m->set_gradients(1);
         opt.step(0.1), unbroken.step(0.1);
         const float infinite = std::numeric_limits<float>::infinity();
@@ -273,7 +275,7 @@ void clipping() {
     parameter<float, D> p;
     p.shape = {2};
     arena<float, D> memory(parameter_list<float, D>{{"p", &p}}, 1);
-    optimizer_over opt(clipped{sgd{{.momentum = 0}}, by_norm{1}}, memory);
+    bound_optimizer opt(clipped{sgd{{.momentum = 0}}, by_norm{1}}, memory);
     tensor<float> g({2});
     g[0] = 3, g[1] = 4;
     D::copy_to_device(p.grad.data(), g.data(), g.bytes());
@@ -282,8 +284,8 @@ void clipping() {
     CHECK(p.value.on_host()[1] == Approx(-0.8));
     // A limit that is not reached changes no bit.
     small_model<float, D> a, b;
-    optimizer_over plain(adam{}, *a.memory);
-    optimizer_over limited(clipped{clipped{adam{}, by_norm{1e6}}, by_value{1e6}}, *b.memory);
+    bound_optimizer plain(adam{}, *a.memory);
+    bound_optimizer limited(clipped{clipped{adam{}, by_norm{1e6}}, by_value{1e6}}, *b.memory);
     for (int t = 0; t < 3; ++t) {
         a.set_gradients(t), b.set_gradients(t);
         plain.step(0.01), limited.step(0.01);
@@ -297,14 +299,14 @@ void ends() {
     parameter<float, D> p;
     p.shape = {3};
     arena<float, D> memory(parameter_list<float, D>{{"p", &p}}, 1);
-    optimizer_over opt(adam{}, memory);
+    bound_optimizer opt(adam{}, memory);
     tensor<float> g({3});
     g[0] = 0, g[1] = 1e-30f, g[2] = 3e38f;
     for (int step = 0; step < 3; ++step) {
         D::copy_to_device(p.grad.data(), g.data(), g.bytes());
         opt.step(0.1);
         const tensor<float> value = p.value.on_host();
-        for (index i = 0; i < 3; ++i) CHECK(std::isfinite(value[i]));
+        for (index_t i = 0; i < 3; ++i) CHECK(std::isfinite(value[i]));
         CHECK(value[0] == 0);
     }
     const auto stays = [](const auto& o) {
@@ -312,9 +314,9 @@ void ends() {
         parameter<float, D> zero;
         zero.shape = {5};
         arena<float, D> its_memory(parameter_list<float, D>{{"p", &zero}}, 1);
-        optimizer_over(o, its_memory).step(0.1);
+        bound_optimizer(o, its_memory).step(0.1);
         const tensor<float> left = zero.value.on_host();
-        for (index i = 0; i < 5; ++i) CHECK(left[i] == 0);
+        for (index_t i = 0; i < 5; ++i) CHECK(left[i] == 0);
     };
     stays(lamb{});
     stays(lars{});

@@ -1,6 +1,7 @@
 #pragma once
-// What elementwise kernels of every grid device obey, beside kernel_laws.hpp: activations and their bits, dropout, random numbers, lookups, fused
-// passes; at infinities, of nothing, over their operands, on arrays longer than all threads.
+// What elementwise kernels of every grid device obey, beside kernel_laws.hpp: activations and their bits, dropout,
+// random numbers, lookups, fused passes; at infinities, of nothing, over their operands, on arrays longer than all
+// threads.
 
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/activation.hpp"
@@ -21,7 +22,7 @@ struct activation_run {
 
     activation_run(activation act, T slope, const tensor<T>& x, const tensor<T>& dy)
         : y(on_device<D>(x)), dx(on_device<D>(dy)), bits({simd::mask_bytes<T>(x.size())}) {
-        const index n = x.size();
+        const index_t n = x.size();
         if (saves_of(act) == activation_saves::bits) {
             D::set_bytes(bits.data(), 0, bits.bytes());
             sign_activation_forward(D{}, n, slope, y.data(), y.data(), bits.data());
@@ -38,7 +39,7 @@ struct activation_run {
 template <class D, class T>
 void activations() {
     for (const activation act : functions)
-        for (const index n : {0, 1, 33, 70001}) {
+        for (const index_t n : {0, 1, 33, 70001}) {
             if (n > 1000 && sizeof(T) == 8 && act != activation::relu && act != activation::gelu) continue;
             CAPTURE(name_of(act), n);
             const T slope = act == activation::leaky_relu ? T(0.125) : T(0);
@@ -47,8 +48,8 @@ void activations() {
             for (T& v : dy.span()) v = T(0.5) - v * v;
             const activation_run<D, T> k(act, slope, x, dy);
             const tensor<T> y = on_host(k.y), dx = on_host(k.dx);
-            const index step = n > 1000 ? 7 : 1;  // coprime with packets
-            for (index i = 0; i < n; i += step) {
+            const index_t step = n > 1000 ? 7 : 1;  // coprime with packets
+            for (index_t i = 0; i < n; i += step) {
                 const long double value = oracle::activation(act, x[i], slope),
                                   slope_there = dy[i] * oracle::activation_derivative(act, x[i], slope);
                 REQUIRE(std::abs(static_cast<double>(y[i] - value)) <=
@@ -60,7 +61,7 @@ void activations() {
             tensor<T> host_y({n});
             sign_activation_forward(cpu{}, n, slope, x.data(), host_y.data(), host_bits.data());
             const tensor<std::uint8_t> bits = on_host(k.bits);
-            for (index i = 0; i < n; ++i)  // what lies behind n is of no use
+            for (index_t i = 0; i < n; ++i)  // what lies behind n is of no use
                 REQUIRE((bits[i / 8] >> (i % 8) & 1) == (host_bits[i / 8] >> (i % 8) & 1));
             CHECK(same_bits(on_host(k.y), host_y));
             tensor<T, D> without({n});
@@ -98,13 +99,13 @@ void activations_of_the_infinite() {
 template <class D, class T>
 void dropouts() {
     const random_stream random{0x123456789abcdefull, 77, 5};
-    for (const index n : {0, 1, 65, 1000, 100003})
+    for (const index_t n : {0, 1, 65, 1000, 100003})
         for (const double rate : {0.0, 0.25, 0.9}) {
             if (n > 1000 && (sizeof(T) == 8 || rate < 0.5)) continue;
             CAPTURE(n, rate);
             const tensor<T> x = spread<T>({n});
             tensor<T> expected({n});
-            for (index i = 0; i < n; ++i) {
+            for (index_t i = 0; i < n; ++i) {
                 const std::uint32_t bits = random.bits4(
                     static_cast<std::uint64_t>(16 * (i / 64) + i % 16))[static_cast<std::size_t>(i / 16 % 4)];
                 expected[i] =
@@ -128,7 +129,7 @@ void dropouts() {
 /// Numbers of a stream, by a kernel.
 struct numbers_of {
     random_stream random;
-    index n;
+    index_t n;
     float* uniform;
     double* normal;
     std::uint64_t* below;
@@ -136,7 +137,7 @@ struct numbers_of {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
             const auto at = static_cast<std::uint64_t>(i);
             uniform[i] = random.uniform(at);
             normal[i] = random.normal(at);
@@ -155,7 +156,7 @@ struct numbers_of {
 
 template <class D>
 void random_numbers() {
-    constexpr index n = 3001;
+    constexpr index_t n = 3001;
     const random_stream random{0xfedcba9876543210, 0x80000001u, 0xffffffffu};
     tensor<float, D> uniform({n});
     tensor<double, D> normal({n});
@@ -166,7 +167,7 @@ void random_numbers() {
     const auto u = on_host(uniform);
     const auto z = on_host(normal);
     const auto k = on_host(below);
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         const auto at = static_cast<std::uint64_t>(i);
         REQUIRE(u[i] == random.uniform(at));
         REQUIRE(std::abs(z[i] - random.normal(at)) <= 1e-14 * 8);  // another log, sine and cosine
@@ -175,27 +176,28 @@ void random_numbers() {
     constexpr std::uint32_t answers[]{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8, 0x408f276d, 0x41c83b0e,
                                       0xa20bc7c6, 0x6d5451fd, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
     const auto got = on_host(known);
-    for (index i = 0; i < 12; ++i) CHECK(got[i] == answers[i]);
+    for (index_t i = 0; i < 12; ++i) CHECK(got[i] == answers[i]);
 }
 
-/// Rows of the table and their gradients summed: one entry for all, more columns than threads, no rows, ids that are none.
+/// Rows of the table and their gradients summed: one entry for all, more columns than threads, no rows, ids that are
+/// none.
 template <class D, class T>
 void embeddings() {
     for (const auto& [entries, width, rows] :
-         std::vector<std::array<index, 3>>{{7, 5, 0}, {1, 3, 200}, {1, 1, 1}, {7, 200, 33}, {1000, 5, 4000}}) {
+         std::vector<std::array<index_t, 3>>{{7, 5, 0}, {1, 3, 200}, {1, 1, 1}, {7, 200, 33}, {1000, 5, 4000}}) {
         if (sizeof(T) == 8 && rows > 1000) continue;
         CAPTURE(entries, width, rows);
         tensor<std::int32_t> ids({rows});
         const random_stream random{seed(), 5, 6};
-        for (index r = 0; r < rows; ++r)
+        for (index_t r = 0; r < rows; ++r)
             ids[r] = static_cast<std::int32_t>(
                 random.below(static_cast<std::uint64_t>(entries), static_cast<std::uint64_t>(r)));
         if (rows > 10) ids[3] = -1, ids[7] = static_cast<std::int32_t>(entries), ids[9] = -2000000000;
         const tensor<T> table = spread<T>({entries, width}), dy = spread<T>({rows, width});
         std::vector<double> y;
         std::vector<long double> sums(static_cast<std::size_t>(table.size()), 0.5L);
-        for (index i = 0; i < dy.size(); ++i) {
-            const index id = ids[i / width];
+        for (index_t i = 0; i < dy.size(); ++i) {
+            const index_t id = ids[i / width];
             const bool known = id >= 0 && id < entries;
             y.push_back(known ? static_cast<double>(table[id * width + i % width]) : not_a_number);
             if (known) sums[static_cast<std::size_t>(id * width + i % width)] += dy[i];
@@ -229,8 +231,8 @@ struct weighted_product {
 /// Every element once, at the ends of packets and of all threads; an array twice; arrays of several types.
 template <class D>
 void passes() {
-    for (const index n : {0, 1, 4095, 4096, 4097, 70001})
-        for (const index off : {0, 1}) {
+    for (const index_t n : {0, 1, 4095, 4096, 4097, 70001})
+        for (const index_t off : {0, 1}) {
             CAPTURE(n, off);
             const tensor<float> x = spread<float>({n});
             placed<std::int32_t, D> calls(tensor<std::int32_t>::zeros({n}), off);
@@ -238,17 +240,17 @@ void passes() {
             for_each(D{}, n, count_and_double{}, calls.data(), d_x.data());
             const auto once = calls.on_host();
             const auto twice = d_x.on_host();
-            for (index i = 0; i < n; ++i) REQUIRE((once[i] == 1 && twice[i] == 2 * x[i]));
-            for_each(D{}, n, rules::add{}, d_x.data(), d_x.data());  // the same array twice
+            for (index_t i = 0; i < n; ++i) REQUIRE((once[i] == 1 && twice[i] == 2 * x[i]));
+            for_each(D{}, n, functors::add{}, d_x.data(), d_x.data());  // the same array twice
             const auto four = d_x.on_host();
-            for (index i = 0; i < n; ++i) REQUIRE(four[i] == 4 * x[i]);
+            for (index_t i = 0; i < n; ++i) REQUIRE(four[i] == 4 * x[i]);
             if (n > 5000) continue;
             const tensor<double> a = drawn<double>({n}, 3), b = drawn<double>({n}, 4);
             const placed<double, D> d_a(a, off), d_b(b, off);
             placed<bfloat16, D> narrow({n}, off);
             for_each(D{}, n, rounded_sum{}, narrow.data(), d_a.data(), d_b.data());
             const auto got = narrow.on_host();
-            for (index i = 0; i < n; ++i)
+            for (index_t i = 0; i < n; ++i)
                 REQUIRE(static_cast<float>(got[i]) == static_cast<float>(bfloat16(static_cast<float>(a[i] + b[i]))));
         }
 }
@@ -256,13 +258,13 @@ void passes() {
 /// Weights of rows and of columns, either or none.
 template <class D>
 void weighted_passes() {
-    for (const auto& [rows, columns] : std::vector<std::pair<index, index>>{{0, 3}, {1, 1}, {5, 7}, {100, 33}})
+    for (const auto& [rows, columns] : std::vector<std::pair<index_t, index_t>>{{0, 3}, {1, 1}, {5, 7}, {100, 33}})
         for (const int which : {0, 1, 2, 3}) {
             CAPTURE(rows, columns, which);
             const tensor<double> x = drawn<double>({rows, columns}, 5), of_row = drawn<double>({rows}, 6),
                                  of_column = drawn<double>({columns}, 7);
             std::vector<double> expected;
-            for (index i = 0; i < x.size(); ++i)
+            for (index_t i = 0; i < x.size(); ++i)
                 expected.push_back((which & 1 ? of_row[i / columns] : 1) * (which & 2 ? of_column[i % columns] : 1) *
                                    x[i]);
             const auto d_x = on_device<D>(x), d_rows = on_device<D>(of_row), d_columns = on_device<D>(of_column);
@@ -276,13 +278,14 @@ void weighted_passes() {
 /// Columns of one matrix to columns of another; the rest stays.
 template <class D>
 void copied_columns() {
-    for (const auto& [rows, width] : std::vector<std::pair<index, index>>{{0, 3}, {1, 1}, {5, 0}, {7, 4}, {300, 9}}) {
+    for (const auto& [rows, width] :
+         std::vector<std::pair<index_t, index_t>>{{0, 3}, {1, 1}, {5, 0}, {7, 4}, {300, 9}}) {
         CAPTURE(rows, width);
-        const index from_stride = width + 3, to_stride = width + 5;
+        const index_t from_stride = width + 3, to_stride = width + 5;
         const tensor<float> from = spread<float>({rows, from_stride});
         tensor<float> expected = tensor<float>::filled({rows, to_stride}, 7);
-        for (index r = 0; r < rows; ++r)
-            for (index c = 0; c < width; ++c) expected(r, c + 2) = from(r, c + 1);
+        for (index_t r = 0; r < rows; ++r)
+            for (index_t c = 0; c < width; ++c) expected(r, c + 2) = from(r, c + 1);
         const auto d_from = on_device<D>(from);
         auto to = on_device<D>(tensor<float>::filled({rows, to_stride}, 7));
         copy_columns(D{}, rows, width, d_from.data() + 1, from_stride, to.data() + 2, to_stride);

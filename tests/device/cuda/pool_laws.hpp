@@ -1,5 +1,6 @@
 #pragma once
-// What poolings of every grid device obey, beside kernel_laws.hpp: windows of every kind against plain loops, equal maxima, NaN, nothing to pool.
+// What poolings of every grid device obey, beside kernel_laws.hpp: windows of every kind against plain loops, equal
+// maxima, NaN, nothing to pool.
 
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/pool.hpp"
@@ -7,10 +8,10 @@
 namespace cairn::pool_laws {
 
 using namespace kernel_laws;
-using extents = std::array<index, 3>;
+using extents = std::array<index_t, 3>;
 
 struct pool_case {
-    index n, channels;
+    index_t n, channels;
     extents in, kernel, stride, pad;
 };
 
@@ -101,7 +102,7 @@ void averages() {
         }
     for (const extents& in : {extents{1, 7, 9}, extents{4, 5, 6}, extents{1, 1, 3}})
         for (const extents& out : {extents{1, 1, 1}, extents{1, 3, 4}, extents{2, 5, 9}})  // more than positions, too
-            for (const index channels : {3, 8}) {
+            for (const index_t channels : {3, 8}) {
                 CAPTURE(in[0], in[1], in[2], out[0], out[1], out[2], channels);
                 pool_geometry g;
                 g.n = 2;
@@ -121,11 +122,11 @@ void averages() {
 
 template <class D, class T>
 void global_averages() {
-    for (const index channels : {1, 3, 64, 512})
-        for (const index points : {1, 16, 1000}) {
+    for (const index_t channels : {1, 3, 64, 512})
+        for (const index_t points : {1, 16, 1000}) {
             if (channels > 3 && channels * points > 65000) continue;
             CAPTURE(channels, points);
-            const index n = channels > 64 ? 1 : 3;
+            const index_t n = channels > 64 ? 1 : 3;
             const tensor<T> x = drawn<T>({n * points * channels}, 7, 1, 2), dy = drawn<T>({n * channels}, 8);
             const auto o = oracle::pool(
                 oracle::pooling::average, n, {1, 1, points},
@@ -143,14 +144,14 @@ void global_averages() {
 /// The NaN of a window is its maximum and gets the gradient; of two, as on the host.
 template <class D>
 void maximum_of_nan() {
-    for (const index channels : {1, 8}) {  // one by one, and in packets
+    for (const index_t channels : {1, 8}) {  // one by one, and in packets
         const pool_geometry g = geometry_of({1, channels, {1, 1, 4}, {1, 1, 4}, {1, 1, 4}, {0, 0, 0}});
-        for (index at = 0; at < 4; ++at)
-            for (index other = at; other < 4; ++other) {
+        for (index_t at = 0; at < 4; ++at)
+            for (index_t other = at; other < 4; ++other) {
                 CAPTURE(channels, at, other);
                 tensor<float> x({4 * channels}), host_y({channels}), host_dx(x.shape());
-                for (index i = 0; i < x.size(); ++i) {
-                    const index point = i / channels;
+                for (index_t i = 0; i < x.size(); ++i) {
+                    const index_t point = i / channels;
                     x[i] = point == at || point == other ? std::numeric_limits<float>::quiet_NaN()
                                                          : static_cast<float>(point * point % 5);
                 }
@@ -163,11 +164,11 @@ void maximum_of_nan() {
                 max_pool_forward(cpu{}, g, x.data(), host_y.data(), host_code.data());
                 const auto got_y = on_host(y), got_dx = on_host(dx);
                 const auto got_code = on_host(code);
-                for (index c = 0; c < channels; ++c) {
+                for (index_t c = 0; c < channels; ++c) {
                     CHECK(std::isnan(got_y[c]));
                     CHECK(got_code[c] == host_code[c]);
-                    for (index p = 0; p < 4; ++p)
-                        CHECK(got_dx[p * channels + c] == (p == static_cast<index>(got_code[c]) ? 3.0f : 0.0f));
+                    for (index_t p = 0; p < 4; ++p)
+                        CHECK(got_dx[p * channels + c] == (p == static_cast<index_t>(got_code[c]) ? 3.0f : 0.0f));
                 }
             }
     }

@@ -1,11 +1,11 @@
 #pragma once
-// Recorded training steps (train/recorded_step.hpp) have the bits of steps that are launched one by one, on the emulated GPU and on a real one. The
-// device's products and convolutions are included before.
+// Recorded training steps (train/graph_recorder.hpp) have the bits of steps that are launched one by one, on the
+// emulated GPU and on a real one. The device's products and convolutions are included before.
 
 #include "device/cuda/optimizer_laws.hpp"
 #include "device/cuda/training_laws.hpp"
 
-#include <cairn/core/replay.hpp>
+#include <cairn/core/captured_graph.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <algorithm>
@@ -19,19 +19,20 @@ namespace cairn::recorded_laws {
 
 using optimizer_laws::check_bits;
 
-/// Values, launched one by one and recorded, after updates at a rate that changes; with gradients, or a loss, that are not finite in between.
+/// Values, launched one by one and recorded, after updates at a rate that changes; with gradients, or a loss, that are
+/// not finite in between.
 template <RecordsSteps D>
 void updates() {
     optimizer_laws::with_each([](const auto& o) {
         CAPTURE(o.name);
         small_model<float, D> model, other;
-        optimizer_over plain(o, *model.memory), ahead(o, *other.memory);
-        CHECK(ahead.launches_ahead());
-        numbers_sent<D> numbers;
-        replay_memory<D> memory;
-        replayed<D, number_on<D>> update(memory);
+        bound_optimizer plain(o, *model.memory), ahead(o, *other.memory);
+        CHECK(ahead.capturable());
+        launch_parameter_buffer<D> numbers;
+        graph_memory<D> memory;
+        captured_graph<D, device_scalar<D>> update(memory);
         auto loss = tensor<double, D>::filled({1}, 1);
-        const std::vector<number_on<D>> losses{number_on<D>(loss.share())};
+        const std::vector<device_scalar<D>> losses{device_scalar<D>(loss.share())};
         const auto norm_at = [&](double rate) -> double {
             numbers.collect();
             numbers.template place<std::uint32_t>(7);  // of somebody else
@@ -53,10 +54,10 @@ void updates() {
             const double rate = 0.02 * t;
             model.set_gradients(t), other.set_gradients(t);
             if (t == 5) {
-                for_each(rules::assign<double>{std::numeric_limits<double>::infinity()}, loss);
+                for_each(functors::assign<double>{std::numeric_limits<double>::infinity()}, loss);
                 CHECK_FALSE(std::isfinite(norm_at(rate)));
                 check_state();
-                for_each(rules::assign<double>{2}, loss);
+                for_each(functors::assign<double>{2}, loss);
                 auto broken = other.owned[7]->grad.on_host();
                 broken[32] = std::numeric_limits<float>::quiet_NaN();
                 other.set(other.owned[7]->grad, broken);
@@ -78,7 +79,7 @@ void updates() {
 /// Places are what they were, or an error; steps send as much as the first one.
 template <RecordsSteps D>
 void numbers_ahead() {
-    numbers_sent<D> numbers;
+    launch_parameter_buffer<D> numbers;
     const auto place_all = [&](double a, float b) {
         numbers.template place<std::uint32_t>(3);
         const double* const there = numbers.place(a);
@@ -93,34 +94,34 @@ void numbers_ahead() {
         numbers.launch();
         const double* const there = place_all(-1, -1);
         CHECK(reinterpret_cast<std::uintptr_t>(there) % alignof(double) == 0);
-        for_each(D{}, 1, rules::add{}, sums.data() + i, there);
+        for_each(D{}, 1, functors::add{}, sums.data() + i, there);
     }
     const tensor<double> got = sums.on_host();
-    for (index i = 0; i < 20; ++i) CHECK(got[i] == static_cast<double>(i) + 0.5);
+    for (index_t i = 0; i < 20; ++i) CHECK(got[i] == static_cast<double>(i) + 0.5);
     CHECK_THROWS_WITH(numbers.place(1.0), Catch::Contains("other launches than last time"));
     numbers.collect();
     CHECK_THROWS_WITH(numbers.send(), Catch::Contains("0 bytes, but"));
 }
 
 /// Host code among recorded launches is called at its place, each time, and not while they are recorded.
-template <Records D>
-void host_code_among_launches() {
+template <GraphCapture D>
+void host_callback_in_graph() {
     auto x = tensor<float, D>::filled({100}, 0);
     tensor<float, D> seen({2});
     int called = 0;
-    replay_memory<D> memory;
-    replayed<D, number_on<D>> step(memory);
+    graph_memory<D> memory;
+    captured_graph<D, device_scalar<D>> step(memory);
     for (int i = 1; i <= 5; ++i) {
-        const double sum = step([&](const among_launches& host) {
+        const double sum = step([&](const host_callback& host) {
             host([&] { called += 100; });
-            for_each(rules::assign<float>{1}, x);
+            for_each(functors::assign<float>{1}, x);
             host([&] { ++called, D::copy_within(seen.data(), x.data(), sizeof(float)); });
             const tensor<float, D> more = x.clone();
-            for_each(D{}, x.size(), rules::add{}, x.data(), more.data());
+            for_each(D{}, x.size(), functors::add{}, x.data(), more.data());
             host([&] { ++called, D::copy_within(seen.data() + 1, x.data(), sizeof(float)); });
             tensor<double, D> total({1});
             sum_into(D{}, x.size(), x.data(), total.data());
-            return number_on<D>(std::move(total));
+            return device_scalar<D>(std::move(total));
         });
         CHECK(sum == 200);
         CHECK(called == 102 * i);
@@ -133,7 +134,7 @@ void host_code_among_launches() {
 }
 
 struct how {
-    index micro_batches = 1;
+    index_t micro_batches = 1;
     bool graph = false;
     bool spoiled = false;  // step 7 gets an input that is not finite first
 };
@@ -143,22 +144,22 @@ struct outcome {
     std::vector<tensor<float>> state;
     std::string said;
     std::int64_t recorded = 0;
-    index graphs = 0, waits = 0;  // waits: of the last step
+    index_t graphs = 0, waits = 0;  // waits: of the last step
 };
 
 /// Samples for step s: every fourth batch is short. Two sets of buffers take turns.
-inline index samples_of(int s) { return s % 4 == 3 ? 5 : 6; }
+inline index_t samples_of(int s) { return s % 4 == 3 ? 5 : 6; }
 
 template <class D>
 class buffers {
 public:
     /// Batch of step s, in the set that is its turn.
-    staged_batch<D> bring(int s, bool spoiled) {
-        const index n = samples_of(s);
+    device_batch<D> bring(int s, bool spoiled) {
+        const index_t n = samples_of(s);
         tensor<float> x = kernel_laws::drawn<float>({n, 3, 10}, static_cast<std::uint32_t>(400 + s));
         if (spoiled) x[17] = std::numeric_limits<float>::quiet_NaN();
         tensor<std::int32_t> labels({n});
-        for (index i = 0; i < n; ++i) labels[i] = static_cast<std::int32_t>((i + s) % 5);
+        for (index_t i = 0; i < n; ++i) labels[i] = static_cast<std::int32_t>((i + s) % 5);
         auto& [its_x, its_labels] = sets_[static_cast<std::size_t>(s % 2)];
         D::copy_to_device(its_x.data(), x.data(), x.bytes());
         D::copy_to_device(its_labels.data(), labels.data(), labels.bytes());
@@ -180,9 +181,10 @@ private:
 template <RecordsSteps D, class O>
 outcome trained(const O& optimizer, const how& h) {
     auto model = training_laws::of_rows::network<float, D>(5);
-    arena<float, D> weights(model.params(), 3);
-    trainer<D> t(model, weights, optimizer_over<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02)),
-                 task({task_kind::classes, 0.1}, {}), {.seed = 9, .micro_batches = h.micro_batches, .graph = h.graph});
+    arena<float, D> weights(model.parameters(), 3);
+    trainer<D> t(model, weights, bound_optimizer<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02)),
+                 task({objective_kind::classes, 0.1}, {}),
+                 {.seed = 9, .micro_batches = h.micro_batches, .graph = h.graph});
     outcome o;
     buffers<D> batches;
     const auto keep_state = [&] {
@@ -204,7 +206,7 @@ outcome trained(const O& optimizer, const how& h) {
             CHECK(t.steps() == s);
         }
         if (s == 6)  // running statistics have seen the spoiled batch
-            for (const auto& [name, b] : model.buffers()) for_each(rules::assign<float>{0.5f}, *b);
+            for (const auto& [name, b] : model.buffers()) for_each(functors::assign<float>{0.5f}, *b);
         const auto b = batches.bring(s, false);
         if constexpr (requires { D::waits.load(); }) o.waits = D::waits;
         o.losses.push_back(t.step(b).loss);
@@ -231,12 +233,13 @@ inline void check_alike(const outcome& got, const outcome& expected) {
 /// Whole steps, of one micro-batch and of several.
 template <RecordsSteps D>
 void whole_steps() {
-    const auto check = [](const auto& o, index micro_batches) {
+    const auto check = [](const auto& o, index_t micro_batches) {
         CAPTURE(o.name, micro_batches);
         const auto plain = trained<D>(o, {.micro_batches = micro_batches}),
                    recorded = trained<D>(o, {.micro_batches = micro_batches, .graph = true});
         check_alike(recorded, plain);
-        // Of each set of buffers two whole batches are launched one by one; short batches, in the second set alone, two.
+        // Of each set of buffers two whole batches are launched one by one; short batches, in the second set alone,
+        // two.
         CHECK(recorded.recorded == 14 - 4 - 2);
         CHECK(plain.recorded == 0);
         CHECK(recorded.graphs == 1);
@@ -247,14 +250,14 @@ void whole_steps() {
     };
     check(sgd{{.weight_decay = 0.01, .nesterov = true}}, 1);
     check(clipped{adamw{}, by_norm{0.5}}, 3);
-    check(clipped{lars{{.trust = 0.02}}, by_norm{2}}, 1);
+    check(clipped{lars{{.trust_coefficient = 0.02}}, by_norm{2}}, 1);
     check(lamb{}, 4);
 }
 
 template <RecordsSteps D>
 const std::vector<law>& all() {
     static const std::vector<law> laws{{"numbers ahead of launches", numbers_ahead<D>},
-                                       {"host code among launches", host_code_among_launches<D>},
+                                       {"host code among launches", host_callback_in_graph<D>},
                                        {"updates", updates<D>},
                                        {"whole steps", whole_steps<D>}};
     return laws;

@@ -1,5 +1,5 @@
 #pragma once
-// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/reduction_method.hpp): the
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/comm_hook.hpp): the
 // host's sums and the host's states, of one list of compressors. Ranks are threads; the device's memory is made
 // beforehand, on the thread that owns it.
 
@@ -10,11 +10,11 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/compress/dgc.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
-#include <cairn/core/launched.hpp>
+#include <cairn/core/event.hpp>
 #include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/low_rank.hpp>
 #include <cairn/device/cuda/select.hpp>
-#include <cairn/parallel/reduction_method.hpp>
+#include <cairn/parallel/comm_hook.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -27,13 +27,13 @@ namespace cairn::reduction_laws {
 template <class D>
 using mail = staged_communicator<D, threads_communicator>;
 template <class D>
-using device_method = std::unique_ptr<reduction_method<mail<D>, D>>;
-using host_method = std::unique_ptr<reduction_method<threads_communicator>>;
+using device_hook = std::unique_ptr<comm_hook<mail<D>, D>>;
+using host_hook = std::unique_ptr<comm_hook<threads_communicator>>;
 
-inline tensor<float> gradient_of(int rank, index n, int step) {
+inline tensor<float> gradient_of(int rank, index_t n, int step) {
     tensor<float> g({n});
     const random_stream random{11, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(step)};
-    for (index i = 0; i < n; ++i) g[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    for (index_t i = 0; i < n; ++i) g[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
     return g;
 }
 
@@ -48,13 +48,13 @@ struct outcome {
 
 inline void add_to(outcome& o, const tensor<float>& sum) {
     o.total.resize(static_cast<std::size_t>(sum.size()));
-    for (index i = 0; i < sum.size(); ++i) o.total[static_cast<std::size_t>(i)] += double(sum[i]);
+    for (index_t i = 0; i < sum.size(); ++i) o.total[static_cast<std::size_t>(i)] += double(sum[i]);
 }
 
 /// make(rank): the method of one rank.
 template <class Make>
-outcome on_host(int ranks, index n, int steps, Make make) {
-    std::vector<host_method> methods;
+outcome on_host(int ranks, index_t n, int steps, Make make) {
+    std::vector<host_hook> methods;
     for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
     outcome o;
     run_ranks(ranks, [&](threads_communicator& c) {
@@ -74,14 +74,14 @@ outcome on_host(int ranks, index n, int steps, Make make) {
 
 /// The same on D. All ranks must end with the same bits, and reduce() must not ask for memory of D.
 template <class D, class Make>
-outcome on_device(int ranks, index n, int steps, Make make) {
-    std::vector<device_method<D>> methods;
+outcome on_device(int ranks, index_t n, int steps, Make make) {
+    std::vector<device_hook<D>> methods;
     std::vector<tensor<float, D>> gradients;
     for (int r = 0; r < ranks; ++r) methods.push_back(make(r));
     for (int i = 0; i < ranks * steps; ++i)
         gradients.push_back(tensor<float, D>::copy_of(gradient_of(i / steps, n, i % steps)));
-    const launched<D> made;
-    const auto asked = D::memory().use_of(category::communication).live;
+    const event<D> made;
+    const auto asked = D::memory().use_of(memory_category::communication).live;
     std::vector<tensor<float>> sums(gradients.size());
     run_ranks(ranks, [&](threads_communicator& inner) {
         made.wait();
@@ -93,7 +93,7 @@ outcome on_device(int ranks, index n, int steps, Make make) {
             D::copy_to_host(sums[at].data(), gradients[at].data(), sums[at].bytes());
         }
     });
-    CHECK(D::memory().use_of(category::communication).live == asked);
+    CHECK(D::memory().use_of(memory_category::communication).live == asked);
     outcome o;
     for (int step = 0; step < steps; ++step) {
         const tensor<float>& first = sums[static_cast<std::size_t>(step)];
@@ -111,8 +111,8 @@ outcome on_device(int ranks, index n, int steps, Make make) {
 /// Values on the fence between two codes may fall to the other side: one in ten thousand.
 inline void check_nearly_all_close(const tensor<float>& got, const tensor<float>& wanted) {
     REQUIRE(got.size() == wanted.size());
-    index apart = 0;
-    for (index i = 0; i < got.size(); ++i)
+    index_t apart = 0;
+    for (index_t i = 0; i < got.size(); ++i)
         apart += !(std::abs(got[i] - wanted[i]) <= 1e-5f * (1 + std::abs(wanted[i])));
     CHECK(apart <= got.size() / 10000);
 }
@@ -126,20 +126,20 @@ inline void check_same(const outcome& got, const outcome& wanted) {
     }
 }
 
-inline const std::vector<index> sizes{0, 7, 129, 9001};
+inline const std::vector<index_t> sizes{0, 7, 129, 9001};
 
 template <class C, class K>
-std::unique_ptr<reduction_method<C, typename K::device>> messages_of(K k, index n, int ranks, bool feedback) {
+std::unique_ptr<comm_hook<C, typename K::device>> messages_of(K k, index_t n, int ranks, bool feedback) {
     using with = error_feedback<K>;
-    if (feedback) return std::make_unique<message_method<C, with>>(with(std::move(k)), n, ranks);
-    return std::make_unique<message_method<C, K>>(std::move(k), n, ranks);
+    if (feedback) return std::make_unique<message_hook<C, with>>(with(std::move(k)), n, ranks);
+    return std::make_unique<message_hook<C, K>>(std::move(k), n, ranks);
 }
 
 /// make(device) → the compressor there.
 template <class D, class Make>
-void same_messages(const std::vector<index>& of_sizes, int steps, Make make) {
+void same_messages(const std::vector<index_t>& of_sizes, int steps, Make make) {
     for (const int ranks : {1, 3})
-        for (const index n : of_sizes)
+        for (const index_t n : of_sizes)
             for (const bool feedback : {false, true}) {
                 CAPTURE(make(cpu{}).name(), ranks, n, feedback);
                 check_same(on_device<D>(ranks, n, steps,
@@ -163,28 +163,28 @@ template <class D>
 void two_phases() {
     constexpr int steps = 4;
     for (const int ranks : {1, 2, 4})
-        for (const index n : sizes) {
+        for (const index_t n : sizes) {
             CAPTURE(ranks, n);
-            const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_method<D> {
-                return std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
+            const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_hook<D> {
+                return std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
             });
-            check_same(got, on_host(ranks, n, steps, [&](int r) -> host_method {
-                           return std::make_unique<two_phase_method<threads_communicator, sign<>>>(sign{}, n, ranks, r);
+            check_same(got, on_host(ranks, n, steps, [&](int r) -> host_hook {
+                           return std::make_unique<two_phase_hook<threads_communicator, sign<>>>(sign{}, n, ranks, r);
                        }));
             auto all = got.total;
             for (const auto& [name, t] : got.state) {
                 const bool server = name.ends_with("server/residual");
                 const int rank = std::stoi(name.substr(4));
                 const int part = server ? rank : std::stoi(name.substr(name.find("worker/") + 7));
-                const index begin = chunk_of(n, ranks, part).begin;
-                for (index i = 0; i < t.size(); ++i)
+                const index_t begin = chunk_of(n, ranks, part).begin;
+                for (index_t i = 0; i < t.size(); ++i)
                     all[static_cast<std::size_t>(begin + i)] += double(t[i]) * (server ? ranks : 1);
             }
             double worst = 0;
             for (int r = 0; r < ranks; ++r)
                 for (int s = 0; s < steps; ++s) {
                     const auto g = gradient_of(r, n, s);
-                    for (index i = 0; i < n; ++i) all[static_cast<std::size_t>(i)] -= double(g[i]);
+                    for (index_t i = 0; i < n; ++i) all[static_cast<std::size_t>(i)] -= double(g[i]);
                 }
             for (const double rest : all) worst = std::max(worst, std::abs(rest));
             CHECK(worst < 1e-4);
@@ -195,19 +195,19 @@ void two_phases() {
 /// positions, byte for byte.
 template <class D>
 void largest() {
-    for (const index n : {index{1}, index{5000}, index{12'300}})
+    for (const index_t n : {index_t{1}, index_t{5000}, index_t{12'300}})
         for (const int levels : {1, 3, 1000})
-            for (const index k : {index{1}, n / 7 + 1, n}) {
+            for (const index_t k : {index_t{1}, n / 7 + 1, n}) {
                 CAPTURE(n, levels, k);
                 auto x = tensor<float>::zeros({n});
                 const random_stream random{5, 1, 1};
-                for (index i = 0; i < n; ++i)
+                for (index_t i = 0; i < n; ++i)
                     x[i] = static_cast<float>(
                                random.below(static_cast<std::uint64_t>(levels), static_cast<std::uint64_t>(i))) *
                            (i % 3 ? 0.37f : -0.37f);
-                std::vector<index> order(static_cast<std::size_t>(n));
-                for (index i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
-                std::ranges::stable_sort(order, [&](index a, index b) { return std::abs(x[a]) > std::abs(x[b]); });
+                std::vector<index_t> order(static_cast<std::size_t>(n));
+                for (index_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+                std::ranges::stable_sort(order, [&](index_t a, index_t b) { return std::abs(x[a]) > std::abs(x[b]); });
                 order.resize(static_cast<std::size_t>(k));
                 std::ranges::sort(order);
                 const auto d_x = tensor<float, D>::copy_of(x);
@@ -217,8 +217,8 @@ void largest() {
                 const auto positions = chosen.positions.on_host();
                 const auto values = chosen.values.on_host();
                 bool same = chosen.count() == k;
-                for (index i = 0; i < k; ++i) {
-                    const index wanted = order[static_cast<std::size_t>(i)];
+                for (index_t i = 0; i < k; ++i) {
+                    const index_t wanted = order[static_cast<std::size_t>(i)];
                     same = same && positions[i] == wanted && values[i] == x[wanted];
                 }
                 CHECK(same);
@@ -240,10 +240,10 @@ void largest() {
 template <class D>
 void same_as_paper(double clip) {
     CAPTURE(clip);
-    constexpr index n = 1000, k = 50;
+    constexpr index_t n = 1000, k = 50;
     constexpr int ranks = 2, steps = 4;
-    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_method<D> {
-        return std::make_unique<message_method<mail<D>, dgc<D>>>(
+    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_hook<D> {
+        return std::make_unique<message_hook<mail<D>, dgc<D>>>(
             dgc<D>({.ratio = 0.05, .momentum = 0.9, .clip = clip, .ranks = ranks}), n, ranks);
     });
     std::vector<tensor<float>> u, v;
@@ -255,18 +255,18 @@ void same_as_paper(double clip) {
             auto &velocity = u[static_cast<std::size_t>(r)], &all = v[static_cast<std::size_t>(r)];
             const auto g = gradient_of(r, n, step);
             double squares = 0;
-            for (index i = 0; i < n; ++i) squares += double(g[i]) * double(g[i]);
+            for (index_t i = 0; i < n; ++i) squares += double(g[i]) * double(g[i]);
             const double allowed = clip / std::sqrt(double(ranks)), norm = std::sqrt(squares);
             const float shrink = clip > 0 && norm > allowed ? static_cast<float>(allowed / norm) : 1.0f;
-            std::vector<std::pair<float, index>> order;
-            for (index i = 0; i < n; ++i) {
+            std::vector<std::pair<float, index_t>> order;
+            for (index_t i = 0; i < n; ++i) {
                 velocity[i] = 0.9f * velocity[i] + shrink * g[i];
                 all[i] += velocity[i];
                 order.emplace_back(-std::abs(all[i]), i);
             }
             std::ranges::sort(order);
-            for (index i = 0; i < k; ++i) {
-                const index p = order[static_cast<std::size_t>(i)].second;
+            for (index_t i = 0; i < k; ++i) {
+                const index_t p = order[static_cast<std::size_t>(i)].second;
                 sum[p] += all[p];
                 all[p] = velocity[p] = 0;
             }
@@ -287,7 +287,7 @@ void deep_gradient_compression() {
 }
 
 /// Shapes around tiles and blocks, vectors and gaps among them.
-inline bucket_layout layout_of_shapes(index& n) {
+inline bucket_layout layout_of_shapes(index_t& n) {
     bucket_layout layout;
     n = 3;  // a gap
     for (const shape& s : {shape{65, 5, 5, 3}, shape{7}, shape{8, 300}, shape{130, 20}, shape{2, 2}}) {
@@ -301,17 +301,17 @@ inline bucket_layout layout_of_shapes(index& n) {
 /// make(device, layout, n) → the compressor there.
 template <class D, class Make>
 void same_low_rank(int ranks, int steps, Make make) {
-    index n = 0;
+    index_t n = 0;
     const bucket_layout layout = layout_of_shapes(n);
     CAPTURE(make(cpu{}, layout, n).name(), ranks);
     const auto method = [&]<class C, class E>(std::type_identity<C>, E e) {
         auto k = make(e, layout, n);
-        return std::make_unique<reducing_method<C, decltype(k)>>(std::move(k));
+        return std::make_unique<reducing_hook<C, decltype(k)>>(std::move(k));
     };
     const auto got = on_device<D>(ranks, n, steps,
-                                  [&](int) -> device_method<D> { return method(std::type_identity<mail<D>>{}, D{}); });
+                                  [&](int) -> device_hook<D> { return method(std::type_identity<mail<D>>{}, D{}); });
     const auto wanted = on_host(
-        ranks, n, steps, [&](int) -> host_method { return method(std::type_identity<threads_communicator>{}, cpu{}); });
+        ranks, n, steps, [&](int) -> host_hook { return method(std::type_identity<threads_communicator>{}, cpu{}); });
     kernel_laws::check_close(got.last, wanted.last, 2e-4);
     REQUIRE(got.state.size() == wanted.state.size());
     for (std::size_t i = 0; i < got.state.size(); ++i) {
@@ -323,34 +323,35 @@ void same_low_rank(int ranks, int steps, Make make) {
 template <class D>
 void low_rank() {
     const auto of_rank = [](int rank) {
-        return [=]<class E>(E, const bucket_layout& layout, index n) { return powersgd<E>({rank}, layout, n); };
+        return [=]<class E>(E, const bucket_layout& layout, index_t n) { return powersgd<E>({rank}, layout, n); };
     };
     same_low_rank<D>(2, 2, of_rank(5));
     same_low_rank<D>(1, 2, of_rank(1));
-    same_low_rank<D>(
-        2, 3, []<class E>(E, const bucket_layout& layout, index n) { return powersgd_alternating<E>({2}, layout, n); });
+    same_low_rank<D>(2, 3, []<class E>(E, const bucket_layout& layout, index_t n) {
+        return powersgd_alternating<E>({2}, layout, n);
+    });
 }
 
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
 template <class D>
 void dense_steps() {
-    constexpr index n = 1000;
-    const auto got = on_device<D>(2, n, 2, [&](int r) -> device_method<D> {
-        return std::make_unique<dense_first<mail<D>, D>>(
-            std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, 2, r), 2);
+    constexpr index_t n = 1000;
+    const auto got = on_device<D>(2, n, 2, [&](int r) -> device_hook<D> {
+        return std::make_unique<dense_warmup<mail<D>, D>>(
+            std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, 2, r), 2);
     });
-    for (index i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
+    for (index_t i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
 }
 
 template <class D>
 void released() {
-    constexpr index n = 1000;
+    constexpr index_t n = 1000;
     constexpr int ranks = 2;
     const auto left = [&](auto make, auto copy, auto back) {
         std::vector<decltype(make(0))> methods;
         std::vector<decltype(copy(gradient_of(0, n, 0)))> g;
         for (int r = 0; r < ranks; ++r) methods.push_back(make(r)), g.push_back(copy(gradient_of(r, n, 0)));
-        const launched<D> made;
+        const event<D> made;
         run_ranks(ranks, [&](threads_communicator& inner) {
             made.wait();
             const auto r = static_cast<std::size_t>(inner.rank());
@@ -360,11 +361,11 @@ void released() {
         });
         std::vector<tensor<float>> all;
         for (int r = 0; r < ranks; ++r) {
-            methods[static_cast<std::size_t>(r)]->release(g[static_cast<std::size_t>(r)].span());
+            methods[static_cast<std::size_t>(r)]->flush_residual(g[static_cast<std::size_t>(r)].span());
             all.push_back(g[static_cast<std::size_t>(r)].on_host());
             for (const auto& [name, t] : methods[static_cast<std::size_t>(r)]->tensors()) {
                 const auto rest = t.on_host();
-                for (index i = 0; i < rest.size(); ++i) CHECK(rest[i] == 0);
+                for (index_t i = 0; i < rest.size(); ++i) CHECK(rest[i] == 0);
             }
         }
         return all;
@@ -378,13 +379,13 @@ void released() {
         void wait(const tensor<float>&) const {}
     };
     const auto got = left(
-        [&](int r) -> device_method<D> {
-            return std::make_unique<two_phase_method<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
+        [&](int r) -> device_hook<D> {
+            return std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return tensor<float, D>::copy_of(t); }, there{});
     const auto wanted = left(
-        [&](int r) -> host_method {
-            return std::make_unique<two_phase_method<threads_communicator, sign<>>>(sign{}, n, ranks, r);
+        [&](int r) -> host_hook {
+            return std::make_unique<two_phase_hook<threads_communicator, sign<>>>(sign{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return t.clone(); }, here{});
     for (int r = 0; r < ranks; ++r)

@@ -79,7 +79,7 @@ void arguments() {
     same_refusal<D>("tensors of different size", [&](auto d) {
         auto x = numbers(d, 1);
         tensor<float, decltype(d)> shorter({7});
-        for_each(rules::add{}, x, shorter);
+        for_each(functors::add{}, x, shorter);
     });
 }
 

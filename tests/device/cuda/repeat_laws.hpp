@@ -1,6 +1,6 @@
 #pragma once
-// Every kernel of a grid device gives the same bits when it runs again: no sum depends on which thread came first. The emulated device runs
-// them with its threads in the other order, too.
+// Every kernel of a grid device gives the same bits when it runs again: no sum depends on which thread came first. The
+// emulated device runs them with its threads in the other order, too.
 
 #include "device/cuda/law_numbers.hpp"
 
@@ -45,7 +45,7 @@ struct norm_and_halve {
 
 template <class D>
 void sums(results& r) {
-    const index n = 10007;
+    const index_t n = 10007;
     auto x = on_device<D>(drawn<float>({n}, 1));
     const auto y = on_device<D>(drawn<float>({n}, 2));
     r.add("sum", sum(D{}, n, x.data()));
@@ -57,7 +57,7 @@ void sums(results& r) {
     sum_each_into(D{}, n, norm_and_halve{}, both.data(), x.data());
     r.add("sum_each, sums", both);
     r.add("sum_each, elements", x);
-    for (const auto& [rows, columns] : std::vector<std::pair<index, index>>{{3000, 3}, {500, 20}, {100, 100}}) {
+    for (const auto& [rows, columns] : std::vector<std::pair<index_t, index_t>>{{3000, 3}, {500, 20}, {100, 100}}) {
         auto out = on_device<D>(drawn<float>({columns}, 3));
         column_sums(D{}, rows, columns, x.data(), out.data(), true);
         r.add("column_sums", out);
@@ -72,7 +72,7 @@ void sums(results& r) {
 
 template <class D>
 void norms(results& r) {
-    for (const auto& [rows, channels] : std::vector<std::pair<index, index>>{{3000, 3}, {500, 24}, {60, 130}}) {
+    for (const auto& [rows, channels] : std::vector<std::pair<index_t, index_t>>{{3000, 3}, {500, 24}, {60, 130}}) {
         const shape s{rows, channels};
         const auto x = on_device<D>(drawn<float>(s, 4)), dy = on_device<D>(drawn<float>(s, 5)),
                    skip = on_device<D>(drawn<float>(s, 6)), gamma = on_device<D>(drawn<float>({channels}, 7));
@@ -95,7 +95,7 @@ void norms(results& r) {
         r.add("batch norm, dbeta", dbeta);
         r.add("batch norm, dx", dx);
         r.add("batch norm, dskip", dskip);
-        const index some = std::min<index>(rows, 60);
+        const index_t some = std::min<index_t>(rows, 60);
         tensor<float, D> row_mean({some}), row_invstd({some}), z({some, channels}), dz({some, channels});
         layer_norm_forward(D{}, some, channels, x.data(), gamma.data(), gamma.data(), 1e-5f, z.data(), row_mean.data(),
                            row_invstd.data());
@@ -112,12 +112,12 @@ void norms(results& r) {
 
 template <class D>
 void rows(results& r) {
-    for (const index classes : {10, 100, 1500}) {
-        constexpr index rows = 3;
+    for (const index_t classes : {10, 100, 1500}) {
+        constexpr index_t rows = 3;
         const shape s{rows, classes};
         const auto x = on_device<D>(drawn<float>(s, 8)), dy = on_device<D>(drawn<float>(s, 9));
         tensor<std::int32_t> host_labels({rows});
-        for (index i = 0; i < rows; ++i) host_labels[i] = static_cast<std::int32_t>(3 * i);
+        for (index_t i = 0; i < rows; ++i) host_labels[i] = static_cast<std::int32_t>(3 * i);
         const auto labels = on_device<D>(host_labels);
         const auto weights = on_device<D>(tensor<float>::filled({classes}, 0.7f));
         tensor<float, D> y(s), dx(s), lse({rows}), loss({rows}), gradient(s);
@@ -139,7 +139,7 @@ void rows(results& r) {
 
 template <class D>
 void elements(results& r) {
-    const index n = 5003;
+    const index_t n = 5003;
     const auto x = on_device<D>(drawn<float>({n}, 10)), dy = on_device<D>(drawn<float>({n}, 11));
     tensor<float, D> y({n}), dx({n});
     for (const activation act :
@@ -158,9 +158,9 @@ void elements(results& r) {
     dropout_apply(D{}, n, 0.3, random_stream{1, 2, 3}, x.data(), y.data());
     r.add("dropout", y);
 
-    constexpr index entries = 7, width = 130, rows = 300;
+    constexpr index_t entries = 7, width = 130, rows = 300;
     tensor<std::int32_t> host_ids({rows});
-    for (index i = 0; i < rows; ++i) host_ids[i] = static_cast<std::int32_t>(i * i % entries);
+    for (index_t i = 0; i < rows; ++i) host_ids[i] = static_cast<std::int32_t>(i * i % entries);
     const auto ids = on_device<D>(host_ids);
     const auto table = on_device<D>(drawn<float>({entries, width}, 12)),
                dz = on_device<D>(drawn<float>({rows, width}, 13));
@@ -189,8 +189,8 @@ void pools(results& r) {
         r.add("average pool, y", y);
         r.add("average pool, dx", dx);
     }
-    for (const index channels : {3, 40}) {
-        const index points = 500;
+    for (const index_t channels : {3, 40}) {
+        const index_t points = 500;
         const auto x = on_device<D>(drawn<float>({2, points, channels}, 16));
         tensor<float, D> y({2, channels}), dx({2, points, channels});
         global_average_forward(D{}, 2, points, channels, x.data(), y.data());

@@ -1,6 +1,6 @@
 #pragma once
-// What softmax and cross-entropy of every grid device obey, beside kernel_laws.hpp: plain loops, logits that are large, infinite or undefined,
-// all smoothing, labels that do not exist, no rows.
+// What softmax and cross-entropy of every grid device obey, beside kernel_laws.hpp: plain loops, logits that are large,
+// infinite or undefined, all smoothing, labels that do not exist, no rows.
 
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/softmax.hpp"
@@ -10,14 +10,14 @@ namespace cairn::softmax_laws {
 using namespace kernel_laws;
 
 template <class T>
-oracle::reals row_of(const tensor<T>& x, index row, index classes) {
+oracle::reals row_of(const tensor<T>& x, index_t row, index_t classes) {
     return {x.data() + row * classes, x.data() + (row + 1) * classes};
 }
 
 template <class D, class T>
 void plain_loops() {
-    constexpr index rows = 4;
-    for (const index classes : {1, 2, 33, 65, 1025})
+    constexpr index_t rows = 4;
+    for (const index_t classes : {1, 2, 33, 65, 1025})
         for (const double scale : {1.0, 30.0}) {
             CAPTURE(classes, scale);
             const tensor<T> x = drawn<T>({rows, classes}, 1, scale), dy = drawn<T>({rows, classes}, 2);
@@ -27,7 +27,7 @@ void plain_loops() {
             softmax_backward(D{}, rows, classes, d_y.data(), d_dy.data(), d_dx.data());
             log_sum_exp(D{}, rows, classes, d_x.data(), d_lse.data());
             std::vector<long double> y, dx, lse;
-            for (index r = 0; r < rows; ++r) {
+            for (index_t r = 0; r < rows; ++r) {
                 const oracle::reals p = oracle::softmax(row_of(x, r, classes)),
                                     g = oracle::softmax_gradient(p, row_of(dy, r, classes));
                 y.insert(y.end(), p.begin(), p.end());
@@ -43,16 +43,16 @@ void plain_loops() {
 /// Smoothing 0 to 1, weights, over the logits and without a gradient, against the sum over targets.
 template <class D, class T>
 void cross_entropies() {
-    constexpr index rows = 3;
-    for (const index classes : {1, 2, 17, 300})
+    constexpr index_t rows = 3;
+    for (const index_t classes : {1, 2, 17, 300})
         for (const double smoothing : {0.0, 0.1, 1.0})
             for (const bool weighted : {false, true}) {
                 CAPTURE(classes, smoothing, weighted);
                 const tensor<T> x = drawn<T>({rows, classes}, 3, 4);
                 tensor<T> weights = tensor<T>::filled({classes}, T(1));
-                for (index k = 0; weighted && k < classes; ++k) weights[k] = static_cast<T>(0.5 + double(k % 5));
+                for (index_t k = 0; weighted && k < classes; ++k) weights[k] = static_cast<T>(0.5 + double(k % 5));
                 tensor<std::int32_t> labels({rows});
-                for (index r = 0; r < rows; ++r) labels[r] = static_cast<std::int32_t>(r * 7 % classes);
+                for (index_t r = 0; r < rows; ++r) labels[r] = static_cast<std::int32_t>(r * 7 % classes);
                 const auto d_x = on_device<D>(x), d_weights = on_device<D>(weights);
                 const auto d_labels = on_device<D>(labels);
                 tensor<T, D> loss({rows}), gradient(x.shape());
@@ -60,7 +60,7 @@ void cross_entropies() {
                                       gradient.data(), T(0.25), weighted ? d_weights.data() : nullptr);
                 std::vector<long double> losses, gradients;
                 const double total = weighted ? 4.5 : 1;  // of weights × targets: the scale of loss and gradient
-                for (index r = 0; r < rows; ++r) {
+                for (index_t r = 0; r < rows; ++r) {
                     const auto o =
                         oracle::cross_entropy(row_of(x, r, classes), static_cast<std::size_t>(labels[r]),
                                               static_cast<long double>(T(smoothing)), row_of(weights, 0, classes));
@@ -81,7 +81,7 @@ void cross_entropies() {
                 tensor<double, D> sum({1});
                 label_weights_into(D{}, rows, classes, d_labels.data(), d_weights.data(), sum.data());
                 double expected = 0;
-                for (index r = 0; r < rows; ++r) expected += static_cast<double>(weights[labels[r]]);
+                for (index_t r = 0; r < rows; ++r) expected += static_cast<double>(weights[labels[r]]);
                 CHECK(on_host(sum)[0] == expected);
             }
 }
@@ -113,18 +113,19 @@ void extreme_logits() {
             softmax_cross_entropy(D{}, 5, 3, d_x.data(), d_labels.data(), T(smoothing), d_loss.data(),
                                   d_gradient.data(), T(1));
             const tensor<T> got = on_host(d_loss), dx = on_host(d_gradient);
-            for (index r = 0; r < 5; ++r) {
+            for (index_t r = 0; r < 5; ++r) {
                 CHECK(std::isfinite(got[r]) == std::isfinite(loss[r]));
                 if (std::isfinite(loss[r])) CHECK(std::abs(got[r] - loss[r]) <= eps<T>(8) * (1 + std::abs(loss[r])));
             }
-            for (index i = 0; i < 15; ++i) {
+            for (index_t i = 0; i < 15; ++i) {
                 CHECK(std::isfinite(dx[i]) == std::isfinite(gradient[i]));
                 if (std::isfinite(gradient[i])) CHECK(std::abs(dx[i] - gradient[i]) <= eps<T>(8));
             }
         }
 }
 
-/// A label that does not exist: NaN, no gradient, no weight; its neighbours are what they were. No rows: nothing is written.
+/// A label that does not exist: NaN, no gradient, no weight; its neighbours are what they were. No rows: nothing is
+/// written.
 template <class D, class T>
 void labels_that_do_not_exist() {
     const tensor<T> x = drawn<T>({3, 4}, 4);
@@ -144,8 +145,8 @@ void labels_that_do_not_exist() {
     const auto right = run(1);
     for (const std::int32_t bad : {-1, 4, std::numeric_limits<std::int32_t>::min()}) {
         const auto [loss, gradient] = run(bad);
-        for (index r = 0; r < 3; ++r) CHECK((r == 1 ? std::isnan(loss[r]) : loss[r] == right.first[r]));
-        for (index i = 0; i < 12; ++i) CHECK(gradient[i] == (i / 4 == 1 ? T(0) : right.second[i]));
+        for (index_t r = 0; r < 3; ++r) CHECK((r == 1 ? std::isnan(loss[r]) : loss[r] == right.first[r]));
+        for (index_t i = 0; i < 12; ++i) CHECK(gradient[i] == (i / 4 == 1 ? T(0) : right.second[i]));
         tensor<double, D> sum({1});
         const auto labels = labels_of(bad);
         label_weights_into(D{}, 3, 4, labels.data(), weights.data(), sum.data());

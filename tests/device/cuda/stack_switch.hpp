@@ -1,6 +1,6 @@
 #pragma once
-// Coroutines' stacks: leaving one for another. On x86-64 by hand, since swapcontext() asks the kernel for its signal mask each time, which takes ten
-// times as long as all the rest; elsewhere by swapcontext().
+// Coroutines' stacks: leaving one for another. On x86-64 by hand, since swapcontext() asks the kernel for its signal
+// mask each time, which takes ten times as long as all the rest; elsewhere by swapcontext().
 
 #include <cstddef>
 #include <cstdint>

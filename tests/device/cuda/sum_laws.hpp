@@ -1,6 +1,7 @@
 #pragma once
-// What reductions of every grid device obey, beside kernel_laws.hpp: nothing to sum, as many blocks as there are at most, squares beyond float, the
-// forms that leave their result on the device, sums down many columns. Compared with long double.
+// What reductions of every grid device obey, beside kernel_laws.hpp: nothing to sum, as many blocks as there are at
+// most, squares beyond float, the forms that leave their result on the device, sums down many columns. Compared with
+// long double.
 
 #include "device/cuda/law_numbers.hpp"
 
@@ -26,13 +27,13 @@ struct sum_and_halve {
 
 /// All sums of n numbers, where y has every third element of x.
 template <class D, class T>
-void check_sums(index n) {
+void check_sums(index_t n) {
     CAPTURE(n);
     const tensor<T> x = spread<T>({n});
     tensor<T> y = x.clone();
     long double s = 0, squares = 0, product = 0, scale = 0;
     double equal = 0, most = 0;
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         if (i % 3) y[i] = -y[i] - T(2);
         const long double v = x[i], w = y[i];
         s += v, squares += v * v, product += v * w, scale += std::abs(v) * (1 + std::abs(w));
@@ -56,7 +57,7 @@ void check_sums(index n) {
 
 template <class D, class T>
 void sums() {
-    for (const index n : {0, 1, 33, 2049}) check_sums<D, T>(n);
+    for (const index_t n : {0, 1, 33, 2049}) check_sums<D, T>(n);
     const auto large = on_device<D>(tensor<float>::filled({100}, 1e30f));
     CHECK(sum_of_squares(D{}, 100, large.data()) == Approx(1e62));  // float squares would be infinite
     CHECK(left_by<D>([&](double* out) { sum_of_squares_into(D{}, 100, large.data(), out); }) == Approx(1e62));
@@ -65,7 +66,7 @@ void sums() {
 /// 293 blocks, whose results 256 threads add; and all 1024 blocks, whose threads come round again.
 template <class D>
 void long_sums() {
-    for (const index n : {600001, 2200001}) {
+    for (const index_t n : {600001, 2200001}) {
         const tensor<float> x = spread<float>({n});
         REQUIRE(grid::reduce_blocks_for(n) > grid::reduce_threads);
         long double expected = 0;
@@ -79,7 +80,7 @@ void long_sums() {
 /// Two sums in one pass that changes its elements.
 template <class D>
 void sums_of_each() {
-    for (const index n : {0, 1, 1000, 5001}) {
+    for (const index_t n : {0, 1, 1000, 5001}) {
         CAPTURE(n);
         const tensor<float> x = spread<float>({n});
         const tensor<double> y = drawn<double>({n}, 2);
@@ -90,7 +91,7 @@ void sums_of_each() {
         const tensor<double> got = sums.on_host();
         long double first = 0, second = 0;
         std::vector<double> halves;
-        for (index i = 0; i < n; ++i) {
+        for (index_t i = 0; i < n; ++i) {
             first += static_cast<long double>(x[i]), second += static_cast<long double>(x[i]) * y[i];
             halves.push_back(static_cast<double>(x[i]) / 2);
         }
@@ -103,8 +104,8 @@ void sums_of_each() {
 /// Largest and broken numbers at every place of a block.
 template <class D>
 void places() {
-    for (const index n : {1, 40, 2100})
-        for (const index at : {index{0}, n / 2, n - 1}) {
+    for (const index_t n : {1, 40, 2100})
+        for (const index_t at : {index_t{0}, n / 2, n - 1}) {
             CAPTURE(n, at);
             tensor<double> x = spread<double>({n});
             const auto with = [&](double v) {
@@ -121,13 +122,13 @@ void places() {
 
 template <class D, class T>
 void sums_down_columns() {
-    for (const auto& [rows, columns] : std::vector<std::pair<index, index>>{
+    for (const auto& [rows, columns] : std::vector<std::pair<index_t, index_t>>{
              {0, 1}, {0, 24}, {1, 3}, {2, 255}, {9, 16}, {100, 64}, {5000, 1}, {100, 1001}, {40, 4096}}) {
         if (sizeof(T) == 8 && rows * columns > 50000) continue;
         CAPTURE(rows, columns);
         const tensor<T> x = spread<T>({rows, columns});
         std::vector<long double> expected(static_cast<std::size_t>(columns), 0.0L), twice(expected);
-        for (index i = 0; i < x.size(); ++i) expected[static_cast<std::size_t>(i % columns)] += x[i];
+        for (index_t i = 0; i < x.size(); ++i) expected[static_cast<std::size_t>(i % columns)] += x[i];
         for (std::size_t c = 0; c < expected.size(); ++c) twice[c] = 2 * expected[c];
         const auto d_x = on_device<D>(x);
         auto out = on_device<D>(tensor<T>::filled({columns}, T(77)));
@@ -142,12 +143,12 @@ void sums_down_columns() {
 /// 5,000 rows of 1,001 and of 4,096 columns: for a processor with thousands of threads.
 template <class D>
 void sums_down_many_long_columns() {
-    constexpr index rows = 5000;
-    for (const index columns : {1001, 4096}) {
+    constexpr index_t rows = 5000;
+    for (const index_t columns : {1001, 4096}) {
         const tensor<float> x = spread<float>({rows, columns});
         std::vector<long double> expected(static_cast<std::size_t>(columns), 0.0L);
-        for (index r = 0; r < rows; ++r)
-            for (index c = 0; c < columns; ++c) expected[static_cast<std::size_t>(c)] += x[r * columns + c];
+        for (index_t r = 0; r < rows; ++r)
+            for (index_t c = 0; c < columns; ++c) expected[static_cast<std::size_t>(c)] += x[r * columns + c];
         const auto d_x = on_device<D>(x);
         tensor<float, D> out({columns});
         column_sums(D{}, rows, columns, d_x.data(), out.data(), false);

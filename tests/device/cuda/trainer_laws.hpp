@@ -1,6 +1,6 @@
 #pragma once
-// What a training step on a grid device says of losses that are not finite, what its parameters begin with, and what is kept for backward. The
-// device's products and convolutions are included before.
+// What a training step on a grid device says of losses that are not finite, what its parameters begin with, and what is
+// kept for backward. The device's products and convolutions are included before.
 
 #include "device/cuda/training_laws.hpp"
 
@@ -31,9 +31,9 @@ struct three_layers {
         net.add("second", linear<float, D>({.in = 5, .out = 6}));
         net.add("relu", activation_layer<float, D>(activation::relu));
         net.add("last", linear<float, D>({.in = 6, .out = 2}));
-        weights = std::make_unique<arena<float, D>>(net.params(), 1);
-        const task goal({.kind = task_kind::values}, {target_kind::values, {"a", "b"}, {0, 0}, {1, 1}});
-        training = std::make_unique<trainer<D>>(net, *weights, optimizer_over(sgd{}, *weights), constant(0.1), goal,
+        weights = std::make_unique<arena<float, D>>(net.parameters(), 1);
+        const task goal({.kind = objective_kind::values}, {target_kind::values, {"a", "b"}, {0, 0}, {1, 1}});
+        training = std::make_unique<trainer<D>>(net, *weights, bound_optimizer(sgd{}, *weights), constant(0.1), goal,
                                                 trainer_config{});
     }
 
@@ -47,12 +47,13 @@ struct three_layers {
     void fill(const std::string& name, float value) {
         for (const auto& [n, p] : weights->parameters()) {
             if (n != name) continue;
-            for_each(rules::assign<float>{value}, p->value);
+            for_each(functors::assign<float>{value}, p->value);
         }
     }
 };
 
-/// The step that fails is named, and the first thing that is to blame: target, input, parameter, layer. Nothing is updated.
+/// The step that fails is named, and the first thing that is to blame: target, input, parameter, layer. Nothing is
+/// updated.
 template <class D>
 void what_is_not_finite() {
     const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -99,8 +100,8 @@ void first_values() {
     using net = training_laws::of_images;
     auto here = net::network<T, cpu>(5);
     auto there = net::network<T, D>(5);
-    arena<T> host(here.params(), 3);
-    arena<T, D> device(there.params(), 3);
+    arena<T> host(here.parameters(), 3);
+    arena<T, D> device(there.parameters(), 3);
     REQUIRE(host.count() == device.count());
     CHECK(same_bits(device.values().on_host(), host.values().on_host()));
     device.zero_grad();
@@ -122,20 +123,20 @@ void first_non_finite_element() {
 template <class D, class T>
 void recomputed() {
     std::vector<std::vector<tensor<T>>> results;
-    std::vector<index> kept;
+    std::vector<index_t> kept;
     for (const bool again : {false, true}) {
         auto net = training_laws::of_images::network<T, D>(5);
-        arena<T, D> weights(net.params(), 1);
+        arena<T, D> weights(net.parameters(), 1);
         weights.zero_grad();
         if (again) net.recompute({{0, 3}, {4, 9}});
         const auto x = tensor<T, D>::copy_of(kernel_laws::drawn<T>(training_laws::of_images::in(2), 73));
-        const index before = D::memory().use_of(category::activations).live;
+        const index_t before = D::memory().use_of(memory_category::activations).live;
         results.emplace_back();
         for (std::uint32_t step = 0; step < 2; ++step) {
-            tape<T, D> saved;
-            const pass p{.seed = 5, .step = step};
+            saved_tensors<T, D> saved;
+            const pass_context p{.seed = 5, .step = step};
             auto y = net.forward(x.clone(), saved, p);
-            if (step == 0) kept.push_back(D::memory().use_of(category::activations).live - before);
+            if (step == 0) kept.push_back(D::memory().use_of(memory_category::activations).live - before);
             results.back().push_back(y.on_host());
             results.back().push_back(net.backward(std::move(y), saved, p).on_host());
         }

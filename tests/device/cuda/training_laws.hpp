@@ -1,12 +1,13 @@
 #pragma once
-// Layers, losses and optimizers on a grid device: the same training as on the host, from the same seed. Included after the device's products and
-// convolutions.
+// Layers, losses and optimizers on a grid device: the same training as on the host, from the same seed. Included after
+// the device's products and convolutions.
 
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/device/cuda/curvature.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
@@ -18,7 +19,6 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/residual.hpp>
-#include <cairn/nn/rounded.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
@@ -33,12 +33,12 @@ using kernel_laws::drawn;
 
 /// One of each layer that images go through, in eight by eight points.
 struct of_images {
-    static shape in(index batch) { return {batch, 8, 8, 3}; }
+    static shape in(index_t batch) { return {batch, 8, 8, 3}; }
     template <class T, class D>
-    static sequential<T, D> network(index classes);
+    static sequential<T, D> network(index_t classes);
 };
 template <class T, class D>
-sequential<T, D> of_images::network(index classes) {
+sequential<T, D> of_images::network(index_t classes) {
     sequential<T, D> body;
     body.add("conv", conv<T, D>({.in = 8, .out = 8, .kernel = 3, .pad = 1, .bias = false}));
     body.add("norm", batch_norm<T, D>({.channels = 8, .act = activation::relu}));
@@ -59,9 +59,9 @@ sequential<T, D> of_images::network(index classes) {
 
 /// Layers of rows, three a sample.
 struct of_rows {
-    static shape in(index batch) { return {batch, 3, 10}; }
+    static shape in(index_t batch) { return {batch, 3, 10}; }
     template <class T, class D>
-    static sequential<T, D> network(index classes) {
+    static sequential<T, D> network(index_t classes) {
         sequential<T, D> all;
         all.add("each", linear<T, D>({.in = 10, .out = 12}));
         all.add("norm", batch_norm<T, D>({.channels = 12, .act = activation::leaky_relu}));
@@ -85,29 +85,29 @@ struct history {
 /// C: what layers compute in; weights are of T. N: of_images or of_rows.
 template <class D, class T, class C = T, class N = of_images, class O>
 history<T> train(const O& optimizer, double lr) {
-    constexpr index batch = 4, classes = 5;
+    constexpr index_t batch = 4, classes = 5;
     auto model = N::template network<C, D>(classes);
-    arena<T, D> weights(model.params(), 3);
-    optimizer_over<O, T, D> step(optimizer, weights);
+    arena<T, D> weights(model.parameters(), 3);
+    bound_optimizer<O, T, D> step(optimizer, weights);
     tensor<std::int32_t> labels({batch});
-    for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i * 2 % classes);
+    for (index_t i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i * 2 % classes);
     const auto d_labels = tensor<std::int32_t, D>::copy_of(labels);
     history<T> h;
     for (std::uint32_t s = 0; s < 3; ++s) {
-        tape<C, D> tape;
-        const pass p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        saved_tensors<C, D> saved;
+        const pass_context p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
         const auto x = tensor<T, D>::copy_of(drawn<T>(N::in(batch), 40 + s));
-        auto y = rounded<T>(model.forward(rounded<C>(x), tape, p));
+        auto y = cast<T>(model.forward(cast<C>(x), saved, p));
         auto [loss, dy] =
             cross_entropy{.label_smoothing = 0.1, .class_weights = {1, 2, 1, 0.5, 1}}(std::move(y), d_labels);
         h.losses.push_back(loss);
         weights.zero_grad();
-        model.backward(rounded<C>(std::move(dy)), tape, p);
+        model.backward(cast<C>(std::move(dy)), saved, p);
         step.step(lr);
     }
-    tape<C, D> none;
+    saved_tensors<C, D> none;
     const auto x = tensor<T, D>::copy_of(drawn<T>(N::in(2), 50));
-    h.state.push_back(rounded<T>(model.forward(rounded<C>(x), none, {.mode = mode::evaluate})).on_host());
+    h.state.push_back(cast<T>(model.forward(cast<C>(x), none, {.mode = mode::evaluate})).on_host());
     for (const auto& [name, p] : weights.parameters()) h.state.push_back(p->value.on_host());
     for (const auto& [name, t] : model.buffers()) h.state.push_back(t->on_host());
     return h;
@@ -167,7 +167,7 @@ void clipped_adam_trains() {
 }
 template <class D, class T>
 void lars_trains() {
-    same_training<D, T>(clipped<lars, by_value>{lars{{.trust = 0.01}}, by_value{0.1}}, 0.1);
+    same_training<D, T>(clipped<lars, by_value>{lars{{.trust_coefficient = 0.01}}, by_value{0.1}}, 0.1);
 }
 template <class D, class T>
 void lamb_trains() {
@@ -202,11 +202,12 @@ void losses_of_elements() {
         binary_cross_entropy{}(tensor<T, D>::copy_of(drawn<T>({5, 7}, 60)), tensor<T, D>::copy_of(t)).value));
 }
 
-/// Every kind of layer that K-FAC has factors for: convolutions with stride, dilation, groups and bias, lookups, rows that share a weight.
+/// Every kind of layer that K-FAC has factors for: convolutions with stride, dilation, groups and bias, lookups, rows
+/// that share a weight.
 template <class T, class D>
 sequential<T, D> curved_network() {
     sequential<T, D> all;
-    all.add("words", embedding<T, D>({.entries = 11, .width = 6}));
+    all.add("words", embedding<T, D>({.num_embeddings = 11, .embedding_dim = 6}));
     all.add("each", linear<T, D>({.in = 6, .out = 8}));  // of every position
     all.add("norm", layer_norm<T, D>({.features = 8}));
     all.add("wide", conv<T, D>({.in = 8, .out = 8, .kernel = 3, .stride = 2, .pad = 2, .dilation = 2, .groups = 2}));
@@ -220,25 +221,26 @@ sequential<T, D> curved_network() {
 /// Parameters after four steps with K-FAC, on the host. C: what layers compute in.
 template <class D, class T, class C = T>
 std::vector<tensor<T>> kfac_trains(const kfac_config& config) {
-    constexpr index batch = 6;
+    constexpr index_t batch = 6;
     auto model = curved_network<C, D>();
-    arena<T, D> weights(model.params(), 4);
-    optimizer_over<sgd, T, D> step(sgd{{.momentum = 0.9}}, weights);
+    arena<T, D> weights(model.parameters(), 4);
+    bound_optimizer<sgd, T, D> step(sgd{{.momentum = 0.9}}, weights);
     kfac<T, D> curvature(weights, config);
     tensor<std::int32_t> labels({batch});
-    for (index i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 5);
+    for (index_t i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 5);
     const auto d_labels = tensor<std::int32_t, D>::copy_of(labels);
     for (std::uint32_t s = 0; s < 4; ++s) {
         tensor<T> ids({batch, 5, 5});
-        for (index i = 0; i < ids.size(); ++i) ids[i] = static_cast<T>((i * 7 + static_cast<index>(s) * i % 5) % 11);
-        tape<C, D> tape;
-        pass p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        for (index_t i = 0; i < ids.size(); ++i)
+            ids[i] = static_cast<T>((i * 7 + static_cast<index_t>(s) * i % 5) % 11);
+        saved_tensors<C, D> saved;
+        pass_context p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
         p.curvature = curvature.begin_step();
         curvature.last_micro_batch();
-        auto y = rounded<T>(model.forward(rounded<C>(tensor<T, D>::copy_of(ids)), tape, p));
+        auto y = cast<T>(model.forward(cast<C>(tensor<T, D>::copy_of(ids)), saved, p));
         auto [loss, dy] = cross_entropy{}(std::move(y), d_labels);
         weights.zero_grad();
-        model.backward(rounded<C>(std::move(dy)), tape, p);
+        model.backward(cast<C>(std::move(dy)), saved, p);
         curvature.precondition(batch, 0.02);
         step.step(0.02);
     }
@@ -260,7 +262,7 @@ void same_kfac(const kfac_config& config, double tolerance = std::is_same_v<T, d
 
 template <class D, class T>
 void kfac_directions() {
-    const kfac_config often{.damping = 1e-2, .factor_every = 1, .decompose_every = 2};
+    const kfac_config often{.damping = 1e-2, .factor_update_interval = 1, .inverse_update_interval = 2};
     const auto with = [&](auto change) {
         kfac_config c = often;
         change(c);
@@ -274,7 +276,7 @@ void kfac_directions() {
     with([](kfac_config& c) { c.sample = {.examples = 2, .positions = 3}, c.kl_clip = 0, c.norm_limit = 0.01; });
     with([](kfac_config& c) { c.max_size = 20; });  // some factors are diagonal
     with([](kfac_config& c) { c.max_size = 5, c.form = kfac_form::inverse; });
-    const index most = std::exchange(detail::most_copied, 40);  // rows in several blocks
+    const index_t most = std::exchange(detail::most_copied, 40);  // rows in several blocks
     with([](kfac_config& c) { c.sample.examples = 2; });
     detail::most_copied = most;
     with([](kfac_config& c) { c.max_size = 20, c.form = kfac_form::inverse, c.skip = {"point"}; });

@@ -1,5 +1,6 @@
 #pragma once
-// A transformer on a grid device: the same training as on the host, from the same seed. Included after the device's products.
+// A transformer on a grid device: the same training as on the host, from the same seed. Included after the device's
+// products.
 
 #include "device/cuda/attention_laws.hpp"
 
@@ -16,31 +17,31 @@ using kernel_laws::check_close;
 /// Losses of three steps and the parameters after them. C: what layers compute in; weights are of T.
 template <class D, class T, class C = T>
 std::pair<std::vector<double>, std::vector<tensor<T>>> train() {
-    constexpr index batch = 2, length = 9, vocabulary = 11;
-    auto net = transformer<C, D>({.vocabulary = vocabulary,
-                                  .longest = 12,
-                                  .width = 8,
+    constexpr index_t batch = 2, length = 9, vocabulary = 11;
+    auto net = transformer<C, D>({.vocab_size = vocabulary,
+                                  .max_length = 12,
+                                  .embedding_dim = 8,
                                   .heads = 2,
                                   .blocks = 2,
                                   .dropout = 0.1,
                                   .attention_dropout = 0.1});
-    arena<T, D> weights(net.params(), 3);
-    optimizer_over<adam, T, D> optimizer(adam{{.eps = 1e-3}}, weights);  // no direction hangs on a gradient near zero
+    arena<T, D> weights(net.parameters(), 3);
+    bound_optimizer<adam, T, D> optimizer(adam{{.eps = 1e-3}}, weights);  // no direction hangs on a gradient near zero
     std::vector<double> losses;
     for (std::uint32_t step = 0; step < 3; ++step) {
         tensor<T> ids({batch, length});
         tensor<std::int32_t> labels({batch, length});
-        for (index i = 0; i < ids.size(); ++i) {
-            ids[i] = static_cast<T>((i * 7 + static_cast<index>(step)) % vocabulary);
+        for (index_t i = 0; i < ids.size(); ++i) {
+            ids[i] = static_cast<T>((i * 7 + static_cast<index_t>(step)) % vocabulary);
             labels[i] = static_cast<std::int32_t>((i * 5) % vocabulary);
         }
-        tape<C, D> saved;
-        const pass p{.seed = 5, .step = step, .input_gradient = false};
-        auto y = rounded<T>(net.forward(rounded<C>(tensor<T, D>::copy_of(ids)), saved, p));
+        saved_tensors<C, D> saved;
+        const pass_context p{.seed = 5, .step = step, .input_gradient = false};
+        auto y = cast<T>(net.forward(cast<C>(tensor<T, D>::copy_of(ids)), saved, p));
         auto [loss, dy] = cross_entropy{}(std::move(y), tensor<std::int32_t, D>::copy_of(labels));
         losses.push_back(loss);
         weights.zero_grad();
-        net.backward(rounded<C>(std::move(dy)), saved, p);
+        net.backward(cast<C>(std::move(dy)), saved, p);
         optimizer.step(1e-2);
     }
     std::vector<tensor<T>> state;

@@ -1,5 +1,6 @@
 #pragma once
-// What device/cuda/runtime.hpp uses of CUDA's driver, for machines without its headers. Values of constants are our own.
+// What device/cuda/runtime.hpp uses of CUDA's driver, for machines without its headers. Values of constants are our
+// own.
 
 #include <cstddef>
 

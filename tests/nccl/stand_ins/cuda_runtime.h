@@ -1,5 +1,6 @@
 #pragma once
-// What device/cuda/runtime.hpp and comm/nccl.hpp use of CUDA's runtime, for machines without its headers. Values of constants are our own.
+// What device/cuda/runtime.hpp and comm/nccl.hpp use of CUDA's runtime, for machines without its headers. Values of
+// constants are our own.
 
 #include <cstddef>
 

@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-enum class all_reduce_algorithm { automatic, ring, recursive_doubling, halving_doubling, tree, hierarchical, native };
+enum class all_reduce_algorithm { automatic, ring, recursive_doubling, halving_doubling, tree, hierarchical, vendor };
 
 /// The names in options, tables and files.
 inline constexpr std::array all_reduce_names{
@@ -20,7 +20,7 @@ inline constexpr std::array all_reduce_names{
     std::pair{all_reduce_algorithm::halving_doubling, "halving_doubling"},
     std::pair{all_reduce_algorithm::tree, "tree"},
     std::pair{all_reduce_algorithm::hierarchical, "hierarchical"},
-    std::pair{all_reduce_algorithm::native, "native"},
+    std::pair{all_reduce_algorithm::vendor, "native"},
 };
 
 inline constexpr const char* name_of(all_reduce_algorithm a) {

@@ -1,11 +1,11 @@
 #pragma once
-// All-gather on a ring: every rank has one part of an array, and gets the parts of all. In each of p-1 steps a rank passes on to the right
-// what it got from the left in the step before.
+// All-gather on a ring: every rank has one part of an array, and gets the parts of all. In each of p-1 steps a rank
+// passes on to the right what it got from the left in the step before.
 //   step s    send part (r - s), receive part (r - s - 1)
-// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. Where buffers are on GPUs, the library's own is taken, if there
-// is one.
+// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. Where buffers are on GPUs, the
+// library's own is taken, if there is one.
 
-#include <cairn/comm/collectives/native.hpp>
+#include <cairn/comm/collectives/vendor.hpp>
 #include <cairn/comm/reduction.hpp>
 
 #include <span>
@@ -19,31 +19,32 @@ inline constexpr int all_gather_tag = user_tags + 4;
 namespace detail {
 
 template <class T>
-std::span<T> part_of_rank(std::span<T> data, const std::vector<shard>& parts, int which) {
+std::span<T> part_of_rank(std::span<T> data, const std::vector<range>& parts, int which) {
     const int p = static_cast<int>(parts.size());
     return subspan(data, parts[static_cast<std::size_t>((which % p + p) % p)]);
 }
 
 }  // namespace detail
 
-/// Part r of `data` comes from rank r. Parts may have any sizes, equal on all ranks. Throws if there is not one for each rank.
+/// Part r of `data` comes from rank r. Parts may have any sizes, equal on all ranks. Throws if there is not one for
+/// each rank.
 template <Communicator C, class T>
-void all_gather(C& c, std::span<T> data, const std::vector<shard>& parts, std::string_view subject = {}) {
+void all_gather(C& c, std::span<T> data, const std::vector<range>& parts, std::string_view label = {}) {
     [[maybe_unused]] const auto scope =
-        enter(c, {"all-gather", type_name<T>(), static_cast<index>(data.size()), -1, subject});
+        enter(c, {"all-gather", type_name<T>(), static_cast<index_t>(data.size()), -1, label});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "all-gather: ", parts.size(), " parts for ", p, " ranks");
-    if constexpr (requires { c.native_all_gather_parts(data, parts); })
-        if (p > 1 && buffers_on_gpu(c) && has_native_all_gather(c)) return c.native_all_gather_parts(data, parts);
+    if constexpr (requires { c.vendor_all_gather_v(data, parts); })
+        if (p > 1 && buffers_on_gpu(c) && has_vendor_all_gather(c)) return c.vendor_all_gather_v(data, parts);
     for (int s = 0; s + 1 < p; ++s)
-        send_receive(c, detail::part_of_rank(data, parts, me - s), right, detail::part_of_rank(data, parts, me - s - 1),
-                     left, all_gather_tag);
+        sendrecv(c, detail::part_of_rank(data, parts, me - s), right, detail::part_of_rank(data, parts, me - s - 1),
+                 left, all_gather_tag);
 }
 
 /// Equal parts, to within one element.
 template <Communicator C, class T>
 void all_gather(C& c, std::span<T> data) {
-    all_gather(c, data, shards_of(static_cast<index>(data.size()), c.size()));
+    all_gather(c, data, shards_of(static_cast<index_t>(data.size()), c.size()));
 }
 
 }  // namespace cairn

@@ -11,11 +11,11 @@
 #include <cairn/comm/collectives/algorithms.hpp>
 #include <cairn/comm/collectives/halving_doubling.hpp>
 #include <cairn/comm/collectives/hierarchical.hpp>
-#include <cairn/comm/collectives/native.hpp>
 #include <cairn/comm/collectives/recursive_doubling.hpp>
 #include <cairn/comm/collectives/ring.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/collectives/tree.hpp>
+#include <cairn/comm/collectives/vendor.hpp>
 
 #include <span>
 #include <string_view>
@@ -25,47 +25,47 @@ namespace cairn {
 struct all_reduce_options {
     reduction op = reduction::sum;
     all_reduce_algorithm algorithm = all_reduce_algorithm::automatic;
-    std::string_view subject = {};  // what is reduced, for errors: "gradients, bucket 3"
+    std::string_view label = {};  // what is reduced, for errors: "gradients, bucket 3"
 };
 
 /// What `automatic` is for n bytes of T on c.
 template <class T, Communicator C>
-all_reduce_algorithm automatic_all_reduce(const C& c, index bytes, bool has_groups = false) {
+all_reduce_algorithm automatic_all_reduce(const C& c, index_t bytes, bool has_groups = false) {
     return choose_all_reduce(c.name(), c.size(), bytes, [&](all_reduce_algorithm a) {
-        return a == all_reduce_algorithm::native         ? has_native_all_reduce<T>(c)
+        return a == all_reduce_algorithm::vendor         ? has_vendor_all_reduce<T>(c)
                : a == all_reduce_algorithm::hierarchical ? has_groups
                                                          : true;
     });
 }
 
-/// In place; any count. The same bits on every rank and in every run. `groups`, where they are kept, open the hierarchical algorithm
-/// to `automatic`.
+/// In place; any count. The same bits on every rank and in every run. `groups`, where they are kept, open the
+/// hierarchical algorithm to `automatic`.
 template <Communicator C, class T>
 void all_reduce(C& c, std::span<T> data, const all_reduce_options& o = {}, node_groups<C>* groups = nullptr) {
     if (c.size() == 1 || data.empty()) return;
     all_reduce_algorithm chosen = o.algorithm;
     if (chosen == all_reduce_algorithm::automatic)
         chosen = buffers_on_gpu(c)
-                     ? all_reduce_algorithm::native
-                     : automatic_all_reduce<T>(c, static_cast<index>(data.size_bytes()), groups != nullptr);
+                     ? all_reduce_algorithm::vendor
+                     : automatic_all_reduce<T>(c, static_cast<index_t>(data.size_bytes()), groups != nullptr);
     switch (chosen) {
         using enum all_reduce_algorithm;
         case recursive_doubling:
-            return recursive_doubling_all_reduce(c, data, o.op, o.subject);
+            return recursive_doubling_all_reduce(c, data, o.op, o.label);
         case halving_doubling:
-            return halving_doubling_all_reduce(c, data, o.op, o.subject);
+            return halving_doubling_all_reduce(c, data, o.op, o.label);
         case tree:
-            return tree_all_reduce(c, data, o.op, o.subject);
+            return tree_all_reduce(c, data, o.op, o.label);
         case hierarchical: {
-            if (groups) return hierarchical_all_reduce(*groups, data, o.op, o.subject);
+            if (groups) return hierarchical_all_reduce(*groups, data, o.op, o.label);
             node_groups<C> made(c);
-            return hierarchical_all_reduce(made, data, o.op, o.subject);
+            return hierarchical_all_reduce(made, data, o.op, o.label);
         }
-        case native:
-            return native_all_reduce(c, data, o.op, o.subject);
+        case vendor:
+            return vendor_all_reduce(c, data, o.op, o.label);
         case automatic:
         case ring:
-            return ring_all_reduce(c, data, o.op, o.subject);
+            return ring_all_reduce(c, data, o.op, o.label);
     }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A barrier by dissemination (Hensgen, Finkel and Manber 1988): in round k each rank tells the rank 2^k further that it is here, and
-// hears from the one 2^k before. After ⌈lg p⌉ rounds each has heard, through others, from all.
+// A barrier by dissemination (Hensgen, Finkel and Manber 1988): in round k each rank tells the rank 2^k further that it
+// is here, and hears from the one 2^k before. After ⌈lg p⌉ rounds each has heard, through others, from all.
 // Time ⌈lg p⌉ α.
 
 #include <cairn/comm/communicator.hpp>
@@ -17,8 +17,8 @@ void barrier(C& c) {
     [[maybe_unused]] const auto scope = enter(c, {"barrier", "nothing"});
     const int p = c.size(), me = c.rank();
     for (int distance = 1; distance < p; distance *= 2)
-        send_receive(c, std::span<const std::byte>{}, (me + distance) % p, std::span<std::byte>{},
-                     (me + p - distance) % p, barrier_tag);
+        sendrecv(c, std::span<const std::byte>{}, (me + distance) % p, std::span<std::byte>{}, (me + p - distance) % p,
+                 barrier_tag);
 }
 
 }  // namespace cairn

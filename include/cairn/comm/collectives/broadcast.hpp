@@ -1,10 +1,11 @@
 #pragma once
-// Broadcast by a binomial tree: in round k, ranks that have the data send it to the rank 2^k further. Ranks are counted from the root.
+// Broadcast by a binomial tree: in round k, ranks that have the data send it to the rank 2^k further. Ranks are counted
+// from the root.
 //   root 0 of 8:  0→1   0→2 1→3   0→4 1→5 2→6 3→7
-// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on GPUs, the library's own
-// broadcast is taken, if there is one: a message from one GPU to another waits for the host.
+// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on
+// GPUs, the library's own broadcast is taken, if there is one: a message from one GPU to another waits for the host.
 
-#include <cairn/comm/collectives/native.hpp>
+#include <cairn/comm/collectives/vendor.hpp>
 #include <cairn/comm/reduction.hpp>
 
 #include <algorithm>
@@ -18,17 +19,18 @@ inline constexpr std::size_t broadcast_segment = std::size_t{1} << 20;  // bytes
 /// data of rank `root`, on all ranks.
 template <Communicator C, class T>
 void broadcast(C& c, std::span<T> data, int root) {
-    [[maybe_unused]] const auto scope = enter(c, {"broadcast", type_name<T>(), static_cast<index>(data.size()), root});
+    [[maybe_unused]] const auto scope =
+        enter(c, {"broadcast", type_name<T>(), static_cast<index_t>(data.size()), root});
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
-    if constexpr (requires { c.native_broadcast(data, root); })
-        if (p > 1 && buffers_on_gpu(c) && has_native_broadcast(c)) return c.native_broadcast(data, root);
+    if constexpr (requires { c.vendor_broadcast(data, root); })
+        if (p > 1 && buffers_on_gpu(c) && has_vendor_broadcast(c)) return c.vendor_broadcast(data, root);
     int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits
     while (lowest <= me) lowest *= 2;
     const std::size_t step = std::max<std::size_t>(1, broadcast_segment / sizeof(T));
     for (std::size_t at = 0; at < data.size(); at += step) {
         const std::span<T> segment = data.subspan(at, std::min(step, data.size() - at));
-        if (me != 0) receive(c, segment, (me - lowest / 2 + root) % p, broadcast_tag);
+        if (me != 0) recv(c, segment, (me - lowest / 2 + root) % p, broadcast_tag);
         for (int bit = lowest; me + bit < p; bit *= 2) send(c, segment, (me + bit + root) % p, broadcast_tag);
     }
 }

@@ -26,7 +26,7 @@ namespace cairn {
 /// What one compressed all-reduce cost this rank.
 struct exchange_cost {
     double encode = 0, communication = 0, decode = 0;  // seconds; on a device other than the host, of launches
-    index bytes = 0;                                   // of its own messages
+    index_t bytes = 0;                                 // of its own messages
 };
 
 /// The messages of all ranks, each from a multiple of 16 bytes on.
@@ -35,28 +35,28 @@ class mailbox {
 public:
     mailbox() = default;
     /// For messages of these lengths.
-    explicit mailbox(const std::vector<index>& bytes) { make(bytes); }
+    explicit mailbox(const std::vector<index_t>& bytes) { make(bytes); }
 
     /// Memory only grows.
-    void make(const std::vector<index>& bytes) {
+    void make(const std::vector<index_t>& bytes) {
         parts_.clear();
-        index at = 0;
-        for (const index n : bytes) {
+        index_t at = 0;
+        for (const index_t n : bytes) {
             parts_.push_back({at, n});
             at += (n + 15) / 16 * 16;
         }
         if (memory_.empty() || memory_.size() < at)
-            memory_ = tensor<std::byte, D>::zeros({at}, category::communication);
+            memory_ = tensor<std::byte, D>::zeros({at}, memory_category::communication);
         total_ = at;
     }
     std::span<std::byte> of(int rank) { return subspan(all(), parts_[static_cast<std::size_t>(rank)]); }
     /// Where that rank's message is written.
     message<D> slot(int rank) {
-        const shard& p = parts_[static_cast<std::size_t>(rank)];
+        const range& p = parts_[static_cast<std::size_t>(rank)];
         return message<D>(memory_.slice(p.begin, {p.count}));
     }
     std::span<std::byte> all() { return memory_.span().first(static_cast<std::size_t>(total_)); }
-    const std::vector<shard>& parts() const { return parts_; }
+    const std::vector<range>& parts() const { return parts_; }
     std::vector<std::span<const std::byte>> views() {
         std::vector<std::span<const std::byte>> each;
         for (int r = 0; r < static_cast<int>(parts_.size()); ++r) each.push_back(of(r));
@@ -65,8 +65,8 @@ public:
 
 private:
     tensor<std::byte, D> memory_;
-    std::vector<shard> parts_;
-    index total_ = 0;
+    std::vector<range> parts_;
+    index_t total_ = 0;
 };
 
 namespace detail {
@@ -76,7 +76,7 @@ void copy_message(std::span<const std::byte> from, std::span<std::byte> to) {
     if constexpr (std::same_as<D, cpu>)
         std::copy(from.begin(), from.end(), to.begin());
     else
-        D::copy_within(to.data(), from.data(), static_cast<index>(from.size()));
+        D::copy_within(to.data(), from.data(), static_cast<index_t>(from.size()));
 }
 
 }  // namespace detail
@@ -105,7 +105,7 @@ exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, 
     const auto add = [&]<class T>(T) {
         all_reduce(c, std::span<T>(reinterpret_cast<T*>(out.bytes().data()), out.bytes().size() / sizeof(T)));
     };
-    switch (compressor.contract(static_cast<index>(gradient.size())).summable) {
+    switch (compressor.contract(static_cast<index_t>(gradient.size())).summable) {
         case summand::float32:
             add(float{});
             break;
@@ -127,9 +127,9 @@ exchange_cost summed_all_reduce(C& c, K& compressor, std::span<float> gradient, 
 /// The mailbox that gathered_all_reduce needs for a bucket of n values: where lengths are fixed, it is all of its
 /// memory.
 template <Compressor K>
-mailbox<typename K::device> mailbox_for(const K& compressor, index n, int ranks) {
+mailbox<typename K::device> mailbox_for(const K& compressor, index_t n, int ranks) {
     if (!compressor.contract(n).fixed_bytes) return {};
-    return mailbox<typename K::device>(std::vector<index>(static_cast<std::size_t>(ranks), compressor.max_bytes(n)));
+    return mailbox<typename K::device>(std::vector<index_t>(static_cast<std::size_t>(ranks), compressor.max_bytes(n)));
 }
 
 /// Any messages.
@@ -137,7 +137,7 @@ template <Communicator C, Compressor K>
 exchange_cost gathered_all_reduce(C& c, K& compressor, std::span<float> gradient, mailbox<typename K::device>& mail,
                                   encode_step at) {
     using D = typename K::device;
-    const auto n = static_cast<index>(gradient.size());
+    const auto n = static_cast<index_t>(gradient.size());
     const bool fixed = compressor.contract(n).fixed_bytes;
     stopwatch lap;
     if (fixed && mail.parts().empty()) mail = mailbox_for(compressor, n, c.size());
@@ -163,21 +163,21 @@ struct two_phase_mail {
 template <class K>
 two_phase_mail<typename K::device> mail_for(const two_phase<K>& method, int rank) {
     if (!method.fixed_bytes()) return {};
-    std::vector<index> of_chunks;
+    std::vector<index_t> of_chunks;
     for (int j = 0; j < method.ranks(); ++j) of_chunks.push_back(method.max_bytes(j));
     using box = mailbox<typename K::device>;
-    return {box(std::vector<index>(of_chunks.size(), method.max_bytes(rank))), box(of_chunks)};
+    return {box(std::vector<index_t>(of_chunks.size(), method.max_bytes(rank))), box(of_chunks)};
 }
 
 namespace detail {
 
 /// Message j of every rank goes to rank j. Returns the bytes that this rank made.
 template <Communicator C, class K>
-index send_to_servers(C& c, const two_phase<K>& method, mailbox<typename K::device>& from) {
+index_t send_to_servers(C& c, const two_phase<K>& method, mailbox<typename K::device>& from) {
     const int p = c.size(), rank = c.rank();
     std::vector<std::int64_t> lengths;
     for (int j = 0; j < p; ++j) lengths.push_back(static_cast<std::int64_t>(method.outgoing(j).size()));
-    const index total = std::reduce(lengths.begin(), lengths.end());
+    const index_t total = std::reduce(lengths.begin(), lengths.end());
     if (!method.fixed_bytes()) {
         std::vector<std::int64_t> coming(lengths.size());
         all_to_all(c, std::span<const std::int64_t>(lengths), std::span<std::int64_t>(coming));
@@ -210,11 +210,11 @@ exchange_cost two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> 
     from[static_cast<std::size_t>(c.rank())] = method.outgoing(c.rank());
     const std::span<const std::byte> combined = method.combine(from, at);
     cost.encode += lap.restart();
-    cost.bytes += static_cast<index>(combined.size());
+    cost.bytes += static_cast<index_t>(combined.size());
     gather_messages(c, combined, mail.from_servers, method.fixed_bytes());
     cost.communication += lap.restart();
     method.decode(mail.from_servers.views(), gradient, at);  // the mean
-    for_each(D{}, static_cast<index>(gradient.size()), rules::times<float>{static_cast<float>(c.size())},
+    for_each(D{}, static_cast<index_t>(gradient.size()), functors::times<float>{static_cast<float>(c.size())},
              gradient.data());
     cost.decode = lap.restart();
     return cost;
@@ -229,7 +229,7 @@ exchange_cost reducing_all_reduce(C& c, K& method, std::span<float> gradient, co
         cost.encode += lap.restart();
         all_reduce(c, part);
         cost.communication += lap.restart();
-        cost.bytes += static_cast<index>(part.size_bytes());
+        cost.bytes += static_cast<index_t>(part.size_bytes());
     });
     cost.decode = lap.restart();
     return cost;

@@ -1,15 +1,16 @@
 #pragma once
-// Seconds of an all-reduce of n bytes on p ranks, from what one exchange costs: a message of m bytes to one rank while one of m bytes comes
-// from another takes α + mβ, and adding what came mγ. No machine has one α and one β (eager messages, caches, copies by the kernel),
-// so they are kept as measured points, with straight lines between: t(m), and g(m) for adding.
+// Seconds of an all-reduce of n bytes on p ranks, from what one exchange costs: a message of m bytes to one rank while
+// one of m bytes comes from another takes α + mβ, and adding what came mγ. No machine has one α and one β (eager
+// messages, caches, copies by the kernel), so they are kept as measured points, with straight lines between: t(m), and
+// g(m) for adding.
 //
 //   ring                 2(p−1)α + 2((p−1)/p) nβ + ((p−1)/p) nγ             (p−1) (2 t(n/p) + g(n/p))
 //   recursive doubling   lg p (α + nβ + nγ)                                 ⌊lg p⌋ (t(n) + g(n))           *
 //   halving–doubling     2 lg p α + 2((p−1)/p) nβ + ((p−1)/p) nγ            Σ 2 t(n/2^k) + g(n/2^k)         *
 //   pipelined tree       ≈ 2(lg p α + nβ) + nγ                              (S + 2d) w t(s) + S min(w, 2) g(s)
 //   hierarchical         reduce-scatter inside (n) + all-reduce between (n/g) + all-gather inside (n)
-//   * p not a power of two: and t(n) + g(n) before, t(n) after. Tree: S segments of s bytes, depth d, w exchanges a segment at the
-//     busiest rank (children and parent).
+//   * p not a power of two: and t(n) + g(n) before, t(n) after. Tree: S segments of s bytes, depth d, w exchanges a
+//     segment at the busiest rank (children and parent).
 // (Thakur, Rabenseifner and Gropp 2005; Hockney 1994 for α and β.)
 
 #include <cairn/comm/collectives/algorithms.hpp>
@@ -59,8 +60,9 @@ private:
     std::vector<link_point> points_;
 };
 
-/// Seconds of an all-reduce of n bytes on p ranks. `native` is predicted as the better of ring and recursive doubling, which is what a
-/// good library does. Hierarchical: all ranks on one node (then it is the ring); see hierarchical_seconds.
+/// Seconds of an all-reduce of n bytes on p ranks. `native` is predicted as the better of ring and recursive doubling,
+/// which is what a good library does. Hierarchical: all ranks on one node (then it is the ring); see
+/// hierarchical_seconds.
 inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm algorithm, double n, int p) {
     if (p <= 1 || n <= 0) return 0;
     const auto t = [&](double m) { return link.exchange(m); };
@@ -82,7 +84,7 @@ inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm al
             return (segments + 2 * rounds) * busiest * t(s) + segments * std::min(busiest, 2) * g(s);
         }
         case automatic:
-        case native:
+        case vendor:
             return std::min(all_reduce_seconds(link, ring, n, p), all_reduce_seconds(link, recursive_doubling, n, p));
         case ring:
         case hierarchical:

@@ -1,5 +1,6 @@
 #pragma once
-// The step that reducing collectives repeat: send one part of an array to a rank while what comes from another is added to a second part.
+// The step that reducing collectives repeat: send one part of an array to a rank while what comes from another is added
+// to a second part.
 // In segments: what arrives is added while it is in the cache, and while the next segment is under way.
 
 #include <cairn/comm/reduction.hpp>
@@ -11,21 +12,21 @@
 
 namespace cairn {
 
-inline constexpr index reduce_segment = index{1} << 18;  // bytes
+inline constexpr index_t reduce_segment = index_t{1} << 18;  // bytes
 
 /// The two segments that arrive and are added, for parts of up to `largest` elements.
 template <class T>
 class segment_room {
 public:
-    explicit segment_room(index largest)
-        : step_(std::max<index>(1, reduce_segment / static_cast<index>(sizeof(T)))),
-          room_({2, std::min(step_, largest)}, category::communication) {}
+    explicit segment_room(index_t largest)
+        : step_(std::max<index_t>(1, reduce_segment / static_cast<index_t>(sizeof(T)))),
+          room_({2, std::min(step_, largest)}, memory_category::communication) {}
 
-    index step() const { return step_; }
-    std::span<T> segment(index i, std::size_t count) { return {room_.data() + i % 2 * room_.extent(1), count}; }
+    index_t step() const { return step_; }
+    std::span<T> segment(index_t i, std::size_t count) { return {room_.data() + i % 2 * room_.extent(1), count}; }
 
 private:
-    index step_;
+    index_t step_;
     tensor<T> room_;
 };
 
@@ -34,23 +35,23 @@ private:
 template <Communicator C, class T>
 void exchange_and_combine(C& c, std::span<T> out, int to, std::span<T> in, int from, int tag, reduction r,
                           segment_room<T>& room) {
-    const index step = room.step();
-    const auto segments = [&](std::span<T> part) { return (static_cast<index>(part.size()) + step - 1) / step; };
-    const auto segment = [&](std::span<T> part, index i) {
-        return subspan(part, {i * step, std::min(step, static_cast<index>(part.size()) - i * step)});
+    const index_t step = room.step();
+    const auto segments = [&](std::span<T> part) { return (static_cast<index_t>(part.size()) + step - 1) / step; };
+    const auto segment = [&](std::span<T> part, index_t i) {
+        return subspan(part, {i * step, std::min(step, static_cast<index_t>(part.size()) - i * step)});
     };
-    const auto arriving = [&](index i) { return room.segment(i, segment(in, i).size()); };
-    const index sends = segments(out), receives = segments(in);
+    const auto arriving = [&](index_t i) { return room.segment(i, segment(in, i).size()); };
+    const index_t sends = segments(out), receives = segments(in);
     typename C::request next;
     if (receives) next = irecv(c, arriving(0), from, tag);
-    for (index i = 0; i < std::max(sends, receives); ++i) {
+    for (index_t i = 0; i < std::max(sends, receives); ++i) {
         typename C::request sent;
         if (i < sends) sent = isend(c, segment(out, i), to, tag);
         if (i < receives) {
             typename C::request got = std::move(next);
             if (i + 1 < receives) next = irecv(c, arriving(i + 1), from, tag);
             got.wait();
-            combine(c, segment(in, i), std::span<const T>(arriving(i)), r);
+            reduce_local(c, segment(in, i), std::span<const T>(arriving(i)), r);
         }
         sent.wait();
     }

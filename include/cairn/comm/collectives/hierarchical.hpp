@@ -3,7 +3,8 @@
 //   inside the node      reduce-scatter: rank j of the first g has part j of its node's sum
 //   between the nodes    all-reduce of part j among the ranks j of all nodes, g of them at once
 //   inside the node      all-gather
-// g is the number of ranks on the smallest node. On a larger one the ranks from g on give and get data, but own no part.
+// g is the number of ranks on the smallest node. On a larger one the ranks from g on give and get data, but own no
+// part.
 // Time: reduce-scatter inside (n) + all-reduce between (n/g) + all-gather inside (n), see the heads of the three.
 // (The scheme of Horovod's and NCCL's hierarchical all-reduce; Jia et al. 2018.)
 
@@ -33,9 +34,9 @@ public:
     bool owns() const { return node_.rank() < width_; }
 
     /// Which elements of n each rank of the node owns.
-    std::vector<shard> parts(index n) const {
-        std::vector<shard> all = shards_of(n, width_);
-        all.resize(static_cast<std::size_t>(node_.size()), shard{n, 0});
+    std::vector<range> parts(index_t n) const {
+        std::vector<range> all = shards_of(n, width_);
+        all.resize(static_cast<std::size_t>(node_.size()), range{n, 0});
         return all;
     }
 
@@ -61,20 +62,20 @@ private:
 template <Communicator C, class T, class Between>
     requires std::invocable<Between&, C&, std::span<T>, reduction>
 void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r, Between&& between,
-                             std::string_view subject = {}) {
-    const std::vector<shard> parts = groups.parts(static_cast<index>(data.size()));
-    reduce_scatter(groups.node(), data, parts, r, subject);
+                             std::string_view label = {}) {
+    const std::vector<range> parts = groups.parts(static_cast<index_t>(data.size()));
+    reduce_scatter(groups.node(), data, parts, r, label);
     if (groups.owns())
         between(groups.across(), subspan(data, parts[static_cast<std::size_t>(groups.node().rank())]), r);
-    all_gather(groups.node(), data, parts, subject);
+    all_gather(groups.node(), data, parts, label);
 }
 
 template <Communicator C, class T>
 void hierarchical_all_reduce(node_groups<C>& groups, std::span<T> data, reduction r = reduction::sum,
-                             std::string_view subject = {}) {
+                             std::string_view label = {}) {
     hierarchical_all_reduce(
-        groups, data, r, [subject](C& c, std::span<T> part, reduction op) { ring_all_reduce(c, part, op, subject); },
-        subject);
+        groups, data, r, [label](C& c, std::span<T> part, reduction op) { ring_all_reduce(c, part, op, label); },
+        label);
 }
 
 }  // namespace cairn

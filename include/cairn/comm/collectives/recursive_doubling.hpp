@@ -1,9 +1,10 @@
 #pragma once
-// All-reduce by recursive doubling (Thakur, Rabenseifner and Gropp 2005): in round k each rank exchanges its whole array with the rank
-// whose number differs in bit k, and both add. Both compute a ∘ b with the data of the lower rank first: so all ranks have the same
-// bits, also where an operation is not commutative in its last bit (the sign of zero in a maximum, NaN).
-// Where p is not a power of two, the first 2 (p - 2^m) ranks pair up: the odd one hands its data to the even one before, and gets the
-// result after.
+// All-reduce by recursive doubling (Thakur, Rabenseifner and Gropp 2005): in round k each rank exchanges its whole
+// array with the rank whose number differs in bit k, and both add. Both compute a ∘ b with the data of the lower rank
+// first: so all ranks have the same bits, also where an operation is not commutative in its last bit (the sign of zero
+// in a maximum, NaN).
+// Where p is not a power of two, the first 2 (p - 2^m) ranks pair up: the odd one hands its data to the even one
+// before, and gets the result after.
 // Time lg p (α + nβ + nγ), two more rounds for such p: the fewest rounds, for small n.
 
 #include <cairn/comm/reduction.hpp>
@@ -19,8 +20,8 @@ namespace cairn {
 
 inline constexpr int doubling_tag = user_tags + 3;
 
-/// The largest power of two of p ranks, and how those that are over take part: ranks below 2 · extra in pairs, of which the even
-/// one goes on.
+/// The largest power of two of p ranks, and how those that are over take part: ranks below 2 · extra in pairs, of which
+/// the even one goes on.
 struct power_of_two_ranks {
     explicit power_of_two_ranks(int p)
         : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(p)))), extra(p - size) {}
@@ -35,29 +36,28 @@ struct power_of_two_ranks {
 
 /// data ← reduction over all ranks, in place.
 template <Communicator C, class T>
-void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum,
-                                   std::string_view subject = {}) {
+void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view label = {}) {
     [[maybe_unused]] const auto scope =
-        enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index>(data.size()), -1, subject});
+        enter(c, {"recursive doubling all-reduce", type_name<T>(), static_cast<index_t>(data.size()), -1, label});
     const int me = c.rank();
     const power_of_two_ranks core(c.size());
     if (core.hands_over(me)) {
         send(c, data, me - 1, doubling_tag);
-        receive(c, data, me - 1, doubling_tag);
+        recv(c, data, me - 1, doubling_tag);
         return;
     }
-    tensor<T> room({static_cast<index>(data.size())}, category::communication);
+    tensor<T> room({static_cast<index_t>(data.size())}, memory_category::communication);
     std::span<T> mine = data, other = room.span();
     if (core.takes_over(me)) {
-        receive(c, other, me + 1, doubling_tag);
-        combine(c, mine, std::span<const T>(other), r);
+        recv(c, other, me + 1, doubling_tag);
+        reduce_local(c, mine, std::span<const T>(other), r);
     }
     const int number = core.number(me);
     for (int bit = 1; bit < core.size; bit *= 2) {
         const int peer = core.rank_of(number ^ bit);
-        send_receive(c, mine, peer, other, peer, doubling_tag);
+        sendrecv(c, mine, peer, other, peer, doubling_tag);
         if (peer < me) std::swap(mine, other);
-        combine(c, mine, std::span<const T>(other), r);
+        reduce_local(c, mine, std::span<const T>(other), r);
     }
     if (mine.data() != data.data()) std::ranges::copy(mine, data.begin());
     if (core.takes_over(me)) send(c, data, me + 1, doubling_tag);

@@ -1,11 +1,14 @@
 #pragma once
-// Which all-reduce for which size: measured once on a machine by `benchmarks/collectives --calibrate`, kept in a file, and read by programs:
+// Which all-reduce for which size: measured once on a machine by `benchmarks/collectives --calibrate`, kept in a file,
+// and read by programs:
 //   load_collectives(world, perf::fingerprint());          // at the start of a program, on all ranks
-// `automatic` then takes, for each size, the algorithm that was fastest on this communicator and number of ranks; between two sizes,
-// times are interpolated. Without measurements: a rule that holds nearly everywhere, see default_all_reduce.
+// `automatic` then takes, for each size, the algorithm that was fastest on this communicator and number of ranks;
+// between two sizes, times are interpolated. Without measurements: a rule that holds nearly everywhere, see
+// default_all_reduce.
 // All ranks must choose alike, so rank 0 reads the file and tells the others.
 //
-// File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used); times in µs:
+// File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used);
+// times in µs:
 //   @<TAB>fingerprint
 //   link<TAB>communicator<TAB>ranks<TAB>bytes<TAB>exchange=time<TAB>reduce=time
 //   all-reduce<TAB>communicator<TAB>ranks<TAB>bytes<TAB>algorithm=time<TAB>algorithm=time …
@@ -35,11 +38,11 @@ namespace cairn {
 /// What was measured on one kind of communicator with one number of ranks.
 struct collective_profile {
     link_model link;
-    std::map<index, std::map<all_reduce_algorithm, double>> all_reduce;  // seconds by bytes and algorithm
+    std::map<index_t, std::map<all_reduce_algorithm, double>> all_reduce;  // seconds by bytes and algorithm
 
     /// Seconds at n bytes: interpolated between the sizes that were measured. Negative where they are not known.
-    double seconds(all_reduce_algorithm a, index n) const {
-        const std::pair<const index, std::map<all_reduce_algorithm, double>>*below = nullptr, *above = nullptr;
+    double seconds(all_reduce_algorithm a, index_t n) const {
+        const std::pair<const index_t, std::map<all_reduce_algorithm, double>>*below = nullptr, *above = nullptr;
         for (const auto& entry : all_reduce) {
             if (!entry.second.contains(a)) continue;
             if (entry.first <= n) below = &entry;
@@ -64,7 +67,7 @@ inline void write_profiles(std::ostream& out, const collective_profiles& all) {
     out.precision(17);
     for (const auto& [key, profile] : all) {
         for (const link_point& point : profile.link.points())
-            out << "link\t" << key.first << '\t' << key.second << '\t' << static_cast<index>(point.bytes)
+            out << "link\t" << key.first << '\t' << key.second << '\t' << static_cast<index_t>(point.bytes)
                 << "\texchange=" << point.exchange * 1e6 << "\treduce=" << point.reduce * 1e6 << '\n';
         for (const auto& [bytes, seconds] : profile.all_reduce) {
             out << "all-reduce\t" << key.first << '\t' << key.second << '\t' << bytes;
@@ -116,7 +119,7 @@ inline std::map<std::string, collective_profiles> read_profiles(std::istream& in
             const std::string name = fields[i].substr(0, equals);
             const double seconds = number_of(fields[i].substr(equals + 1)) * 1e-6;
             if (fields[0] == "all-reduce")
-                (*current)[key].all_reduce[static_cast<index>(bytes)][all_reduce_named(name)] = seconds;
+                (*current)[key].all_reduce[static_cast<index_t>(bytes)][all_reduce_named(name)] = seconds;
             else if (name == "exchange")
                 point.exchange = seconds;
             else if (name == "reduce")
@@ -182,7 +185,8 @@ inline collective_profiles read_collectives(const std::filesystem::path& path, c
     return ours == machines.end() ? collective_profiles{} : std::move(ours->second);
 }
 
-/// Enters profiles for the machine, over those in the file for the same communicator and ranks. The file is replaced in one step.
+/// Enters profiles for the machine, over those in the file for the same communicator and ranks. The file is replaced in
+/// one step.
 /// Throws if it cannot be written.
 inline void write_collectives(const std::filesystem::path& path, const std::string& fingerprint,
                               const collective_profiles& profiles) {
@@ -223,7 +227,8 @@ void share_collectives(C& c, const collective_profiles& of_rank_0) {
     use_collectives(std::move(detail::read_profiles(text, "rank 0's table")["shared"]));
 }
 
-/// Collective: rank 0 reads the file of this machine, and all ranks use what it holds. Returns rank 0's trouble with the file, else
+/// Collective: rank 0 reads the file of this machine, and all ranks use what it holds. Returns rank 0's trouble with
+/// the file, else
 /// an empty text: a cache that cannot be read costs time, not the run.
 template <Communicator C>
 std::string load_collectives(C& c, const std::string& fingerprint,
@@ -242,14 +247,15 @@ std::string load_collectives(C& c, const std::string& fingerprint,
 }
 
 /// Without measurements: few rounds for small arrays, few bytes for large ones.
-inline all_reduce_algorithm default_all_reduce(index bytes, int) {
-    return bytes <= index{16} << 10 ? all_reduce_algorithm::recursive_doubling : all_reduce_algorithm::ring;
+inline all_reduce_algorithm default_all_reduce(index_t bytes, int) {
+    return bytes <= index_t{16} << 10 ? all_reduce_algorithm::recursive_doubling : all_reduce_algorithm::ring;
 }
 
-/// The fastest for n bytes as far as is known. `allowed(algorithm)` says what may be chosen. The library below is chosen only where it
-/// was faster by 3 %: our own algorithms name who waits for whom, and give the same bits in every run.
+/// The fastest for n bytes as far as is known. `allowed(algorithm)` says what may be chosen. The library below is
+/// chosen only where it was faster by 3 %: our own algorithms name who waits for whom, and give the same bits in every
+/// run.
 template <class Allowed>
-all_reduce_algorithm choose_all_reduce(const std::string& communicator, int ranks, index n, Allowed&& allowed) {
+all_reduce_algorithm choose_all_reduce(const std::string& communicator, int ranks, index_t n, Allowed&& allowed) {
     unsigned open = 0;
     for (const auto& [algorithm, name] : all_reduce_names)
         if (algorithm != all_reduce_algorithm::automatic && allowed(algorithm))
@@ -258,7 +264,7 @@ all_reduce_algorithm choose_all_reduce(const std::string& communicator, int rank
     struct answer {
         std::uint64_t epoch = 0;
         int ranks = 0;
-        index n = 0;
+        index_t n = 0;
         unsigned open = 0;
         std::string communicator;
         all_reduce_algorithm best{};
@@ -276,7 +282,7 @@ all_reduce_algorithm choose_all_reduce(const std::string& communicator, int rank
     for (const auto& [algorithm, name] : all_reduce_names) {
         if (known == profiles->end() || !(open >> static_cast<int>(algorithm) & 1u)) continue;
         double seconds = known->second.seconds(algorithm, n);
-        if (algorithm == all_reduce_algorithm::native) seconds *= 1.03;
+        if (algorithm == all_reduce_algorithm::vendor) seconds *= 1.03;
         if (seconds >= 0 && seconds < least) best = algorithm, least = seconds;
     }
     last = {epoch, ranks, n, open, communicator, best};

@@ -1,7 +1,9 @@
 #pragma once
-// Ranks whose buffers are on a device, over a communicator of the host: what is sent is copied to the host first, what has come is copied
-// to the device. For GPUs that NCCL cannot join: several ranks on one GPU, machines without a network that it knows.
-//   staged_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));      all_reduce(gpus, gradients.span());
+// Ranks whose buffers are on a device, over a communicator of the host: what is sent is copied to the host first, what
+// has come is copied to the device. For GPUs that NCCL cannot join: several ranks on one GPU, machines without a
+// network that it knows.
+//   staged_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));      all_reduce(gpus,
+//   gradients.span());
 // Bytes across the bus: each message once to the host and once from there; host memory: as much as is under way.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -16,7 +18,7 @@ namespace cairn {
 /// Calls change(numbers) with a copy of a device's numbers on the host, which then goes back.
 template <Device D, class T, class Change>
 void by_way_of_host(std::span<T> there, Change&& change) {
-    tensor<T> here({static_cast<index>(there.size())}, category::communication);
+    tensor<T> here({static_cast<index_t>(there.size())}, memory_category::communication);
     D::copy_to_host(here.data(), there.data(), here.bytes());
     change(here.span());
     D::copy_to_device(there.data(), here.data(), here.bytes());
@@ -49,7 +51,7 @@ public:
 
     private:
         friend class staged_communicator;
-        explicit request(index bytes) : host_({bytes}, category::communication) {}
+        explicit request(index_t bytes) : host_({bytes}, memory_category::communication) {}
 
         void arrive() {
             if (device_) D::copy_to_device(device_, host_.data(), host_.size());
@@ -70,13 +72,13 @@ public:
     static constexpr bool buffers_on_gpu() { return true; }
 
     [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
-        request r(static_cast<index>(data.size()));
+        request r(static_cast<index_t>(data.size()));
         D::copy_to_host(r.host_.data(), data.data(), r.host_.size());
         r.inner_ = inner_.isend(std::as_bytes(r.host_.span()), peer, tag);
         return r;
     }
     [[nodiscard]] request irecv(std::span<std::byte> room, int peer, int tag) {
-        request r(static_cast<index>(room.size()));
+        request r(static_cast<index_t>(room.size()));
         r.device_ = room.data();
         r.inner_ = inner_.irecv(std::as_writable_bytes(r.host_.span()), peer, tag);
         return r;
@@ -89,7 +91,7 @@ public:
 
     /// Added on the host, by the algorithm that is the fastest there.
     template <class T>
-    void native_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
         by_way_of_host<D>(data, [&](std::span<T> here) { all_reduce(inner_, here, {.op = r}); });
     }
 

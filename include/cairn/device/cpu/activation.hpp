@@ -11,9 +11,9 @@
 // Memory traffic of size s: forward s read, s written (+ 1/8 byte); backward dy and (1/8 byte, or y, or x) read, dx
 // written. y may be x, dx may be dy. A NaN stays one. Tested against tests/oracle/activation.hpp.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/core/work.hpp>
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/simd.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
@@ -97,18 +97,18 @@ constexpr double activation_flops = 1, activation_backward_flops = 2;
 namespace detail {
 
 /// Elements that a thread takes at a time, a multiple of the lanes.
-inline constexpr index activation_grain = index{1} << 15;
+inline constexpr index_t activation_grain = index_t{1} << 15;
 
 template <class F, class T>
-void map_values(index n, const T* x, T* y) {
+void map_values(index_t n, const T* x, T* y) {
 #pragma omp simd
-    for (index i = 0; i < n; ++i) y[i] = F::value(x[i]);
+    for (index_t i = 0; i < n; ++i) y[i] = F::value(x[i]);
 }
 
 template <class F, class T>
-void map_derivatives(index n, const T* at, const T* dy, T* dx) {
+void map_derivatives(index_t n, const T* at, const T* dy, T* dx) {
 #pragma omp simd
-    for (index i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(at[i]);
+    for (index_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(at[i]);
 }
 
 /// Calls f with the functor of a smooth activation.
@@ -135,13 +135,13 @@ void with_smooth_activation(activation act, F&& f) {
 /// y = relu or leaky relu of x (slope 0 for relu) and the bit "not (x ≤ 0)" of each element: simd::mask_bytes<T>(n)
 /// bytes, or null.
 template <class T>
-void sign_activation_forward(cpu, index n, T slope, const T* x, T* y, std::uint8_t* bits) {
-    work::count(activation_flops * static_cast<double>(n),
-                2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
+void sign_activation_forward(cpu, index_t n, T slope, const T* x, T* y, std::uint8_t* bits) {
+    flop_counter::count(activation_flops * static_cast<double>(n),
+                        2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
     const auto run = [=](auto keep_bits, auto leaky) {
-        parallel_for(n, detail::activation_grain, [=](index begin, index end) {
+        parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             const simd::pack<T> s(slope), zero(T{});
-            simd::for_packs<T>(end - begin, [=](index i, auto count) {
+            simd::for_packs<T>(end - begin, [=](index_t i, auto count) {
                 const simd::pack<T> v = simd::load(x + begin + i, count);
                 const simd::mask<T> m = simd::not_less_equal(v, zero);
                 if constexpr (keep_bits()) simd::store_bits(bits + (begin + i) / 8, m);
@@ -161,12 +161,13 @@ void sign_activation_forward(cpu, index n, T slope, const T* x, T* y, std::uint8
 
 /// dx = dy where the bit is set, slope dy elsewhere.
 template <class T>
-void sign_activation_backward(cpu, index n, T slope, const T* dy, const std::uint8_t* bits, T* dx) {
-    work::count(activation_backward_flops * static_cast<double>(n), (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
+void sign_activation_backward(cpu, index_t n, T slope, const T* dy, const std::uint8_t* bits, T* dx) {
+    flop_counter::count(activation_backward_flops * static_cast<double>(n),
+                        (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
     const auto run = [=](auto leaky) {
-        parallel_for(n, detail::activation_grain, [=](index begin, index end) {
+        parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             const simd::pack<T> s(slope);
-            simd::for_packs<T>(end - begin, [=](index i, auto count) {
+            simd::for_packs<T>(end - begin, [=](index_t i, auto count) {
                 const simd::pack<T> g = simd::load(dy + begin + i, count);
                 const simd::mask<T> m = simd::load_bits<T>(bits + (begin + i) / 8);
                 if constexpr (leaky())
@@ -181,10 +182,10 @@ void sign_activation_backward(cpu, index n, T slope, const T* dy, const std::uin
 
 /// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh.
 template <class T>
-void activation_forward(cpu, activation act, index n, const T* x, T* y) {
-    work::count(activation_flops * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+void activation_forward(cpu, activation act, index_t n, const T* x, T* y) {
+    flop_counter::count(activation_flops * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     detail::with_smooth_activation<T>(act, [=](auto function) {
-        parallel_for(n, detail::activation_grain, [=](index begin, index end) {
+        parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_values<decltype(function)>(end - begin, x + begin, y + begin);
         });
     });
@@ -192,10 +193,10 @@ void activation_forward(cpu, activation act, index n, const T* x, T* y) {
 
 /// dx = dy act', from the output of sigmoid and tanh, from the input of silu, gelu and gelu_tanh.
 template <class T>
-void activation_backward(cpu, activation act, index n, const T* saved, const T* dy, T* dx) {
-    work::count(activation_backward_flops * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
+void activation_backward(cpu, activation act, index_t n, const T* saved, const T* dy, T* dx) {
+    flop_counter::count(activation_backward_flops * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
     detail::with_smooth_activation<T>(act, [=](auto function) {
-        parallel_for(n, detail::activation_grain, [=](index begin, index end) {
+        parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_derivatives<decltype(function)>(end - begin, saved + begin, dy + begin, dx + begin);
         });
     });

@@ -14,7 +14,7 @@
 // and LeVeque 1983), chunks merged in double in order. So each x is read once, and a mean far from zero costs no
 // digits. Tested against tests/oracle/norm.hpp.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 
@@ -28,15 +28,15 @@ namespace detail {
 
 /// Mean and sum of squares about it of a chunk of long rows, lane by lane.
 template <class T>
-void chunk_moments(index rows, index period, const T* x, T* mean, T* squares) {
+void chunk_moments(index_t rows, index_t period, const T* x, T* mean, T* squares) {
     using simd::load, simd::pack, simd::store;
     std::fill_n(mean, period, T{});
     std::fill_n(squares, period, T{});
-    index seen = 0;
+    index_t seen = 0;
     for (; seen + 8 <= rows; seen += 8, x += 8 * period) {
         const pack<T> share(T(8) / static_cast<T>(seen + 8));
         const pack<T> weight(T(8) * static_cast<T>(seen) / static_cast<T>(seen + 8));
-        for (index i = 0; i < period; i += simd::lanes<T>) {
+        for (index_t i = 0; i < period; i += simd::lanes<T>) {
             const pack<T> x0 = load(x + i), x1 = load(x + i + period), x2 = load(x + i + 2 * period),
                           x3 = load(x + i + 3 * period), x4 = load(x + i + 4 * period), x5 = load(x + i + 5 * period),
                           x6 = load(x + i + 6 * period), x7 = load(x + i + 7 * period);
@@ -51,7 +51,7 @@ void chunk_moments(index rows, index period, const T* x, T* mean, T* squares) {
     }
     for (; seen < rows; ++seen, x += period) {
         const pack<T> share(T(1) / static_cast<T>(seen + 1)), weight(static_cast<T>(seen) / static_cast<T>(seen + 1));
-        for (index i = 0; i < period; i += simd::lanes<T>) {
+        for (index_t i = 0; i < period; i += simd::lanes<T>) {
             const pack<T> old = load(mean + i), delta = load(x + i) - old;
             store(mean + i, old + delta * share);
             store(squares + i, load(squares + i) + delta * delta * weight);
@@ -61,15 +61,15 @@ void chunk_moments(index rows, index period, const T* x, T* mean, T* squares) {
 
 /// Running mean and squares of `width` channels in double, to which groups of equal size are added.
 struct merged_moments {
-    explicit merged_moments(index width) : mean(static_cast<std::size_t>(width)), squares(mean.size()) {}
+    explicit merged_moments(index_t width) : mean(static_cast<std::size_t>(width)), squares(mean.size()) {}
 
     template <class T>
     void add(double n, const T* group_mean, const T* group_squares) {
         const double share = n / (count + n), weight = n * count / (count + n);
-        const auto width = static_cast<index>(mean.size());
+        const auto width = static_cast<index_t>(mean.size());
         double *const m = mean.data(), *const q = squares.data();
 #pragma omp simd
-        for (index c = 0; c < width; ++c) {
+        for (index_t c = 0; c < width; ++c) {
             const double delta = static_cast<double>(group_mean[c]) - m[c];
             m[c] += delta * share;
             q[c] += (group_squares ? static_cast<double>(group_squares[c]) : 0.0) + delta * delta * weight;
@@ -124,16 +124,16 @@ void with_sign_activation(activation act, F&& f) {
 
 /// Calls body(i, i modulo the period, count) for the packs of elements [begin, end), begin a multiple of the period.
 template <class T, class Body>
-[[gnu::always_inline]] inline void for_packs_of_rows(const long_rows& l, index begin, index end, Body&& body) {
-    for (index row = begin; row < end; row += l.period)
-        simd::for_packs<T>(std::min(l.period, end - row), [&](index i, auto count) { body(row + i, i, count); });
+[[gnu::always_inline]] inline void for_packs_of_rows(const folded_rows& l, index_t begin, index_t end, Body&& body) {
+    for (index_t row = begin; row < end; row += l.period)
+        simd::for_packs<T>(std::min(l.period, end - row), [&](index_t i, auto count) { body(row + i, i, count); });
 }
 
 /// Calls body(first, last) for ranges of elements that start at a long row, over all threads, the shorter row at the
 /// end included.
 template <class Body>
-void for_long_rows(const long_rows& l, Body&& body) {
-    l.forward([&](index, index begin, index end) { body(begin * l.period, end * l.period); });
+void for_long_rows(const folded_rows& l, Body&& body) {
+    l.forward([&](index_t, index_t begin, index_t end) { body(begin * l.period, end * l.period); });
     if (l.rest) body(l.count * l.period, l.count * l.period + l.rest);
 }
 
@@ -142,26 +142,26 @@ void for_long_rows(const long_rows& l, Body&& body) {
 /// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels).
 /// 4 flops per element. rows ≥ 1.
 template <class T>
-void batch_statistics(cpu, index rows, index channels, const T* x, T* mean, T* var) {
+void batch_statistics(cpu, index_t rows, index_t channels, const T* x, T* mean, T* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
-    work::count(4 * n, n * sizeof(T));
-    const long_rows l = long_rows::of<T>(rows, channels);
-    tensor<T> partial({2, l.chunks, l.period}, category::workspace);
+    flop_counter::count(4 * n, n * sizeof(T));
+    const folded_rows l = folded_rows::of<T>(rows, channels);
+    tensor<T> partial({2, l.chunks, l.period}, memory_category::workspace);
     T *const means = partial.data(), *const squares = means + l.chunks * l.period;
-    l.backward([&](index chunk, index begin, index end) {
+    l.backward([&](index_t chunk, index_t begin, index_t end) {
         detail::chunk_moments(end - begin, l.period, x + begin * l.period, means + chunk * l.period,
                               squares + chunk * l.period);
     });
-    parallel_for(channels, 256, [&](index first, index last) {
+    parallel_for(channels, 256, [&](index_t first, index_t last) {
         detail::merged_moments all(last - first);
-        for (index group = 0; group < l.chunks * l.fold; ++group) {
-            const index chunk = group / l.fold;
-            const index size = std::min(l.count, (chunk + 1) * l.grain) - chunk * l.grain;
+        for (index_t group = 0; group < l.chunks * l.fold; ++group) {
+            const index_t chunk = group / l.fold;
+            const index_t size = std::min(l.count, (chunk + 1) * l.grain) - chunk * l.grain;
             all.add(static_cast<double>(size), means + group * channels + first, squares + group * channels + first);
         }
-        for (index row = l.count * l.fold; row < rows; ++row)
+        for (index_t row = l.count * l.fold; row < rows; ++row)
             all.add(1, x + row * channels + first, static_cast<const T*>(nullptr));
-        for (index c = first; c < last; ++c) {
+        for (index_t c = first; c < last; ++c) {
             mean[c] = static_cast<T>(all.mean[static_cast<std::size_t>(c - first)]);
             var[c] = static_cast<T>(all.squares[static_cast<std::size_t>(c - first)] / static_cast<double>(rows));
         }
@@ -172,22 +172,23 @@ void batch_statistics(cpu, index rows, index channels, const T* x, T* mean, T* v
 /// bits: simd::mask_bytes<T>(rows × channels) bytes for backward, or null. 3 flops per element, 1 for skip, 1 for an
 /// activation.
 template <class T>
-void batch_norm_apply(cpu, index rows, index channels, const T* x, const T* skip, const T* mean, const T* invstd,
+void batch_norm_apply(cpu, index_t rows, index_t channels, const T* x, const T* skip, const T* mean, const T* invstd,
                       const T* gamma, const T* beta, activation act, T slope, T* y, std::uint8_t* bits) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
-    work::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n, (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
-    const long_rows l = long_rows::of<T>(rows, channels);
-    tensor<T> coefficients({3, l.period}, category::workspace);
+    flop_counter::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n,
+                        (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
+    const folded_rows l = folded_rows::of<T>(rows, channels);
+    tensor<T> coefficients({3, l.period}, memory_category::workspace);
     T *const center = coefficients.data(), *const scale = center + l.period, *const shift = scale + l.period;
-    l.repeat([&](index c) { return mean[c]; }, center);
-    l.repeat([&](index c) { return gamma[c] * invstd[c]; }, scale);
-    l.repeat([&](index c) { return beta[c]; }, shift);
+    l.repeat([&](index_t c) { return mean[c]; }, center);
+    l.repeat([&](index_t c) { return gamma[c] * invstd[c]; }, scale);
+    l.repeat([&](index_t c) { return beta[c]; }, shift);
     detail::with_sign_activation(act, [&](auto kind) {
         const auto run = [&](auto add, auto keep_bits) {
-            detail::for_long_rows(l, [=, &l](index begin, index end) {
+            detail::for_long_rows(l, [=, &l](index_t begin, index_t end) {
                 const simd::pack<T> s(slope);
-                detail::for_packs_of_rows<T>(l, begin, end, [=](index at, index i, auto count) {
+                detail::for_packs_of_rows<T>(l, begin, end, [=](index_t at, index_t i, auto count) {
                     simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(scale + i) +
                                       simd::load(shift + i);
                     if constexpr (add()) v += simd::load(skip + at, count);
@@ -208,26 +209,26 @@ void batch_norm_apply(cpu, index rows, index channels, const T* x, const T* skip
 /// dgamma and dbeta (channels) from dy, x (rows, channels) and the bits of forward (null without activation).
 /// 4 flops per element, 1 for an activation.
 template <class T>
-void batch_norm_sums(cpu, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act, T slope,
-                     const T* x, const T* mean, const T* invstd, T* dgamma, T* dbeta) {
+void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
+                     T slope, const T* x, const T* mean, const T* invstd, T* dgamma, T* dbeta) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
-    work::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
-    const long_rows l = long_rows::of<T>(rows, channels);
-    const index groups = l.chunks + (l.rest ? 1 : 0);  // the shorter row is a group of its own
-    tensor<T> workspace({2 * groups + 1, l.period}, category::workspace);
+    flop_counter::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
+    const folded_rows l = folded_rows::of<T>(rows, channels);
+    const index_t groups = l.chunks + (l.rest ? 1 : 0);  // the shorter row is a group of its own
+    tensor<T> workspace({2 * groups + 1, l.period}, memory_category::workspace);
     T *const center = workspace.data(), *const sums = center + l.period, *const products = sums + groups * l.period;
-    l.repeat([&](index c) { return mean[c]; }, center);
+    l.repeat([&](index_t c) { return mean[c]; }, center);
     detail::with_sign_activation(act, [&](auto kind) {
-        const auto add_rows = [=, period = l.period](auto count_rows, index at, T* sum, T* product, auto&& count_at) {
+        const auto add_rows = [=, period = l.period](auto count_rows, index_t at, T* sum, T* product, auto&& count_at) {
             const simd::pack<T> s(slope);
-            for (index i = 0; i < period; i += simd::lanes<T>) {
+            for (index_t i = 0; i < period; i += simd::lanes<T>) {
                 const auto count = count_at(i);
                 if (count <= 0) break;
                 simd::pack<T> a(T{}), b(T{});
                 const simd::pack<T> m = simd::load(center + i);
-                for (index r = 0; r < count_rows(); ++r) {
-                    const index e = at + i + r * period;
+                for (index_t r = 0; r < count_rows(); ++r) {
+                    const index_t e = at + i + r * period;
                     const simd::pack<T> g = detail::masked<kind()>(simd::load(dy + e, count), s,
                                                                    kind() == activation::none ? nullptr : bits + e / 8);
                     a += g;
@@ -237,58 +238,58 @@ void batch_norm_sums(cpu, index rows, index channels, const T* dy, const std::ui
                 simd::store(product + i, simd::load(product + i) + b);
             }
         };
-        const auto whole = [](index) { return std::integral_constant<index, simd::lanes<T>>{}; };
-        l.backward([&](index chunk, index begin, index end) {
+        const auto whole = [](index_t) { return std::integral_constant<index_t, simd::lanes<T>>{}; };
+        l.backward([&](index_t chunk, index_t begin, index_t end) {
             T *const sum = sums + chunk * l.period, *const product = products + chunk * l.period;
             std::fill_n(sum, l.period, T{});
             std::fill_n(product, l.period, T{});
-            index r = begin;
+            index_t r = begin;
             for (; r + 8 <= end; r += 8)
-                add_rows(std::integral_constant<index, 8>{}, r * l.period, sum, product, whole);
-            for (; r < end; ++r) add_rows(std::integral_constant<index, 1>{}, r * l.period, sum, product, whole);
+                add_rows(std::integral_constant<index_t, 8>{}, r * l.period, sum, product, whole);
+            for (; r < end; ++r) add_rows(std::integral_constant<index_t, 1>{}, r * l.period, sum, product, whole);
         });
         if (l.rest) {
             T *const sum = sums + l.chunks * l.period, *const product = products + l.chunks * l.period;
             std::fill_n(sum, l.period, T{});
             std::fill_n(product, l.period, T{});
-            add_rows(std::integral_constant<index, 1>{}, l.count * l.period, sum, product,
-                     [rest = l.rest](index i) { return std::min<index>(simd::lanes<T>, rest - i); });
+            add_rows(std::integral_constant<index_t, 1>{}, l.count * l.period, sum, product,
+                     [rest = l.rest](index_t i) { return std::min<index_t>(simd::lanes<T>, rest - i); });
         }
     });
-    parallel_for(channels, 256, [&](index first, index last) {
+    parallel_for(channels, 256, [&](index_t first, index_t last) {
         const auto merge = [&](const T* partial, T* out, auto&& scale) {
             std::vector<double> total(static_cast<std::size_t>(last - first));
             detail::add_rows_in_double(groups * l.fold, channels, last - first, partial + first, total.data());
-            for (index c = first; c < last; ++c)
+            for (index_t c = first; c < last; ++c)
                 out[c] = static_cast<T>(total[static_cast<std::size_t>(c - first)] * scale(c));
         };
-        merge(sums, dbeta, [](index) { return 1.0; });
-        merge(products, dgamma, [&](index c) { return static_cast<double>(invstd[c]); });
+        merge(sums, dbeta, [](index_t) { return 1.0; });
+        merge(products, dgamma, [&](index_t c) { return static_cast<double>(invstd[c]); });
     });
 }
 
 /// dx = gamma invstd (g - dbeta / n - (x - mean) invstd dgamma / n) and, unless null, dskip = g, over (rows, channels).
 /// dx and dskip may each be dy or x, not the same. 5 flops per element.
 template <class T>
-void batch_norm_gradient(cpu, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act,
+void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
                          T slope, const T* x, const T* mean, const T* invstd, const T* gamma, const T* dgamma,
                          const T* dbeta, T* dx, T* dskip) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
-    work::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (act != activation::none ? n / 8 : 0));
-    const long_rows l = long_rows::of<T>(rows, channels);
-    tensor<T> coefficients({4, l.period}, category::workspace);
+    flop_counter::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (act != activation::none ? n / 8 : 0));
+    const folded_rows l = folded_rows::of<T>(rows, channels);
+    tensor<T> coefficients({4, l.period}, memory_category::workspace);
     T *const center = coefficients.data(), *const a = center + l.period, *const b = a + l.period,
              *const c0 = b + l.period;
     const T share = T(1) / static_cast<T>(rows);
-    l.repeat([&](index c) { return mean[c]; }, center);
-    l.repeat([&](index c) { return gamma[c] * invstd[c]; }, a);
-    l.repeat([&](index c) { return -gamma[c] * invstd[c] * invstd[c] * dgamma[c] * share; }, b);
-    l.repeat([&](index c) { return -gamma[c] * invstd[c] * dbeta[c] * share; }, c0);
+    l.repeat([&](index_t c) { return mean[c]; }, center);
+    l.repeat([&](index_t c) { return gamma[c] * invstd[c]; }, a);
+    l.repeat([&](index_t c) { return -gamma[c] * invstd[c] * invstd[c] * dgamma[c] * share; }, b);
+    l.repeat([&](index_t c) { return -gamma[c] * invstd[c] * dbeta[c] * share; }, c0);
     detail::with_sign_activation(act, [&](auto kind) {
         const auto run = [&](auto with_skip) {
-            detail::for_long_rows(l, [=, &l](index begin, index end) {
+            detail::for_long_rows(l, [=, &l](index_t begin, index_t end) {
                 const simd::pack<T> s(slope);
-                detail::for_packs_of_rows<T>(l, begin, end, [=](index at, index i, auto count) {
+                detail::for_packs_of_rows<T>(l, begin, end, [=](index_t at, index_t i, auto count) {
                     const simd::pack<T> g = detail::masked<kind()>(
                         simd::load(dy + at, count), s, kind() == activation::none ? nullptr : bits + at / 8);
                     const simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +

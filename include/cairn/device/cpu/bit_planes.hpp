@@ -18,9 +18,9 @@ namespace detail {
 
 template <class Count>
 [[gnu::always_inline]] inline void store_planes(const std::uint32_t* codes, Count m, int bits, std::byte* out) {
-    const index stride = (m + 7) / 8;
-    for (index first = 0; first < m; first += 16) {
-        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+    const index_t stride = (m + 7) / 8;
+    for (index_t first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index_t>(2, stride - first / 8));
 #if CAIRN_SIMD_AVX512
         const __m512i v = _mm512_loadu_si512(codes + first);
 #endif
@@ -39,9 +39,9 @@ template <class Count>
 
 template <class Count>
 [[gnu::always_inline]] inline void load_planes(const std::byte* in, Count m, int bits, std::uint32_t* codes) {
-    const index stride = (m + 7) / 8;
-    for (index first = 0; first < m; first += 16) {
-        const auto bytes = static_cast<std::size_t>(std::min<index>(2, stride - first / 8));
+    const index_t stride = (m + 7) / 8;
+    for (index_t first = 0; first < m; first += 16) {
+        const auto bytes = static_cast<std::size_t>(std::min<index_t>(2, stride - first / 8));
 #if CAIRN_SIMD_AVX512
         __m512i group = _mm512_setzero_si512();
         for (int j = 0; j < bits; ++j) {
@@ -65,12 +65,12 @@ template <class Count>
 }
 
 /// The size of a whole group as a compile-time constant: its loops unroll.
-using whole_group = std::integral_constant<index, plane_group>;
+using whole_group = std::integral_constant<index_t, plane_group>;
 
 }  // namespace detail
 
 /// Packs m ≤ 128 codes; codes has room for 128, those behind m are zero. Writes plane_bytes(m, bits) bytes.
-inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byte* out) {
+inline void store_planes(const std::uint32_t* codes, index_t m, int bits, std::byte* out) {
     if (m == plane_group)
         detail::store_planes(codes, detail::whole_group{}, bits, out);
     else
@@ -78,7 +78,7 @@ inline void store_planes(const std::uint32_t* codes, index m, int bits, std::byt
 }
 
 /// The inverse: m codes to `codes`, which has room for 128.
-inline void load_planes(const std::byte* in, index m, int bits, std::uint32_t* codes) {
+inline void load_planes(const std::byte* in, index_t m, int bits, std::uint32_t* codes) {
     if (m == plane_group)
         detail::load_planes(in, detail::whole_group{}, bits, codes);
     else

@@ -1,8 +1,9 @@
 #pragma once
-// OpenBLAS over pthreads, Debian's, has threads of its own: it does not know OpenMP's number of them, and they spin for milliseconds
-// after a call, on the cores of ours. So its number follows ours before each call; inside a parallel region it is one.
-// The number is one of the whole process, and results depend on it in the last bit: where a thread of its own computes with BLAS
-// beside others, everybody has one thread of it, else the bits would depend on who came last.
+// OpenBLAS over pthreads, Debian's, has threads of its own: it does not know OpenMP's number of them, and they spin for
+// milliseconds after a call, on the cores of ours. So its number follows ours before each call; inside a parallel
+// region it is one.
+// The number is one of the whole process, and results depend on it in the last bit: where a thread of its own computes
+// with BLAS beside others, everybody has one thread of it, else the bits would depend on who came last.
 
 #include <cairn/core/parallel.hpp>
 
@@ -14,7 +15,8 @@ extern "C" int openblas_get_num_threads(void) __attribute__((weak));
 
 namespace cairn {
 
-/// BLAS has one thread as long as one of these lives: made before another thread computes with BLAS, gone when that is done.
+/// BLAS has one thread as long as one of these lives: made before another thread computes with BLAS, gone when that is
+/// done.
 class single_blas_thread {
 public:
     single_blas_thread() { ++living_; }

@@ -5,16 +5,17 @@
 //   winograd4  F(4×4, 3×3) and winograd2 F(2×2, 3×3), winograd.hpp        (kernels 3×3 and k×3×3, stride 1)
 //   tiled      register tiles without patches, conv_tiled.hpp             (everything)
 //   im2col     blocks of patches and GEMM, im2col.hpp                     (everything)
-//   plain      loops, conv_plain.hpp                                      (everything; only on demand)
+//   plain      loops, conv_reference.hpp                                      (everything; only on demand)
 //
-// The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's record.
-// CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the pool, for
-// the time of the call. Bytes: each tensor once, by design.
+// The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's
+// record.
+// CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the
+// pool, for the time of the call. Bytes: each tensor once, by design.
 
-#include <cairn/core/work.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/device/conv_geometry.hpp>
-#include <cairn/device/cpu/conv_plain.hpp>
+#include <cairn/device/cpu/conv_reference.hpp>
 #include <cairn/device/cpu/conv_tiled.hpp>
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/onednn.hpp>
@@ -36,7 +37,7 @@ inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winogr
 template <class T>
 std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
     std::vector<algorithm> list;
-    const index smaller = std::min(g.out[1], g.out[2]), per_group = std::min(g.c_in, g.c_out) / g.groups;
+    const index_t smaller = std::min(g.out[1], g.out[2]), per_group = std::min(g.c_in, g.c_out) / g.groups;
     // Winograd's transforms do not pay with few channels. Its small tiles are for images that the large ones overhang.
     const bool winograd = winograd_applies(g, 4) && per_group >= 8 && smaller >= 2;
     if (winograd && smaller >= 3) list.push_back(algorithm::winograd4);
@@ -73,7 +74,7 @@ template <class T>
 void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
     if (a == algorithm::winograd4 || a == algorithm::winograd2) {
         const int tile = a == algorithm::winograd4 ? 4 : 2;
-        tensor<char> workspace({winograd_workspace_bytes<T>(g, phase, tile)}, category::workspace);
+        tensor<char> workspace({winograd_workspace_bytes<T>(g, phase, tile)}, memory_category::workspace);
         if (phase == conv_phase::forward)
             winograd_forward(g, o.x, o.w, o.bias, o.y, tile, workspace.data());
         else if (phase == conv_phase::backward_input)
@@ -110,7 +111,7 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
 template <class T>
 algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o) {
     static const bool forced = [] {
-        if (const char* name = std::getenv("CAIRN_CONV")) choices::global().force("conv", name);
+        if (const char* name = std::getenv("CAIRN_CONV")) autotune_cache::global().force("conv", name);
         return true;
     }();
     (void)forced;
@@ -119,9 +120,9 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
         algorithm a{};
     };
     thread_local std::unordered_map<conv_call, answer, conv_call::hash> answers;  // of this thread: no lock is taken
-    choices& registry = choices::global();
+    autotune_cache& registry = autotune_cache::global();
     const std::uint64_t epoch = registry.epoch();
-    answer& known = answers[{g, static_cast<index>(phase), sizeof(T), 0, threads()}];
+    answer& known = answers[{g, static_cast<index_t>(phase), sizeof(T), 0, threads()}];
     if (known.epoch == epoch) return known.a;
 
     const std::string key =
@@ -138,7 +139,8 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
         // y and dx are overwritten anyway, so candidates may write there; dw is added to, and so has a stand-in.
         auto stand_in = std::make_shared<tensor<T>>();
-        if (phase == conv_phase::backward_weight) *stand_in = tensor<T>::zeros({g.w_elements()}, category::workspace);
+        if (phase == conv_phase::backward_weight)
+            *stand_in = tensor<T>::zeros({g.w_elements()}, memory_category::workspace);
         return [stand_in, list, phase, &g, o](std::size_t i) {
             operands<T> scratch = o;
             if (!stand_in->empty()) scratch.y = stand_in->data();
@@ -150,23 +152,24 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
 }
 
 template <class T>
-void count(const conv_geometry& g, index extra) {
-    work::count(g.flops() + static_cast<double>(extra),
-                static_cast<double>(sizeof(T)) * static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()));
+void count(const conv_geometry& g, index_t extra) {
+    flop_counter::count(
+        g.flops() + static_cast<double>(extra),
+        static_cast<double>(sizeof(T)) * static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()));
 }
 
 /// sum[c] += Σ rows of a (rows × columns), in an order that depends on the sizes alone.
 template <class T>
-void add_column_sums(index rows, index columns, const T* a, T* sum) {
-    const index grain = std::max<index>(64, 16384 / columns), chunks = (rows + grain - 1) / grain;
-    auto parts = tensor<T>::zeros({chunks, columns}, category::workspace);
-    parallel_chunks(rows, grain, [&](index chunk, index begin, index end) {
+void add_column_sums(index_t rows, index_t columns, const T* a, T* sum) {
+    const index_t grain = std::max<index_t>(64, 16384 / columns), chunks = (rows + grain - 1) / grain;
+    auto parts = tensor<T>::zeros({chunks, columns}, memory_category::workspace);
+    parallel_chunks(rows, grain, [&](index_t chunk, index_t begin, index_t end) {
         T* part = parts.data() + chunk * columns;
-        for (index r = begin; r < end; ++r)
-            for (index c = 0; c < columns; ++c) part[c] += a[r * columns + c];
+        for (index_t r = begin; r < end; ++r)
+            for (index_t c = 0; c < columns; ++c) part[c] += a[r * columns + c];
     });
-    for (index chunk = 0; chunk < chunks; ++chunk)
-        for (index c = 0; c < columns; ++c) sum[c] += parts[chunk * columns + c];
+    for (index_t chunk = 0; chunk < chunks; ++chunk)
+        for (index_t c = 0; c < columns; ++c) sum[c] += parts[chunk * columns + c];
 }
 
 }  // namespace conv_detail
@@ -191,8 +194,8 @@ void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T
     conv_detail::count<T>(g, 0);
 }
 
-/// dw (c_out, kernel…, c_in / groups) += gradient of <dy, x * w + bias> with respect to w, db (c_out, or null) += that with
-/// respect to bias.
+/// dw (c_out, kernel…, c_in / groups) += gradient of <dy, x * w + bias> with respect to w, db (c_out, or null) += that
+/// with respect to bias.
 template <class T>
 void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
     check(g);

@@ -6,9 +6,9 @@
 // Sixteen blocks side by side make four packs of bits that need no shuffling. Memory traffic: x read, y written.
 // Tested against the scalar philox() of core/random.hpp.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/core/work.hpp>
 #include <cairn/device/cpu/philox.hpp>
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr index dropout_group = 64;  // elements of sixteen Philox blocks
+inline constexpr index_t dropout_group = 64;  // elements of sixteen Philox blocks
 
 /// y[i] = bits[i] ≥ threshold ? x[i] scale : 0.
 template <class T>
-[[gnu::always_inline]] inline void drop(index n, const std::uint32_t* bits, std::uint32_t threshold, T scale,
+[[gnu::always_inline]] inline void drop(index_t n, const std::uint32_t* bits, std::uint32_t threshold, T scale,
                                         const T* x, T* y) {
 #pragma omp simd
-    for (index i = 0; i < n; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : T(0);
+    for (index_t i = 0; i < n; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : T(0);
 }
 
 }  // namespace detail
@@ -32,19 +32,19 @@ template <class T>
 /// y = x scaled where kept, 0 elsewhere; y may be x. rate in [0, 1). Two calls with the same `random` drop the same
 /// elements. 1 flop per element.
 template <class T>
-void dropout_apply(cpu, index n, double rate, const random_stream& random, const T* x, T* y) {
+void dropout_apply(cpu, index_t n, double rate, const random_stream& random, const T* x, T* y) {
     require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
-    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);
     const T scale = static_cast<T>(1 / (1 - rate));
-    constexpr index group = detail::dropout_group;
+    constexpr index_t group = detail::dropout_group;
     const philox_lanes random_bits(random);
-    parallel_for((n + group - 1) / group, 256, [=](index begin, index end) {
-        for (index g = begin; g < end; ++g) {
+    parallel_for((n + group - 1) / group, 256, [=](index_t begin, index_t end) {
+        for (index_t g = begin; g < end; ++g) {
             std::uint32_t bits[group];
             random_bits.blocks(static_cast<std::uint64_t>(g) * 16, bits, 16);
             random_bits.blocks(static_cast<std::uint64_t>(g) * 16 + 8, bits + 8, 16);
-            const index at = g * group;
+            const index_t at = g * group;
             if (at + group <= n)
                 detail::drop(group, bits, threshold, scale, x + at, y + at);
             else

@@ -4,9 +4,9 @@
 // one order of summation on any number of threads. Memory traffic: forward y written and as much of the table read;
 // backward dy read, the touched entries read and written, and 4 bytes an entry. Tested against plain loops.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/core/work.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,51 +16,53 @@ namespace cairn {
 
 namespace detail {
 
-inline index checked_id(const std::int32_t* ids, index row, index entries) {
-    const index id = ids[row];
+inline index_t checked_id(const std::int32_t* ids, index_t row, index_t entries) {
+    const index_t id = ids[row];
     require(id >= 0 && id < entries, "embedding: id ", id, " of row ", row, " is not in [0, ", entries, ')');
     return id;
 }
 
-inline index embedding_grain(index width) { return std::max<index>(1, 8192 / std::max<index>(width, 1)); }
+inline index_t embedding_grain(index_t width) { return std::max<index_t>(1, 8192 / std::max<index_t>(width, 1)); }
 
 }  // namespace detail
 
 /// y (rows, width) from ids (rows). Throws on an id out of range, naming row and id.
 template <class T>
-void embedding_forward(cpu, index rows, index entries, index width, const std::int32_t* ids, const T* table, T* y) {
+void embedding_forward(cpu, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* table,
+                       T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    work::count(0, 2 * n * sizeof(T));
-    parallel_for(rows, detail::embedding_grain(width), [=](index begin, index end) {
-        for (index r = begin; r < end; ++r)
+    flop_counter::count(0, 2 * n * sizeof(T));
+    parallel_for(rows, detail::embedding_grain(width), [=](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r)
             std::copy_n(table + detail::checked_id(ids, r, entries) * width, width, y + r * width);
     });
 }
 
 /// dtable (entries, width) += dy (rows, width) by ids (rows). 1 flop per element of dy.
 template <class T>
-void embedding_backward(cpu, index rows, index entries, index width, const std::int32_t* ids, const T* dy, T* dtable) {
+void embedding_backward(cpu, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* dy,
+                        T* dtable) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    work::count(n, 3 * n * sizeof(T));
-    require(rows < (index{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
+    flop_counter::count(n, 3 * n * sizeof(T));
+    require(rows < (index_t{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
     // first[e] … first[e + 1]: the places in `order` of the rows of entry e.
-    auto first = tensor<std::int32_t>::zeros({entries + 1}, category::workspace);
-    tensor<std::int32_t> order({rows}, category::workspace);
-    for (index r = 0; r < rows; ++r) ++first[detail::checked_id(ids, r, entries) + 1];
-    for (index e = 0; e < entries; ++e) first[e + 1] += first[e];
-    for (index r = 0; r < rows; ++r) order[first[ids[r]]++] = static_cast<std::int32_t>(r);
+    auto first = tensor<std::int32_t>::zeros({entries + 1}, memory_category::workspace);
+    tensor<std::int32_t> order({rows}, memory_category::workspace);
+    for (index_t r = 0; r < rows; ++r) ++first[detail::checked_id(ids, r, entries) + 1];
+    for (index_t e = 0; e < entries; ++e) first[e + 1] += first[e];
+    for (index_t r = 0; r < rows; ++r) order[first[ids[r]]++] = static_cast<std::int32_t>(r);
     // Now first[e] is the end of entry e. Chunks of places; a chunk works on the entries that begin in it.
     const std::int32_t* const place = order.data();
-    parallel_for(rows, detail::embedding_grain(width), [=](index begin, index end) {
-        index at = begin;
+    parallel_for(rows, detail::embedding_grain(width), [=](index_t begin, index_t end) {
+        index_t at = begin;
         while (at < end && at > 0 && ids[place[at]] == ids[place[at - 1]]) ++at;  // belongs to the chunk before
         while (at < end) {
-            const index entry = ids[place[at]];
+            const index_t entry = ids[place[at]];
             T* const sum = dtable + entry * width;
             for (; at < rows && ids[place[at]] == entry; ++at) {
                 const T* const row = dy + place[at] * width;
 #pragma omp simd
-                for (index c = 0; c < width; ++c) sum[c] += row[c];
+                for (index_t c = 0; c < width; ++c) sum[c] += row[c];
             }
         }
     });

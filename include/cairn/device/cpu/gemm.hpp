@@ -1,12 +1,13 @@
 #pragma once
-// GEMM on the host: c = alpha op(a) op(b) + beta c, row-major. Three kernels: oneDNN's, the installed BLAS's, and the portable
-// one of gemm_builtin.hpp. Which of them is used is measured at first use, for each class of sizes (powers of two of m, n and
-// k, transposes, threads), and entered in the registry of choices as "gemm/…". No installed library is best on every
+// GEMM on the host: c = alpha op(a) op(b) + beta c, row-major. Three kernels: oneDNN's, the installed BLAS's, and the
+// portable one of gemm_builtin.hpp. Which of them is used is measured at first use, for each class of sizes (powers of
+// two of m, n and k, transposes, threads), and entered in the registry of choices as "gemm/…". No installed library is
+// best on every
 // processor: Debian's OpenBLAS 0.3.21, for one, takes the newest AMD cores for Haswell and gives half their peak.
 // CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the build says.
 
-#include <cairn/core/work.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
 #include <cairn/device/cpu/onednn.hpp>
@@ -25,8 +26,8 @@
 #endif
 
 #if CAIRN_HAS_CBLAS
-// Two functions of CBLAS under names of our own: <cblas.h> and the header of the same name inside xtensor-blas contradict each
-// other, and device/cpu/linalg.hpp needs the latter. The numbers are those of the CBLAS standard.
+// Two functions of CBLAS under names of our own: <cblas.h> and the header of the same name inside xtensor-blas
+// contradict each other, and device/cpu/linalg.hpp needs the latter. The numbers are those of the CBLAS standard.
 extern "C" {
 void cairn_cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
                        const float* b, int ldb, float beta, float* c, int ldc) __asm__("cblas_sgemm");
@@ -53,7 +54,7 @@ void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
     match_blas_threads();
     constexpr int row_major = 101;
     const auto op = [](bool trans) { return trans ? 112 : 111; };  // CblasTrans, CblasNoTrans
-    const auto i = [](index v) { return static_cast<int>(v); };
+    const auto i = [](index_t v) { return static_cast<int>(v); };
     const auto call = [&](auto f) {
         f(row_major, op(s.trans_a), op(s.trans_b), i(s.m), i(s.n), i(s.k), alpha, a, i(s.lda), b, i(s.ldb), beta, c,
           i(s.ldc));
@@ -91,14 +92,14 @@ std::vector<kernel> candidates(bool threaded) {
     return list;
 }
 
-inline unsigned size_class(index v) { return static_cast<unsigned>(std::bit_width(static_cast<std::size_t>(v - 1))); }
+inline unsigned size_class(index_t v) { return static_cast<unsigned>(std::bit_width(static_cast<std::size_t>(v - 1))); }
 
-/// The kernel in use for this size. Measured, if it is not known yet, on the operands given; c is then overwritten. Null ones
-/// are replaced by zeros: time does not depend on values.
+/// The kernel in use for this size. Measured, if it is not known yet, on the operands given; c is then overwritten.
+/// Null ones are replaced by zeros: time does not depend on values.
 template <class T>
 kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
     static const bool forced = [] {
-        if (const char* name = std::getenv("CAIRN_GEMM")) choices::global().force("gemm", name);
+        if (const char* name = std::getenv("CAIRN_GEMM")) autotune_cache::global().force("gemm", name);
         return true;
     }();
     (void)forced;
@@ -114,7 +115,7 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
                                std::uint64_t{threaded} << 26 | std::uint64_t{sizeof(T) == 8} << 27 |
                                static_cast<std::uint64_t>(threads()) << 32;
     answer& known = answers[code * 0x9E3779B97F4A7C15u >> 56];
-    choices& registry = choices::global();
+    autotune_cache& registry = autotune_cache::global();
     if (known.code == code && known.epoch == registry.epoch()) return known.which;
 
     const std::vector<kernel> list = candidates<T>(threaded);
@@ -125,8 +126,9 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
                " n2^", cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
     const std::uint64_t epoch = registry.epoch();
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
-        const auto stand_in = [](const T* given, index rows, index ld) {
-            return given ? tensor<T>{} : tensor<T>::zeros({std::max<index>(rows * ld, 1)}, category::workspace);
+        const auto stand_in = [](const T* given, index_t rows, index_t ld) {
+            return given ? tensor<T>{}
+                         : tensor<T>::zeros({std::max<index_t>(rows * ld, 1)}, memory_category::workspace);
         };
         struct operands {
             tensor<T> a, b, c;
@@ -148,8 +150,8 @@ template <class T>
 void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
     if (s.m == 0 || s.n == 0) return;
     if (s.k == 0) {
-        for (index i = 0; i < s.m; ++i)
-            for (index j = 0; j < s.n; ++j) {
+        for (index_t i = 0; i < s.m; ++i)
+            for (index_t j = 0; j < s.n; ++j) {
                 T& v = c[i * s.ldc + j];
                 v = beta == T{} ? T{} : beta * v;
             }
@@ -163,45 +165,46 @@ void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b,
 
 }  // namespace gemm_detail
 
-/// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With beta 0,
-/// c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
+/// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With
+/// beta 0, c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
 template <class T>
-void gemm(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda, const T* b,
-          index ldb, T beta, T* c, index ldc) {
+void gemm(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
+          const T* b, index_t ldb, T beta, T* c, index_t ldc) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     gemm_detail::product(true, s, alpha, a, b, beta, c);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    work::count(2 * mn * static_cast<double>(k),
-                static_cast<double>(sizeof(T)) * (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+    flop_counter::count(
+        2 * mn * static_cast<double>(k),
+        static_cast<double>(sizeof(T)) * (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
 }
 
-/// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread over
-/// the threads whole, so that the result does not depend on the number of threads.
+/// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread
+/// over the threads whole, so that the result does not depend on the number of threads.
 template <class T>
-void gemm_batched(cpu, bool trans_a, bool trans_b, index m, index n, index k, T alpha, const T* a, index lda,
-                  index stride_a, const T* b, index ldb, index stride_b, T beta, T* c, index ldc, index stride_c,
-                  index batch) {
+void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
+                  index_t stride_a, const T* b, index_t ldb, index_t stride_b, T beta, T* c, index_t ldc,
+                  index_t stride_c, index_t batch) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s, batch);
     const bool across = batch >= 8;
-    const auto one = [&](index i) {
+    const auto one = [&](index_t i) {
         gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);
     };
     if (across) {
         if (m > 0 && n > 0 && k > 0)
             gemm_detail::choose<T>(false, s, a, b,
                                    beta == T{} ? c : nullptr);  // measured here, not by all threads at once
-        parallel_for(batch, 1, [&](index begin, index end) {
-            for (index i = begin; i < end; ++i) one(i);
+        parallel_for(batch, 1, [&](index_t begin, index_t end) {
+            for (index_t i = begin; i < end; ++i) one(i);
         });
     } else {
-        for (index i = 0; i < batch; ++i) one(i);
+        for (index_t i = 0; i < batch; ++i) one(i);
     }
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    work::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
-                static_cast<double>(batch) * static_cast<double>(sizeof(T)) *
-                    (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+    flop_counter::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
+                        static_cast<double>(batch) * static_cast<double>(sizeof(T)) *
+                            (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
 }
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 // Memory traffic per element of size s: forward s read, s written; backward 2s read, s written: a row stays in the
 // cache between its passes, and backward sums dgamma and dbeta on the way. Tested against tests/oracle/norm.hpp.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 
 #include <cmath>
@@ -17,20 +17,20 @@ namespace cairn {
 namespace detail {
 
 /// Rows that a thread takes at a time; partial gradients of gamma and beta are kept for each such chunk.
-inline index layer_norm_grain(index rows, index features) {
-    return std::max<index>({1, (index{1} << 15) / std::max<index>(features, 1), (rows + 255) / 256});
+inline index_t layer_norm_grain(index_t rows, index_t features) {
+    return std::max<index_t>({1, (index_t{1} << 15) / std::max<index_t>(features, 1), (rows + 255) / 256});
 }
 
 /// Σ term(i) over packs of a row.
 template <class T, class Term>
-[[gnu::always_inline]] inline T row_sum(index n, Term&& term) {
+[[gnu::always_inline]] inline T row_sum(index_t n, Term&& term) {
     simd::pack<T> a(T{}), b(T{});
-    index i = 0;
+    index_t i = 0;
     for (; i + 2 * simd::lanes<T> <= n; i += 2 * simd::lanes<T>) {
-        a += term(i, std::integral_constant<index, simd::lanes<T>>{});
-        b += term(i + simd::lanes<T>, std::integral_constant<index, simd::lanes<T>>{});
+        a += term(i, std::integral_constant<index_t, simd::lanes<T>>{});
+        b += term(i + simd::lanes<T>, std::integral_constant<index_t, simd::lanes<T>>{});
     }
-    simd::for_packs<T>(n - i, [&](index j, auto count) { a += term(i + j, count); });
+    simd::for_packs<T>(n - i, [&](index_t j, auto count) { a += term(i + j, count); });
     return simd::sum(a + b);
 }
 
@@ -39,29 +39,30 @@ template <class T, class Term>
 /// y from x (rows, features), gamma and beta (features); y may be x. mean and invstd (rows) for backward, or null.
 /// 7 flops per element.
 template <class T>
-void layer_norm_forward(cpu, index rows, index features, const T* x, const T* gamma, const T* beta, T eps, T* y,
+void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const T* gamma, const T* beta, T eps, T* y,
                         T* mean, T* invstd) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
-    work::count(7 * n, 2 * n * sizeof(T));
-    parallel_for(rows, detail::layer_norm_grain(rows, features), [=](index begin, index end) {
+    flop_counter::count(7 * n, 2 * n * sizeof(T));
+    parallel_for(rows, detail::layer_norm_grain(rows, features), [=](index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;
         const T share = T(1) / static_cast<T>(features);
-        for (index r = begin; r < end; ++r) {
+        for (index_t r = begin; r < end; ++r) {
             const T* const in = x + r * features;
             T* const out = y + r * features;
-            const T m = detail::row_sum<T>(features, [=](index i, auto count) { return load(in + i, count); }) * share;
+            const T m =
+                detail::row_sum<T>(features, [=](index_t i, auto count) { return load(in + i, count); }) * share;
             // The lanes beyond a shorter last pack are zeros of x, which must not count as (0 - m)².
             T squares = 0;
             if (features % simd::lanes<T> == 0) {
-                squares = detail::row_sum<T>(features, [=](index i, auto count) {
+                squares = detail::row_sum<T>(features, [=](index_t i, auto count) {
                     const pack<T> d = load(in + i, count) - pack<T>(m);
                     return d * d;
                 });
             } else {
-                for (index i = 0; i < features; ++i) squares += (in[i] - m) * (in[i] - m);
+                for (index_t i = 0; i < features; ++i) squares += (in[i] - m) * (in[i] - m);
             }
             const T inverse = T(1) / std::sqrt(squares * share + eps);
-            simd::for_packs<T>(features, [=](index i, auto count) {
+            simd::for_packs<T>(features, [=](index_t i, auto count) {
                 const pack<T> xhat = (load(in + i, count) - pack<T>(m)) * pack<T>(inverse);
                 store(out + i, xhat * load(gamma + i, count) + load(beta + i, count), count);
             });
@@ -71,27 +72,27 @@ void layer_norm_forward(cpu, index rows, index features, const T* x, const T* ga
     });
 }
 
-/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to. `added` (rows, features), or null:
-/// a gradient that comes to dx another way. 13 flops per element, 14 with it.
+/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to.
+/// `added` (rows, features), or null: a gradient that comes to dx another way. 13 flops per element, 14 with it.
 template <class T>
-void layer_norm_backward(cpu, index rows, index features, const T* dy, const T* x, const T* mean, const T* invstd,
+void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const T* x, const T* mean, const T* invstd,
                          const T* gamma, T* dx, T* dgamma, T* dbeta, const std::type_identity_t<T>* added = nullptr) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
-    work::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
-    const index grain = detail::layer_norm_grain(rows, features), chunks = (rows + grain - 1) / grain;
-    tensor<T> partial({2, chunks, features}, category::workspace);
+    flop_counter::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
+    const index_t grain = detail::layer_norm_grain(rows, features), chunks = (rows + grain - 1) / grain;
+    tensor<T> partial({2, chunks, features}, memory_category::workspace);
     T* const sums = partial.data();
-    parallel_chunks(rows, grain, [=](index chunk, index begin, index end) {
+    parallel_chunks(rows, grain, [=](index_t chunk, index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;
         T *const pg = sums + chunk * features, *const pb = sums + (chunks + chunk) * features;
         std::fill_n(pg, features, T{});
         std::fill_n(pb, features, T{});
         const T share = T(1) / static_cast<T>(features);
-        for (index r = begin; r < end; ++r) {
+        for (index_t r = begin; r < end; ++r) {
             const T *const g = dy + r * features, *const in = x + r * features;
             const pack<T> m(mean[r]), s(invstd[r]);
             pack<T> total(T{}), product(T{});  // Σ gamma dy, Σ gamma dy x̂; gamma dy is 0 in lanes beyond the row
-            simd::for_packs<T>(features, [&](index i, auto count) {
+            simd::for_packs<T>(features, [&](index_t i, auto count) {
                 const pack<T> d = load(g + i, count), xhat = (load(in + i, count) - m) * s;
                 const pack<T> scaled = d * load(gamma + i, count);
                 total += scaled;
@@ -103,7 +104,7 @@ void layer_norm_backward(cpu, index rows, index features, const T* dy, const T* 
             T* const out = dx + r * features;
             const T* const more = added ? added + r * features : nullptr;
             const pack<T> a(simd::sum(total) * share), b(simd::sum(product) * share);
-            simd::for_packs<T>(features, [=](index i, auto count) {
+            simd::for_packs<T>(features, [=](index_t i, auto count) {
                 const pack<T> xhat = (load(in + i, count) - m) * s;
                 const pack<T> d = s * (load(g + i, count) * load(gamma + i, count) - a - xhat * b);
                 store(out + i, more ? d + load(more + i, count) : d, count);
@@ -113,7 +114,7 @@ void layer_norm_backward(cpu, index rows, index features, const T* dy, const T* 
     const auto merge = [&](const T* parts, T* out) {
         std::vector<double> total(static_cast<std::size_t>(features));
         detail::add_rows_in_double(chunks, features, features, parts, total.data());
-        for (index c = 0; c < features; ++c) out[c] = static_cast<T>(total[static_cast<std::size_t>(c)]);
+        for (index_t c = 0; c < features; ++c) out[c] = static_cast<T>(total[static_cast<std::size_t>(c)]);
     };
     merge(sums, dgamma);
     merge(sums + chunks * features, dbeta);

@@ -13,7 +13,7 @@
 #include <cairn/core/error.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/xt.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/device/matrix_checks.hpp>
@@ -79,7 +79,7 @@ template <class T>
 eigen_decomposition<T> syevr(const xt::xtensor<T, 2>& m) {
     using number = xt::blas_index_t;
     match_blas_threads();
-    const auto n = static_cast<index>(m.shape(0));
+    const auto n = static_cast<index_t>(m.shape(0));
     const auto order = static_cast<number>(n);
     std::vector<T> copy(m.begin(), m.end()), vectors(copy.size());
     std::vector<number> support(static_cast<std::size_t>(2 * n));
@@ -100,8 +100,8 @@ eigen_decomposition<T> syevr(const xt::xtensor<T, 2>& m) {
     }
     require(info == 0 && found == order, "eigh: no convergence for a matrix (", n, ", ", n, "), LAPACK says ", info);
     tensor<T> columns({n, n});  // LAPACK's columns lie one behind the other
-    for (index r = 0; r < n; ++r)
-        for (index c = 0; c < n; ++c) columns[r * n + c] = vectors[static_cast<std::size_t>(c * n + r)];
+    for (index_t r = 0; r < n; ++r)
+        for (index_t c = 0; c < n; ++c) columns[r * n + c] = vectors[static_cast<std::size_t>(c * n + r)];
     return {std::move(values), std::move(columns)};
 }
 
@@ -113,7 +113,7 @@ bool prefers_syevr(const xt::xtensor<T, 2>& m) {
     const std::size_t n = std::min(m.shape(0), most);
     const std::string key = concat("eigh/", sizeof(T) == 8 ? "f64" : "f32", " n2^", std::bit_width(n - 1),
                                    in_parallel() ? " one of " : " threads ", threads());
-    return choices::global().get_or_measure(key, names, [&] {
+    return autotune_cache::global().get_or_measure(key, names, [&] {
         const xt::xtensor<T, 2> part = xt::view(m, xt::range(std::size_t{0}, n), xt::range(std::size_t{0}, n));
         return [part](std::size_t i) { i == 1 ? syevr(part) : syevd(part); };
     }) == 1;
@@ -137,14 +137,14 @@ tensor<T> cholesky(cpu, const tensor<T>& a) {
                                            " is not positive definite; add a multiple of the identity"));
 }
 
-/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not finite or not
-/// positive definite.
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not
+/// finite or not positive definite.
 template <class T>
 tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     const auto n = static_cast<xt::blas_index_t>(detail::order_of(a, "inverse"));
     detail::require_finite(a, "inverse");
     match_blas_threads();
-    tensor<T> inverse = a.clone(category::workspace);
+    tensor<T> inverse = a.clone(memory_category::workspace);
     xt::blas_index_t info = cxxlapack::potrf<xt::blas_index_t>('L', n, inverse.data(), n);
     if (info == 0) info = cxxlapack::potri<xt::blas_index_t>('L', n, inverse.data(), n);
     require(info == 0, "inverse: the matrix ", a.shape(), " is not positive definite (LAPACK says ", info,
@@ -153,7 +153,8 @@ tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     return inverse;
 }
 
-/// Q (n, n) of A = Q R for a square A; of columns that depend on others, any that complete the basis. Throws if A is not finite.
+/// Q (n, n) of A = Q R for a square A; of columns that depend on others, any that complete the basis. Throws if A is
+/// not finite.
 template <class T>
 tensor<T> orthonormal_columns(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "orthonormal columns");

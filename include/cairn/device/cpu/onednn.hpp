@@ -1,11 +1,13 @@
 #pragma once
 // oneDNN, versions 2 and 3: the one file that includes it. GEMM and convolutions on channels-last activations.
-// CAIRN_HAS_ONEDNN: 1 where the header is found, or as the build says. Without it `available` is false, and calls throw.
+// CAIRN_HAS_ONEDNN: 1 where the header is found, or as the build says. Without it `available` is false, and calls
+// throw.
 // It is oneDNN's C interface that is used: the C++ one costs every user's file a second and a half of compilation.
 //
-// Activations are used where they lie. Weights go to the layout that the primitive likes best and back, on each call: they
-// change between calls, and forward and backward like different ones. Primitives are kept, by shape and thread count. Their
-// scratch memory comes from the pool and goes back after the call, so that concurrent calls of one primitive are safe.
+// Activations are used where they lie. Weights go to the layout that the primitive likes best and back, on each call:
+// they change between calls, and forward and backward like different ones. Primitives are kept, by shape and thread
+// count. Their scratch memory comes from the pool and goes back after the call, so that concurrent calls of one
+// primitive are safe.
 //
 // Bits: the same on every run with the same number of threads. Weight gradients are summed in pieces that depend on it.
 
@@ -45,7 +47,7 @@ inline const char* name_of(conv_phase phase) {
 /// What a kept answer or primitive depends on. Compared and hashed byte by byte.
 struct conv_call {
     conv_geometry g;
-    index phase, bytes, variant, threads;
+    index_t phase, bytes, variant, threads;
     bool operator==(const conv_call&) const = default;
 
     struct hash {
@@ -160,7 +162,7 @@ private:
 #endif
 
 public:
-    index bytes() const { return static_cast<index>(dnnl_memory_desc_get_size(get())); }
+    index_t bytes() const { return static_cast<index_t>(dnnl_memory_desc_get_size(get())); }
 };
 
 /// One convolution as oneDNN wants it; depth is left out of 1D and 2D convolutions.
@@ -170,15 +172,15 @@ struct problem {
 
     explicit problem(const conv_geometry& g) {
         const std::size_t first = g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 ? 1 : 0;
-        const auto describe = [&](std::initializer_list<index> outer, std::initializer_list<index> outer_strides,
-                                  const std::array<index, 3>& size, index inner, bool any) {
+        const auto describe = [&](std::initializer_list<index_t> outer, std::initializer_list<index_t> outer_strides,
+                                  const std::array<index_t, 3>& size, index_t inner, bool any) {
             dnnl_dims_t extents, strides;
             int rank = 0;
-            for (auto s = outer_strides.begin(); index extent : outer) {
+            for (auto s = outer_strides.begin(); index_t extent : outer) {
                 extents[rank] = extent;
                 strides[rank++] = *s++;
             }
-            const index step[3] = {size[1] * size[2] * inner, size[2] * inner, inner};
+            const index_t step[3] = {size[1] * size[2] * inner, size[2] * inner, inner};
             for (std::size_t axis = first; axis < 3; ++axis) {
                 extents[rank] = size[axis];
                 strides[rank++] = step[axis];
@@ -187,7 +189,7 @@ struct problem {
         };
         x = describe({g.n, g.c_in}, {g.in_points() * g.c_in, 1}, g.in, g.c_in, false);
         y = describe({g.n, g.c_out}, {g.out_points() * g.c_out, 1}, g.out, g.c_out, false);
-        const index ci = g.c_in / g.groups, co = g.c_out / g.groups, filter = g.kernel_points() * ci;
+        const index_t ci = g.c_in / g.groups, co = g.c_out / g.groups, filter = g.kernel_points() * ci;
         for (const bool any : {false, true})
             (any ? w_any : w) = g.groups > 1 ? describe({g.groups, co, ci}, {co * filter, filter, 1}, g.kernel, ci, any)
                                              : describe({co, ci}, {filter, 1}, g.kernel, ci, any);
@@ -260,7 +262,7 @@ struct operation {
 
     /// Runs it to its end.
     void run(std::initializer_list<argument> arguments) const {
-        const tensor<char> workspace({scratch.bytes()}, category::workspace);
+        const tensor<char> workspace({scratch.bytes()}, memory_category::workspace);
         dnnl_exec_arg_t list[6];
         owned<dnnl_memory_t> memory[6];
         int n = 0;
@@ -308,17 +310,18 @@ struct convolution {
     /// The weights as the primitive likes them; `room` keeps the copy.
     const void* inside(const float* w, tensor<char>& room) const {
         if (!reorders) return w;
-        room = tensor<char>({w_inside.bytes()}, category::workspace);
+        room = tensor<char>({w_inside.bytes()}, memory_category::workspace);
         reorder.run({{DNNL_ARG_FROM, p.w, w}, {DNNL_ARG_TO, w_inside, room.data()}});
         return room.data();
     }
 };
 
-/// The kept primitive for this shape, phase and number of threads; null where oneDNN has none, or only its reference loops.
+/// The kept primitive for this shape, phase and number of threads; null where oneDNN has none, or only its reference
+/// loops.
 inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
     static std::mutex mutex;
     static std::unordered_map<conv_call, std::shared_ptr<const convolution>, conv_call::hash> kept;
-    const conv_call key{g, static_cast<index>(phase), sizeof(float), bias, threads()};
+    const conv_call key{g, static_cast<index_t>(phase), sizeof(float), bias, threads()};
     const std::scoped_lock lock(mutex);
     const auto found = kept.find(key);
     if (found != kept.end()) return found->second;
@@ -341,8 +344,8 @@ inline std::shared_ptr<const convolution> needed_convolution(const conv_geometry
 }  // namespace detail
 
 /// c = alpha op(a) op(b) + beta c, all row-major; m × n results, k products each.
-inline void sgemm(bool trans_a, bool trans_b, index m, index n, index k, float alpha, const float* a, index lda,
-                  const float* b, index ldb, float beta, float* c, index ldc) {
+inline void sgemm(bool trans_a, bool trans_b, index_t m, index_t n, index_t k, float alpha, const float* a, index_t lda,
+                  const float* b, index_t ldb, float beta, float* c, index_t ldc) {
     detail::check(dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc),
                   "sgemm");
 }
@@ -380,7 +383,7 @@ inline void convolution_backward_input(const conv_geometry& g, const float* dy, 
 /// dw += gradient of <dy, x * w> with respect to w.
 inline void convolution_backward_weight(const conv_geometry& g, const float* x, const float* dy, float* dw) {
     const auto c = detail::needed_convolution(g, conv_phase::backward_weight, false);
-    const tensor<char> room({c->w_inside.bytes()}, category::workspace);
+    const tensor<char> room({c->w_inside.bytes()}, memory_category::workspace);
     c->run.run({{DNNL_ARG_SRC, c->p.x, x},
                 {DNNL_ARG_DIFF_DST, c->p.y, dy},
                 {DNNL_ARG_DIFF_WEIGHTS, c->w_inside, room.data()}});
@@ -396,8 +399,8 @@ inline std::string version() { return "no oneDNN"; }
     fail("oneDNN: not built in (CAIRN_HAS_ONEDNN is 0); install libdnnl-dev or choose another kernel");
 }
 
-inline void sgemm(bool, bool, index, index, index, float, const float*, index, const float*, index, float, float*,
-                  index) {
+inline void sgemm(bool, bool, index_t, index_t, index_t, float, const float*, index_t, const float*, index_t, float,
+                  float*, index_t) {
     missing();
 }
 inline bool convolution_applies(const conv_geometry&, conv_phase) { return false; }

@@ -10,7 +10,7 @@
 // Memory traffic: forward x read, y and codes written; backward dy and codes read, dx written.
 // Tested against tests/oracle/pool.hpp.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/pool_geometry.hpp>
 
@@ -25,7 +25,7 @@ namespace detail {
 /// factor).
 template <class Value>
 struct pool_link {
-    index offset;
+    index_t offset;
     Value value;
 };
 
@@ -51,20 +51,21 @@ template <class F>
 
 /// Rows of a pooling that a thread takes at a time: about 64 KiB of x.
 template <class T>
-index pool_grain(index elements_of_a_row) {
-    return std::max<index>(1, (index{1} << 16) / std::max<index>(elements_of_a_row * static_cast<index>(sizeof(T)), 1));
+index_t pool_grain(index_t elements_of_a_row) {
+    return std::max<index_t>(
+        1, (index_t{1} << 16) / std::max<index_t>(elements_of_a_row * static_cast<index_t>(sizeof(T)), 1));
 }
 
 /// The elements of the window (od, oh, ow), offsets from the start of the image, each with its position in the window.
 template <class Code>
-void list_window(const pool_geometry& g, index od, index oh, index ow, std::vector<pool_link<Code>>& list) {
+void list_window(const pool_geometry& g, index_t od, index_t oh, index_t ow, std::vector<pool_link<Code>>& list) {
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    const auto at = [](index i) { return static_cast<std::size_t>(i); };
+    const auto at = [](index_t i) { return static_cast<std::size_t>(i); };
     list.clear();
-    for (index id = d.begin[at(od)]; id < d.end[at(od)]; ++id)
-        for (index ih = h.begin[at(oh)]; ih < h.end[at(oh)]; ++ih)
-            for (index iw = w.begin[at(ow)]; iw < w.end[at(ow)]; ++iw) {
-                const index code =
+    for (index_t id = d.begin[at(od)]; id < d.end[at(od)]; ++id)
+        for (index_t ih = h.begin[at(oh)]; ih < h.end[at(oh)]; ++ih)
+            for (index_t iw = w.begin[at(ow)]; iw < w.end[at(ow)]; ++iw) {
+                const index_t code =
                     ((id - d.start[at(od)]) * h.kernel + ih - h.start[at(oh)]) * w.kernel + iw - w.start[at(ow)];
                 list.push_back({((id * h.in + ih) * w.in + iw) * g.channels, static_cast<Code>(code)});
             }
@@ -76,21 +77,21 @@ template <class T, class Code, class Body>
 void for_windows(const pool_geometry& g, Body&& body) {
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
     parallel_for(g.n * d.out * h.out, pool_grain<T>(w.in * g.channels * d.kernel * h.kernel),
-                 [&](index begin, index end) {
+                 [&](index_t begin, index_t end) {
                      std::vector<pool_link<Code>> list;
                      list.reserve(static_cast<std::size_t>(g.window()));
-                     for (index row = begin; row < end; ++row) {
-                         const index n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
-                         const index image = n * g.in_points() * g.channels;
-                         index listed = -1;  // start of the uncut window that is in the list
-                         for (index ow = 0; ow < w.out; ++ow) {
+                     for (index_t row = begin; row < end; ++row) {
+                         const index_t n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
+                         const index_t image = n * g.in_points() * g.channels;
+                         index_t listed = -1;  // start of the uncut window that is in the list
+                         for (index_t ow = 0; ow < w.out; ++ow) {
                              const auto o = static_cast<std::size_t>(ow);
                              const bool whole = w.end[o] - w.start[o] == w.kernel && w.begin[o] == w.start[o];
                              if (!whole || listed < 0) {
                                  list_window(g, od, oh, ow, list);
                                  listed = whole ? w.start[o] : -1;
                              }
-                             const index moved = whole ? (w.start[o] - listed) * g.channels : 0;
+                             const index_t moved = whole ? (w.start[o] - listed) * g.channels : 0;
                              body(list, image + moved, (row * w.out + ow) * g.channels, od, oh, ow);
                          }
                      }
@@ -104,21 +105,21 @@ void for_covers(const pool_geometry& g, Pair&& pair, Single&& single, Combine&& 
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
     using row_value = decltype(pair(0, 0, 0, 0));
     using value = decltype(combine(pair(0, 0, 0, 0), single(0, 0)));
-    const auto at = [](index i) { return static_cast<std::size_t>(i); };
-    parallel_for(g.n * d.in * h.in, pool_grain<T>(w.in * g.channels), [&](index begin, index end) {
+    const auto at = [](index_t i) { return static_cast<std::size_t>(i); };
+    parallel_for(g.n * d.in * h.in, pool_grain<T>(w.in * g.channels), [&](index_t begin, index_t end) {
         std::vector<pool_link<row_value>> rows;
         std::vector<pool_link<value>> list;
-        for (index row = begin; row < end; ++row) {
-            const index n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
+        for (index_t row = begin; row < end; ++row) {
+            const index_t n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
             rows.clear();  // rows of windows that cover this row of x
-            for (index od = d.first[at(id)]; od < d.last[at(id)]; ++od)
-                for (index oh = h.first[at(ih)]; oh < h.last[at(ih)]; ++oh)
+            for (index_t od = d.first[at(id)]; od < d.last[at(id)]; ++od)
+                for (index_t oh = h.first[at(ih)]; oh < h.last[at(ih)]; ++oh)
                     rows.push_back({(((n * d.out + od) * h.out + oh) * w.out) * g.channels, pair(od, id, oh, ih)});
-            for (index iw = 0; iw < w.in; ++iw) {
+            for (index_t iw = 0; iw < w.in; ++iw) {
                 list.resize(rows.size() * at(w.last[at(iw)] - w.first[at(iw)]));
                 std::size_t k = 0;
                 for (const pool_link<row_value>& r : rows)
-                    for (index ow = w.first[at(iw)]; ow < w.last[at(iw)]; ++ow)
+                    for (index_t ow = w.first[at(iw)]; ow < w.last[at(iw)]; ++ow)
                         list[k++] = {r.offset + ow * g.channels, combine(r.value, single(ow, iw))};
                 body(list, (row * w.in + iw) * g.channels);
             }
@@ -128,7 +129,7 @@ void for_covers(const pool_geometry& g, Pair&& pair, Single&& single, Combine&& 
 
 /// 1 / number of elements that the average over window (od, oh, ow) divides by.
 template <class T>
-T inverse_window_size(const pool_geometry& g, index od, index oh, index ow) {
+T inverse_window_size(const pool_geometry& g, index_t od, index_t oh, index_t ow) {
     if (g.count_pad) return T(1) / static_cast<T>(g.window());
     return T(1) / static_cast<T>(g.axis[0].length(od) * g.axis[1].length(oh) * g.axis[2].length(ow));
 }
@@ -140,13 +141,14 @@ T inverse_window_size(const pool_geometry& g, index od, index oh, index ow) {
 template <class T, class Code>
 void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code) {
     const double outputs = static_cast<double>(g.y_elements());
-    work::count(static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements()) * sizeof(T) + outputs * (sizeof(T) + (code ? sizeof(Code) : 0)));
+    flop_counter::count(
+        static_cast<double>(g.n * g.reads() * g.channels),
+        static_cast<double>(g.x_elements()) * sizeof(T) + outputs * (sizeof(T) + (code ? sizeof(Code) : 0)));
     using codes = simd::codes<T, Code>;
-    detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index base, index out, auto...) {
+    detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index_t base, index_t out, auto...) {
         const auto* const link = links.data();
         detail::with_link_count(links.size(), [=](auto links_count) {
-            simd::for_packs<T>(channels, [=](index c, auto count) {
+            simd::for_packs<T>(channels, [=](index_t c, auto count) {
                 const T* const from = x + base + c;
                 simd::pack<T> best = simd::load(from + link[0].offset, count);
                 codes at(link[0].value);
@@ -167,41 +169,42 @@ void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code)
 /// dx (n, in…, channels) from dy and code (n, out…, channels). 1 flop per element that a window covers.
 template <class T, class Code>
 void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* code, T* dx) {
-    work::count(static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements()) * sizeof(T) +
-                    static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
+    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
+                        static_cast<double>(g.x_elements()) * sizeof(T) +
+                            static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
     using codes = simd::codes<T, Code>;
     if (g.tiles()) {
-        detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index base, index out, auto...) {
-            const auto* const link = links.data();
-            detail::with_link_count(links.size(), [=](auto links_count) {
-                simd::for_packs<T>(channels, [=](index c, auto count) {
-                    const simd::pack<T> gradient = simd::load(dy + out + c, count);
-                    const codes at = codes::load(code + out + c, count);
-                    for (std::size_t k = 0; k < links_count; ++k)
-                        simd::store(dx + base + link[k].offset + c, simd::keep(at == codes(link[k].value), gradient),
-                                    count);
+        detail::for_windows<T, Code>(
+            g, [=, channels = g.channels](const auto& links, index_t base, index_t out, auto...) {
+                const auto* const link = links.data();
+                detail::with_link_count(links.size(), [=](auto links_count) {
+                    simd::for_packs<T>(channels, [=](index_t c, auto count) {
+                        const simd::pack<T> gradient = simd::load(dy + out + c, count);
+                        const codes at = codes::load(code + out + c, count);
+                        for (std::size_t k = 0; k < links_count; ++k)
+                            simd::store(dx + base + link[k].offset + c,
+                                        simd::keep(at == codes(link[k].value), gradient), count);
+                    });
                 });
             });
-        });
         return;
     }
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    const auto from = [](const pool_axis& a, index o, index i) { return i - a.start[pool_axis::at(o)]; };
+    const auto from = [](const pool_axis& a, index_t o, index_t i) { return i - a.start[pool_axis::at(o)]; };
     detail::for_covers<T>(
         g,
-        [&](index od, index id, index oh, index ih) {
+        [&](index_t od, index_t id, index_t oh, index_t ih) {
             return (from(d, od, id) * h.kernel + from(h, oh, ih)) * w.kernel;
         },
-        [&](index ow, index iw) { return from(w, ow, iw); },
-        [](index of_rows, index in_row) { return static_cast<Code>(of_rows + in_row); },
-        [=, channels = g.channels](const auto& links, index in) {
+        [&](index_t ow, index_t iw) { return from(w, ow, iw); },
+        [](index_t of_rows, index_t in_row) { return static_cast<Code>(of_rows + in_row); },
+        [=, channels = g.channels](const auto& links, index_t in) {
             const auto* const link = links.data();
             detail::with_link_count(links.size(), [=](auto links_count) {
-                simd::for_packs<T>(channels, [=](index c, auto count) {
+                simd::for_packs<T>(channels, [=](index_t c, auto count) {
                     simd::pack<T> sum(T{});
                     for (std::size_t k = 0; k < links_count; ++k) {
-                        const index at = link[k].offset + c;
+                        const index_t at = link[k].offset + c;
                         sum += simd::keep(codes::load(code + at, count) == codes(link[k].value),
                                           simd::load(dy + at, count));
                     }
@@ -215,14 +218,14 @@ void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* cod
 template <class T>
 void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
     const double outputs = static_cast<double>(g.y_elements());
-    work::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
-                (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
+    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
+                        (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
     detail::for_windows<T, std::int32_t>(
-        g, [=, &g](const auto& links, index base, index out, index od, index oh, index ow) {
+        g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
             const auto* const link = links.data();
             const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
             detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
-                simd::for_packs<T>(channels, [=](index c, auto count) {
+                simd::for_packs<T>(channels, [=](index_t c, auto count) {
                     simd::pack<T> sum(T{});
                     for (std::size_t k = 0; k < links_count; ++k)
                         sum += simd::load(x + base + link[k].offset + c, count);
@@ -235,15 +238,15 @@ void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
 /// dx (n, in…, channels) from dy (n, out…, channels). 2 flops per element that a window covers.
 template <class T>
 void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
-    work::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
+    flop_counter::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
+                        static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
     if (g.tiles()) {
         detail::for_windows<T, std::int32_t>(
-            g, [=, &g](const auto& links, index base, index out, index od, index oh, index ow) {
+            g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
                 const auto* const link = links.data();
                 const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
                 detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
-                    simd::for_packs<T>(channels, [=](index c, auto count) {
+                    simd::for_packs<T>(channels, [=](index_t c, auto count) {
                         const simd::pack<T> share = simd::load(dy + out + c, count) * inverse;
                         for (std::size_t k = 0; k < links_count; ++k)
                             simd::store(dx + base + link[k].offset + c, share, count);
@@ -253,16 +256,16 @@ void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
         return;
     }
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
-    const auto length = [&](const pool_axis& a, index o) {
+    const auto length = [&](const pool_axis& a, index_t o) {
         return static_cast<T>(g.count_pad ? a.kernel : a.length(o));
     };
     detail::for_covers<T>(
-        g, [&](index od, index, index oh, index) { return T(1) / (length(d, od) * length(h, oh)); },
-        [&](index ow, index) { return T(1) / length(w, ow); }, [](T of_rows, T in_row) { return of_rows * in_row; },
-        [=, channels = g.channels](const auto& links, index in) {
+        g, [&](index_t od, index_t, index_t oh, index_t) { return T(1) / (length(d, od) * length(h, oh)); },
+        [&](index_t ow, index_t) { return T(1) / length(w, ow); }, [](T of_rows, T in_row) { return of_rows * in_row; },
+        [=, channels = g.channels](const auto& links, index_t in) {
             const auto* const link = links.data();
             detail::with_link_count(links.size(), [=](auto links_count) {
-                simd::for_packs<T>(channels, [=](index c, auto count) {
+                simd::for_packs<T>(channels, [=](index_t c, auto count) {
                     simd::pack<T> sum(T{});
                     for (std::size_t k = 0; k < links_count; ++k)
                         sum += simd::load(dy + link[k].offset + c, count) * simd::pack<T>(link[k].value);
@@ -274,24 +277,24 @@ void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
 
 /// y (n, channels) = mean over the points of x (n, points, channels). 1 flop per element and 1 per result.
 template <class T>
-void global_average_forward(cpu, index n, index points, index channels, const T* x, T* y) {
+void global_average_forward(cpu, index_t n, index_t points, index_t channels, const T* x, T* y) {
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
-    work::count(elements + static_cast<double>(n * channels),
-                (elements + static_cast<double>(n * channels)) * sizeof(T));
-    constexpr index block = 256;  // points that are summed in T
-    parallel_for(n, std::max<index>(1, (index{1} << 14) / std::max<index>(points * channels, 1)),
-                 [&](index begin, index end) {
+    flop_counter::count(elements + static_cast<double>(n * channels),
+                        (elements + static_cast<double>(n * channels)) * sizeof(T));
+    constexpr index_t block = 256;  // points that are summed in T
+    parallel_for(n, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(points * channels, 1)),
+                 [&](index_t begin, index_t end) {
                      std::vector<T> part(static_cast<std::size_t>(channels));
                      std::vector<double> total(part.size());
-                     for (index image = begin; image < end; ++image) {
+                     for (index_t image = begin; image < end; ++image) {
                          std::fill(total.begin(), total.end(), 0.0);
-                         for (index p = 0; p < points; p += block) {
+                         for (index_t p = 0; p < points; p += block) {
                              std::fill(part.begin(), part.end(), T{});
                              detail::add_rows(std::min(block, points - p), channels,
                                               x + (image * points + p) * channels, part.data());
                              detail::add_rows_in_double(1, channels, channels, part.data(), total.data());
                          }
-                         for (index c = 0; c < channels; ++c)
+                         for (index_t c = 0; c < channels; ++c)
                              y[image * channels + c] =
                                  static_cast<T>(total[static_cast<std::size_t>(c)] / static_cast<double>(points));
                      }
@@ -300,17 +303,17 @@ void global_average_forward(cpu, index n, index points, index channels, const T*
 
 /// dx (n, points, channels) = dy (n, channels) / points. 1 flop per element.
 template <class T>
-void global_average_backward(cpu, index n, index points, index channels, const T* dy, T* dx) {
+void global_average_backward(cpu, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
-    work::count(elements, (elements + static_cast<double>(n * channels)) * sizeof(T));
+    flop_counter::count(elements, (elements + static_cast<double>(n * channels)) * sizeof(T));
     const T inverse = T(1) / static_cast<T>(points);
-    parallel_for(n * points, std::max<index>(1, (index{1} << 14) / std::max<index>(channels, 1)),
-                 [=](index begin, index end) {
-                     for (index p = begin; p < end; ++p) {
+    parallel_for(n * points, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(channels, 1)),
+                 [=](index_t begin, index_t end) {
+                     for (index_t p = begin; p < end; ++p) {
                          const T* const from = dy + p / points * channels;
                          T* const to = dx + p * channels;
 #pragma omp simd
-                         for (index c = 0; c < channels; ++c) to[c] = from[c] * inverse;
+                         for (index_t c = 0; c < channels; ++c) to[c] = from[c] * inverse;
                      }
                  });
 }

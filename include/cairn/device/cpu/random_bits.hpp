@@ -15,7 +15,7 @@ public:
     explicit group_bits(const random_stream& random) : lanes_(random) {}
 
     /// 16 random bits in the low half of r[i], for the 128 values of a group.
-    [[gnu::always_inline]] void fill(index group, std::uint32_t* r) const {
+    [[gnu::always_inline]] void fill(index_t group, std::uint32_t* r) const {
         std::uint32_t words[64];
         lanes_.blocks(static_cast<std::uint64_t>(group) * 16, words, 16);
         lanes_.blocks(static_cast<std::uint64_t>(group) * 16 + 8, words + 8, 16);

@@ -3,8 +3,8 @@
 // row. Every array is read once. Sums run in double, in lanes within chunks of fixed size and over the chunks in order,
 // so that they have the same bits on any number of threads. Tested against long double loops.
 
-#include <cairn/core/work.hpp>
-#include <cairn/device/cpu/long_rows.hpp>
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/device/cpu/folded_rows.hpp>
 
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr index reduce_grain = index{1} << 16;
+inline constexpr index_t reduce_grain = index_t{1} << 16;
 
 using simd::double_packs;
 
@@ -26,13 +26,13 @@ using simd::double_packs;
 
 /// Σ term(x0[i], x1[i], …) in double.
 template <class Term, class... T>
-double sum_of(index n, Term term, const T*... x) {
-    return parallel_sum<double>(n, reduce_grain, [&](index begin, index end) {
+double sum_of(index_t n, Term term, const T*... x) {
+    return parallel_sum<double>(n, reduce_grain, [&](index_t begin, index_t end) {
         using simd::pack;
         pack<double> a(0), b(0), c(0), d(0);
-        index i = begin;
+        index_t i = begin;
         for (; i + 32 <= end; i += 32) {
-            const auto add = [&](index at, pack<double>& low, pack<double>& high) {
+            const auto add = [&](index_t at, pack<double>& low, pack<double>& high) {
                 [&](const auto&... v) {
                     low += term(v.low...);
                     high += term(v.high...);
@@ -51,30 +51,30 @@ double sum_of(index n, Term term, const T*... x) {
 
 /// Σ x.
 template <class T>
-double sum(cpu, index n, const T* x) {
-    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+double sum(cpu, index_t n, const T* x) {
+    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
     return detail::sum_of(
         n, [](const auto& v) { return v; }, x);
 }
 
 /// Σ x², the square of the Euclidean norm. Squares are formed in double: no overflow for float.
 template <class T>
-double sum_of_squares(cpu, index n, const T* x) {
-    work::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+double sum_of_squares(cpu, index_t n, const T* x) {
+    flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
     return detail::sum_of(
         n, [](const auto& v) { return v * v; }, x);
 }
 
 /// The same to where `out` points: what devices do without waiting.
 template <class T>
-void sum_of_squares_into(cpu d, index n, const T* x, double* out) {
+void sum_of_squares_into(cpu d, index_t n, const T* x, double* out) {
     *out = sum_of_squares(d, n, x);
 }
 
 /// Σ x y.
 template <class T>
-double dot(cpu, index n, const T* x, const T* y) {
-    work::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+double dot(cpu, index_t n, const T* x, const T* y) {
+    flop_counter::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     return detail::sum_of(
         n, [](const auto& v, const auto& w) { return v * w; }, x, y);
 }
@@ -86,11 +86,11 @@ using bits_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>
 
 /// Largest bit pattern of |x|. Patterns of magnitudes are ordered as integers, NaN above infinity.
 template <class T>
-bits_of<T> largest_magnitude(index n, const T* x) {
+bits_of<T> largest_magnitude(index_t n, const T* x) {
     constexpr bits_of<T> magnitude = ~bits_of<T>{} >> 1;
     bits_of<T> m = 0;
 #pragma omp simd reduction(max : m)
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         const bits_of<T> b = std::bit_cast<bits_of<T>>(x[i]) & magnitude;
         m = b > m ? b : m;
     }
@@ -98,19 +98,19 @@ bits_of<T> largest_magnitude(index n, const T* x) {
 }
 
 template <class T>
-index count_nonfinite(index n, const T* x) {
+index_t count_nonfinite(index_t n, const T* x) {
     const bits_of<T> exponent = std::bit_cast<bits_of<T>>(std::numeric_limits<T>::infinity());
     bits_of<T> found = 0;  // at most reduce_grain
 #pragma omp simd reduction(+ : found)
-    for (index i = 0; i < n; ++i) found += (std::bit_cast<bits_of<T>>(x[i]) & exponent) == exponent ? 1u : 0u;
-    return static_cast<index>(found);
+    for (index_t i = 0; i < n; ++i) found += (std::bit_cast<bits_of<T>>(x[i]) & exponent) == exponent ? 1u : 0u;
+    return static_cast<index_t>(found);
 }
 
 }  // namespace detail
 
 /// max |x|, 0 of nothing; NaN if any element is NaN.
 template <class T>
-T max_abs(cpu, index n, const T* x) {
+T max_abs(cpu, index_t n, const T* x) {
     struct largest {
         detail::bits_of<T> value = 0;
         largest& operator+=(const largest& other) {
@@ -118,8 +118,8 @@ T max_abs(cpu, index n, const T* x) {
             return *this;
         }
     };
-    work::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
-    const largest m = parallel_sum<largest>(n, detail::reduce_grain, [&](index begin, index end) {
+    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const largest m = parallel_sum<largest>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         return largest{detail::largest_magnitude(end - begin, x + begin)};
     });
     return std::bit_cast<T>(m.value);
@@ -127,35 +127,36 @@ T max_abs(cpu, index n, const T* x) {
 
 /// How many elements are NaN or infinite.
 template <class T>
-index count_nonfinite(cpu, index n, const T* x) {
-    work::count(0, static_cast<double>(n) * sizeof(T));
-    return parallel_sum<index>(n, detail::reduce_grain,
-                               [&](index begin, index end) { return detail::count_nonfinite(end - begin, x + begin); });
+index_t count_nonfinite(cpu, index_t n, const T* x) {
+    flop_counter::count(0, static_cast<double>(n) * sizeof(T));
+    return parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
+        return detail::count_nonfinite(end - begin, x + begin);
+    });
 }
 
 namespace detail {
 
 /// acc[i] += Σ_r x[r, i] over rows of `width` elements, eight rows at a time.
 template <class T>
-void add_rows(index rows, index w, const T* x, T* acc) {
+void add_rows(index_t rows, index_t w, const T* x, T* acc) {
     for (; rows >= 8; rows -= 8, x += 8 * w) {
 #pragma omp simd
-        for (index i = 0; i < w; ++i)
+        for (index_t i = 0; i < w; ++i)
             acc[i] += ((x[i] + x[i + w]) + (x[i + 2 * w] + x[i + 3 * w])) +
                       ((x[i + 4 * w] + x[i + 5 * w]) + (x[i + 6 * w] + x[i + 7 * w]));
     }
     for (; rows > 0; --rows, x += w) {
 #pragma omp simd
-        for (index i = 0; i < w; ++i) acc[i] += x[i];
+        for (index_t i = 0; i < w; ++i) acc[i] += x[i];
     }
 }
 
 /// total[c] += Σ_r x[r, c] in double.
 template <class T>
-void add_rows_in_double(index rows, index stride, index width, const T* x, double* total) {
+void add_rows_in_double(index_t rows, index_t stride, index_t width, const T* x, double* total) {
     for (; rows > 0; --rows, x += stride) {
 #pragma omp simd
-        for (index c = 0; c < width; ++c) total[c] += static_cast<double>(x[c]);
+        for (index_t c = 0; c < width; ++c) total[c] += static_cast<double>(x[c]);
     }
 }
 
@@ -164,23 +165,23 @@ void add_rows_in_double(index rows, index stride, index width, const T* x, doubl
 /// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Sums of up to 256 KiB run in T, eight rows at
 /// a time, the rest in double.
 template <class T>
-void column_sums(cpu, index rows, index columns, const T* x, T* out, bool accumulate) {
+void column_sums(cpu, index_t rows, index_t columns, const T* x, T* out, bool accumulate) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    work::count(n, n * sizeof(T));
-    const long_rows l = long_rows::of<T>(rows, columns);
-    tensor<T> partial({l.chunks, l.period}, category::workspace);
-    parallel_chunks(l.count, l.grain, [&](index chunk, index begin, index end) {
+    flop_counter::count(n, n * sizeof(T));
+    const folded_rows l = folded_rows::of<T>(rows, columns);
+    tensor<T> partial({l.chunks, l.period}, memory_category::workspace);
+    parallel_chunks(l.count, l.grain, [&](index_t chunk, index_t begin, index_t end) {
         T* const acc = partial.data() + chunk * l.period;
         std::fill_n(acc, l.period, T{});
         detail::add_rows(end - begin, l.period, x + begin * l.period, acc);
     });
-    parallel_for(columns, 1024, [&](index first, index last) {
+    parallel_for(columns, 1024, [&](index_t first, index_t last) {
         std::vector<double> total(static_cast<std::size_t>(last - first));
         detail::add_rows_in_double(l.chunks * l.fold, columns, last - first, partial.data() + first, total.data());
         if (l.rest)
             detail::add_rows_in_double(l.rest / columns, columns, last - first, x + l.count * l.period + first,
                                        total.data());
-        for (index c = first; c < last; ++c) {
+        for (index_t c = first; c < last; ++c) {
             const T value = static_cast<T>(total[static_cast<std::size_t>(c - first)]);
             out[c] = accumulate ? out[c] + value : value;
         }
@@ -189,14 +190,14 @@ void column_sums(cpu, index rows, index columns, const T* x, T* out, bool accumu
 
 /// out[r] = column of the largest element of row r, the first one of equals; a NaN counts as the largest.
 template <class T>
-void argmax_rows(cpu, index rows, index columns, const T* x, std::int32_t* out) {
+void argmax_rows(cpu, index_t rows, index_t columns, const T* x, std::int32_t* out) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    work::count(n, n * sizeof(T));
-    parallel_for(rows, std::max<index>(1, 8192 / std::max<index>(columns, 1)), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) {
+    flop_counter::count(n, n * sizeof(T));
+    parallel_for(rows, std::max<index_t>(1, 8192 / std::max<index_t>(columns, 1)), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
             const T* const row = x + r * columns;
-            index best = 0;
-            for (index c = 1; c < columns && !std::isnan(row[best]); ++c)
+            index_t best = 0;
+            for (index_t c = 1; c < columns && !std::isnan(row[best]); ++c)
                 if (!(row[c] <= row[best])) best = c;
             out[r] = static_cast<std::int32_t>(best);
         }

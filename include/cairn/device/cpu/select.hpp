@@ -26,14 +26,14 @@ template <>
 class selection<cpu> {
 public:
     /// Room for `most` of n values. Grows by itself here.
-    void prepare(index, index most) {
+    void prepare(index_t, index_t most) {
         positions.reserve(static_cast<std::size_t>(most));
         values.reserve(static_cast<std::size_t>(most));
     }
     std::vector<std::uint32_t> positions;
     std::vector<float> values;
 
-    index count() const { return static_cast<index>(positions.size()); }
+    index_t count() const { return static_cast<index_t>(positions.size()); }
     std::size_t size() const { return positions.size(); }
     void resize(std::size_t n) {
         positions.resize(n);
@@ -47,8 +47,9 @@ inline std::uint32_t magnitude_of(float x) { return std::bit_cast<std::uint32_t>
 
 /// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how
 /// many.
-inline index collect_run(const float* x, index begin, index end, std::uint32_t t, std::uint32_t* where, float* values) {
-    index count = 0, i = begin;
+inline index_t collect_run(const float* x, index_t begin, index_t end, std::uint32_t t, std::uint32_t* where,
+                           float* values) {
+    index_t count = 0, i = begin;
 #if CAIRN_SIMD_AVX512
     const __m512i sign = _mm512_set1_epi32(0x7fffffff), threshold = _mm512_set1_epi32(static_cast<int>(t));
     const __m512i step = _mm512_set1_epi32(16);
@@ -56,10 +57,10 @@ inline index collect_run(const float* x, index begin, index end, std::uint32_t t
                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; i + 16 <= end; i += 16) {
         const __m512i v = _mm512_loadu_si512(x + i);
-        const __mmask16 pass = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
-        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass, at));
-        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass, v));
-        count += std::popcount(static_cast<unsigned>(pass));
+        const __mmask16 pass_context = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
+        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass_context, at));
+        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass_context, v));
+        count += std::popcount(static_cast<unsigned>(pass_context));
         at = _mm512_maskz_add_epi32(0xffff, at, step);
     }
 #endif
@@ -73,12 +74,12 @@ inline index collect_run(const float* x, index begin, index end, std::uint32_t t
 
 /// All values of magnitudes ≥ t. They are carried along: going back for them would miss the caches.
 inline void collect(std::span<const float> x, std::uint32_t t, selection<cpu>& found) {
-    const index n = static_cast<index>(x.size());
+    const index_t n = static_cast<index_t>(x.size());
     std::vector<selection<cpu>> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
-    parallel_chunks(n, compress_grain, [&](index chunk, index begin, index end) {
+    parallel_chunks(n, compress_grain, [&](index_t chunk, index_t begin, index_t end) {
         static thread_local selection<cpu> room;
         room.resize(static_cast<std::size_t>(compress_grain + 16));
-        const index count = collect_run(x.data(), begin, end, t, room.positions.data(), room.values.data());
+        const index_t count = collect_run(x.data(), begin, end, t, room.positions.data(), room.values.data());
         selection<cpu>& piece = pieces[static_cast<std::size_t>(chunk)];
         piece.positions.assign(room.positions.begin(), room.positions.begin() + count);
         piece.values.assign(room.values.begin(), room.values.begin() + count);
@@ -95,11 +96,11 @@ inline void collect(std::span<const float> x, std::uint32_t t, selection<cpu>& f
 }
 
 /// The magnitude of rank `rank` (1: the largest) among values at positions 0, stride, 2 stride, … .
-inline std::uint32_t sample_threshold(std::span<const float> x, index stride, index rank) {
+inline std::uint32_t sample_threshold(std::span<const float> x, index_t stride, index_t rank) {
     std::vector<std::uint32_t> sample;
-    for (index i = 0; i < static_cast<index>(x.size()); i += stride)
+    for (index_t i = 0; i < static_cast<index_t>(x.size()); i += stride)
         sample.push_back(magnitude_of(x[static_cast<std::size_t>(i)]));
-    if (rank > static_cast<index>(sample.size())) return 0;
+    if (rank > static_cast<index_t>(sample.size())) return 0;
     const auto nth = sample.begin() + (rank - 1);
     std::nth_element(sample.begin(), nth, sample.end(), std::greater<>{});
     return *nth;
@@ -108,7 +109,7 @@ inline std::uint32_t sample_threshold(std::span<const float> x, index stride, in
 /// Of a histogram from low to high, the bin in which the number of rank `rank` from above lies; rank becomes that in
 /// the bin.
 template <class Bins>
-std::uint32_t bin_of_rank(const Bins& bins, index& rank) {
+std::uint32_t bin_of_rank(const Bins& bins, index_t& rank) {
     std::size_t b = bins.size() - 1;
     while (bins[b] < rank) rank -= bins[b--];
     return static_cast<std::uint32_t>(b);
@@ -116,11 +117,11 @@ std::uint32_t bin_of_rank(const Bins& bins, index& rank) {
 
 /// The magnitude of rank k, by 11, 10 and 10 bits from the top. Afterwards k is how many of the equal ones belong to
 /// the k.
-inline std::uint32_t radix_select(std::vector<std::uint32_t> magnitudes, index& k) {
+inline std::uint32_t radix_select(std::vector<std::uint32_t> magnitudes, index_t& k) {
     std::uint32_t prefix = 0;
     int shift = 20;
     for (const int bits : {11, 10, 10}) {
-        std::vector<index> bins(std::size_t{1} << bits, 0);
+        std::vector<index_t> bins(std::size_t{1} << bits, 0);
         const std::uint32_t mask = (1u << bits) - 1;
         for (const std::uint32_t m : magnitudes) ++bins[(m >> shift) & mask];
         const std::uint32_t bin = bin_of_rank(bins, k);
@@ -132,40 +133,41 @@ inline std::uint32_t radix_select(std::vector<std::uint32_t> magnitudes, index& 
 }
 
 /// A threshold below which the kth largest does not lie: the lower edge of its bin in a histogram of the upper 11 bits.
-inline std::uint32_t histogram_threshold(std::span<const float> x, index k) {
+inline std::uint32_t histogram_threshold(std::span<const float> x, index_t k) {
     struct histogram {
-        std::array<index, 2048> bins{};
+        std::array<index_t, 2048> bins{};
         histogram& operator+=(const histogram& other) {
             for (std::size_t b = 0; b < bins.size(); ++b) bins[b] += other.bins[b];
             return *this;
         }
     };
-    const auto all = parallel_sum<histogram>(static_cast<index>(x.size()), index{1} << 20, [&](index begin, index end) {
-        histogram h;
-        for (index i = begin; i < end; ++i) ++h.bins[magnitude_of(x[static_cast<std::size_t>(i)]) >> 20];
-        return h;
-    });
+    const auto all =
+        parallel_sum<histogram>(static_cast<index_t>(x.size()), index_t{1} << 20, [&](index_t begin, index_t end) {
+            histogram h;
+            for (index_t i = begin; i < end; ++i) ++h.bins[magnitude_of(x[static_cast<std::size_t>(i)]) >> 20];
+            return h;
+        });
     return bin_of_rank(all.bins, k) << 20;
 }
 
 }  // namespace detail
 
 /// The k values of largest magnitude, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
-inline void select_largest(cpu, std::span<const float> x, index k, selection<cpu>& chosen) {
-    const index n = static_cast<index>(x.size());
+inline void select_largest(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
+    const index_t n = static_cast<index_t>(x.size());
     chosen.resize(0);
     if (k == 0) return;
-    const index stride = std::max<index>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
+    const index_t stride = std::max<index_t>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
     const double expected = static_cast<double>(k) / static_cast<double>(stride);
     selection<cpu> candidates;
     detail::collect(
-        x, detail::sample_threshold(x, stride, static_cast<index>(1.1 * expected + 3 * std::sqrt(expected) + 3)),
+        x, detail::sample_threshold(x, stride, static_cast<index_t>(1.1 * expected + 3 * std::sqrt(expected) + 3)),
         candidates);
-    if (static_cast<index>(candidates.size()) < k) detail::collect(x, detail::histogram_threshold(x, k), candidates);
+    if (static_cast<index_t>(candidates.size()) < k) detail::collect(x, detail::histogram_threshold(x, k), candidates);
 
     std::vector<std::uint32_t> magnitudes(candidates.size());
     std::transform(candidates.values.begin(), candidates.values.end(), magnitudes.begin(), detail::magnitude_of);
-    index ties = k;
+    index_t ties = k;
     const std::uint32_t threshold = detail::radix_select(magnitudes, ties);
     chosen.resize(static_cast<std::size_t>(k));
     std::size_t taken = 0;
@@ -179,14 +181,14 @@ inline void select_largest(cpu, std::span<const float> x, index k, selection<cpu
 /// About k values, all those of magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
 /// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k;
 /// exact after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
-inline int select_sampled(cpu, std::span<const float> x, index k, selection<cpu>& chosen) {
+inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     constexpr int most = 10;
     chosen.resize(0);
     if (k == 0) return 0;
-    const index stride = std::max<index>(1, std::min<index>(101, static_cast<index>(x.size()) / 1024)) | 1;
+    const index_t stride = std::max<index_t>(1, std::min<index_t>(101, static_cast<index_t>(x.size()) / 1024)) | 1;
     const double target = static_cast<double>(k);
     float threshold = std::bit_cast<float>(detail::sample_threshold(
-        x, stride, std::max<index>(1, static_cast<index>(target / static_cast<double>(stride)))));
+        x, stride, std::max<index_t>(1, static_cast<index_t>(target / static_cast<double>(stride)))));
     for (int adapted = 0; adapted <= most && threshold > 0 && std::isfinite(threshold); ++adapted) {
         detail::collect(x, detail::magnitude_of(threshold), chosen);
         const double passed = static_cast<double>(chosen.size());
@@ -235,12 +237,12 @@ namespace detail {
 /// each(i, place i, size of its stratum), four to a Philox block.
 template <class Each>
 void for_each_place(const random_places& places, Each each) {
-    parallel_for((places.k + 3) / 4, 1024, [=](index begin, index end) {
-        for (index block = begin; block < end; ++block) {
+    parallel_for((places.k + 3) / 4, 1024, [=](index_t begin, index_t end) {
+        for (index_t block = begin; block < end; ++block) {
             const auto bits = places.random.bits4(static_cast<std::uint64_t>(block));
-            for (index i = 4 * block; i < std::min(4 * block + 4, places.k); ++i)
+            for (index_t i = 4 * block; i < std::min(4 * block + 4, places.k); ++i)
                 places.at(i, bits[static_cast<std::size_t>(i % 4)],
-                          [&](index place, index size) { each(i, place, size); });
+                          [&](index_t place, index_t size) { each(i, place, size); });
         }
     });
 }
@@ -248,12 +250,12 @@ void for_each_place(const random_places& places, Each each) {
 }  // namespace detail
 
 inline void take_at_places(cpu, const random_places& places, const float* x, std::byte* out) {
-    detail::for_each_place(places, [=](index i, index place, index) { std::memcpy(out + 4 * i, x + place, 4); });
+    detail::for_each_place(places, [=](index_t i, index_t place, index_t) { std::memcpy(out + 4 * i, x + place, 4); });
 }
 
 template <class Put>
 void put_at_places(cpu, const random_places& places, const std::byte* values, bool unbiased, float* into, Put put) {
-    detail::for_each_place(places, [=](index i, index place, index stratum) {
+    detail::for_each_place(places, [=](index_t i, index_t place, index_t stratum) {
         float v;
         std::memcpy(&v, values + 4 * i, 4);
         put(into[place], unbiased ? v * static_cast<float>(stratum) : v);

@@ -31,30 +31,31 @@ struct magnitude_sums {
 inline magnitude_sums pack_signs(std::span<const float> values, std::byte* bits) {
     const float* const x = values.data();
     // A multiple of 8 values begins at each piece, so that pieces share no byte.
-    return parallel_sum<magnitude_sums>(static_cast<index>(values.size()), compress_grain, [=](index begin, index end) {
-        using namespace simd;
-        pack<double> absolute(0), squared(0);
-        const pack<float> zero(0);
-        for_packs<float>(end - begin, [&](index i, auto count) {
-            const pack<float> v = load(x + begin + i, count);
-            const mask<float> negative = greater(zero, v);
-            const lane_bits<float> lane = to_bits(negative);
-            std::memcpy(bits + (begin + i) / 8, &lane, static_cast<std::size_t>((index{count} + 7) / 8));
-            const double_packs d = widen(select(negative, zero - v, v));
-            absolute += d.low + d.high;
-            squared += d.low * d.low + d.high * d.high;
+    return parallel_sum<magnitude_sums>(
+        static_cast<index_t>(values.size()), compress_grain, [=](index_t begin, index_t end) {
+            using namespace simd;
+            pack<double> absolute(0), squared(0);
+            const pack<float> zero(0);
+            for_packs<float>(end - begin, [&](index_t i, auto count) {
+                const pack<float> v = load(x + begin + i, count);
+                const mask<float> negative = greater(zero, v);
+                const lane_bits<float> lane = to_bits(negative);
+                std::memcpy(bits + (begin + i) / 8, &lane, static_cast<std::size_t>((index_t{count} + 7) / 8));
+                const double_packs d = widen(select(negative, zero - v, v));
+                absolute += d.low + d.high;
+                squared += d.low * d.low + d.high * d.high;
+            });
+            return magnitude_sums{sum(absolute), sum(squared)};
         });
-        return magnitude_sums{sum(absolute), sum(squared)};
-    });
 }
 
 /// put(into[i], ±scale of its block). Throws on a message of another length, and on a scale that no encoder writes.
 /// `block`: a multiple of 16.
 template <class Put>
 void decode_signs(std::string_view who, std::span<const std::byte> bytes, std::span<float> into, Put put,
-                  index block = one_scale) {
+                  index_t block = one_scale) {
     message_reader reader(who, bytes);
-    const index n = static_cast<index>(into.size()), blocks = scale_count(n, block);
+    const index_t n = static_cast<index_t>(into.size()), blocks = scale_count(n, block);
     std::vector<float> scales(static_cast<std::size_t>(blocks));
     for (float& scale : scales) {
         scale = reader.number<float>("the scale");
@@ -63,10 +64,10 @@ void decode_signs(std::string_view who, std::span<const std::byte> bytes, std::s
     const std::byte* const bits = reader.take((n + 7) / 8, "signs");
     reader.finish();
     float* const y = into.data();
-    parallel_for(n, compress_grain, [&, y, bits](index begin, index end) {
-        for (index i = begin; i < end;) {
+    parallel_for(n, compress_grain, [&, y, bits](index_t begin, index_t end) {
+        for (index_t i = begin; i < end;) {
             const float scale = scales[static_cast<std::size_t>(i / block)];
-            const index last = std::min(end, (i / block + 1) * block);
+            const index_t last = std::min(end, (i / block + 1) * block);
             for (; i + 16 <= last; i += 16) {
                 std::uint16_t lanes;
                 std::memcpy(&lanes, bits + i / 8, 2);

@@ -48,8 +48,8 @@ using lane_bits = std::conditional_t<sizeof(T) == 4, std::uint16_t, std::uint8_t
 
 /// Bytes of the bits of n elements, whole packs of them.
 template <class T>
-constexpr index mask_bytes(index n) {
-    return (n + lanes<T> - 1) / lanes<T> * static_cast<index>(sizeof(lane_bits<T>));
+constexpr index_t mask_bytes(index_t n) {
+    return (n + lanes<T> - 1) / lanes<T> * static_cast<index_t>(sizeof(lane_bits<T>));
 }
 
 template <class T>
@@ -103,7 +103,7 @@ template <class T>
 
 /// The first `count` < lanes elements at p, zeros in the other lanes. Touches nothing beyond them.
 template <class T>
-[[gnu::always_inline]] inline pack<T> load(const T* p, index count) {
+[[gnu::always_inline]] inline pack<T> load(const T* p, index_t count) {
     pack<T> v;
 #if CAIRN_SIMD_AVX512
     const auto m = static_cast<lane_bits<T>>((1u << count) - 1u);
@@ -113,14 +113,14 @@ template <class T>
         v.part[0] = _mm512_maskz_loadu_pd(m, p);
 #else
     T buffer[lanes<T>] = {};
-    for (index i = 0; i < count; ++i) buffer[i] = p[i];
+    for (index_t i = 0; i < count; ++i) buffer[i] = p[i];
     std::memcpy(v.part, buffer, sizeof buffer);
 #endif
     return v;
 }
 
 template <class T>
-[[gnu::always_inline]] inline void store(T* p, const pack<T>& v, index count) {
+[[gnu::always_inline]] inline void store(T* p, const pack<T>& v, index_t count) {
 #if CAIRN_SIMD_AVX512
     const auto m = static_cast<lane_bits<T>>((1u << count) - 1u);
     if constexpr (std::is_same_v<T, float>)
@@ -130,7 +130,7 @@ template <class T>
 #else
     T buffer[lanes<T>];
     std::memcpy(buffer, v.part, sizeof buffer);
-    for (index i = 0; i < count; ++i) p[i] = buffer[i];
+    for (index_t i = 0; i < count; ++i) p[i] = buffer[i];
 #endif
 }
 
@@ -314,17 +314,17 @@ struct codes {
     [[gnu::always_inline]] explicit codes(Code c) : value(static_cast<T>(c)) {}
 
     /// The first `count` lanes at p, zero in the others.
-    [[gnu::always_inline]] static codes load(const Code* p, index count) {
+    [[gnu::always_inline]] static codes load(const Code* p, index_t count) {
         T lane[lanes<T>] = {};
-        for (index i = 0; i < count; ++i) lane[i] = static_cast<T>(p[i]);
+        for (index_t i = 0; i < count; ++i) lane[i] = static_cast<T>(p[i]);
         codes c;
         c.value = simd::load(lane);
         return c;
     }
-    [[gnu::always_inline]] void store(Code* p, index count) const {
+    [[gnu::always_inline]] void store(Code* p, index_t count) const {
         T lane[lanes<T>];
         simd::store(lane, value);
-        for (index i = 0; i < count; ++i) p[i] = static_cast<Code>(lane[i]);
+        for (index_t i = 0; i < count; ++i) p[i] = static_cast<Code>(lane[i]);
     }
     [[gnu::always_inline]] mask<T> operator==(const codes& other) const { return equal(value, other.value); }
     [[gnu::always_inline]] friend codes select(const mask<T>& m, const codes& a, const codes& b) {
@@ -343,12 +343,12 @@ struct codes<T, std::uint8_t> {
     codes() = default;
     [[gnu::always_inline]] explicit codes(std::uint8_t c) : value(_mm_set1_epi8(static_cast<char>(c))) {}
 
-    [[gnu::always_inline]] static codes load(const std::uint8_t* p, index count) {
+    [[gnu::always_inline]] static codes load(const std::uint8_t* p, index_t count) {
         codes c;
         c.value = _mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << count) - 1u), p);
         return c;
     }
-    [[gnu::always_inline]] void store(std::uint8_t* p, index count) const {
+    [[gnu::always_inline]] void store(std::uint8_t* p, index_t count) const {
         _mm_mask_storeu_epi8(p, static_cast<__mmask16>((1u << count) - 1u), value);
     }
     [[gnu::always_inline]] mask<T> operator==(const codes& other) const {
@@ -367,19 +367,19 @@ struct codes<T, std::uint8_t> {
 /// Calls body(i, count) for the packs of n elements: `count` is a compile-time constant, lanes<T>, for all but the
 /// last, shorter one.
 template <class T, class Body>
-[[gnu::always_inline]] inline void for_packs(index n, Body&& body) {
-    index i = 0;
-    for (; i + lanes<T> <= n; i += lanes<T>) body(i, std::integral_constant<index, lanes<T>>{});
+[[gnu::always_inline]] inline void for_packs(index_t n, Body&& body) {
+    index_t i = 0;
+    for (; i + lanes<T> <= n; i += lanes<T>) body(i, std::integral_constant<index_t, lanes<T>>{});
     if (i < n) body(i, n - i);
 }
 
 /// load and store of all lanes where the count is the compile-time constant of for_packs.
-template <class T, index N>
-[[gnu::always_inline]] inline pack<T> load(const T* p, std::integral_constant<index, N>) {
+template <class T, index_t N>
+[[gnu::always_inline]] inline pack<T> load(const T* p, std::integral_constant<index_t, N>) {
     return load(p);
 }
-template <class T, index N>
-[[gnu::always_inline]] inline void store(T* p, const pack<T>& v, std::integral_constant<index, N>) {
+template <class T, index_t N>
+[[gnu::always_inline]] inline void store(T* p, const pack<T>& v, std::integral_constant<index_t, N>) {
     store(p, v);
 }
 

@@ -8,9 +8,9 @@
 // Bytes: logits read once, gradient written once; a row stays in the first-level cache between its passes.
 // Tested against tests/oracle/softmax.hpp. A non-finite logit makes its row's results NaN: nothing is hidden.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/core/work.hpp>
 #include <cairn/device/cpu/simd.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
 
@@ -23,16 +23,16 @@ namespace cairn {
 namespace detail {
 
 /// Rows that a thread takes at a time.
-inline index softmax_grain(index classes) { return std::max<index>(1, 8192 / std::max<index>(classes, 1)); }
+inline index_t softmax_grain(index_t classes) { return std::max<index_t>(1, 8192 / std::max<index_t>(classes, 1)); }
 
 /// Largest element, NaN elements left out.
 template <class T>
-T row_max(index n, const T* x) {
-    constexpr index lanes = simd::lanes<T>;
+T row_max(index_t n, const T* x) {
+    constexpr index_t lanes = simd::lanes<T>;
     T lane[lanes];
     std::fill_n(lane, lanes, -std::numeric_limits<T>::infinity());
     simd::pack<T> top = simd::load(lane);
-    index i = 0;
+    index_t i = 0;
     for (; i + lanes <= n; i += lanes) top = simd::max(simd::load(x + i), top);
     simd::store(lane, top);
     for (; i < n; ++i) lane[0] = std::max(lane[0], x[i]);
@@ -41,10 +41,10 @@ T row_max(index n, const T* x) {
 
 /// e[i] = exp(x[i] - m); returns their sum.
 template <class T>
-T row_exp(index n, const T* x, T m, T* e) {
+T row_exp(index_t n, const T* x, T m, T* e) {
     T s = 0;
 #pragma omp simd reduction(+ : s)
-    for (index i = 0; i < n; ++i) {
+    for (index_t i = 0; i < n; ++i) {
         const T v = vector_math::exp(x[i] - m);
         e[i] = v;
         s += v;
@@ -56,66 +56,66 @@ T row_exp(index n, const T* x, T m, T* e) {
 
 /// y = softmax of each row. y may be x.
 template <class T>
-void softmax_forward(cpu, index rows, index classes, const T* x, T* y) {
-    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) {
+void softmax_forward(cpu, index_t rows, index_t classes, const T* x, T* y) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
             T* const out = y + r * classes;
             const T m = detail::row_max(classes, x + r * classes);
             const T inverse = T(1) / detail::row_exp(classes, x + r * classes, m, out);
 #pragma omp simd
-            for (index k = 0; k < classes; ++k) out[k] *= inverse;
+            for (index_t k = 0; k < classes; ++k) out[k] *= inverse;
         }
     });
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(5 * n, 2 * n * double{sizeof(T)});
+    flop_counter::count(5 * n, 2 * n * double{sizeof(T)});
 }
 
 /// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
 template <class T>
-void softmax_backward(cpu, index rows, index classes, const T* y, const T* dy, T* dx) {
-    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) {
+void softmax_backward(cpu, index_t rows, index_t classes, const T* y, const T* dy, T* dx) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
             const T *const p = y + r * classes, *const g = dy + r * classes;
             T* const out = dx + r * classes;
             T dot = 0;
 #pragma omp simd reduction(+ : dot)
-            for (index k = 0; k < classes; ++k) dot += p[k] * g[k];
+            for (index_t k = 0; k < classes; ++k) dot += p[k] * g[k];
 #pragma omp simd
-            for (index k = 0; k < classes; ++k) out[k] = p[k] * (g[k] - dot);
+            for (index_t k = 0; k < classes; ++k) out[k] = p[k] * (g[k] - dot);
         }
     });
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(4 * n, 3 * n * sizeof(T));
+    flop_counter::count(4 * n, 3 * n * sizeof(T));
 }
 
 /// out[r] = log Σ_k exp(x[r, k]), without overflow.
 template <class T>
-void log_sum_exp(cpu, index rows, index classes, const T* x, T* out) {
-    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) {
+void log_sum_exp(cpu, index_t rows, index_t classes, const T* x, T* out) {
+    parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
             const T* const row = x + r * classes;
             const T m = detail::row_max(classes, row);
             if (std::isinf(m)) {  // all -∞, or a +∞ among them: the limit itself, unless a NaN forbids it
                 T s = m;
-                for (index k = 0; k < classes; ++k) s = std::isnan(row[k]) ? row[k] : s;
+                for (index_t k = 0; k < classes; ++k) s = std::isnan(row[k]) ? row[k] : s;
                 out[r] = s;
                 continue;
             }
             T s = 0;
 #pragma omp simd reduction(+ : s)
-            for (index k = 0; k < classes; ++k) s += vector_math::exp(row[k] - m);
+            for (index_t k = 0; k < classes; ++k) s += vector_math::exp(row[k] - m);
             out[r] = m + std::log(s);
         }
     });
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(4 * n, n * sizeof(T));
+    flop_counter::count(4 * n, n * sizeof(T));
 }
 
 namespace detail {
 
 /// One row of softmax_cross_entropy. weight(k) is the weight of class k, weights their sum.
 template <class T, class Weight>
-T cross_entropy_row(index classes, const T* x, index label, T smoothing, T scale, T* dlogits, T weights,
+T cross_entropy_row(index_t classes, const T* x, index_t label, T smoothing, T scale, T* dlogits, T weights,
                     Weight weight) {
     const T share = smoothing / static_cast<T>(classes);
     const T m = row_max(classes, x);
@@ -124,7 +124,7 @@ T cross_entropy_row(index classes, const T* x, index label, T smoothing, T scale
     if (smoothing > 0) {
         T spread = 0;
 #pragma omp simd reduction(+ : spread)
-        for (index k = 0; k < classes; ++k) spread += weight(k) * (x[k] - m);
+        for (index_t k = 0; k < classes; ++k) spread += weight(k) * (x[k] - m);
         loss -= share * spread;
         total += share * weights;
     }
@@ -133,11 +133,11 @@ T cross_entropy_row(index classes, const T* x, index label, T smoothing, T scale
         s = row_exp(classes, x, m, dlogits);
         const T factor = scale * total / s, spread = scale * share;
 #pragma omp simd
-        for (index k = 0; k < classes; ++k) dlogits[k] = dlogits[k] * factor - spread * weight(k);
+        for (index_t k = 0; k < classes; ++k) dlogits[k] = dlogits[k] * factor - spread * weight(k);
         dlogits[label] -= scale * hit;
     } else {
 #pragma omp simd reduction(+ : s)
-        for (index k = 0; k < classes; ++k) s += vector_math::exp(x[k] - m);
+        for (index_t k = 0; k < classes; ++k) s += vector_math::exp(x[k] - m);
     }
     return loss + total * std::log(s);
 }
@@ -149,17 +149,17 @@ T cross_entropy_row(index classes, const T* x, index label, T smoothing, T scale
 /// dlogits (rows, classes) = scale × d loss_per_row / d logits, may be logits itself, or null where only the loss is
 /// wanted. smoothing in [0, 1]; class_weights (classes) or null. Throws on a label out of range, naming row and label.
 template <class T>
-void softmax_cross_entropy(cpu, index rows, index classes, const T* logits, const std::int32_t* labels, T smoothing,
+void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, const std::int32_t* labels, T smoothing,
                            T* loss_per_row, T* dlogits, T scale, const T* class_weights = nullptr) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
     T weights = static_cast<T>(classes);
     if (class_weights) {
         weights = 0;
-        for (index k = 0; k < classes; ++k) weights += class_weights[k];
+        for (index_t k = 0; k < classes; ++k) weights += class_weights[k];
     }
-    parallel_for(rows, detail::softmax_grain(classes), [&](index begin, index end) {
-        for (index r = begin; r < end; ++r) {
-            const index label = labels[r];
+    parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
+        for (index_t r = begin; r < end; ++r) {
+            const index_t label = labels[r];
             require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", r, " is not in [0, ",
                     classes, ')');
             const T* const x = logits + r * classes;
@@ -168,11 +168,11 @@ void softmax_cross_entropy(cpu, index rows, index classes, const T* logits, cons
                 return detail::cross_entropy_row(classes, x, label, smoothing, scale, g, weights, weight);
             };
             loss_per_row[r] =
-                class_weights ? row([=](index k) { return class_weights[k]; }) : row([](index) { return T(1); });
+                class_weights ? row([=](index_t k) { return class_weights[k]; }) : row([](index_t) { return T(1); });
         }
     });
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
+    flop_counter::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
 }
 
 }  // namespace cairn

@@ -11,49 +11,50 @@ namespace cairn {
 
 /// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
 template <class T>
-void mirror_upper(cpu, index n, T* m, index ld) {
-    constexpr index tile = 64;  // so that what is read by columns stays in the cache
-    parallel_for((n + tile - 1) / tile, 1, [&](index first, index last) {
-        for (index i = first * tile; i < std::min(n, last * tile); i += tile)
-            for (index k = 0; k <= i; k += tile)
-                for (index r = i; r < std::min(n, i + tile); ++r)
-                    for (index c = k; c < std::min(r, k + tile); ++c) m[r * ld + c] = m[c * ld + r];
+void mirror_upper(cpu, index_t n, T* m, index_t ld) {
+    constexpr index_t tile = 64;  // so that what is read by columns stays in the cache
+    parallel_for((n + tile - 1) / tile, 1, [&](index_t first, index_t last) {
+        for (index_t i = first * tile; i < std::min(n, last * tile); i += tile)
+            for (index_t k = 0; k <= i; k += tile)
+                for (index_t r = i; r < std::min(n, i + tile); ++r)
+                    for (index_t c = k; c < std::min(r, k + tile); ++c) m[r * ld + c] = m[c * ld + r];
     });
 }
 
 /// to (n (n + 1) / 2) = the upper triangle of m (n, n), row after row.
 template <class T>
-void pack_triangle(cpu, index n, const T* m, T* to) {
-    for (index r = 0; r < n; ++r) to = std::copy_n(m + r * n + r, n - r, to);
+void pack_triangle(cpu, index_t n, const T* m, T* to) {
+    for (index_t r = 0; r < n; ++r) to = std::copy_n(m + r * n + r, n - r, to);
 }
 
 /// m (n, n), symmetric, from its upper triangle as pack_triangle leaves it.
 template <class T>
-void unpack_triangle(cpu, index n, const T* from, T* m) {
-    for (index r = 0; r < n; ++r)
-        for (index k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
+void unpack_triangle(cpu, index_t n, const T* from, T* m) {
+    for (index_t r = 0; r < n; ++r)
+        for (index_t k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
 }
 
 /// Adds `value` to n numbers that are `step` apart: with n + 1, to a diagonal.
 template <class T>
-void add_to_diagonal(cpu, index n, index step, T value, T* m) {
-    for (index i = 0; i < n; ++i) m[i * step] += value;
+void add_to_diagonal(cpu, index_t n, index_t step, T value, T* m) {
+    for (index_t i = 0; i < n; ++i) m[i * step] += value;
 }
 
 /// Σ of n numbers that are `step` apart.
 template <class T>
-double diagonal_sum(cpu, index n, index step, const T* m) {
+double diagonal_sum(cpu, index_t n, index_t step, const T* m) {
     double sum = 0;
-    for (index i = 0; i < n; ++i) sum += static_cast<double>(m[i * step]);
+    for (index_t i = 0; i < n; ++i) sum += static_cast<double>(m[i * step]);
     return sum;
 }
 
 /// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers. Strips
 /// of the upper triangle by GEMM, little more than half of the arithmetic.
 template <class T>
-void add_symmetric_product(cpu, index count, index width, T weight, const T* rows, index stride, T* c, index ldc) {
-    constexpr index strip = 256;
-    for (index i = 0; i < width; i += strip)
+void add_symmetric_product(cpu, index_t count, index_t width, T weight, const T* rows, index_t stride, T* c,
+                           index_t ldc) {
+    constexpr index_t strip = 256;
+    for (index_t i = 0; i < width; i += strip)
         gemm(cpu{}, true, false, std::min(strip, width - i), width - i, count, weight, rows + i, stride, rows + i,
              stride, T{1}, c + i * ldc + i, ldc);
     mirror_upper(cpu{}, width, c, ldc);

@@ -48,7 +48,7 @@ inline void check(const conv_geometry& g, int tile, const void* workspace, int t
 
 /// Bytes of workspace that a phase needs, for elements of type T. Depends on the threads.
 template <class T = float>
-index winograd_workspace_bytes(const conv_geometry& g, conv_phase phase, int tile, int threads = cairn::threads()) {
+index_t winograd_workspace_bytes(const conv_geometry& g, conv_phase phase, int tile, int threads = cairn::threads()) {
     switch (phase) {
         case conv_phase::forward:
             return winograd::forward_plan<T>(g, tile, threads, nullptr).bytes;

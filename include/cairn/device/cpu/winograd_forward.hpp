@@ -14,8 +14,8 @@ namespace cairn::winograd {
 /// Whether y is too large to be found in the caches by its next reader, and made of whole vectors.
 template <class T>
 bool stream_output(const conv_geometry& g, const T* y) {
-    constexpr index large = index{16} << 20;
-    return g.y_elements() * index(sizeof(T)) >= large && g.c_out % lanes<T> == 0 &&
+    constexpr index_t large = index_t{16} << 20;
+    return g.y_elements() * index_t(sizeof(T)) >= large && g.c_out % lanes<T> == 0 &&
            reinterpret_cast<std::uintptr_t>(y) % register_bytes == 0;
 }
 
@@ -31,7 +31,7 @@ images<T> output_images(const conv_geometry& g, T* y) {
 
 /// V of block b, rows [begin, end).
 template <int M, class T>
-void transform_input(const plan_base<T>& plan, const T* x, const T* zeros, const block& b, index begin, index end,
+void transform_input(const plan_base<T>& plan, const T* x, const T* zeros, const block& b, index_t begin, index_t end,
                      const spectrum<T>& v) {
     const conv_geometry& g = plan.g;
     transform_tiles<M, M + 2>(input_images(g, x), plan.tiles, b, b.depth - g.pad[0], g.pad[1], g.pad[2], begin, end,
@@ -43,22 +43,23 @@ void transform_input(const plan_base<T>& plan, const T* x, const T* zeros, const
 template <int M, bool Transposed, class T>
 void forward_kept(const conv_geometry& weights, const forward_plan<T>& plan, const T* x, const T* w, const T* bias,
                   T* y, int threads) {
-    constexpr index l = lanes<T>;
-    const index depth = plan.g.kernel[0];
-    run_tasks(threads, plan.blocks_out * depth * plan.blocks_in, [&](index task, int) {
-        const index in = task % plan.blocks_in, kd = task / plan.blocks_in % depth, out = task / plan.blocks_in / depth;
+    constexpr index_t l = lanes<T>;
+    const index_t depth = plan.g.kernel[0];
+    run_tasks(threads, plan.blocks_out * depth * plan.blocks_in, [&](index_t task, int) {
+        const index_t in = task % plan.blocks_in, kd = task / plan.blocks_in % depth,
+                      out = task / plan.blocks_in / depth;
         T* const u = plan.filters + out * plan.filter_block() + (kd * plan.blocks_in + in) * l * l;
         transform_filters<M, Transposed>(weights, w, out, in, kd, u, plan.filter_position());
     });
     const bool streamed = stream_output<T>(plan.g, y);
-    run_tasks(threads, plan.count(), [&](index task, int thread) {
+    run_tasks(threads, plan.count(), [&](index_t task, int thread) {
         const block b = plan.at(task);
         T* const scratch = plan.scratch + thread * plan.scratch_elements;
         const auto v = spectrum<T>::at(scratch, b.input_rows(depth), plan.blocks_in);
         const auto product = spectrum<T>::at(scratch + plan.input_elements(), b.rows(), plan.blocks_out);
         transform_input<M>(plan, x, plan.zeros, b, 0, b.input_rows(depth), v);
         const summation sum{depth, b.columns * l, plan.blocks_in, v.block, l};
-        for (index p = 0; p < plan.positions; ++p)
+        for (index_t p = 0; p < plan.positions; ++p)
             gemm_rows<T, l, 1>(sum, b.rows(), plan.blocks_out, v.data + p * v.position,
                                plan.filters + p * plan.filter_position(), plan.filter_block(),
                                product.data + p * product.position, product.block, false);
@@ -71,31 +72,31 @@ template <int M, bool Transposed, class T>
 void forward_fused(const conv_geometry& weights, const forward_plan<T>& plan, const T* x, const T* w, const T* bias,
                    T* y, int threads) {
     using plan_type = forward_plan<T>;
-    constexpr index l = lanes<T>, rows_a_task = 8;
-    const index depth = plan.g.kernel[0];
+    constexpr index_t l = lanes<T>, rows_a_task = 8;
+    const index_t depth = plan.g.kernel[0];
     const bool streamed = stream_output<T>(plan.g, y);
-    for (index i = 0; i < plan.count(); ++i) {
+    for (index_t i = 0; i < plan.count(); ++i) {
         const block b = plan.at(i);
-        const index input_rows = b.input_rows(depth);
+        const index_t input_rows = b.input_rows(depth);
         const auto v = spectrum<T>::at(plan.tiles_in, input_rows, plan.blocks_in);
-        run_tasks(threads, ceil_div(input_rows, rows_a_task), [&](index task, int) {
-            const index begin = task * rows_a_task;
+        run_tasks(threads, ceil_div(input_rows, rows_a_task), [&](index_t task, int) {
+            const index_t begin = task * rows_a_task;
             transform_input<M>(plan, x, plan.zeros, b, begin, std::min(input_rows, begin + rows_a_task), v);
         });
-        run_tasks(threads, ceil_div(plan.blocks_out, plan_type::group), [&](index task, int thread) {
-            const index out0 = task * plan_type::group, outs = std::min(plan_type::group, plan.blocks_out - out0);
+        run_tasks(threads, ceil_div(plan.blocks_out, plan_type::group), [&](index_t task, int thread) {
+            const index_t out0 = task * plan_type::group, outs = std::min(plan_type::group, plan.blocks_out - out0);
             T* const u = plan.scratch + thread * plan.scratch_elements;
             const auto product = spectrum<T>::at(u + plan.positions * plan_type::piece_position(), b.rows(), outs);
-            for (index kd = 0; kd < depth; ++kd)
-                for (index in0 = 0; in0 < plan.blocks_in; in0 += plan_type::piece) {
-                    const index ins = std::min(plan_type::piece, plan.blocks_in - in0);
-                    for (index out = 0; out < outs; ++out)
-                        for (index in = 0; in < ins; ++in)
+            for (index_t kd = 0; kd < depth; ++kd)
+                for (index_t in0 = 0; in0 < plan.blocks_in; in0 += plan_type::piece) {
+                    const index_t ins = std::min(plan_type::piece, plan.blocks_in - in0);
+                    for (index_t out = 0; out < outs; ++out)
+                        for (index_t in = 0; in < ins; ++in)
                             transform_filters<M, Transposed>(weights, w, out0 + out, in0 + in, kd,
                                                              u + out * plan_type::piece_block() + in * l * l,
                                                              plan_type::piece_position());
                     const summation sum{1, 0, ins, v.block, l};
-                    for (index p = 0; p < plan.positions; ++p)
+                    for (index_t p = 0; p < plan.positions; ++p)
                         gemm_rows<T, l, 1>(sum, b.rows(), outs,
                                            v.data + p * v.position + in0 * v.block + kd * b.columns * l,
                                            u + p * plan_type::piece_position(), plan_type::piece_block(),

@@ -16,26 +16,27 @@ namespace cairn::winograd {
 /// contiguous in k (one vector a step) throughout. `ahead` is memory needed by later products, fetched a line a step
 /// where A moves by lines; null for none.
 struct summation {
-    index outer = 1, outer_stride = 0;
-    index middle = 1, middle_stride = 0;
-    index inner = 1;
+    index_t outer = 1, outer_stride = 0;
+    index_t middle = 1, middle_stride = 0;
+    index_t inner = 1;
     const void* ahead = nullptr;
 };
 
 /// C[r][j] at c + j * c_block + r * lanes;  A(r, k) at a + r * RowStride + k * StepStride;  B[j][k] at b + j * b_block
 /// + k * lanes. The sums are added to C if `accumulate`, else they overwrite it.
-template <class T, int MR, int NR, index RowStride, index StepStride>
-void gemm_registers(const summation& sum, const T* a, const T* b, index b_block, T* c, index c_block, bool accumulate) {
-    constexpr index w = lanes<T>;
+template <class T, int MR, int NR, index_t RowStride, index_t StepStride>
+void gemm_registers(const summation& sum, const T* a, const T* b, index_t b_block, T* c, index_t c_block,
+                    bool accumulate) {
+    constexpr index_t w = lanes<T>;
     vec<T> acc[MR][NR] = {};
     // C is read last, and fetched meanwhile.
     for (int r = 0; r < MR; ++r)
         for (int j = 0; j < NR; ++j) __builtin_prefetch(c + j * c_block + r * w, 1);
-    for (index o = 0; o < sum.outer; ++o)
-        for (index m = 0; m < sum.middle; ++m) {
+    for (index_t o = 0; o < sum.outer; ++o)
+        for (index_t m = 0; m < sum.middle; ++m) {
             const T* row = a + o * sum.outer_stride + m * sum.middle_stride;
 #pragma GCC unroll 4
-            for (index k = 0; k < sum.inner; ++k) {
+            for (index_t k = 0; k < sum.inner; ++k) {
                 vec<T> bk[NR];
                 for (int j = 0; j < NR; ++j) bk[j] = load(b + j * b_block);
                 for (int r = 0; r < MR; ++r) {
@@ -62,28 +63,28 @@ void gemm_registers(const summation& sum, const T* a, const T* b, index b_block,
 constexpr int max_rows(int nr) { return std::min(14, (register_count - 1 - nr) / nr); }
 
 namespace detail {
-template <class T, int NR, index RowStride, index StepStride, int... R>
+template <class T, int NR, index_t RowStride, index_t StepStride, int... R>
 constexpr auto gemm_table(std::integer_sequence<int, R...>) {
-    using kernel = void (*)(const summation&, const T*, const T*, index, T*, index, bool);
+    using kernel = void (*)(const summation&, const T*, const T*, index_t, T*, index_t, bool);
     return std::array<kernel, sizeof...(R)>{&gemm_registers<T, R + 1, NR, RowStride, StepStride>...};
 }
 }  // namespace detail
 
 /// All `rows` x `blocks` of C, row groups of nearly equal height (so no group is small).
 /// A's row r at a + r * RowStride.
-template <class T, index RowStride, index StepStride>
-void gemm_rows(const summation& sum, index rows, index blocks, const T* a, const T* b, index b_block, T* c,
-               index c_block, bool accumulate) {
+template <class T, index_t RowStride, index_t StepStride>
+void gemm_rows(const summation& sum, index_t rows, index_t blocks, const T* a, const T* b, index_t b_block, T* c,
+               index_t c_block, bool accumulate) {
     constexpr int two = max_rows(2), one = max_rows(1);
     static constexpr auto pairs =
         detail::gemm_table<T, 2, RowStride, StepStride>(std::make_integer_sequence<int, two>{});
     static constexpr auto singles =
         detail::gemm_table<T, 1, RowStride, StepStride>(std::make_integer_sequence<int, one>{});
-    for (index j = 0; j < blocks;) {
-        const index nr = blocks - j >= 2 ? 2 : 1;
-        const index groups = ceil_div(rows, nr == 2 ? two : one);
-        for (index group = 0; group < groups; ++group) {
-            const index r0 = rows * group / groups, mr = rows * (group + 1) / groups - r0;
+    for (index_t j = 0; j < blocks;) {
+        const index_t nr = blocks - j >= 2 ? 2 : 1;
+        const index_t groups = ceil_div(rows, nr == 2 ? two : one);
+        for (index_t group = 0; group < groups; ++group) {
+            const index_t r0 = rows * group / groups, mr = rows * (group + 1) / groups - r0;
             const auto kernel = (nr == 2 ? pairs[std::size_t(mr - 1)] : singles[std::size_t(mr - 1)]);
             kernel(sum, a + r0 * RowStride, b + j * b_block, b_block, c + j * c_block + r0 * lanes<T>, c_block,
                    accumulate);

@@ -16,15 +16,15 @@ namespace cairn::winograd {
 
 /// Calls body(task, thread) for every task; a thread that is done takes the next.
 template <class Body>
-void run_tasks(int threads, index tasks, Body body) {
+void run_tasks(int threads, index_t tasks, Body body) {
     static_cast<void>(threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (index task = 0; task < tasks; ++task) body(task, thread_number());
+    for (index_t task = 0; task < tasks; ++task) body(task, thread_number());
 }
 
 /// Parts `total` into equal pieces of at most `most`.
-constexpr index even_piece(index total, index most) {
-    return ceil_div(total, ceil_div(total, std::max<index>(most, 1)));
+constexpr index_t even_piece(index_t total, index_t most) {
+    return ceil_div(total, ceil_div(total, std::max<index_t>(most, 1)));
 }
 
 /// The forward problem whose result is the input gradient of g: dy is its input, rotated filters its weights.
@@ -38,24 +38,24 @@ constexpr conv_geometry input_gradient_geometry(const conv_geometry& g) {
 
 /// Columns and depths of a block with about `rows` rows; the last block along each axis may be smaller.
 struct block_shape {
-    index columns, depths, count_columns, count_depths;
+    index_t columns, depths, count_columns, count_depths;
 
-    static block_shape of(index columns, index depths, index kernel_depth, index rows) {
+    static block_shape of(index_t columns, index_t depths, index_t kernel_depth, index_t rows) {
         // A block over several depths makes kernel_depth - 1 depths of input twice: from 8 depths on at most 25 %.
         block_shape s{};
-        s.depths = kernel_depth == 1 ? 1 : even_piece(depths, std::max<index>(8, rows / columns));
+        s.depths = kernel_depth == 1 ? 1 : even_piece(depths, std::max<index_t>(8, rows / columns));
         s.columns = even_piece(columns, rows / s.depths);
         s.count_columns = ceil_div(columns, s.columns);
         s.count_depths = ceil_div(depths, s.depths);
         return s;
     }
-    index count() const { return count_columns * count_depths; }
-    block at(index i, index all_columns, index all_depths) const {
-        const index first = i % count_columns * columns, depth = i / count_columns * depths;
+    index_t count() const { return count_columns * count_depths; }
+    block at(index_t i, index_t all_columns, index_t all_depths) const {
+        const index_t first = i % count_columns * columns, depth = i / count_columns * depths;
         return {first, std::min(columns, all_columns - first), depth, std::min(depths, all_depths - depth)};
     }
-    index rows() const { return columns * depths; }
-    index input_rows(index kernel_depth) const { return columns * (depths + kernel_depth - 1); }
+    index_t rows() const { return columns * depths; }
+    index_t input_rows(index_t kernel_depth) const { return columns * (depths + kernel_depth - 1); }
 };
 
 /// Hands out pieces of the workspace, each on its own cache line. With a null start it only counts.
@@ -63,48 +63,50 @@ template <class T>
 class carver {
 public:
     explicit carver(void* start) : start_(static_cast<std::byte*>(start)) {}
-    T* take(index elements) {
+    T* take(index_t elements) {
         T* const piece = start_ ? reinterpret_cast<T*>(start_ + used_) : nullptr;
-        used_ += ceil_div(elements * index(sizeof(T)), 64) * 64;
+        used_ += ceil_div(elements * index_t(sizeof(T)), 64) * 64;
         return piece;
     }
-    index bytes() const { return used_; }
+    index_t bytes() const { return used_; }
 
 private:
     std::byte* start_;
-    index used_ = 0;
+    index_t used_ = 0;
 };
 
 /// Bytes of transformed tiles that a thread should keep in its own cache (L2, 1 MB on the machines we measured).
-inline constexpr index block_bytes = 768 * 1024;
+inline constexpr index_t block_bytes = 768 * 1024;
 
 /// What both directions share: channel blocks of one vector, tiles and their cut.
 template <class T>
 struct plan_base {
     conv_geometry g;
     tiling tiles;
-    index positions, blocks_in, blocks_out;
+    index_t positions, blocks_in, blocks_out;
     block_shape shape{};
 
-    plan_base(const conv_geometry& geometry, index m)
+    plan_base(const conv_geometry& geometry, index_t m)
         : g(geometry),
           tiles(tiling::of(g, m)),
           positions((m + 2) * (m + 2)),
           blocks_in(ceil_div(g.c_in, lanes<T>)),
           blocks_out(ceil_div(g.c_out, lanes<T>)) {}
 
-    void cut(index rows) { shape = block_shape::of(tiles.columns(), g.out[0], g.kernel[0], rows); }
-    index count() const { return shape.count(); }
-    block at(index i) const { return shape.at(i, tiles.columns(), g.out[0]); }
+    void cut(index_t rows) { shape = block_shape::of(tiles.columns(), g.out[0], g.kernel[0], rows); }
+    index_t count() const { return shape.count(); }
+    block at(index_t i) const { return shape.at(i, tiles.columns(), g.out[0]); }
     /// Rows whose transformed input and output fill a thread's cache.
-    index rows_in_cache() const {
-        return block_bytes / (positions * (blocks_in + blocks_out) * lanes<T> * index(sizeof(T)));
+    index_t rows_in_cache() const {
+        return block_bytes / (positions * (blocks_in + blocks_out) * lanes<T> * index_t(sizeof(T)));
     }
-    index input_elements() const {
+    index_t input_elements() const {
         return padded(spectrum<T>::elements(positions, shape.input_rows(g.kernel[0]), blocks_in));
     }
-    index output_elements(index blocks) const { return padded(spectrum<T>::elements(positions, shape.rows(), blocks)); }
-    static index padded(index elements) { return ceil_div(elements, lanes<T>) * lanes<T>; }
+    index_t output_elements(index_t blocks) const {
+        return padded(spectrum<T>::elements(positions, shape.rows(), blocks));
+    }
+    static index_t padded(index_t elements) { return ceil_div(elements, lanes<T>) * lanes<T>; }
 };
 
 /// Forward (and input gradient, on its geometry). Two ways:
@@ -114,17 +116,17 @@ struct plan_base {
 ///   channels, and transform their filters a piece at a time, right before the products that use it: U never leaves L2.
 template <class T>
 struct forward_plan : plan_base<T> {
-    static constexpr index group = 2;  // blocks of output channels that a fused task computes
-    static constexpr index piece = 8;  // blocks of input channels whose filters it transforms at a time
-    static constexpr index large_filters = index{8} << 20;
+    static constexpr index_t group = 2;  // blocks of output channels that a fused task computes
+    static constexpr index_t piece = 8;  // blocks of input channels whose filters it transforms at a time
+    static constexpr index_t large_filters = index_t{8} << 20;
 
     bool fused;
     T *zeros, *filters, *tiles_in, *scratch;
-    index scratch_elements, bytes;
+    index_t scratch_elements, bytes;
 
-    forward_plan(const conv_geometry& geometry, index m, int threads, void* workspace) : plan_base<T>(geometry, m) {
-        fused = this->positions * filter_position() * index(sizeof(T)) > large_filters;
-        this->cut(fused ? 192 : std::max<index>(this->rows_in_cache(), 28));
+    forward_plan(const conv_geometry& geometry, index_t m, int threads, void* workspace) : plan_base<T>(geometry, m) {
+        fused = this->positions * filter_position() * index_t(sizeof(T)) > large_filters;
+        this->cut(fused ? 192 : std::max<index_t>(this->rows_in_cache(), 28));
         carver<T> space(workspace);
         zeros = space.take(this->blocks_in * lanes<T>);
         filters = space.take(fused ? 0 : this->positions * filter_position());
@@ -134,10 +136,10 @@ struct forward_plan : plan_base<T> {
         scratch = space.take(scratch_elements * threads);
         bytes = space.bytes();
     }
-    index filter_block() const { return this->g.kernel[0] * this->blocks_in * lanes<T> * lanes<T>; }
-    index filter_position() const { return this->blocks_out * filter_block() + lanes<T>; }
-    static constexpr index piece_block() { return piece * lanes<T> * lanes<T>; }
-    static constexpr index piece_position() { return group * piece_block() + lanes<T>; }
+    index_t filter_block() const { return this->g.kernel[0] * this->blocks_in * lanes<T> * lanes<T>; }
+    index_t filter_position() const { return this->blocks_out * filter_block() + lanes<T>; }
+    static constexpr index_t piece_block() { return piece * lanes<T> * lanes<T>; }
+    static constexpr index_t piece_position() { return group * piece_block() + lanes<T>; }
 };
 
 /// Sums of V^T Z for a rectangle of channel blocks: position p, kernel depth kd, input block i, output channel o begin
@@ -145,13 +147,13 @@ struct forward_plan : plan_base<T> {
 template <class T>
 struct filter_sums {
     T* data;
-    index position, depth, block;
+    index_t position, depth, block;
 
-    static filter_sums at(T* data, index depths, index blocks_in, index blocks_out) {
-        const index block = blocks_out * lanes<T> * lanes<T>, depth = blocks_in * block;
+    static filter_sums at(T* data, index_t depths, index_t blocks_in, index_t blocks_out) {
+        const index_t block = blocks_out * lanes<T> * lanes<T>, depth = blocks_in * block;
         return {data, depths * depth + lanes<T>, depth, block};
     }
-    static index elements(index positions, index depths, index blocks_in, index blocks_out) {
+    static index_t elements(index_t positions, index_t depths, index_t blocks_in, index_t blocks_out) {
         return positions * at(nullptr, depths, blocks_in, blocks_out).position;
     }
 };
@@ -163,23 +165,23 @@ struct filter_sums {
 ///   all, the sums of a square never leave its thread's cache.
 template <class T>
 struct weight_plan : plan_base<T> {
-    static constexpr index square = 4;  // blocks of channels along either side of a joint task
-    static constexpr index small_sums = index{5} << 18, all_sums = index{16} << 20;
+    static constexpr index_t square = 4;  // blocks of channels along either side of a joint task
+    static constexpr index_t small_sums = index_t{5} << 18, all_sums = index_t{16} << 20;
 
     bool joint;
-    index chunks;
+    index_t chunks;
     T *zeros, *sums, *scratch;
-    index sum_elements;  // of one chunk or square
-    index scratch_elements, bytes;
+    index_t sum_elements;  // of one chunk or square
+    index_t scratch_elements, bytes;
 
-    weight_plan(const conv_geometry& geometry, index m, int threads, void* workspace) : plan_base<T>(geometry, m) {
-        const auto elements = [&](index in, index out) {
+    weight_plan(const conv_geometry& geometry, index_t m, int threads, void* workspace) : plan_base<T>(geometry, m) {
+        const auto elements = [&](index_t in, index_t out) {
             return filter_sums<T>::elements(this->positions, this->g.kernel[0], in, out);
         };
-        const index sum_bytes = elements(this->blocks_in, this->blocks_out) * index(sizeof(T));
+        const index_t sum_bytes = elements(this->blocks_in, this->blocks_out) * index_t(sizeof(T));
         joint = sum_bytes > small_sums;
-        this->cut(std::max<index>(this->rows_in_cache(), 128));
-        chunks = joint ? 1 : std::clamp<index>(all_sums / sum_bytes, 1, std::min<index>(16, this->count()));
+        this->cut(std::max<index_t>(this->rows_in_cache(), 128));
+        chunks = joint ? 1 : std::clamp<index_t>(all_sums / sum_bytes, 1, std::min<index_t>(16, this->count()));
         sum_elements = joint ? elements(square, square) : elements(this->blocks_in, this->blocks_out);
         carver<T> space(workspace);
         zeros = space.take(std::max(this->blocks_in, this->blocks_out) * lanes<T>);
@@ -188,8 +190,8 @@ struct weight_plan : plan_base<T> {
         scratch = space.take(scratch_elements * (joint ? 1 : threads));
         bytes = space.bytes();
     }
-    index squares_across() const { return ceil_div(this->blocks_in, square); }
-    index squares() const { return squares_across() * ceil_div(this->blocks_out, square); }
+    index_t squares_across() const { return ceil_div(this->blocks_in, square); }
+    index_t squares() const { return squares_across() * ceil_div(this->blocks_out, square); }
     bool local_sums() const { return this->count() == 1; }
 };
 

@@ -32,10 +32,10 @@ using vec = typename vector_of<T>::type;
 
 /// Elements of T in one vector.
 template <class T>
-inline constexpr index lanes = register_bytes / static_cast<index>(sizeof(T));
+inline constexpr index_t lanes = register_bytes / static_cast<index_t>(sizeof(T));
 
 /// ceil(a / b) for positive b.
-constexpr index ceil_div(index a, index b) { return (a + b - 1) / b; }
+constexpr index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
 
 template <class T>
 CAIRN_INLINE vec<T> load(const T* p) {
@@ -51,7 +51,7 @@ CAIRN_INLINE void store(T* p, const vec<T>& v) {
 
 /// The first `count` elements at p, zeros behind them. Reads nothing beyond them.
 template <class T>
-CAIRN_INLINE vec<T> load(const T* p, index count) {
+CAIRN_INLINE vec<T> load(const T* p, index_t count) {
     if (count >= lanes<T>) return load(p);
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) {
@@ -66,7 +66,7 @@ CAIRN_INLINE vec<T> load(const T* p, index count) {
 
 /// Writes the first `count` elements of v.
 template <class T>
-CAIRN_INLINE void store(T* p, const vec<T>& v, index count) {
+CAIRN_INLINE void store(T* p, const vec<T>& v, index_t count) {
     if (count >= lanes<T>) return store(p, v);
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) {
@@ -95,26 +95,26 @@ CAIRN_INLINE void stream_end() {
 }
 
 /// One step of transpose(): exchanges the off-diagonal blocks of size S between rows a and b, which are S apart.
-template <index S, class T, std::size_t... L>
+template <index_t S, class T, std::size_t... L>
 CAIRN_INLINE void exchange_blocks(vec<T>& a, vec<T>& b, std::index_sequence<L...>) {
-    constexpr index w = lanes<T>;
+    constexpr index_t w = lanes<T>;
     const vec<T> a0 = a, b0 = b;
 #if defined(__CUDACC__)  // whose front end does not expand packs here
-    for (index l = 0; l < w; ++l) {
+    for (index_t l = 0; l < w; ++l) {
         a[l] = (l & S) ? b0[l - S] : a0[l];
         b[l] = (l & S) ? b0[l] : a0[l + S];
     }
 #else
-    a = __builtin_shufflevector(a0, b0, ((index(L) & S) ? w + index(L) - S : index(L))...);
-    b = __builtin_shufflevector(a0, b0, ((index(L) & S) ? w + index(L) : index(L) + S)...);
+    a = __builtin_shufflevector(a0, b0, ((index_t(L) & S) ? w + index_t(L) - S : index_t(L))...);
+    b = __builtin_shufflevector(a0, b0, ((index_t(L) & S) ? w + index_t(L) : index_t(L) + S)...);
 #endif
 }
 
 /// Transposes a square of lanes x lanes elements in place.
-template <class T, index S = lanes<T> / 2>
+template <class T, index_t S = lanes<T> / 2>
 CAIRN_INLINE void transpose(vec<T> (&rows)[lanes<T>]) {
     if constexpr (S > 0) {
-        for (index i = 0; i < lanes<T>; ++i)
+        for (index_t i = 0; i < lanes<T>; ++i)
             if (!(i & S))
                 exchange_blocks<S, T>(rows[i], rows[i + S], std::make_index_sequence<std::size_t(lanes<T>)>{});
         transpose<T, S / 2>(rows);

@@ -21,7 +21,7 @@ namespace cairn::winograd {
 template <class T>
 struct images {
     T* data;
-    index depth, height, width, channels;
+    index_t depth, height, width, channels;
 };
 
 /// Transformed tiles of one block: position p, channel block b, row r begin at data + p * position + b * block + r *
@@ -29,31 +29,31 @@ struct images {
 template <class T>
 struct spectrum {
     T* data;
-    index position, block;
+    index_t position, block;
 
     /// Elements between positions: one line more than the tiles need, so that the lines which a transform writes at
     /// once do not all fall into one set of the cache.
-    static index position_stride(index rows, index blocks) { return (rows * blocks + 1) * lanes<T>; }
-    static index elements(index positions, index rows, index blocks) {
+    static index_t position_stride(index_t rows, index_t blocks) { return (rows * blocks + 1) * lanes<T>; }
+    static index_t elements(index_t positions, index_t rows, index_t blocks) {
         return positions * position_stride(rows, blocks);
     }
-    static spectrum at(T* data, index rows, index blocks) {
+    static spectrum at(T* data, index_t rows, index_t blocks) {
         return {data, position_stride(rows, blocks), rows * lanes<T>};
     }
 };
 
 /// The columns of a batch: tile (row, column) of every image.
 struct tiling {
-    index images, down, across;
-    static tiling of(const conv_geometry& g, index m) { return {g.n, ceil_div(g.out[1], m), ceil_div(g.out[2], m)}; }
-    index columns() const { return images * down * across; }
+    index_t images, down, across;
+    static tiling of(const conv_geometry& g, index_t m) { return {g.n, ceil_div(g.out[1], m), ceil_div(g.out[2], m)}; }
+    index_t columns() const { return images * down * across; }
 };
 
 /// A block of columns [first, first + columns) and `depths` output depths from `depth` on.
 struct block {
-    index first, columns, depth, depths;
-    index rows() const { return columns * depths; }
-    index input_rows(index kernel_depth) const { return columns * (depths + kernel_depth - 1); }
+    index_t first, columns, depth, depths;
+    index_t rows() const { return columns * depths; }
+    index_t input_rows(index_t kernel_depth) const { return columns * (depths + kernel_depth - 1); }
 };
 
 /// Pointers to the Size x Size pixels of one tile.
@@ -62,16 +62,16 @@ using tile_pixels = std::array<T*, std::size_t(Size* Size)>;
 
 /// Finds the pixels of row `r` of a block whose row 0 is at depth `first_depth`; those outside the image are `outside`.
 template <int M, int Size, class T>
-void locate(tile_pixels<Size, T>& pixel, const images<T>& x, const tiling& tiles, const block& b, index r,
-            index first_depth, index pad_h, index pad_w, T* outside) {
-    const index column = b.first + r % b.columns, depth = first_depth + r / b.columns;
-    const index n = column / (tiles.down * tiles.across), place = column % (tiles.down * tiles.across);
-    const index h0 = place / tiles.across * M - pad_h, w0 = place % tiles.across * M - pad_w;
+void locate(tile_pixels<Size, T>& pixel, const images<T>& x, const tiling& tiles, const block& b, index_t r,
+            index_t first_depth, index_t pad_h, index_t pad_w, T* outside) {
+    const index_t column = b.first + r % b.columns, depth = first_depth + r / b.columns;
+    const index_t n = column / (tiles.down * tiles.across), place = column % (tiles.down * tiles.across);
+    const index_t h0 = place / tiles.across * M - pad_h, w0 = place % tiles.across * M - pad_w;
     const bool depth_inside = depth >= 0 && depth < x.depth;
-    for (index i = 0; i < Size; ++i) {
+    for (index_t i = 0; i < Size; ++i) {
         const bool row_inside = depth_inside && h0 + i >= 0 && h0 + i < x.height;
         T* const row = x.data + (((n * x.depth + depth) * x.height + h0 + i) * x.width + w0) * x.channels;
-        for (index j = 0; j < Size; ++j) {
+        for (index_t j = 0; j < Size; ++j) {
             const bool inside = row_inside && w0 + j >= 0 && w0 + j < x.width;
             pixel[std::size_t(i * Size + j)] = inside ? row + j * x.channels : outside;
         }
@@ -82,28 +82,29 @@ void locate(tile_pixels<Size, T>& pixel, const images<T>& x, const tiling& tiles
 /// `first_depth`; `zeros` holds the channels of a pixel outside the image. The pixels of a later tile are fetched
 /// ahead: a tile is Size short runs of memory, too irregular for the hardware to foresee.
 template <int M, int Size, class T, class Transform>
-void transform_tiles(const images<const T>& x, const tiling& tiles, const block& b, index first_depth, index pad_h,
-                     index pad_w, index begin, index end, const T* zeros, const spectrum<T>& out, Transform transform) {
-    constexpr index w = lanes<T>;
+void transform_tiles(const images<const T>& x, const tiling& tiles, const block& b, index_t first_depth, index_t pad_h,
+                     index_t pad_w, index_t begin, index_t end, const T* zeros, const spectrum<T>& out,
+                     Transform transform) {
+    constexpr index_t w = lanes<T>;
     constexpr int p = M + 2;
-    const index blocks = ceil_div(x.channels, w), position = out.position;
-    constexpr index most_ahead = 4;
-    const index ahead = std::clamp<index>(most_ahead / blocks, 1, most_ahead);
+    const index_t blocks = ceil_div(x.channels, w), position = out.position;
+    constexpr index_t most_ahead = 4;
+    const index_t ahead = std::clamp<index_t>(most_ahead / blocks, 1, most_ahead);
     tile_pixels<Size, const T> ring[most_ahead + 1];
-    const auto find = [&](index r) {
+    const auto find = [&](index_t r) {
         locate<M, Size>(ring[r % (ahead + 1)], x, tiles, b, std::min(r, end - 1), first_depth, pad_h, pad_w, zeros);
     };
-    for (index r = begin; r < begin + ahead; ++r) find(r);
-    for (index r = begin; r < end; ++r) {
+    for (index_t r = begin; r < begin + ahead; ++r) find(r);
+    for (index_t r = begin; r < end; ++r) {
         find(r + ahead);
         const tile_pixels<Size, const T>&pixel = ring[r % (ahead + 1)], &next = ring[(r + ahead) % (ahead + 1)];
-        for (index c = 0; c < blocks; ++c) {
+        for (index_t c = 0; c < blocks; ++c) {
             // Neighbours share Size - M lines of pixels: only the new ones are fetched.
             for (int i = Size - M; i < Size; ++i)
                 for (int j = Size - M; j < Size; ++j) __builtin_prefetch(next[std::size_t(i * Size + j)] + c * w);
             T* const place = out.data + r * w + c * out.block;
             const auto write = [&](int i, int j, const vec<T>& v) { store(place + (i * p + j) * position, v); };
-            const index left = x.channels - c * w;
+            const index_t left = x.channels - c * w;
             if (left >= w)
                 both_axes<Size, p, T>(
                     transform, [&](int i, int j) { return load(pixel[std::size_t(i * Size + j)] + c * w); }, write);
@@ -118,17 +119,17 @@ void transform_tiles(const images<const T>& x, const tiling& tiles, const block&
 /// Y = A^T M A + bias for every row of block b, written to the pixels of y that exist, past the caches if `streamed`
 /// (then y's pixels must be whole vectors on vector boundaries). `bias` may be null.
 template <int M, class T>
-void collect_tiles(const spectrum<T>& in, const images<T>& y, const tiling& tiles, const block& b, index first_block,
-                   index blocks, const T* bias, bool streamed) {
-    constexpr index w = lanes<T>;
+void collect_tiles(const spectrum<T>& in, const images<T>& y, const tiling& tiles, const block& b, index_t first_block,
+                   index_t blocks, const T* bias, bool streamed) {
+    constexpr index_t w = lanes<T>;
     constexpr int p = M + 2;
-    const index position = in.position;
+    const index_t position = in.position;
     tile_pixels<M, T> pixel;
-    for (index r = 0; r < b.rows(); ++r) {
+    for (index_t r = 0; r < b.rows(); ++r) {
         locate<M, M>(pixel, y, tiles, b, r, b.depth, 0, 0, static_cast<T*>(nullptr));
-        for (index c = 0; c < blocks; ++c) {
+        for (index_t c = 0; c < blocks; ++c) {
             const T* const place = in.data + c * in.block + r * w;
-            const index channel = (first_block + c) * w, left = std::min(w, y.channels - channel);
+            const index_t channel = (first_block + c) * w, left = std::min(w, y.channels - channel);
             const vec<T> offset = bias ? load(bias + channel, left) : vec<T>{};
             both_axes<p, M, T>([](const auto& u, auto& v) { collect_output<M, T>(u, v); },
                                [&](int i, int j) { return load(place + (i * p + j) * position); },

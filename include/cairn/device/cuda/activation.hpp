@@ -1,6 +1,7 @@
 #pragma once
-// Elementwise activation functions on a grid device: same names, arguments and formulas as device/cpu/activation.hpp, in float (double for
-// double) with the device's exp and erfc. Packets of eight elements, so that the bits of relu are whole bytes.
+// Elementwise activation functions on a grid device: same names, arguments and formulas as device/cpu/activation.hpp,
+// in float (double for double) with the device's exp and erfc. Packets of eight elements, so that the bits of relu are
+// whole bytes.
 
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cuda/channels.hpp>
@@ -81,7 +82,7 @@ struct activation_backward_rule {
 /// y and bits of x, or dx of dy and bits.
 template <class T, bool Forward>
 struct sign_pass {
-    index n;
+    index_t n;
     bool aligned;
     sum_type<T> slope;
     const T* from;
@@ -91,9 +92,9 @@ struct sign_pass {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
-        const index packets = (n + packet_lanes - 1) / packet_lanes, stride = b.blocks() * b.threads();
-        for (index p = b.block() * b.threads() + b.thread(); p < packets; p += stride) {
-            const index at = p * packet_lanes;
+        const index_t packets = (n + packet_lanes - 1) / packet_lanes, stride = b.blocks() * b.threads();
+        for (index_t p = b.block() * b.threads() + b.thread(); p < packets; p += stride) {
+            const index_t at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
             const bool whole = aligned && count == packet_lanes;
             T v[packet_lanes];
@@ -112,7 +113,7 @@ struct sign_pass {
 };
 
 template <bool Forward, class T, GridDevice D>
-void sign_pass_over(D, index n, sum_type<T> slope, const T* from, T* to, std::uint8_t* bits) {
+void sign_pass_over(D, index_t n, sum_type<T> slope, const T* from, T* to, std::uint8_t* bits) {
     if (n > 0)
         D::launch({.blocks = blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256), .threads = 256},
                   sign_pass<T, Forward>{n, packets_fit(from, to), slope, from, to, bits});
@@ -128,32 +129,32 @@ inline void require_smooth(activation act) {
 
 /// y = relu or leaky relu of x (slope 0 for relu) and the bit "not (x ≤ 0)" of each element, in whole packs, or null.
 template <class T, GridDevice D>
-void sign_activation_forward(D d, index n, grid::sum_type<T> slope, const T* x, T* y, std::uint8_t* bits) {
-    work::count(static_cast<double>(n),
-                2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
+void sign_activation_forward(D d, index_t n, grid::sum_type<T> slope, const T* x, T* y, std::uint8_t* bits) {
+    flop_counter::count(static_cast<double>(n),
+                        2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
     grid::sign_pass_over<true>(d, n, slope, x, y, bits);
 }
 
 /// dx = dy where the bit is set, slope dy elsewhere.
 template <class T, GridDevice D>
-void sign_activation_backward(D d, index n, grid::sum_type<T> slope, const T* dy, const std::uint8_t* bits, T* dx) {
-    work::count(2.0 * static_cast<double>(n), (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
+void sign_activation_backward(D d, index_t n, grid::sum_type<T> slope, const T* dy, const std::uint8_t* bits, T* dx) {
+    flop_counter::count(2.0 * static_cast<double>(n), (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
     grid::sign_pass_over<false>(d, n, slope, dy, dx, const_cast<std::uint8_t*>(bits));
 }
 
 /// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh. Throws for another.
 template <class T, GridDevice D>
-void activation_forward(D d, activation act, index n, const T* x, T* y) {
+void activation_forward(D d, activation act, index_t n, const T* x, T* y) {
     grid::require_smooth(act);
-    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     for_each(d, n, grid::activation_forward_rule<T>{act}, x, y);
 }
 
 /// dx = dy act'; `saved` is y of sigmoid and tanh, x of the others. Throws for one that is not smooth.
 template <class T, GridDevice D>
-void activation_backward(D d, activation act, index n, const T* saved, const T* dy, T* dx) {
+void activation_backward(D d, activation act, index_t n, const T* saved, const T* dy, T* dx) {
     grid::require_smooth(act);
-    work::count(2.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
+    flop_counter::count(2.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
     for_each(d, n, grid::activation_backward_rule<T>{act}, saved, dy, dx);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
-// Fused attention on a grid device: same names, arguments, formulas and results as device/cpu/attention.hpp. A block has a tile of rows of one
-// head, its sums in shared memory, and goes over tiles of keys; in backward other blocks have a tile of keys and go over tiles of rows. S and dP
-// are made twice there, so that there are no atomics and one order of summation. All seven products run on the tensor cores in bfloat16
-// (tile_product.hpp); weights and dS are rounded to it for them, sums, maxima and logarithms are float. What limits it: sums travel between
-// shared memory and registers for every tile, and loads wait for no pipeline.
+// Fused attention on a grid device: same names, arguments, formulas and results as device/cpu/attention.hpp. A block
+// has a tile of rows of one head, its sums in shared memory, and goes over tiles of keys; in backward other blocks have
+// a tile of keys and go over tiles of rows. S and dP are made twice there, so that there are no atomics and one order
+// of summation. All seven products run on the tensor cores in bfloat16 (tile_product.hpp); weights and dS are rounded
+// to it for them, sums, maxima and logarithms are float. What limits it: sums travel between shared memory and
+// registers for every tile, and loads wait for no pipeline.
 // A length that is not in [0, length] cannot throw here: it is taken as 0 or as length.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/attention_geometry.hpp>
 #include <cairn/device/cuda/tile_product.hpp>
 
@@ -26,27 +27,27 @@ template <class T>
 struct attention_tiles {
     using S = sum_type<T>;
 
-    index rows = 32, keys = 32, head_dim = 0;
+    index_t rows = 32, keys = 32, head_dim = 0;
     bool dropout = false;
 
-    CAIRN_HD index depth() const { return (head_dim + 15) / 16 * 16; }
-    CAIRN_HD index wide() const { return tile_stride<T>(head_dim); }      // q, k, v, dy
-    CAIRN_HD index wide_sum() const { return tile_stride<S>(head_dim); }  // sums over them
-    CAIRN_HD index score() const { return tile_stride<S>(keys); }         // S, dP
-    CAIRN_HD index weight() const { return tile_stride<T>(keys); }        // P, dS
-    CAIRN_HD static index whole(index bytes) { return (bytes + 31) / 32 * 32; }
-    CAIRN_HD index inputs(index n) const { return whole(n * wide() * index{sizeof(T)}); }
-    CAIRN_HD index sums(index n) const { return whole(n * wide_sum() * index{sizeof(S)}); }
-    CAIRN_HD index scores() const { return whole(rows * score() * index{sizeof(S)}); }
-    CAIRN_HD index weights() const { return whole(rows * weight() * index{sizeof(T)}); }
-    CAIRN_HD index each_row() const { return whole(2 * rows * index{sizeof(S)}); }
-    CAIRN_HD index kept() const { return dropout ? whole(rows * keys) : 0; }  // a byte a weight
+    CAIRN_HD index_t depth() const { return (head_dim + 15) / 16 * 16; }
+    CAIRN_HD index_t wide() const { return tile_stride<T>(head_dim); }      // q, k, v, dy
+    CAIRN_HD index_t wide_sum() const { return tile_stride<S>(head_dim); }  // sums over them
+    CAIRN_HD index_t score() const { return tile_stride<S>(keys); }         // S, dP
+    CAIRN_HD index_t weight() const { return tile_stride<T>(keys); }        // P, dS
+    CAIRN_HD static index_t whole(index_t bytes) { return (bytes + 31) / 32 * 32; }
+    CAIRN_HD index_t inputs(index_t n) const { return whole(n * wide() * index_t{sizeof(T)}); }
+    CAIRN_HD index_t sums(index_t n) const { return whole(n * wide_sum() * index_t{sizeof(S)}); }
+    CAIRN_HD index_t scores() const { return whole(rows * score() * index_t{sizeof(S)}); }
+    CAIRN_HD index_t weights() const { return whole(rows * weight() * index_t{sizeof(T)}); }
+    CAIRN_HD index_t each_row() const { return whole(2 * rows * index_t{sizeof(S)}); }
+    CAIRN_HD index_t kept() const { return dropout ? whole(rows * keys) : 0; }  // a byte a weight
 
-    index forward_bytes() const {
+    index_t forward_bytes() const {
         return inputs(rows) + inputs(keys) + sums(rows) + scores() + weights() + each_row() + kept();
     }
     /// `of_keys`: whether the sums are those of a tile of keys, or of a tile of rows.
-    index backward_bytes(bool of_keys) const {
+    index_t backward_bytes(bool of_keys) const {
         return 2 * (inputs(rows) + inputs(keys) + scores() + weights()) + (of_keys ? 2 * sums(keys) : sums(rows)) +
                each_row() + kept();
     }
@@ -54,8 +55,8 @@ struct attention_tiles {
     /// The largest tiles that fit. Throws where none do.
     template <class Bytes>
     static attention_tiles that_fit(const attention_geometry& g, Bytes&& bytes) {
-        for (const index rows : {index{32}, index{16}})
-            for (const index keys : {index{32}, index{16}}) {
+        for (const index_t rows : {index_t{32}, index_t{16}})
+            for (const index_t keys : {index_t{32}, index_t{16}}) {
                 const attention_tiles t{rows, keys, g.head_dim, g.dropout > 0};
                 if (bytes(t) <= grid_size::most_shared) return t;
             }
@@ -68,7 +69,7 @@ struct attention_tiles {
 struct shared_cursor {
     unsigned char* at;
     template <class U>
-    CAIRN_HD U* take(index bytes) {
+    CAIRN_HD U* take(index_t bytes) {
         U* const here = reinterpret_cast<U*>(at);
         at += bytes;
         return here;
@@ -86,77 +87,79 @@ struct attention_head {
     std::uint32_t threshold = static_cast<std::uint32_t>(g.dropout * 0x1p32);
     S kept_factor = static_cast<S>(1 / (1 - g.dropout));
 
-    CAIRN_HD index known(index n) const {
+    CAIRN_HD index_t known(index_t n) const {
         if (!g.lengths) return g.length;
-        const index valid = g.lengths[n];
+        const index_t valid = g.lengths[n];
         return valid < 0 ? 0 : valid > g.length ? g.length : valid;
     }
-    CAIRN_HD index step() const { return g.stride ? g.stride : g.heads * g.head_dim; }
-    CAIRN_HD index at(index n, index i, index h) const { return (n * g.length + i) * step() + h * g.head_dim; }
-    CAIRN_HD index dense(index n, index i, index h) const { return ((n * g.length + i) * g.heads + h) * g.head_dim; }
+    CAIRN_HD index_t step() const { return g.stride ? g.stride : g.heads * g.head_dim; }
+    CAIRN_HD index_t at(index_t n, index_t i, index_t h) const { return (n * g.length + i) * step() + h * g.head_dim; }
+    CAIRN_HD index_t dense(index_t n, index_t i, index_t h) const {
+        return ((n * g.length + i) * g.heads + h) * g.head_dim;
+    }
 
     /// Rows of which `count` are there, `stride` apart, to a tile of `rows`; zeros elsewhere.
     template <class Block>
-    CAIRN_HD void load(Block& b, const T* from, index stride, index count, index rows, T* to) const {
+    CAIRN_HD void load(Block& b, const T* from, index_t stride, index_t count, index_t rows, T* to) const {
         constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-        const index depth = t.depth(), wide = t.wide();
+        const index_t depth = t.depth(), wide = t.wide();
         if (packets) {
             using piece = packet<T, lanes>;
-            const index across = depth / lanes;
-            for (index e = b.thread(); e < rows * across; e += b.threads()) {
-                const index r = e / across, c = e % across * lanes;
+            const index_t across = depth / lanes;
+            for (index_t e = b.thread(); e < rows * across; e += b.threads()) {
+                const index_t r = e / across, c = e % across * lanes;
                 piece p{};
                 if (r < count && c < g.head_dim) p = *reinterpret_cast<const piece*>(from + r * stride + c);
                 *reinterpret_cast<piece*>(to + r * wide + c) = p;
             }
             return;
         }
-        for (index e = b.thread(); e < rows * depth; e += b.threads()) {
-            const index r = e / depth, c = e % depth;
+        for (index_t e = b.thread(); e < rows * depth; e += b.threads()) {
+            const index_t r = e / depth, c = e % depth;
             to[r * wide + c] = r < count && c < g.head_dim ? from[r * stride + c] : T{};
         }
     }
 
     /// The first `count` rows of sums times `factor`, zeros in those up to `rows`.
     template <class Block>
-    CAIRN_HD void store(Block& b, const S* sums, S factor, index count, index rows, T* to, index stride) const {
-        for (index e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
-            const index r = e / g.head_dim, c = e % g.head_dim;
+    CAIRN_HD void store(Block& b, const S* sums, S factor, index_t count, index_t rows, T* to, index_t stride) const {
+        for (index_t e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
+            const index_t r = e / g.head_dim, c = e % g.head_dim;
             to[r * stride + c] = static_cast<T>(r < count ? sums[r * t.wide_sum() + c] * factor : S{});
         }
     }
 
     template <class Block>
-    CAIRN_HD void clear(Block& b, index n, S* sums) const {
-        for (index e = b.thread(); e < n * t.wide_sum(); e += b.threads()) sums[e] = S{};
+    CAIRN_HD void clear(Block& b, index_t n, S* sums) const {
+        for (index_t e = b.thread(); e < n * t.wide_sum(); e += b.threads()) sums[e] = S{};
     }
 
-    CAIRN_HD bool attends(index i, index j, index known) const {
+    CAIRN_HD bool attends(index_t i, index_t j, index_t known) const {
         return i < known && j < known && (!g.causal || j <= i);
     }
 
     /// Which weights of a tile dropout keeps: of rows from i, a multiple of 4, and keys from j, in head `of` of all.
     template <class Block>
-    CAIRN_HD void draw(Block& b, index of, index i, index j, std::uint8_t* kept) const {
+    CAIRN_HD void draw(Block& b, index_t of, index_t i, index_t j, std::uint8_t* kept) const {
         random_stream random = g.random;
         if (g.step) random.step = *g.step;
-        for (index e = b.thread(); e < t.rows / 4 * t.keys; e += b.threads()) {
-            const index r = e / t.keys * 4, c = e % t.keys;
+        for (index_t e = b.thread(); e < t.rows / 4 * t.keys; e += b.threads()) {
+            const index_t r = e / t.keys * 4, c = e % t.keys;
             const auto bits = random.bits4(g.mask_block(of, i + r, j + c));
             for (int w = 0; w < 4; ++w) kept[(r + w) * t.keys + c] = bits[static_cast<std::size_t>(w)] >= threshold;
         }
     }
     /// M of a weight: 1 without dropout.
-    CAIRN_HD S factor(const std::uint8_t* kept, index r, index c) const {
+    CAIRN_HD S factor(const std::uint8_t* kept, index_t r, index_t c) const {
         return !t.dropout ? S(1) : kept[r * t.keys + c] ? kept_factor : S{};
     }
 
     /// M ∘ P and dS of a tile from S and dP, for rows from i and keys from j.
     template <class Block>
-    CAIRN_HD void differentiate(Block& b, index i, index j, index known, S scale, const S* scores, const S* dp,
+    CAIRN_HD void differentiate(Block& b, index_t i, index_t j, index_t known, S scale, const S* scores, const S* dp,
                                 const S* each, const std::uint8_t* kept, T* p, T* ds) const {
-        for (index e = b.thread(); e < t.rows * t.keys; e += b.threads()) {
-            const index r = e / t.keys, c = e % t.keys;
+        for (index_t e = b.thread(); e < t.rows * t.keys; e += b.threads()) {
+            const index_t r = e / t.keys, c = e % t.keys;
             S weight = 0, slope = 0;
             if (attends(i + r, j + c, known)) {
                 weight = std::exp(scale * scores[r * t.score() + c] - each[r]);
@@ -177,7 +180,7 @@ CAIRN_HD T warp_sum(Block& b, T v) {
 }
 
 template <class T>
-struct attention_forward_body {
+struct attention_forward_kernel {
     using S = sum_type<T>;
 
     attention_head<T> head;
@@ -190,11 +193,11 @@ struct attention_forward_body {
     CAIRN_HD void operator()(Block& b) const {
         const attention_geometry& g = head.g;
         const attention_tiles<T>& t = head.t;
-        const index tiles = (g.length + t.rows - 1) / t.rows, of = b.block() / tiles, n = of / g.heads,
-                    h = of % g.heads;
-        const index first = (tiles - 1 - b.block() % tiles) * t.rows;  // long ones first, under a causal mask
-        const index known = head.known(n), here = g.length - first < t.rows ? g.length - first : t.rows;
-        const index left = known - first, rows = left < 0 ? 0 : left < here ? left : here;
+        const index_t tiles = (g.length + t.rows - 1) / t.rows, of = b.block() / tiles, n = of / g.heads,
+                      h = of % g.heads;
+        const index_t first = (tiles - 1 - b.block() % tiles) * t.rows;  // long ones first, under a causal mask
+        const index_t known = head.known(n), here = g.length - first < t.rows ? g.length - first : t.rows;
+        const index_t left = known - first, rows = left < 0 ? 0 : left < here ? left : here;
         shared_cursor memory{b.template shared<unsigned char>()};
         T* const of_q = memory.template take<T>(t.inputs(t.rows));
         T* const of_k = memory.template take<T>(t.inputs(t.keys));  // and v
@@ -206,13 +209,13 @@ struct attention_forward_body {
         std::uint8_t* const kept = memory.template take<std::uint8_t>(t.kept());
         head.load(b, q + head.at(n, first, h), head.step(), rows, t.rows, of_q);
         head.clear(b, t.rows, sums);
-        for (index r = b.thread(); r < t.rows; r += b.threads()) {
+        for (index_t r = b.thread(); r < t.rows; r += b.threads()) {
             most[r] = -std::numeric_limits<S>::infinity();
             total[r] = 0;
         }
-        const index end = rows == 0 ? 0 : g.causal ? first + rows : known;
-        for (index j = 0; j < end; j += t.keys) {
-            const index count = end - j < t.keys ? end - j : t.keys;
+        const index_t end = rows == 0 ? 0 : g.causal ? first + rows : known;
+        for (index_t j = 0; j < end; j += t.keys) {
+            const index_t count = end - j < t.keys ? end - j : t.keys;
             head.load(b, k + head.at(n, j, h), head.step(), count, t.keys, of_k);
             if (t.dropout) head.draw(b, of, first, j, kept);
             b.sync();
@@ -227,12 +230,12 @@ struct attention_forward_body {
             b.sync();
         }
         b.sync();
-        for (index e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
-            const index r = e / g.head_dim, c = e % g.head_dim;
+        for (index_t e = b.thread(); e < rows * g.head_dim; e += b.threads()) {
+            const index_t r = e / g.head_dim, c = e % g.head_dim;
             sums[r * t.wide_sum() + c] /= total[r];
         }
         if (lse)
-            for (index r = b.thread(); r < here; r += b.threads())
+            for (index_t r = b.thread(); r < here; r += b.threads())
                 lse[of * g.length + first + r] =
                     r < rows ? most[r] + std::log(total[r]) : -std::numeric_limits<S>::infinity();
         b.sync();
@@ -241,16 +244,16 @@ struct attention_forward_body {
 
     // The step of the online softmax, a row by a warp. Every warp has as many rows.
     template <class Block>
-    CAIRN_HD void weigh(Block& b, index first, index j, index known, S* scores, const std::uint8_t* kept, T* weights,
-                        S* most, S* total, S* sums) const {
+    CAIRN_HD void weigh(Block& b, index_t first, index_t j, index_t known, S* scores, const std::uint8_t* kept,
+                        T* weights, S* most, S* total, S* sums) const {
         const attention_tiles<T>& t = head.t;
-        const index warps = b.threads() / warp_threads, lane = b.thread() % warp_threads;
+        const index_t warps = b.threads() / warp_threads, lane = b.thread() % warp_threads;
         const S nothing = -std::numeric_limits<S>::infinity();
-        for (index r = b.thread() / warp_threads; r < t.rows; r += warps) {
+        for (index_t r = b.thread() / warp_threads; r < t.rows; r += warps) {
             const S* const row = scores + r * t.score();
             const S before = most[r];
             S now = before;
-            for (index c = lane; c < t.keys; c += warp_threads) {
+            for (index_t c = lane; c < t.keys; c += warp_threads) {
                 const S s = scale * row[c];
                 if (head.attends(first + r, j + c, known) && s > now) now = s;  // a NaN loses
             }
@@ -260,7 +263,7 @@ struct attention_forward_body {
             }
             const S shift = now == nothing ? S{} : now, shrink = std::exp(before - shift);
             S sum = 0;
-            for (index c = lane; c < t.keys; c += warp_threads) {
+            for (index_t c = lane; c < t.keys; c += warp_threads) {
                 const S p = head.attends(first + r, j + c, known) ? std::exp(scale * row[c] - shift) : S{};
                 weights[r * t.weight() + c] = static_cast<T>(p * head.factor(kept, r, c));
                 sum += p;
@@ -270,26 +273,26 @@ struct attention_forward_body {
                 most[r] = now;
                 total[r] = total[r] * shrink + sum;
             }
-            for (index c = lane; c < t.depth(); c += warp_threads) sums[r * t.wide_sum() + c] *= shrink;
+            for (index_t c = lane; c < t.depth(); c += warp_threads) sums[r * t.wide_sum() + c] *= shrink;
         }
     }
 };
 
 /// out (batch, heads, length) = Σ_c y dy, a row by a thread's warp.
 template <class T>
-struct attention_products_body {
+struct attention_products_kernel {
     using S = sum_type<T>;
 
-    index length, heads, head_dim;
+    index_t length, heads, head_dim;
     const T *y, *dy;
     S* out;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index of = b.block() / length, i = b.block() % length, n = of / heads, h = of % heads;
-        const index from = ((n * length + i) * heads + h) * head_dim;
+        const index_t of = b.block() / length, i = b.block() % length, n = of / heads, h = of % heads;
+        const index_t from = ((n * length + i) * heads + h) * head_dim;
         S dot = 0;
-        for (index c = b.thread(); c < head_dim; c += b.threads())
+        for (index_t c = b.thread(); c < head_dim; c += b.threads())
             dot += static_cast<S>(y[from + c]) * static_cast<S>(dy[from + c]);
         dot = warp_sum(b, dot);
         if (b.thread() == 0) out[b.block()] = dot;
@@ -298,7 +301,7 @@ struct attention_products_body {
 
 /// Backward. OfKeys: dK and dV of a tile of keys; else dQ of a tile of rows.
 template <class T, bool OfKeys>
-struct attention_backward_body {
+struct attention_backward_kernel {
     using S = sum_type<T>;
 
     attention_head<T> head;
@@ -311,11 +314,11 @@ struct attention_backward_body {
     CAIRN_HD void operator()(Block& b) const {
         const attention_geometry& g = head.g;
         const attention_tiles<T>& t = head.t;
-        const index own = OfKeys ? t.keys : t.rows, other = OfKeys ? t.rows : t.keys;
-        const index tiles = (g.length + own - 1) / own, of = b.block() / tiles, n = of / g.heads, h = of % g.heads;
-        const index tile = b.block() % tiles, first = (OfKeys ? tile : tiles - 1 - tile) * own;
-        const index known = head.known(n), here = g.length - first < own ? g.length - first : own;
-        const index left = known - first, count = left < 0 ? 0 : left < here ? left : here;
+        const index_t own = OfKeys ? t.keys : t.rows, other = OfKeys ? t.rows : t.keys;
+        const index_t tiles = (g.length + own - 1) / own, of = b.block() / tiles, n = of / g.heads, h = of % g.heads;
+        const index_t tile = b.block() % tiles, first = (OfKeys ? tile : tiles - 1 - tile) * own;
+        const index_t known = head.known(n), here = g.length - first < own ? g.length - first : own;
+        const index_t left = known - first, count = left < 0 ? 0 : left < here ? left : here;
         shared_cursor memory{b.template shared<unsigned char>()};
         T* const of_q = memory.template take<T>(t.inputs(t.rows));
         T* const of_dy = memory.template take<T>(t.inputs(t.rows));
@@ -332,11 +335,11 @@ struct attention_backward_body {
         load_side<OfKeys>(b, n, h, first, count, of_q, of_dy, of_k, of_v, each);
         head.clear(b, own, sums);
         if (OfKeys) head.clear(b, own, more);
-        index begin = 0, end = count == 0 ? 0 : known;
+        index_t begin = 0, end = count == 0 ? 0 : known;
         if (OfKeys && g.causal) begin = first / other * other;
         if (!OfKeys && g.causal && count > 0) end = first + count;
-        for (index at = begin; at < end; at += other) {
-            const index there = end - at < other ? end - at : other;
+        for (index_t at = begin; at < end; at += other) {
+            const index_t there = end - at < other ? end - at : other;
             load_side<!OfKeys>(b, n, h, at, there, of_q, of_dy, of_k, of_v, each);
             if (t.dropout) head.draw(b, of, OfKeys ? at : first, OfKeys ? first : at, kept);
             b.sync();
@@ -366,8 +369,8 @@ struct attention_backward_body {
 
     // Keys and values, or rows of q and dy with what each has.
     template <bool Keys, class Block>
-    CAIRN_HD void load_side(Block& b, index n, index h, index first, index count, T* of_q, T* of_dy, T* of_k, T* of_v,
-                            S* each) const {
+    CAIRN_HD void load_side(Block& b, index_t n, index_t h, index_t first, index_t count, T* of_q, T* of_dy, T* of_k,
+                            T* of_v, S* each) const {
         const attention_geometry& g = head.g;
         const attention_tiles<T>& t = head.t;
         if constexpr (Keys) {
@@ -376,8 +379,8 @@ struct attention_backward_body {
         } else {
             head.load(b, q + head.at(n, first, h), head.step(), count, t.rows, of_q);
             head.load(b, dy + head.dense(n, first, h), g.heads * g.head_dim, count, t.rows, of_dy);
-            const index from = (n * g.heads + h) * g.length + first;
-            for (index r = b.thread(); r < t.rows; r += b.threads()) {
+            const index_t from = (n * g.heads + h) * g.length + first;
+            for (index_t r = b.thread(); r < t.rows; r += b.threads()) {
                 each[r] = r < count ? lse[from + r] : S{};
                 each[t.rows + r] = r < count ? products[from + r] : S{};
             }
@@ -388,12 +391,12 @@ struct attention_backward_body {
 /// Whether rows of heads can be moved 16 bytes at a time.
 template <class T, class... Arrays>
 bool head_packets(const attention_geometry& g, const Arrays*... arrays) {
-    constexpr index lanes = 16 / static_cast<index>(sizeof(T));
+    constexpr index_t lanes = 16 / static_cast<index_t>(sizeof(T));
     return g.head_dim % lanes == 0 && g.position() % lanes == 0 &&
            ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
 }
 
-inline index attention_blocks(const attention_geometry& g, index own) {
+inline index_t attention_blocks(const attention_geometry& g, index_t own) {
     return g.batch * g.heads * ((g.length + own - 1) / own);
 }
 
@@ -402,7 +405,7 @@ template <class T, GridDevice D>
 void attention_forward(D, const attention_geometry& g, const T* q, const T* k, const T* v, T* y, sum_type<T>* lse) {
     const auto t = attention_tiles<T>::that_fit(g, [](const auto& tiles) { return tiles.forward_bytes(); });
     D::launch({.blocks = attention_blocks(g, t.rows), .threads = attention_threads, .shared = t.forward_bytes()},
-              attention_forward_body<T>{
+              attention_forward_kernel<T>{
                   {g, t, head_packets<T>(g, q, k, v)}, static_cast<sum_type<T>>(g.factor()), q, k, v, y, lse});
 }
 
@@ -411,17 +414,17 @@ template <class T, GridDevice D>
 void attention_backward(D, const attention_geometry& g, const T* q, const T* k, const T* v, const T* y,
                         const sum_type<T>* lse, const T* dy, T* dq, T* dk, T* dv) {
     using S = sum_type<T>;
-    const index rows = g.batch * g.heads * g.length;
-    tensor<S, D> products({rows}, category::workspace);
+    const index_t rows = g.batch * g.heads * g.length;
+    tensor<S, D> products({rows}, memory_category::workspace);
     D::launch({.blocks = rows, .threads = warp_threads},
-              attention_products_body<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
+              attention_products_kernel<T>{g.length, g.heads, g.head_dim, y, dy, products.data()});
     const bool packets = head_packets<T>(g, q, k, v, dy);
     const auto run = [&]<bool OfKeys>(std::bool_constant<OfKeys>) {
         const auto t = attention_tiles<T>::that_fit(g, [](const auto& tiles) { return tiles.backward_bytes(OfKeys); });
         D::launch({.blocks = attention_blocks(g, OfKeys ? t.keys : t.rows),
                    .threads = attention_threads,
                    .shared = t.backward_bytes(OfKeys)},
-                  attention_backward_body<T, OfKeys>{
+                  attention_backward_kernel<T, OfKeys>{
                       {g, t, packets}, static_cast<S>(g.factor()), q, k, v, dy, lse, products.data(), dq, dk, dv});
     };
     run(std::true_type{});
@@ -438,16 +441,16 @@ bool begin_attention(const attention_geometry& g, bool forward) {
     g.check();
     const double of_sum = sizeof(grid::sum_type<T>);
     if (forward)
-        work::count(g.forward_flops(), g.forward_bytes(sizeof(T), of_sum));
+        flop_counter::count(g.forward_flops(), g.forward_bytes(sizeof(T), of_sum));
     else
-        work::count(g.backward_flops(), g.backward_bytes(sizeof(T), of_sum));
+        flop_counter::count(g.backward_flops(), g.backward_bytes(sizeof(T), of_sum));
     return g.batch * g.length > 0;
 }
 
 }  // namespace detail
 
-/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null. lse is −∞ where a row
-/// attends to nothing. Throws on sizes that do not fit, naming them.
+/// y (batch, length, heads, head_dim) and lse (batch, heads, length), float (double for double), for backward, or null.
+/// lse is −∞ where a row attends to nothing. Throws on sizes that do not fit, naming them.
 template <class T, GridDevice D>
 void attention_forward(D d, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
                        std::type_identity_t<grid::sum_type<T>>* lse) {

@@ -1,13 +1,14 @@
 #pragma once
-// Attention of bfloat16 and float16 on the GPU by whatever is faster: the kernels of attention.hpp ("own") or cuDNN's (cudnn_attention.hpp,
-// "cudnn0", …), found by measurement for each shape and phase and entered into the record of choices (device/choices.hpp), so that a resumed
-// run takes the same. The logarithms that forward leaves mean the same for both, so that the phases choose by themselves. Plans that do not give
-// the same bits every time are left out, and so is cuDNN where it is not made for the case: heads of a size that is no multiple of 8 or above
-// 128, lengths, dropout (whose mask is ours), addresses that are no multiples of 16 bytes. Verified without a GPU: graphs on an interpreter (tests/cudnn), and that cuDNN 9.19
-// takes them for a described H100.
+// Attention of bfloat16 and float16 on the GPU by whatever is faster: the kernels of attention.hpp ("own") or cuDNN's
+// (cudnn_attention.hpp, "cudnn0", …), found by measurement for each shape and phase and entered into the record of
+// choices (device/autotune.hpp), so that a resumed run takes the same. The logarithms that forward leaves mean the same
+// for both, so that the phases choose by themselves. Plans that do not give the same bits every time are left out, and
+// so is cuDNN where it is not made for the case: heads of a size that is no multiple of 8 or above 128, lengths,
+// dropout (whose mask is ours), addresses that are no multiples of 16 bytes. Verified without a GPU: graphs on an
+// interpreter (tests/cudnn), and that cuDNN 9.19 takes them for a described H100.
 // Include it in what is compiled for GPUs; layers find these functions by the device.
 
-#include <cairn/device/choices.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/cudnn_attention.hpp>
 
@@ -49,7 +50,7 @@ public:
     /// As attention_forward() and attention_backward(); something is there to do.
     void run(const call& c) {
         const std::string key = key_of(c);
-        const std::uint64_t epoch = choices::global().epoch();
+        const std::uint64_t epoch = autotune_cache::global().epoch();
         auto found = chosen_.find(key);
         if (found == chosen_.end() || found->second.epoch != epoch)
             found = chosen_.insert_or_assign(key, choice{choose(key, c), epoch}).first;
@@ -62,7 +63,7 @@ private:
         std::uint64_t epoch;              // of the registry: it may have another answer since
     };
     static constexpr std::array<const char*, 5> names{"own", "cudnn0", "cudnn1", "cudnn2", "cudnn3"};
-    static constexpr index most_workspace = index{1} << 30;
+    static constexpr index_t most_workspace = index_t{1} << 30;
     // What cuDNN cannot, after its own front end, which refuses this; and what goes wrong in it.
     static constexpr std::size_t works_since = 91002;       // versions before have "known bugs" in bfloat16 and float16
     static constexpr std::size_t any_length_since = 91501;  // before, backward is of multiples of 128
@@ -95,7 +96,7 @@ private:
                                                   names.begin() + 1 + static_cast<std::ptrdiff_t>(plans.size()));
         const auto candidate = [&](std::size_t i) { return i == 0 ? std::nullopt : std::optional(plans[i - 1]); };
         // All overwrite the same results with nearly the same numbers; the chosen one runs last.
-        return candidate(choices::global().get_or_measure(key, candidates, [&] {
+        return candidate(autotune_cache::global().get_or_measure(key, candidates, [&] {
             return [&](std::size_t i) {
                 execute(candidate(i), c);
                 cuda::wait();
@@ -139,7 +140,7 @@ private:
         if (c.g.causal) give(cudnn::id_masked, &masked);
         tensor<float, cuda> products;
         if (!c.is_forward()) {
-            products = tensor<float, cuda>({c.g.batch * c.g.heads * c.g.length}, category::workspace);
+            products = tensor<float, cuda>({c.g.batch * c.g.heads * c.g.length}, memory_category::workspace);
             give(cudnn::id_products, products.data()), give(cudnn::id_one, &one);
             give(cudnn::id_result_gradient, c.dy), give(cudnn::id_query_gradient, c.dq);
             give(cudnn::id_key_gradient, c.dk), give(cudnn::id_value_gradient, c.dv);

@@ -1,16 +1,18 @@
 #pragma once
 // Batch normalisation on a grid device: same names, arguments and formulas as device/cpu/batch_norm.hpp.
 //   statistics  sums of x - x₀ and (x - x₀)², x₀ the first row: shifted, so that a large mean costs no digits.
-//               From Σ x and Σ x² that whoever made x had at hand (conv_totals.hpp): mean² is subtracted. Totals that are off by a share ε make
-//               var off by (1 + 2 mean² / var) ε var; a channel of which var < mean² / 256 is summed again, from x and shifted
+//               From Σ x and Σ x² that whoever made x had at hand (conv_totals.hpp): mean² is subtracted. Totals that
+//               are off by a share ε make var off by (1 + 2 mean² / var) ε var; a channel of which var < mean² / 256 is
+//               summed again, from x and shifted
 //   apply       y = act(gamma (x - mean) invstd + beta [+ skip]), one bit an element for backward
 //   sums        dbeta = Σ g, dgamma = invstd Σ g (x - mean), g = dy where the bit is set
 //   gradient    dx, and dskip = g
-// Memory traffic: statistics x, none from totals; apply x, y (skip, bits); sums dy, x (bits); gradient dy, x, dx (dskip, bits).
+// Memory traffic: statistics x, none from totals; apply x, y (skip, bits); sums dy, x (bits); gradient dy, x, dx
+// (dskip, bits).
 
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cuda/channels.hpp>
-#include <cairn/device/cuda/example_gradients.hpp>
+#include <cairn/device/cuda/per_example_gradients.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -27,15 +29,15 @@ struct moments_op {
     template <int Lanes>
     struct coefficients {
         S origin[Lanes];
-        CAIRN_HD void set(int j, index channel, const moments_op& op) { origin[j] = static_cast<S>(op.x[channel]); }
-        CAIRN_HD void set_all(index channel, const moments_op& op) {
+        CAIRN_HD void set(int j, index_t channel, const moments_op& op) { origin[j] = static_cast<S>(op.x[channel]); }
+        CAIRN_HD void set_all(index_t channel, const moments_op& op) {
             const auto p = *reinterpret_cast<const packet<T, Lanes>*>(op.x + channel);
             for (int j = 0; j < Lanes; ++j) origin[j] = static_cast<S>(p.v[j]);
         }
     };
 
     template <int Lanes>
-    CAIRN_HD void add(index at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
+    CAIRN_HD void add(index_t at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
         const auto p = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
         for (int j = 0; j < Lanes; ++j) {
             const S v = static_cast<S>(p.v[j]) - c.origin[j];
@@ -47,21 +49,21 @@ struct moments_op {
 
 template <class T, class S>
 struct moments_finish {
-    index rows;
+    index_t rows;
     const T* x;
     S *mean, *var;
-    CAIRN_HD void operator()(index c, double first, double second) const {
+    CAIRN_HD void operator()(index_t c, double first, double second) const {
         const double n = static_cast<double>(rows), shift = first / n, v = second / n - shift * shift;
         mean[c] = static_cast<S>(static_cast<double>(x[c]) + shift);
         var[c] = static_cast<S>(v > 0 ? v : 0);
     }
 };
 
-/// mean and var of channel b.block() from totals (2, channels) of x (rows, channels), or from x where they have lost too many digits or are
-/// not finite.
+/// mean and var of channel b.block() from totals (2, channels) of x (rows, channels), or from x where they have lost
+/// too many digits or are not finite.
 template <class T, class S>
 struct moments_of_totals {
-    index rows, channels;
+    index_t rows, channels;
     const T* x;
     const float* totals;
     S *mean, *var;
@@ -69,14 +71,14 @@ struct moments_of_totals {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index c = b.block();
+        const index_t c = b.block();
         const double n = static_cast<double>(rows);
         double origin = 0, shift = static_cast<double>(totals[c]) / n;
         double v = static_cast<double>(totals[channels + c]) / n - shift * shift;
         if (!(256 * v >= shift * shift)) {  // alike for all threads
             origin = static_cast<double>(x[c]);
             double first = 0, second = 0;
-            for (index r = b.thread(); r < rows; r += b.threads()) {
+            for (index_t r = b.thread(); r < rows; r += b.threads()) {
                 const double d = static_cast<double>(x[r * channels + c]) - origin;
                 first += d;
                 second += d * d;
@@ -92,15 +94,16 @@ struct moments_of_totals {
 
 /// As batch_statistics(), not counted as work.
 template <class T, class S, GridDevice D>
-void statistics(D d, index rows, index channels, const T* x, S* mean, S* var) {
+void statistics(D d, index_t rows, index_t channels, const T* x, S* mean, S* var) {
     channel_sums<S>(d, rows, channels, packets_fit(x), moments_op<T, S>{x}, moments_finish<T, S>{rows, x, mean, var});
 }
 template <class T, class S, GridDevice D>
-void statistics_of_totals(D, index rows, index channels, const T* x, const float* totals, S* mean, S* var) {
+void statistics_of_totals(D, index_t rows, index_t channels, const T* x, const float* totals, S* mean, S* var) {
     using body = moments_of_totals<T, S>;
-    D::launch(
-        {.blocks = channels, .threads = body::threads, .shared = body::threads / warp_threads * index{sizeof(double)}},
-        body{rows, channels, x, totals, mean, var});
+    D::launch({.blocks = channels,
+               .threads = body::threads,
+               .shared = body::threads / warp_threads * index_t{sizeof(double)}},
+              body{rows, channels, x, totals, mean, var});
 }
 
 /// dy where bit `lane` of `bits` is set; slope dy elsewhere (0 for relu).
@@ -120,12 +123,12 @@ struct norm_apply_op {
 
     struct coefficients {
         S center[packet_lanes], scale[packet_lanes], shift[packet_lanes];
-        CAIRN_HD void set(int j, index c, const norm_apply_op& op) {
+        CAIRN_HD void set(int j, index_t c, const norm_apply_op& op) {
             center[j] = op.mean[c];
             scale[j] = op.gamma[c] * op.invstd[c];
             shift[j] = op.beta[c];
         }
-        CAIRN_HD void set_all(index c, const norm_apply_op& op) {
+        CAIRN_HD void set_all(index_t c, const norm_apply_op& op) {
             S inverse[packet_lanes];
             load_eight(op.mean + c, center);
             load_eight(op.invstd + c, inverse);
@@ -135,7 +138,7 @@ struct norm_apply_op {
         }
     };
 
-    CAIRN_HD void operator()(index at, bool whole, int count, const coefficients& c) const {
+    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
         T in[packet_lanes], out[packet_lanes], added[packet_lanes];
         load_packet(x + at, whole, count, in);
         if (skip) load_packet(skip + at, whole, count, added);
@@ -165,12 +168,12 @@ struct norm_sums_op {
     template <int Lanes>
     struct coefficients {
         S center[Lanes];
-        CAIRN_HD void set(int j, index channel, const norm_sums_op& op) { center[j] = op.mean[channel]; }
-        CAIRN_HD void set_all(index channel, const norm_sums_op& op) { load_eight(op.mean + channel, center); }
+        CAIRN_HD void set(int j, index_t channel, const norm_sums_op& op) { center[j] = op.mean[channel]; }
+        CAIRN_HD void set_all(index_t channel, const norm_sums_op& op) { load_eight(op.mean + channel, center); }
     };
 
     template <int Lanes>
-    CAIRN_HD void add(index at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
+    CAIRN_HD void add(index_t at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
         const auto g = *reinterpret_cast<const packet<T, Lanes>*>(dy + at);
         const auto v = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
         const unsigned kept = bits ? bits[at / packet_lanes] >> (at % packet_lanes) : ~0u;
@@ -186,7 +189,7 @@ template <class S>
 struct norm_sums_finish {
     const S* invstd;
     S *dgamma, *dbeta;
-    CAIRN_HD void operator()(index c, double first, double second) const {
+    CAIRN_HD void operator()(index_t c, double first, double second) const {
         dbeta[c] = static_cast<S>(first);
         dgamma[c] = static_cast<S>(second * static_cast<double>(invstd[c]));
     }
@@ -202,10 +205,10 @@ struct norm_gradient_op {
 
     struct coefficients {
         S center[packet_lanes], a[packet_lanes], b[packet_lanes], c0[packet_lanes];
-        CAIRN_HD void set(int j, index c, const norm_gradient_op& op) {
+        CAIRN_HD void set(int j, index_t c, const norm_gradient_op& op) {
             combine(j, op.mean[c], op.invstd[c], op.gamma[c], op.dgamma[c], op.dbeta[c], op.share);
         }
-        CAIRN_HD void set_all(index c, const norm_gradient_op& op) {
+        CAIRN_HD void set_all(index_t c, const norm_gradient_op& op) {
             S middle[packet_lanes], inverse[packet_lanes], scale[packet_lanes], dscale[packet_lanes],
                 dshift[packet_lanes];
             load_eight(op.mean + c, middle);
@@ -224,7 +227,7 @@ struct norm_gradient_op {
         }
     };
 
-    CAIRN_HD void operator()(index at, bool whole, int count, const coefficients& c) const {
+    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
         T g[packet_lanes], v[packet_lanes], masked_g[packet_lanes];
         load_packet(dy + at, whole, count, g);
         load_packet(x + at, whole, count, v);
@@ -249,27 +252,29 @@ inline bool has_sign(activation act) {
 
 /// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels). 4 flops per element. rows ≥ 1.
 template <class T, class S, GridDevice D>
-void batch_statistics(D d, index rows, index channels, const T* x, S* mean, S* var) {
+void batch_statistics(D d, index_t rows, index_t channels, const T* x, S* mean, S* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
-    work::count(4 * n, n * sizeof(T));
+    flop_counter::count(4 * n, n * sizeof(T));
     grid::statistics(d, rows, channels, x, mean, var);
 }
 
 /// The same from totals (2, channels) = Σ x and Σ x², floats; x is read where these have lost digits.
 template <class T, class S, GridDevice D>
-void batch_statistics_of_totals(D d, index rows, index channels, const T* x, const float* totals, S* mean, S* var) {
-    work::count(4 * static_cast<double>(channels), static_cast<double>(channels) * (2 * sizeof(float) + 2 * sizeof(S)));
+void batch_statistics_of_totals(D d, index_t rows, index_t channels, const T* x, const float* totals, S* mean, S* var) {
+    flop_counter::count(4 * static_cast<double>(channels),
+                        static_cast<double>(channels) * (2 * sizeof(float) + 2 * sizeof(S)));
     grid::statistics_of_totals(d, rows, channels, x, totals, mean, var);
 }
 
-/// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip. bits: a bit an element,
-/// in whole packs, for backward, or null.
+/// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip.
+/// bits: a bit an element, in whole packs, for backward, or null.
 template <class T, class S, GridDevice D>
-void batch_norm_apply(D d, index rows, index channels, const T* x, const T* skip, const S* mean, const S* invstd,
+void batch_norm_apply(D d, index_t rows, index_t channels, const T* x, const T* skip, const S* mean, const S* invstd,
                       const S* gamma, const S* beta, activation act, S slope, T* y, std::uint8_t* bits) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = grid::has_sign(act);
-    work::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n, (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
+    flop_counter::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n,
+                        (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
     grid::for_channels(d, rows, channels, grid::packets_fit(x, skip, y),
                        grid::norm_apply_op<T, S>{x, skip, mean, invstd, gamma, beta, sign,
                                                  act == activation::relu ? S{} : slope, y, sign ? bits : nullptr});
@@ -277,11 +282,11 @@ void batch_norm_apply(D d, index rows, index channels, const T* x, const T* skip
 
 /// dgamma and dbeta (channels) from dy, x (rows, channels) and the bits of forward (not read without activation).
 template <class T, class S, GridDevice D>
-void batch_norm_sums(D d, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act, S slope,
-                     const T* x, const S* mean, const S* invstd, S* dgamma, S* dbeta) {
+void batch_norm_sums(D d, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
+                     S slope, const T* x, const S* mean, const S* invstd, S* dgamma, S* dbeta) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = grid::has_sign(act);
-    work::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
+    flop_counter::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
     grid::channel_sums<S>(
         d, rows, channels, grid::packets_fit(dy, x),
         grid::norm_sums_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope, mean},
@@ -291,12 +296,12 @@ void batch_norm_sums(D d, index rows, index channels, const T* dy, const std::ui
 /// dx = gamma invstd (g - dbeta / n - (x - mean) invstd dgamma / n) and, unless null, dskip = g, over (rows, channels).
 /// dx and dskip may each be dy or x, not the same.
 template <class T, class S, GridDevice D>
-void batch_norm_gradient(D d, index rows, index channels, const T* dy, const std::uint8_t* bits, activation act,
+void batch_norm_gradient(D d, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
                          S slope, const T* x, const S* mean, const S* invstd, const S* gamma, const S* dgamma,
                          const S* dbeta, T* dx, T* dskip) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = grid::has_sign(act);
-    work::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (sign ? n / 8 : 0));
+    flop_counter::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (sign ? n / 8 : 0));
     grid::for_channels(
         d, rows, channels, grid::packets_fit(dy, x, dx, dskip),
         grid::norm_gradient_op<T, S>{dy, x, sign ? bits : nullptr, act == activation::relu ? S{} : slope,

@@ -1,7 +1,8 @@
 #pragma once
-// Passes over a channels-last matrix (rows, channels) in packets of eight neighbouring elements, and sums down its columns: what
-// normalisation is made of. Where the channels are a multiple of eight, a thread keeps to its eight channels and has their coefficients in
-// registers; else it fetches them for each packet. Data are T, coefficients and arithmetic S: float, or double for double.
+// Passes over a channels-last matrix (rows, channels) in packets of eight neighbouring elements, and sums down its
+// columns: what normalisation is made of. Where the channels are a multiple of eight, a thread keeps to its eight
+// channels and has their coefficients in registers; else it fetches them for each packet. Data are T, coefficients and
+// arithmetic S: float, or double for double.
 
 #include <cairn/device/cuda/reduce.hpp>
 
@@ -23,11 +24,12 @@ bool packets_fit(const T*... arrays) {
     return ((reinterpret_cast<std::uintptr_t>(arrays) % (packet_lanes * sizeof(T)) == 0) && ...);
 }
 
-/// f(lane_count<8>) where rows of n elements fall into packets, else f(lane_count<1>). `aligned`: packets_fit() of what f goes over.
+/// f(lane_count<8>) where rows of n elements fall into packets, else f(lane_count<1>). `aligned`: packets_fit() of what
+/// f goes over.
 template <int Lanes>
 using lane_count = std::integral_constant<int, Lanes>;
 template <class F>
-void in_lanes(index n, bool aligned, F&& f) {
+void in_lanes(index_t n, bool aligned, F&& f) {
     if (aligned && n % packet_lanes == 0)
         f(lane_count<packet_lanes>{});
     else
@@ -45,8 +47,8 @@ CAIRN_HD inline void load_packet(const T* from, bool whole, int count, T (&v)[pa
     }
 }
 
-/// v = the eight numbers at `from`, in pieces of 16 bytes where it is a multiple of that. Threads side by side read neighbouring eights: one by one,
-/// each number of a warp would lie in a sector of its own.
+/// v = the eight numbers at `from`, in pieces of 16 bytes where it is a multiple of that. Threads side by side read
+/// neighbouring eights: one by one, each number of a warp would lie in a sector of its own.
 template <class S>
 CAIRN_HD inline void load_eight(const S* from, S (&v)[packet_lanes]) {
     constexpr int each = 16 / sizeof(S);
@@ -72,25 +74,25 @@ CAIRN_HD inline void store_packet(T* to, bool whole, int count, const T (&v)[pac
     }
 }
 
-/// Calls op(at, whole, count, coefficients) for all packets: `at` the first element, `count` its elements. Op::coefficients has
-/// set(lane, channel, op), and set_all(channel, op) for eight lanes from that channel on.
+/// Calls op(at, whole, count, coefficients) for all packets: `at` the first element, `count` its elements.
+/// Op::coefficients has set(lane, channel, op), and set_all(channel, op) for eight lanes from that channel on.
 template <class Op>
 struct channel_pass {
-    index n, channels;
+    index_t n, channels;
     bool aligned;
     Op op;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index packets = (n + packet_lanes - 1) / packet_lanes, groups = channels / packet_lanes;
+        const index_t packets = (n + packet_lanes - 1) / packet_lanes, groups = channels / packet_lanes;
         const bool fixed = channels % packet_lanes == 0;
-        const index total = b.blocks() * b.threads(), stride = fixed ? total / groups * groups : total;
-        const index first = b.block() * b.threads() + b.thread();
+        const index_t total = b.blocks() * b.threads(), stride = fixed ? total / groups * groups : total;
+        const index_t first = b.block() * b.threads() + b.thread();
         if (first >= stride) return;
         typename Op::coefficients c;
         if (fixed) c.set_all(first % groups * packet_lanes, op);
-        for (index p = first; p < packets; p += stride) {
-            const index at = p * packet_lanes;
+        for (index_t p = first; p < packets; p += stride) {
+            const index_t at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
             if (!fixed)
                 for (int j = 0; j < packet_lanes; ++j) c.set(j, remainder(at + j, channels), op);
@@ -101,31 +103,33 @@ struct channel_pass {
 
 /// `aligned`: whether the arrays that op goes over fit packets.
 template <GridDevice D, class Op>
-void for_channels(D, index rows, index channels, bool aligned, Op op) {
-    const index n = rows * channels;
+void for_channels(D, index_t rows, index_t channels, bool aligned, Op op) {
+    const index_t n = rows * channels;
     if (n == 0) return;
-    const index least = (channels / packet_lanes + 255) / 256;  // blocks that hold a thread for each group of channels
+    // blocks that hold a thread for each group of channels
+    const index_t least = (channels / packet_lanes + 255) / 256;
     // Two rounds of blocks at full occupancy: fewer threads fetch coefficients, and each for more packets.
-    const index blocks =
-        std::min(blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2), index{D::multiprocessors()} * 16);
+    const index_t blocks =
+        std::min(blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2), index_t{D::multiprocessors()} * 16);
     D::launch({.blocks = std::max(least, blocks), .threads = 256}, channel_pass<Op>{n, channels, aligned, op});
 }
 
-/// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's Lanes channels.
+/// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's
+/// Lanes channels.
 template <int Lanes, class Op, class S>
 struct channel_parts {
-    index rows, channels, parts;
+    index_t rows, channels, parts;
     int across;  // groups of Lanes channels side by side in a block
     Op op;
     S* partial;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index groups = channels / Lanes, strips = (groups + across - 1) / across;
-        const index strip = b.block() % strips, part = b.block() / strips;
-        const index group = strip * across + b.thread() % across;
+        const index_t groups = channels / Lanes, strips = (groups + across - 1) / across;
+        const index_t strip = b.block() % strips, part = b.block() / strips;
+        const index_t group = strip * across + b.thread() % across;
         const int lane = static_cast<int>(b.thread()) / across, lanes = static_cast<int>(b.threads()) / across;
-        const index begin = rows * part / parts, end = rows * (part + 1) / parts;
+        const index_t begin = rows * part / parts, end = rows * (part + 1) / parts;
         S first[Lanes]{}, second[Lanes]{};
         if (group < groups) {
             typename Op::template coefficients<Lanes> c;
@@ -133,7 +137,7 @@ struct channel_parts {
                 c.set_all(group * Lanes, op);
             else
                 for (int j = 0; j < Lanes; ++j) c.set(j, group * Lanes + j, op);
-            for (index r = begin + lane; r < end; r += lanes)
+            for (index_t r = begin + lane; r < end; r += lanes)
                 op.template add<Lanes>(r * channels + group * Lanes, c, first, second);
         }
         S* const all = b.template shared<S>();  // (2 Lanes, threads)
@@ -157,13 +161,13 @@ struct channel_parts {
 /// Calls finish(channel, Σ first, Σ second), sums in double.
 template <class S, class Finish>
 struct channel_totals {
-    index channels, parts;
+    index_t channels, parts;
     const S* partial;
     Finish finish;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index c = b.block() * totals_across + b.thread() % totals_across;
+        const index_t c = b.block() * totals_across + b.thread() % totals_across;
         double* const scratch = b.template shared<double>();
         const double first = total_of_parts(b, channels, parts, c, partial, scratch),
                      second = total_of_parts(b, channels, parts, c, partial + parts * channels, scratch + b.threads());
@@ -172,33 +176,33 @@ struct channel_totals {
 };
 
 template <class S, GridDevice D, class Op, class Finish>
-void channel_sums(D, index rows, index channels, bool aligned, Op op, Finish finish) {
+void channel_sums(D, index_t rows, index_t channels, bool aligned, Op op, Finish finish) {
     in_lanes(channels, aligned, [&]<int Lanes>(lane_count<Lanes>) {
         const column_cut cut = column_cut::of(rows, channels / Lanes);
-        tensor<S, D> partial({2, cut.parts, channels}, category::workspace);
+        tensor<S, D> partial({2, cut.parts, channels}, memory_category::workspace);
         D::launch({.blocks = cut.blocks(channels / Lanes),
                    .threads = cut.threads,
-                   .shared = 2 * Lanes * cut.threads * index{sizeof(S)}},
+                   .shared = 2 * Lanes * cut.threads * index_t{sizeof(S)}},
                   channel_parts<Lanes, Op, S>{rows, channels, cut.parts, cut.across, op, partial.data()});
         D::launch({.blocks = totals_blocks(channels),
                    .threads = totals_threads,
-                   .shared = 2 * totals_threads * index{sizeof(double)}},
+                   .shared = 2 * totals_threads * index_t{sizeof(double)}},
                   channel_totals<S, Finish>{channels, cut.parts, partial.data(), finish});
     });
 }
 
 /// to[r, c] = from[r, c] for `width` columns of rows that begin from_stride and to_stride elements apart.
 template <class T>
-struct copy_columns_body {
-    index rows, width, from_stride, to_stride;
+struct copy_columns_kernel {
+    index_t rows, width, from_stride, to_stride;
     const T* from;
     T* to;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index n = rows * width, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index row = quotient(i, width), column = i - row * width;
+        const index_t n = rows * width, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t row = quotient(i, width), column = i - row * width;
             to[row * to_stride + column] = from[row * from_stride + column];
         }
     }
@@ -208,13 +212,13 @@ struct copy_columns_body {
 
 namespace cairn {
 
-/// Copies `width` neighbouring columns of `rows` rows, which begin from_stride and to_stride elements apart: how channels are joined and cut
-/// (nn/channels.hpp). Not counted as work.
+/// Copies `width` neighbouring columns of `rows` rows, which begin from_stride and to_stride elements apart: how
+/// channels are joined and cut (nn/channels.hpp). Not counted as work.
 template <class T, GridDevice D>
-void copy_columns(D, index rows, index width, const T* from, index from_stride, T* to, index to_stride) {
+void copy_columns(D, index_t rows, index_t width, const T* from, index_t from_stride, T* to, index_t to_stride) {
     if (rows * width > 0)
         D::launch({.blocks = grid::blocks_for<D>(rows * width, 256, 4), .threads = 256},
-                  grid::copy_columns_body<T>{rows, width, from_stride, to_stride, from, to});
+                  grid::copy_columns_kernel<T>{rows, width, from_stride, to_stride, from, to});
 }
 
 }  // namespace cairn

@@ -23,9 +23,9 @@
 // sends a block's scale as NaN or Inf, qsgd a bucket's norm as NaN with codes of 0: the host refuses both, decoding
 // here adds them. With a residual what must be finite is gradient + residual: else a value of a cast, a block of sign,
 // a bucket of qsgd loses its residual for good. Messages are not checked: they come from an encoder. Random numbers are
-// drawn for the step of the call: not inside a recording (core/replay.hpp).
+// drawn for the step of the call: not inside a recording (core/captured_graph.hpp).
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/codes.hpp>
 #include <cairn/device/cuda/packets.hpp>
 #include <cairn/device/cuda/qsgd_codec.hpp>
@@ -52,12 +52,12 @@ struct round_to_nearest {
 };
 
 template <GridDevice D, class Format>
-void encode(D d, const nearest_rounding<Format>&, const values_alone& values, index n, std::uint8_t* out,
+void encode(D d, const nearest_rounding<Format>&, const values_alone& values, index_t n, std::uint8_t* out,
             const random_stream&) {
     for_each(d, n, round_to_nearest<Format>{}, values.x, reinterpret_cast<std::uint16_t*>(out));
 }
 template <GridDevice D, class Format>
-void encode(D d, const nearest_rounding<Format>&, const values_with_residual& values, index n, std::uint8_t* out,
+void encode(D d, const nearest_rounding<Format>&, const values_with_residual& values, index_t n, std::uint8_t* out,
             const random_stream&) {
     for_each(d, n, round_to_nearest<Format>{}, values.gradient, values.residual, reinterpret_cast<std::uint16_t*>(out));
 }
@@ -66,7 +66,7 @@ void encode(D d, const nearest_rounding<Format>&, const values_with_residual& va
 
 template <class Format, class Values>
 struct round_at_random {
-    index n;
+    index_t n;
     random_stream random;
     Values values;
     std::uint16_t* out;
@@ -75,8 +75,8 @@ struct round_at_random {
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
         std::uint32_t* const words = b.template shared<std::uint32_t>() + here.warp * span_words;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet x[span_packets];  // on their way while random words are computed
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -91,7 +91,7 @@ struct round_at_random {
                     h.v[j] = Format::stochastic(x[k].v[j], r.v[j]);
                     sent.v[j] = Format::widen(h.v[j]);
                 }
-                const index i = first + here.of_packet(k);
+                const index_t i = first + here.of_packet(k);
                 store_four(out, i, n, h);
                 values.keep(i, n, x[k], sent);
             }
@@ -101,7 +101,7 @@ struct round_at_random {
 };
 
 template <GridDevice D, class Format, class Values>
-void encode(D d, const stochastic_rounding<Format>&, const Values& values, index n, std::uint8_t* out,
+void encode(D d, const stochastic_rounding<Format>&, const Values& values, index_t n, std::uint8_t* out,
             const random_stream& random) {
     launch_spans(d, n, 4 * span_words,
                  round_at_random<Format, Values>{n, random, values, reinterpret_cast<std::uint16_t*>(out)});
@@ -110,8 +110,8 @@ void encode(D d, const stochastic_rounding<Format>&, const Values& values, index
 // natural: exponents go through shared memory, because their part of the message may begin at any byte.
 
 template <class Values>
-struct natural_body {
-    index n;
+struct natural_kernel {
+    index_t n;
     random_stream random;
     Values values;
     std::uint8_t* out;
@@ -123,8 +123,8 @@ struct natural_body {
         std::uint32_t* const words = memory + here.warp * span_words;
         auto* const exponents =
             reinterpret_cast<std::uint8_t*>(memory + span_warps * span_words) + here.warp * span_values;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet x[span_packets];
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -149,7 +149,7 @@ struct natural_body {
                 values.keep(first + here.of_packet(k), n, x[k], sent);
             }
             signs = transposed_nibbles(b, signs);
-            const index i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
+            const index_t i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
             if (i < n) store_bits(out + i / 8, signs, n - i);
             b.sync();  // all have written exponents, and read the words
             if (first < n)
@@ -160,14 +160,15 @@ struct natural_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const natural_format&, const Values& values, index n, std::uint8_t* out, const random_stream& random) {
-    launch_spans(d, n, 4 * span_words + span_values, natural_body<Values>{n, random, values, out});
+void encode(D d, const natural_format&, const Values& values, index_t n, std::uint8_t* out,
+            const random_stream& random) {
+    launch_spans(d, n, 4 * span_words + span_values, natural_kernel<Values>{n, random, values, out});
 }
 
 struct natural_values {
-    index n;
+    index_t n;
     const std::uint8_t* bytes;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const auto e = load_four(bytes + (n + 7) / 8, i, n);
         const std::uint32_t signs = bytes[i / 8] >> (i % 8);
         float_packet v;
@@ -175,23 +176,23 @@ struct natural_values {
         return v;
     }
 };
-inline natural_values decoded(const natural_format&, index n, const std::uint8_t* bytes) { return {n, bytes}; }
+inline natural_values decoded(const natural_format&, index_t n, const std::uint8_t* bytes) { return {n, bytes}; }
 
 // sign: a span is a block with a scale.
 
 static_assert(sign_format::block == span_values);
 
 template <class Values>
-struct sign_body {
-    index n;
+struct sign_kernel {
+    index_t n;
     Values values;
     std::uint8_t* out;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all), count = n - first < span_values ? n - first : span_values;
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all), count = n - first < span_values ? n - first : span_values;
             float_packet x[span_packets];
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) x[k] = values.load(first + here.of_packet(k), n);
@@ -210,7 +211,7 @@ struct sign_body {
             if (first >= n) continue;
             const float scale = static_cast<float>(sum / static_cast<double>(count));
             if (here.lane == 0) reinterpret_cast<float*>(out)[first / span_values] = scale;
-            const index i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
+            const index_t i = first + here.lane % 8 * span_group + here.lane / 8 * 32;
             if (i < n) store_bits(out + 4 * scale_count(n, span_values) + i / 8, together, n - i);
             CAIRN_UNROLL
             for (int k = 0; k < span_packets; ++k) {
@@ -223,14 +224,14 @@ struct sign_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const sign_format&, const Values& values, index n, std::uint8_t* out, const random_stream&) {
-    launch_spans(d, n, 0, sign_body<Values>{n, values, out});
+void encode(D d, const sign_format&, const Values& values, index_t n, std::uint8_t* out, const random_stream&) {
+    launch_spans(d, n, 0, sign_kernel<Values>{n, values, out});
 }
 
 struct sign_values {
     const float* scales;
     const std::uint8_t* bits;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const float scale = scales[i / span_values];
         const std::uint32_t signs = bits[i / 8] >> (i % 8);
         float_packet v;
@@ -238,7 +239,7 @@ struct sign_values {
         return v;
     }
 };
-inline sign_values decoded(const sign_format&, index n, const std::uint8_t* bytes) {
+inline sign_values decoded(const sign_format&, index_t n, const std::uint8_t* bytes) {
     return {reinterpret_cast<const float*>(bytes), bytes + 4 * scale_count(n, span_values)};
 }
 
@@ -251,16 +252,16 @@ struct put_widened {
 };
 
 template <class Decoded, class Put>
-struct decode_body {
-    index n;
+struct decode_kernel {
+    index_t n;
     Decoded values;
     Put put;
     float* into;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = 4 * b.blocks() * b.threads();
-        for (index i = 4 * (b.block() * b.threads() + b.thread()); i < n; i += stride) {
+        const index_t stride = 4 * b.blocks() * b.threads();
+        for (index_t i = 4 * (b.block() * b.threads() + b.thread()); i < n; i += stride) {
             float_packet y = load_four(static_cast<const float*>(into), i, n);
             const float_packet v = values.load(i);
             for (int j = 0; j < 4; ++j) put(y.v[j], v.v[j]);
@@ -270,14 +271,14 @@ struct decode_body {
 };
 
 template <GridDevice D, class Code, class Put>
-void decode(D d, const Code& code, index n, const std::uint8_t* bytes, float* into, Put put) {
+void decode(D d, const Code& code, index_t n, const std::uint8_t* bytes, float* into, Put put) {
     if constexpr (requires { typename Code::format; }) {
         for_each(d, n, put_widened<typename Code::format, Put>{put}, reinterpret_cast<const std::uint16_t*>(bytes),
                  into);
     } else {
         const auto values = decoded(code, n, bytes);
         D::launch({.blocks = blocks_for<D>(n, 256, 8), .threads = 256},
-                  decode_body<std::remove_const_t<decltype(values)>, Put>{n, values, put, into});
+                  decode_kernel<std::remove_const_t<decltype(values)>, Put>{n, values, put, into});
     }
 }
 
@@ -289,28 +290,28 @@ inline void require_place(const std::byte* bytes) {
 }  // namespace grid
 
 template <GridDevice D, class Code>
-bool encode_values(D d, const Code& code, index n, const float* x, std::byte* out, const random_stream& random) {
+bool encode_values(D d, const Code& code, index_t n, const float* x, std::byte* out, const random_stream& random) {
     grid::require_place(out);
-    work::count(0, 4.0 * static_cast<double>(n) + static_cast<double>(code.bytes(n)));
+    flop_counter::count(0, 4.0 * static_cast<double>(n) + static_cast<double>(code.bytes(n)));
     if (n > 0) grid::encode(d, code, grid::values_alone{x}, n, reinterpret_cast<std::uint8_t*>(out), random);
     return true;
 }
 
 template <GridDevice D, class Code>
-void encode_with_residual(D d, const Code& code, index n, const float* gradient, float* residual, std::byte* out,
+void encode_with_residual(D d, const Code& code, index_t n, const float* gradient, float* residual, std::byte* out,
                           const random_stream& random) {
     grid::require_place(out);
-    work::count(0, 12.0 * static_cast<double>(n) + static_cast<double>(code.bytes(n)));
+    flop_counter::count(0, 12.0 * static_cast<double>(n) + static_cast<double>(code.bytes(n)));
     if (n > 0)
         grid::encode(d, code, grid::values_with_residual{gradient, residual}, n, reinterpret_cast<std::uint8_t*>(out),
                      random);
 }
 
 template <GridDevice D, class Code, class Put>
-void decode_values(D d, const Code& code, std::string_view, std::span<const std::byte> bytes, index n, float* into,
+void decode_values(D d, const Code& code, std::string_view, std::span<const std::byte> bytes, index_t n, float* into,
                    Put put) {
     grid::require_place(bytes.data());
-    work::count(0, 8.0 * static_cast<double>(n) + static_cast<double>(bytes.size()));
+    flop_counter::count(0, 8.0 * static_cast<double>(n) + static_cast<double>(bytes.size()));
     if (n > 0) grid::decode(d, code, n, reinterpret_cast<const std::uint8_t*>(bytes.data()), into, put);
 }
 

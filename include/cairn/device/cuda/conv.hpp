@@ -1,14 +1,16 @@
 #pragma once
-// Convolution on the GPU through cuDNN's graph interface (cudnn.hpp), channels last. The plan of each shape and phase is chosen by measurement
-// among cuDNN's first suggestions, and entered into the record of choices (device/choices.hpp), so that a resumed run takes the same. Plans that
-// do not give the same bits every time are left out; float runs in float, or in TF32 where gpu_float_products() says so. Where none is left, or
-// each fails, the phase is products of patches (conv_products.hpp), with a warning. Batches beyond 2^31 elements are cut.
-// A bias is measured both ways, in the graph of forward ("fused0", …) and as a pass behind a plain plan ("plan0", …): not every engine takes it.
+// Convolution on the GPU through cuDNN's graph interface (cudnn.hpp), channels last. The plan of each shape and phase
+// is chosen by measurement among cuDNN's first suggestions, and entered into the record of choices
+// (device/autotune.hpp), so that a resumed run takes the same. Plans that do not give the same bits every time are left
+// out; float runs in float, or in TF32 where gpu_float_products() says so. Where none is left, or each fails, the phase
+// is products of patches (conv_im2col_gemm.hpp), with a warning. Batches beyond 2^31 elements are cut.
+// A bias is measured both ways, in the graph of forward ("fused0", …) and as a pass behind a plain plan ("plan0", …):
+// not every engine takes it.
 
-#include <cairn/core/work.hpp>
-#include <cairn/device/choices.hpp>
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/device/autotune.hpp>
+#include <cairn/device/cuda/conv_im2col_gemm.hpp>
 #include <cairn/device/cuda/conv_onto.hpp>
-#include <cairn/device/cuda/conv_products.hpp>
 #include <cairn/device/cuda/conv_totals.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
@@ -34,12 +36,13 @@ public:
         return all;
     }
 
-    /// Runs the phase; x, w, y hold dx, dw, dy where the phase makes them. Forward adds the bias (c_out), if it is not null.
+    /// Runs the phase; x, w, y hold dx, dw, dy where the phase makes them. Forward adds the bias (c_out), if it is not
+    /// null.
     void run(conv_phase phase, const conv_geometry& g, const T* x, const T* w, const T* y, const T* bias = nullptr) {
         require(cudnn::aligned(x, w, y), "convolution ", g.to_string(),
                 ": cuDNN wants addresses that are multiples of 16 bytes");
         const call c{phase, g, uses_tensor_cores(), bias && cudnn::aligned(bias), x, w, y, bias};
-        const std::uint64_t epoch = choices::global().epoch();
+        const std::uint64_t epoch = autotune_cache::global().epoch();
         const auto found = chosen_.find(numbers_of(c));
         if (found != chosen_.end() && found->second.epoch == epoch) return execute(found->second.plan, c);
         candidate best = choose(c);
@@ -62,19 +65,19 @@ private:
     static constexpr std::array<const char*, 2> fused_names{"fused0", "fused1"};
     static constexpr std::array<const char*, 8> plan_names{"plan0", "plan1", "plan2", "plan3",
                                                            "plan4", "plan5", "plan6", "plan7"};
-    static constexpr index most_workspace = index{1} << 30;
+    static constexpr index_t most_workspace = index_t{1} << 30;
     static constexpr bool is_half = std::is_same_v<T, float16>;  // as long as bfloat16
 
     // double's are as exact as other units.
     static bool uses_tensor_cores() { return sizeof(T) != 4 || gpu_float_products() == float_products::tf32; }
 
     // All that tells calls apart but addresses.
-    static std::array<index, 25> numbers_of(const call& c) {
-        std::array<index, 25> all{
-            static_cast<index>(c.phase), c.tensor_cores, c.may_fuse, c.g.n, c.g.c_in, c.g.c_out, c.g.groups};
+    static std::array<index_t, 25> numbers_of(const call& c) {
+        std::array<index_t, 25> all{
+            static_cast<index_t>(c.phase), c.tensor_cores, c.may_fuse, c.g.n, c.g.c_in, c.g.c_out, c.g.groups};
         auto* to = all.data() + 7;
         for (const auto* sizes : {&c.g.in, &c.g.out, &c.g.kernel, &c.g.stride, &c.g.pad, &c.g.dilation})
-            for (const index v : *sizes) *to++ = v;
+            for (const index_t v : *sizes) *to++ = v;
         return all;
     }
 
@@ -91,8 +94,8 @@ private:
         } else {
             grid::conv_by_products<T>(
                 cuda{}, c.phase, c.g, const_cast<T*>(c.x), const_cast<T*>(c.w), const_cast<T*>(c.y),
-                [](bool trans_a, bool trans_b, index m, index n, index k, const T* a, index lda, const T* b, index ldb,
-                   auto beta, auto* to, index ldc) {
+                [](bool trans_a, bool trans_b, index_t m, index_t n, index_t k, const T* a, index_t lda, const T* b,
+                   index_t ldb, auto beta, auto* to, index_t ldc) {
                     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
                     lt_products::mine().run(product_of(s, a, b, to), decltype(beta){1}, a, b, beta, to, to);
                 });
@@ -101,7 +104,8 @@ private:
             grid::add_to_rows(cuda{}, c.g.n * c.g.out_points(), c.g.c_out, c.bias, const_cast<T*>(c.y));
     }
 
-    // Runs the call with what it returns. A plan that fails is dropped; where none is left, or cuDNN has none, products of patches do it.
+    // Runs the call with what it returns. A plan that fails is dropped; where none is left, or cuDNN has none, products
+    // of patches do it.
     static candidate choose(const call& c) {
         require(!cuda::is_recording(), "convolution ", c.g.to_string(),
                 ": its plan is chosen while launches are recorded; run it once before");
@@ -129,7 +133,7 @@ private:
             std::optional<std::size_t> best;
             try {
                 // Every plan overwrites the same result with nearly the same numbers; the chosen one runs last.
-                best = choices::global().get_or_measure(key, known_as, [&] {
+                best = autotune_cache::global().get_or_measure(key, known_as, [&] {
                     return [&](std::size_t i) {
                         execute(plans[i], c);
                         cuda::wait();
@@ -159,35 +163,36 @@ private:
         }
     }
 
-    std::map<std::array<index, 25>, choice> chosen_;
+    std::map<std::array<index_t, 25>, choice> chosen_;
 };
 
 template <class T>
-void count_conv(const conv_geometry& g, index extra) {
-    work::count(g.flops() + static_cast<double>(extra),
-                static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()) * sizeof(T));
+void count_conv(const conv_geometry& g, index_t extra) {
+    flop_counter::count(g.flops() + static_cast<double>(extra),
+                        static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()) * sizeof(T));
 }
 
 /// What cuDNN counts elements of a tensor with.
-inline constexpr index most_conv_elements = (index{1} << 31) - 1;
+inline constexpr index_t most_conv_elements = (index_t{1} << 31) - 1;
 
 }  // namespace detail
 
-/// y (n, out…, c_out) = x (n, in…, c_in) * w (c_out, kernel…, c_in / groups) + bias (c_out, or null). x, w and y at multiples of 16 bytes.
+/// y (n, out…, c_out) = x (n, in…, c_in) * w (c_out, kernel…, c_in / groups) + bias (c_out, or null). x, w and y at
+/// multiples of 16 bytes.
 /// The bias is added before y is written where such a plan is the fastest: it then needs no pass over y.
 template <class T>
 void conv_forward(cuda, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
     check(g);
     if (g.n == 0) return;
-    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
         detail::conv_plans<T>::mine().run(conv_phase::forward, part, x + first * g.in_points() * g.c_in, w,
                                           y + first * g.out_points() * g.c_out, bias);
     });
     detail::count_conv<T>(g, bias ? g.y_elements() : 0);
 }
 
-/// As conv_forward() without bias, of bfloat16 or float16; and whether `totals` (2, c_out) have become Σ y and Σ y² of each channel, which they do
-/// where that is faster than another pass over y.
+/// As conv_forward() without bias, of bfloat16 or float16; and whether `totals` (2, c_out) have become Σ y and Σ y² of
+/// each channel, which they do where that is faster than another pass over y.
 template <class T>
 bool conv_forward_totals(cuda d, const conv_geometry& g, const T* x, const T* w, T* y, float* totals) {
     check(g);
@@ -205,7 +210,7 @@ template <class T>
 void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
     check(g);
     if (g.n == 0) return;
-    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
         detail::conv_plans<T>::mine().run(conv_phase::backward_input, part, dx + first * g.in_points() * g.c_in, w,
                                           dy + first * g.out_points() * g.c_out);
     });
@@ -217,7 +222,7 @@ template <class T>
 void conv_backward_input_onto(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
     check(g);
     if (g.n == 0) return;
-    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
         const T* const part_dy = dy + first * g.out_points() * g.c_out;
         T* const part_dx = dx + first * g.in_points() * g.c_in;
         require(cudnn::aligned(part_dx, w, part_dy), "convolution ", part.to_string(),
@@ -229,14 +234,14 @@ void conv_backward_input_onto(cuda, const conv_geometry& g, const T* dy, const T
     detail::count_conv<T>(g, g.x_elements());
 }
 
-/// dw (c_out, kernel…, c_in / groups) += gradient with respect to w, db (c_out, or null) += that with respect to bias. W: T, or a type of
-/// more digits.
+/// dw (c_out, kernel…, c_in / groups) += gradient with respect to w, db (c_out, or null) += that with respect to bias.
+/// W: T, or a type of more digits.
 template <class T, class W>
 void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* dy, W* dw, W* db) {
     check(g);
     if (g.n == 0) return;
-    tensor<T, cuda> here({g.w_elements()}, category::workspace);
-    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index first) {
+    tensor<T, cuda> here({g.w_elements()}, memory_category::workspace);
+    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
         detail::conv_plans<T>::mine().run(conv_phase::backward_weight, part, x + first * g.in_points() * g.c_in,
                                           here.data(), dy + first * g.out_points() * g.c_out);
         for_each(d, g.w_elements(), grid::add_rule<T, W>{}, dw, here.data());

@@ -1,10 +1,11 @@
 #pragma once
-// Gradient of a convolution's input in bfloat16 or float16, added onto a gradient that is there: what the two ways through a residual block say of its
-// input. dx ← dx + (gradient of <dy, x * w>). "apart": today's plan into memory of its own, then a pass that adds; or plans that add what they read of
-// dx before they round ("onto0", …, cuDNN's β = 1), by measurement (conv_choice.hpp).
+// Gradient of a convolution's input in bfloat16 or float16, added onto a gradient that is there: what the two ways
+// through a residual block say of its input. dx ← dx + (gradient of <dy, x * w>). "apart": today's plan into memory of
+// its own, then a pass that adds; or plans that add what they read of dx before they round ("onto0", …, cuDNN's β = 1),
+// by measurement (conv_autotune.hpp).
 // Bytes moved: dy, w, dx read and written; "apart" the gradient twice more.
 
-#include <cairn/device/cuda/conv_choice.hpp>
+#include <cairn/device/cuda/conv_autotune.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 
@@ -58,11 +59,11 @@ public:
     }
 
 private:
-    using candidate = typename conv_choice<T>::candidate;
+    using candidate = typename conv_autotune<T>::candidate;
     static constexpr std::array<const char*, 6> names{"onto0", "onto1", "onto2", "onto3", "onto4", "onto5"};
 
     static tensor<T, D> copy_of(const call& c) {
-        tensor<T, D> copy({c.g.x_elements()}, category::workspace);
+        tensor<T, D> copy({c.g.x_elements()}, memory_category::workspace);
         D::copy_within(copy.data(), c.dx, copy.bytes());
         return copy;
     }
@@ -70,9 +71,9 @@ private:
     template <class Apart>
     static void execute(const candidate& p, const call& c, Apart& apart) {
         if (p) return execute_plan(*p, c);
-        tensor<T, D> gradient({c.g.x_elements()}, category::workspace);
+        tensor<T, D> gradient({c.g.x_elements()}, memory_category::workspace);
         apart(gradient.data());
-        for_each(D{}, gradient.size(), rules::add{}, c.dx, static_cast<const T*>(gradient.data()));
+        for_each(D{}, gradient.size(), functors::add{}, c.dx, static_cast<const T*>(gradient.data()));
     }
 
     static void execute_plan(const cudnn::plan& p, const call& c) {
@@ -86,7 +87,7 @@ private:
         const tensor<T, D> one = copy_of(c), other = copy_of(c);
         execute_plan(p, c.with(const_cast<T*>(one.data())));
         execute(std::nullopt, c.with(const_cast<T*>(other.data())), apart);
-        const index n = one.size();
+        const index_t n = one.size();
         const auto sum = [&](auto term, const auto*... of) {
             return grid::waited_for(D{}, [&](double* out) { grid::sum_into(D{}, out, n, term, of...); });
         };
@@ -94,11 +95,11 @@ private:
                sum(grid::term_square{}, other.data()) / 1024;  // 2⁻⁵ of it
     }
 
-    conv_choice<T> chosen_;
+    conv_autotune<T> chosen_;
 };
 
-/// dx (n, in…, c_in) += gradient of <dy, x * w> with respect to x. apart(to): that gradient alone, not counted as work. n ≥ 1; no tensor beyond what
-/// cuDNN counts.
+/// dx (n, in…, c_in) += gradient of <dy, x * w> with respect to x. apart(to): that gradient alone, not counted as work.
+/// n ≥ 1; no tensor beyond what cuDNN counts.
 template <GridDevice D, class T, class Apart>
 void conv_onto_by_choice(const conv_geometry& g, const T* dy, const T* w, T* dx, Apart&& apart) {
     conv_onto_plans<T, D>::mine().run({g, dy, w, dx}, apart);

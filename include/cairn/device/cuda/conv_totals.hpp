@@ -1,12 +1,14 @@
 #pragma once
-// Convolution of bfloat16 or float16 that leaves Σ y and Σ y² of each channel for the batch norm behind it, where that is faster than a pass over y:
-// "apart" (today's plan, then batch_statistics()) or graphs of cuDNN's that add up in their epilogue (cudnn_conv_totals.hpp: "result0", … and
-// "sums0", …), by measurement (conv_choice.hpp). Left out are plans that may give other bits each time, and those whose totals are not the same
-// twice, whatever was there before, or not those of y.
+// Convolution of bfloat16 or float16 that leaves Σ y and Σ y² of each channel for the batch norm behind it, where that
+// is faster than a pass over y:
+// "apart" (today's plan, then batch_statistics()) or graphs of cuDNN's that add up in their epilogue
+// (cudnn_conv_totals.hpp: "result0", … and "sums0", …), by measurement (conv_autotune.hpp). Left out are plans that may
+// give other bits each time, and those whose totals are not the same twice, whatever was there before, or not those of
+// y.
 // Bytes moved: x, w, y; "apart" y once more.
 
 #include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/conv_choice.hpp>
+#include <cairn/device/cuda/conv_autotune.hpp>
 #include <cairn/device/cuda/cudnn_conv_totals.hpp>
 
 #include <array>
@@ -29,7 +31,7 @@ public:
         const T *x, *w;
         T* y;
         float* totals;  // (2, c_out)
-        index rows() const { return g.n * g.out_points(); }
+        index_t rows() const { return g.n * g.out_points(); }
     };
 
     /// y of the call; whether the totals are made as well. apart(): y alone, not counted as work.
@@ -46,7 +48,7 @@ public:
         };
         const auto once = [&](const candidate& p) {  // and what follows
             execute(p, c, apart);
-            tensor<float, D> statistics({2, c.g.c_out}, category::workspace);
+            tensor<float, D> statistics({2, c.g.c_out}, memory_category::workspace);
             statistics_of(p.has_value(), c, statistics);
             D::wait();
         };
@@ -57,7 +59,7 @@ public:
     }
 
 private:
-    using candidate = typename conv_choice<T>::candidate;
+    using candidate = typename conv_autotune<T>::candidate;
     static constexpr std::array<const char*, 2> result_names{"result0", "result1"};
     static constexpr std::array<const char*, 4> sums_names{"sums0", "sums1", "sums2", "sums3"};
 
@@ -82,24 +84,26 @@ private:
             grid::statistics(D{}, c.rows(), c.g.c_out, static_cast<const T*>(c.y), mean, var);
     }
 
-    // Totals that are the same twice, whatever was there before, and give y's mean and variance but for the rounding of y.
+    // Totals that are the same twice, whatever was there before, and give y's mean and variance but for the rounding of
+    // y.
     static bool gives_totals(const cudnn::plan& p, const call& c) {
-        const index channels = c.g.c_out;
+        const index_t channels = c.g.c_out;
         const auto made = [&](int before) {
-            D::set_bytes(c.totals, before, 2 * channels * index{sizeof(float)});
+            D::set_bytes(c.totals, before, 2 * channels * index_t{sizeof(float)});
             execute_plan(p, c);
-            tensor<float> host({2 * channels}, category::workspace);
+            tensor<float> host({2 * channels}, memory_category::workspace);
             D::copy_to_host(host.data(), c.totals, host.bytes());
             return host;
         };
         const tensor<float> once = made(0xff), again = made(0);
-        tensor<float, D> of_totals({2, channels}, category::workspace), of_result({2, channels}, category::workspace);
+        tensor<float, D> of_totals({2, channels}, memory_category::workspace),
+            of_result({2, channels}, memory_category::workspace);
         statistics_of(true, c, of_totals);
         statistics_of(false, c, of_result);
         const tensor<float> a = of_totals.on_host(), b = of_result.on_host();
-        for (index i = 0; i < 2 * channels; ++i)
+        for (index_t i = 0; i < 2 * channels; ++i)
             if (!(once[i] == again[i])) return false;
-        for (index i = 0; i < channels; ++i) {
+        for (index_t i = 0; i < channels; ++i) {
             const double mean = double(b[i]), var = double(b[channels + i]), square = mean * mean + var;
             if (!(std::abs(double(a[i]) - mean) <= std::sqrt(square) / 128)) return false;
             if (!(std::abs(double(a[channels + i]) - var) <= square / 32)) return false;
@@ -107,11 +111,12 @@ private:
         return true;
     }
 
-    conv_choice<T> chosen_;
+    conv_autotune<T> chosen_;
 };
 
-/// y (n, out…, c_out) = x * w without bias, and whether `totals` (2, c_out), float, have become Σ y and Σ y² of each channel, summed before y was
-/// rounded or behind it. apart(): what makes y alone, not counted as work. n ≥ 1, and no tensor beyond what cuDNN counts.
+/// y (n, out…, c_out) = x * w without bias, and whether `totals` (2, c_out), float, have become Σ y and Σ y² of each
+/// channel, summed before y was rounded or behind it. apart(): what makes y alone, not counted as work. n ≥ 1, and no
+/// tensor beyond what cuDNN counts.
 template <GridDevice D, class T, class Apart>
 bool conv_totals_by_choice(const conv_geometry& g, const T* x, const T* w, T* y, float* totals, Apart&& apart) {
     if (!cudnn::aligned(x, w, y, totals, totals + g.c_out)) {

@@ -1,7 +1,8 @@
 #pragma once
-// Matrix products as cuBLASLt has them: everything that one wants described is kept by shape, with the algorithm that its heuristic suggests
-// first. Row-major operands are the transposes of cuBLAS's column-major ones: C = A B is Cᵀ = Bᵀ Aᵀ, so a and b change places, a column of C
-// is a row of cuBLAS's D, and its bias, one number a row of D, is one a column of C. The one place that includes cuBLAS.
+// Matrix products as cuBLASLt has them: everything that one wants described is kept by shape, with the algorithm that
+// its heuristic suggests first. Row-major operands are the transposes of cuBLAS's column-major ones: C = A B is Cᵀ = Bᵀ
+// Aᵀ, so a and b change places, a column of C is a row of cuBLAS's D, and its bias, one number a row of D, is one a
+// column of C. The one place that includes cuBLAS.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -19,7 +20,8 @@
 
 namespace cairn {
 
-/// How float products are formed: `exact` in fp32, or with operands rounded to TF32's 10 fraction bits on the tensor cores. One for the process.
+/// How float products are formed: `exact` in fp32, or with operands rounded to TF32's 10 fraction bits on the tensor
+/// cores. One for the process.
 enum class float_products { exact, tf32 };
 
 inline float_products& gpu_float_products() {
@@ -48,8 +50,9 @@ constexpr cudaDataType_t cuda_type() {
     }
 }
 
-/// The largest power of two, up to what every block of the pool is a multiple of, that all numbers are multiples of. Not more: the same
-/// product in another block must take the same algorithm, or ranks and repeated runs would differ in their last bits.
+/// The largest power of two, up to what every block of the pool is a multiple of, that all numbers are multiples of.
+/// Not more: the same product in another block must take the same algorithm, or ranks and repeated runs would differ in
+/// their last bits.
 template <class... Number>
 std::uint32_t common_power(Number... n) {
     const auto bits = (static_cast<std::uintptr_t>(n) | ... | std::uintptr_t{memory_pool::alignment});
@@ -73,7 +76,7 @@ public:
 
     struct product_shape {
         bool trans_a, trans_b;
-        index m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
+        index_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
         cudaDataType_t type, c_type;
         bool tf32;
         std::uint32_t alignment;  // bytes that the addresses of all operands, of the whole batch, are multiples of
@@ -82,9 +85,10 @@ public:
         auto operator<=>(const product_shape&) const = default;
     };
 
-    /// Launches d = alpha op(a) op(b) + beta c; rows of d and c are equally far apart. `vector`: the bias or its gradient, of the type of d. False, and
-    /// nothing is launched, where cuBLASLt has no algorithm with this epilogue, or none that is known to be safe: of a vector that no packet fits, its
-    /// heuristic has named kernels that read packets of 16 bytes (pytorch's #194497). Without an epilogue that is an error.
+    /// Launches d = alpha op(a) op(b) + beta c; rows of d and c are equally far apart. `vector`: the bias or its
+    /// gradient, of the type of d. False, and nothing is launched, where cuBLASLt has no algorithm with this epilogue,
+    /// or none that is known to be safe: of a vector that no packet fits, its heuristic has named kernels that read
+    /// packets of 16 bytes (pytorch's #194497). Without an epilogue that is an error.
     template <class S>
     bool run(const product_shape& s, S alpha, const void* a, const void* b, S beta, const void* c, void* d,
              void* vector = nullptr) {
@@ -164,8 +168,8 @@ private:
         return plans_.emplace(s, p).first->second;
     }
 
-    static cublasLtMatrixLayout_t layout(cudaDataType_t type, index rows, index columns, index ld, index batch,
-                                         index stride) {
+    static cublasLtMatrixLayout_t layout(cudaDataType_t type, index_t rows, index_t columns, index_t ld, index_t batch,
+                                         index_t stride) {
         cublasLtMatrixLayout_t l = nullptr;
         check(cublasLtMatrixLayoutCreate(&l, type, static_cast<std::uint64_t>(rows),
                                          static_cast<std::uint64_t>(columns), ld),

@@ -1,8 +1,9 @@
 #pragma once
-// cuDNN's graph interface: descriptors that are made, given attributes, and finalised; operations make a graph, a graph has engine
-// configurations, a configuration makes a plan, a plan runs on pointers. Here too: graphs of convolutions. Forward may have its bias in the
-// graph: its sums then do not leave the chip before the bias is added. Graphs of attention: cudnn_attention.hpp. The one place that includes
-// cuDNN.
+// cuDNN's graph interface: descriptors that are made, given attributes, and finalised; operations make a graph, a graph
+// has engine configurations, a configuration makes a plan, a plan runs on pointers. Here too: graphs of convolutions.
+// Forward may have its bias in the
+// graph: its sums then do not leave the chip before the bias is added. Graphs of attention: cudnn_attention.hpp. The
+// one place that includes cuDNN.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -30,7 +31,8 @@ public:
     using error::error;
 };
 
-/// Whether a status says that there is no such kernel. cuDNN's own word for a library that does not load, or that the driver is too old for, is "not
+/// Whether a status says that there is no such kernel. cuDNN's own word for a library that does not load, or that the
+/// driver is too old for, is "not
 /// supported" as well: that is a failure.
 inline bool refuses(cudnnStatus_t status) {
     if (status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER ||
@@ -132,7 +134,8 @@ constexpr cudnnDataType_t data_type() {
     }
 }
 
-/// Where the numbers of a tensor of a graph are: in memory that the plan is given, nowhere but on the chip, or with the host, one number.
+/// Where the numbers of a tensor of a graph are: in memory that the plan is given, nowhere but on the chip, or with the
+/// host, one number.
 enum class tensor_place { memory, chip, host };
 
 inline constexpr std::int64_t alignment = 16;  // of the tensors of a plan, in bytes
@@ -165,8 +168,8 @@ inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t
     return graph.finalise("making a graph");
 }
 
-/// Numbers of the tensors of a convolution in its graph: its three, the bias, what it sums up before that is rounded, which no memory holds, and
-/// the totals of its result and of that squared.
+/// Numbers of the tensors of a convolution in its graph: its three, the bias, what it sums up before that is rounded,
+/// which no memory holds, and the totals of its result and of that squared.
 enum tensor_id : std::int64_t {
     id_x = 'x',
     id_w = 'w',
@@ -181,7 +184,7 @@ enum tensor_id : std::int64_t {
 struct layout {
     std::vector<std::int64_t> sizes, steps;
 
-    layout(index n, index channels, const std::array<index, 3>& points, std::size_t first_axis) {
+    layout(index_t n, index_t channels, const std::array<index_t, 3>& points, std::size_t first_axis) {
         sizes = {n, channels};
         for (std::size_t a = first_axis; a < 3; ++a) sizes.push_back(points[a]);
         steps.assign(sizes.size(), 1);
@@ -209,7 +212,7 @@ inline std::size_t first_axis(const conv_geometry& g) {
 template <class T>
 descriptor convolution_descriptor(const conv_geometry& g) {
     const std::size_t axis = first_axis(g);
-    const auto spatial = [axis](const std::array<index, 3>& v) {
+    const auto spatial = [axis](const std::array<index_t, 3>& v) {
         return std::vector<std::int64_t>(v.begin() + static_cast<std::ptrdiff_t>(axis), v.end());
     };
     descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -225,7 +228,8 @@ descriptor convolution_descriptor(const conv_geometry& g) {
     return convolution.finalise("describing a convolution");
 }
 
-/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias; with `onto`, the result is added to what was there.
+/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias; with `onto`, the result is added
+/// to what was there.
 /// h: null where no GPU is there yet.
 template <class T>
 descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false, bool onto = false,
@@ -284,7 +288,8 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
     return graph_of(operations, h);
 }
 
-/// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32 is asked for.
+/// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32
+/// is asked for.
 inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = engine.get();
@@ -310,7 +315,7 @@ inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
 /// What runs: a finalised plan and its workspace.
 struct plan {
     descriptor execution;
-    index workspace = 0;
+    index_t workspace = 0;
     bool with_bias = false;
 
     /// x, w, y as in the graph: of backward they hold dx, dw, dy. The bias is read where the graph has one.
@@ -333,10 +338,11 @@ struct plan {
     }
 };
 
-/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory are left out. Throws where
-/// there is none because of something other than refusals: a library that does not load, a driver that is too old.
+/// Plans for a graph, most promising first by cuDNN's own judgement, at most `most`; those that need too much memory
+/// are left out. Throws where there is none because of something other than refusals: a library that does not load, a
+/// driver that is too old.
 inline std::vector<plan> plans_for(const descriptor& graph, bool with_bias, bool tensor_cores, std::size_t most,
-                                   index most_workspace) {
+                                   index_t most_workspace) {
     std::vector<plan> plans;
     std::optional<cudnnStatus_t> failed;
     const auto good = [&](cudnnStatus_t status) {

@@ -1,9 +1,13 @@
 #pragma once
-// Graphs of attention (attention_geometry.hpp) for cuDNN, whose engines fuse them into one kernel forward and a few backward. The operations
-// and their order are those by which the engines know an attention; what an operation makes stays on the chip unless it says otherwise.
-//   forward    S = scale Q Kᵀ;  S = −∞ above the diagonal;  m = rowmax S;  E = exp(S − m);  l = rowsum E;  lse = m + log l;  y = (E / l) V
-//   backward   D = rowsum(dy ∘ y);  E = exp(scale Q Kᵀ − lse);  dV = Eᵀ dy;  dS = scale E ∘ (dy Vᵀ − D);  dK = dSᵀ Q;  dQ = dS K
-// dQ is written by its product and not added up in float by many blocks in any order: this is the form that cuDNN's deterministic engines take.
+// Graphs of attention (attention_geometry.hpp) for cuDNN, whose engines fuse them into one kernel forward and a few
+// backward. The operations and their order are those by which the engines know an attention; what an operation makes
+// stays on the chip unless it says otherwise.
+//   forward    S = scale Q Kᵀ;  S = −∞ above the diagonal;  m = rowmax S;  E = exp(S − m);  l = rowsum E;  lse = m +
+//              log l;  y = (E / l) V
+//   backward   D = rowsum(dy ∘ y);  E = exp(scale Q Kᵀ − lse);  dV = Eᵀ dy;  dS = scale E ∘ (dy Vᵀ − D);  dK = dSᵀ Q;
+//              dQ = dS K
+// dQ is written by its product and not added up in float by many blocks in any order: this is the form that cuDNN's
+// deterministic engines take.
 // They keep dS in their workspace, length² numbers a head.
 // Operations and types follow cudnn-frontend's sdpa and sdpa_backward (NVIDIA), which are written for the same backend.
 
@@ -192,7 +196,7 @@ private:
     /// Of q, k, v and their gradients: (batch, heads, length, head_dim), or the last two exchanged.
     value heads_of(attention_tensor id, bool exchanged = false) { return array(id, g_.position(), exchanged); }
     value result_of(attention_tensor id) { return array(id, g_.width(), false); }
-    value array(attention_tensor id, index position, bool exchanged) {
+    value array(attention_tensor id, index_t position, bool exchanged) {
         operation_list::sizes size{g_.batch, g_.heads, g_.length, g_.head_dim},
             step{g_.length * position, g_.head_dim, position, 1};
         if (exchanged) std::swap(size[2], size[3]), std::swap(step[2], step[3]);

@@ -1,10 +1,11 @@
 #pragma once
-// cuDNN's graphs of a convolution that also gives, for each channel, the totals of its result and of that squared, as sums leave the tensor cores:
-// what a batch norm behind it wants, without a pass over the result. For bfloat16 and float16; totals are float.
+// cuDNN's graphs of a convolution that also gives, for each channel, the totals of its result and of that squared, as
+// sums leave the tensor cores: what a batch norm behind it wants, without a pass over the result. For bfloat16 and
+// float16; totals are float.
 //   of_result   y = conv(x, w); totals of y                  engines made for this pattern
 //   of_sums     s = conv(x, w); totals of s; y = s rounded   engines compiled for the graph; s is on the chip alone
-// Asked without a GPU, cuDNN 9.19 has engines for both, in both types, for all shapes of ResNet-50 and CosmoFlow, on an H100 and an A100
-// (tests/device/cuda/cudnn_accepts.cpp). The graphs run on an interpreter in tests/cudnn.
+// Asked without a GPU, cuDNN 9.19 has engines for both, in both types, for all shapes of ResNet-50 and CosmoFlow, on an
+// H100 and an A100 (tests/device/cuda/cudnn_accepts.cpp). The graphs run on an interpreter in tests/cudnn.
 
 #include <cairn/device/cuda/cudnn.hpp>
 

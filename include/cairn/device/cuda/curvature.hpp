@@ -1,13 +1,14 @@
 #pragma once
-// What second-order preconditioning does on a grid device beside products and decompositions: rows are gathered, diagonals and borders of
-// factors changed, gradients scaled in eigenbases, and directions measured and put where gradients were. Only diagonal_sum waits for its result.
+// What second-order preconditioning does on a grid device beside products and decompositions: rows are gathered,
+// diagonals and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where
+// gradients were. Only diagonal_sum waits for its result.
 // Meaning as in optim/precondition/, whose host has it in loops.
 
-#include <cairn/device/cuda/drawn.hpp>
-#include <cairn/device/cuda/matrix_directions.hpp>
+#include <cairn/device/cuda/label_sampling.hpp>
+#include <cairn/device/cuda/matrix_preconditioner_kernels.hpp>
 #include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
-#include <cairn/device/layer_rows.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -18,41 +19,41 @@ namespace grid {
 
 /// to (count, width): elements of chosen rows.
 template <class S, class T>
-struct gather_rows_body {
-    chosen_rows<S> rows;
-    index first, count;  // of the chosen ones
+struct gather_rows_kernel {
+    strided_samples<S> rows;
+    index_t first, count;  // of the chosen ones
     T* to;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index n = count * rows.width, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index row = first + quotient(i, rows.width), column = remainder(i, rows.width);
-            const index chosen = quotient(row, rows.rows_each()), example = rows.examples[chosen];
+        const index_t n = count * rows.width, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t row = first + quotient(i, rows.width), column = remainder(i, rows.width);
+            const index_t chosen = quotient(row, rows.rows_each()), example = rows.examples[chosen];
             if (!rows.join) {
                 to[i] = static_cast<T>(element(example, rows.at[row - chosen * rows.rows_each()], column));
                 continue;
             }
             sum_type<T> sum{};
-            for (index p = 0; p < rows.positions; ++p) sum += static_cast<sum_type<T>>(element(example, p, column));
+            for (index_t p = 0; p < rows.positions; ++p) sum += static_cast<sum_type<T>>(element(example, p, column));
             to[i] = static_cast<T>(sum * static_cast<sum_type<T>>(rows.scale));
         }
     }
 
-    CAIRN_HD S element(index example, index position, index column) const {
+    CAIRN_HD S element(index_t example, index_t position, index_t column) const {
         if (!rows.patches) return rows.x[(example * rows.positions + position) * rows.stride + column];
         const conv_geometry& g = rows.conv;
-        const index channels = quotient(g.c_in, g.groups);
-        index tap = quotient(column, channels), point = position, at = example;
-        const index channel = column - tap * channels;
-        const index tap_depth = quotient(tap, g.kernel[1] * g.kernel[2]);
+        const index_t channels = quotient(g.c_in, g.groups);
+        index_t tap = quotient(column, channels), point = position, at = example;
+        const index_t channel = column - tap * channels;
+        const index_t tap_depth = quotient(tap, g.kernel[1] * g.kernel[2]);
         tap -= tap_depth * g.kernel[1] * g.kernel[2];
-        const index taps[3] = {tap_depth, quotient(tap, g.kernel[2]), remainder(tap, g.kernel[2])};
-        const index depth = quotient(point, g.out[1] * g.out[2]);
+        const index_t taps[3] = {tap_depth, quotient(tap, g.kernel[2]), remainder(tap, g.kernel[2])};
+        const index_t depth = quotient(point, g.out[1] * g.out[2]);
         point -= depth * g.out[1] * g.out[2];
-        const index points[3] = {depth, quotient(point, g.out[2]), remainder(point, g.out[2])};
+        const index_t points[3] = {depth, quotient(point, g.out[2]), remainder(point, g.out[2])};
         for (std::size_t axis = 0; axis < 3; ++axis) {
-            const index where = points[axis] * g.stride[axis] + taps[axis] * g.dilation[axis] - g.pad[axis];
+            const index_t where = points[axis] * g.stride[axis] + taps[axis] * g.dilation[axis] - g.pad[axis];
             if (where < 0 || where >= g.in[axis]) return S{};
             at = at * g.in[axis] + where;
         }
@@ -62,8 +63,8 @@ struct gather_rows_body {
 
 /// The last row and column of a symmetric sum (n, n) of rows that end in a 1, or the end of its diagonal.
 template <class T>
-struct add_border_body {
-    index n;
+struct add_border_kernel {
+    index_t n;
     bool diagonal;
     T weight, count;
     const T* columns;
@@ -71,8 +72,8 @@ struct add_border_body {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index width = n - 1, stride = b.blocks() * b.threads();
-        for (index c = b.block() * b.threads() + b.thread(); c < n; c += stride) {
+        const index_t width = n - 1, stride = b.blocks() * b.threads();
+        for (index_t c = b.block() * b.threads() + b.thread(); c < n; c += stride) {
             if (c == width) {
                 sum[diagonal ? width : n * n - 1] += weight * count;
             } else if (!diagonal) {
@@ -85,27 +86,28 @@ struct add_border_body {
 
 /// m[i (n + 1)] += value, of a matrix; or m[i] += value.
 template <class T>
-struct add_to_diagonal_body {
-    index n, step;
+struct add_to_diagonal_kernel {
+    index_t n, step;
     T value, *m;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) m[i * step] += value;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) m[i * step] += value;
     }
 };
 
-/// The upper triangle of m (n, n), row after row, to or from n (n + 1) / 2 numbers; from there both triangles are written.
+/// The upper triangle of m (n, n), row after row, to or from n (n + 1) / 2 numbers; from there both triangles are
+/// written.
 template <class T, bool Pack>
-struct triangle_body {
-    index n;
+struct triangle_kernel {
+    index_t n;
     T *m, *packed;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index all = n * n, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
-            const index row = quotient(i, n), column = i - row * n;
-            const index first = row < column ? row : column, second = row < column ? column : row;
+        const index_t all = n * n, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index_t row = quotient(i, n), column = i - row * n;
+            const index_t first = row < column ? row : column, second = row < column ? column : row;
             T& there = packed[first * n - quotient(first * (first - 1), 2) + second - first];
             if (!Pack)
                 m[i] = there;
@@ -116,14 +118,14 @@ struct triangle_body {
 };
 
 template <class T>
-struct diagonal_sum_body {
-    index n, step;
+struct diagonal_sum_kernel {
+    index_t n, step;
     const T* m;
     double* out;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         double sum = 0;
-        for (index i = b.thread(); i < n; i += b.threads()) sum += static_cast<double>(m[i * step]);
+        for (index_t i = b.thread(); i < n; i += b.threads()) sum += static_cast<double>(m[i * step]);
         sum = block_sum(b, sum, b.template shared<double>());
         if (b.thread() == 0) *out = sum;
     }
@@ -131,18 +133,18 @@ struct diagonal_sum_body {
 
 /// counts[id] += how often it is among chosen ids.
 template <class T>
-struct count_lookups_body {
-    index entries, positions;
-    every_so_many examples, at;
+struct count_lookups_kernel {
+    index_t entries, positions;
+    strided_indices examples, at;
     const std::int32_t* ids;
     T* counts;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index entry = b.block() * b.threads() + b.thread(); entry < entries; entry += stride) {
-            index found = 0;
-            for (index e = 0; e < examples.count; ++e)
-                for (index t = 0; t < at.count; ++t) found += ids[examples[e] * positions + at[t]] == entry;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t entry = b.block() * b.threads() + b.thread(); entry < entries; entry += stride) {
+            index_t found = 0;
+            for (index_t e = 0; e < examples.count; ++e)
+                for (index_t t = 0; t < at.count; ++t) found += ids[examples[e] * positions + at[t]] == entry;
             counts[entry] += static_cast<T>(found);
         }
     }
@@ -150,17 +152,17 @@ struct count_lookups_body {
 
 /// to = v ⊘ (s g aᵀ + γ), or v ∘ s g aᵀ, null being all ones; v (out, in), a (width) for each part of `in` alike.
 template <class T>
-struct scale_kronecker_body {
-    index n, in, width;
+struct scale_kronecker_kernel {
+    index_t n, in, width;
     const T *v, *g, *a;
     T s, gamma;
     bool divide;
     T* to;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index o = quotient(i, in), c = remainder(i - o * in, width);
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t o = quotient(i, in), c = remainder(i - o * in, width);
             const T scale = s * (g ? g[o] : T{1}) * (a ? a[c] : T{1});  // g and a are not both null where it divides
             to[i] = divide ? v[i] / (scale + gamma) : v[i] * scale;
         }
@@ -169,47 +171,48 @@ struct scale_kronecker_body {
 
 /// Element i of a gradient seen as a matrix.
 template <class T>
-CAIRN_HD T& element_of(const gradient_layout<T>& g, index i) {
-    const index row = quotient(i, g.in), column = i - row * g.in;
+CAIRN_HD T& element_of(const gradient_layout<T>& g, index_t i) {
+    const index_t row = quotient(i, g.in), column = i - row * g.in;
     if (column >= g.width) return g.bias[row * (g.in - g.width) + column - g.width];
     return g.transposed ? g.weight[column * g.rows + row] : g.weight[row * g.width + column];
 }
 
 template <class T>
-struct gather_gradient_body {
+struct gather_gradient_kernel {
     gradient_layout<T> gradient;
     T* to;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) to[i] = element_of(gradient, i);
+        const index_t n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) to[i] = element_of(gradient, i);
     }
 };
 
 /// gradient = *factor · v.
 template <class T>
-struct put_direction_body {
+struct put_direction_kernel {
     gradient_layout<T> gradient;
     const T *v, *factor;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const T scale = *factor;
-        const index n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) element_of(gradient, i) = scale * v[i];
+        const index_t n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            element_of(gradient, i) = scale * v[i];
     }
 };
 
 /// partial[k, block] = this block's part of ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖².
 template <class T>
-struct direction_products_body {
+struct direction_products_kernel {
     gradient_layout<T> gradient;
     const T* v;
     double* partial;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
+        const index_t n = gradient.rows * gradient.in, stride = b.blocks() * b.threads();
         double vg = 0, vv = 0, gg = 0;
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
             const auto d = static_cast<double>(v[i]), e = static_cast<double>(element_of(gradient, i));
             vg += d * e, vv += d * d, gg += e * e;
         }
@@ -224,8 +227,8 @@ struct direction_products_body {
 
 /// What the directions of `count` layers are multiplied by, from ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖² of each.
 template <class T>
-struct direction_factors_body {
-    index count;
+struct direction_factors_kernel {
+    index_t count;
     const double* products;
     double kl_clip, norm_limit, lr;
     bool graft;
@@ -233,7 +236,7 @@ struct direction_factors_body {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         double decrease = 0, square = 0;
-        for (index i = 0; i < count; ++i) decrease += products[3 * i], square += products[3 * i + 1];
+        for (index_t i = 0; i < count; ++i) decrease += products[3 * i], square += products[3 * i + 1];
         double scale = 1;
         if (kl_clip > 0 && lr > 0 && decrease > 0) {
             const double most = std::sqrt(kl_clip / (lr * lr * decrease));
@@ -243,7 +246,7 @@ struct direction_factors_body {
             const double most = norm_limit / (lr * std::sqrt(square));
             scale = most < scale ? most : scale;
         }
-        for (index i = b.thread(); i < count; i += b.threads()) {
+        for (index_t i = b.thread(); i < count; i += b.threads()) {
             const double vv = products[3 * i + 1], gg = products[3 * i + 2];
             factors[i] = static_cast<T>(!graft ? scale : vv > 0 ? std::sqrt(gg / vv) : 1);
         }
@@ -252,7 +255,7 @@ struct direction_factors_body {
 
 /// A grid for n elements.
 template <GridDevice D>
-grid_size cover(index n) {
+grid_size cover(index_t n) {
     return {.blocks = blocks_for<D>(n, 256, 4), .threads = 256};
 }
 
@@ -260,103 +263,106 @@ grid_size cover(index n) {
 
 /// to (count, width) = `count` of the chosen rows, from number `first` on.
 template <class S, class T, GridDevice D>
-void gather_rows(D, const chosen_rows<S>& rows, index first, index count, T* to) {
+void gather_rows(D, const strided_samples<S>& rows, index_t first, index_t count, T* to) {
     if (count * rows.width > 0)
-        D::launch(grid::cover<D>(count * rows.width), grid::gather_rows_body<S, T>{rows, first, count, to});
+        D::launch(grid::cover<D>(count * rows.width), grid::gather_rows_kernel<S, T>{rows, first, count, to});
 }
 
 /// diagonal (width) += weight · Σ rows², rows (count, stride ≥ width).
 template <class S, class T, GridDevice D>
-void add_column_squares(D d, index count, index width, T weight, const S* rows, index stride, T* diagonal) {
-    tensor<T, D> squares({width}, category::workspace);
+void add_column_squares(D d, index_t count, index_t width, T weight, const S* rows, index_t stride, T* diagonal) {
+    tensor<T, D> squares({width}, memory_category::workspace);
     grid::strided_column_sums<true>(d, count, width, stride, rows, squares.data(), false);
-    for_each(d, width, rules::add_scaled<T>{weight}, diagonal, squares.data());
+    for_each(d, width, functors::add_scaled<T>{weight}, diagonal, squares.data());
 }
 
-/// The last row and column of a sum of rows (count, stride ≥ n − 1) that end in a 1: of the matrix (n, n), or of its diagonal (n).
+/// The last row and column of a sum of rows (count, stride ≥ n − 1) that end in a 1: of the matrix (n, n), or of its
+/// diagonal (n).
 template <class S, class T, GridDevice D>
-void add_border(D d, index count, index n, T weight, const S* rows, index stride, bool diagonal, T* sum) {
-    tensor<T, D> columns({n}, category::workspace);
+void add_border(D d, index_t count, index_t n, T weight, const S* rows, index_t stride, bool diagonal, T* sum) {
+    tensor<T, D> columns({n}, memory_category::workspace);
     if (!diagonal) grid::strided_column_sums(d, count, n - 1, stride, rows, columns.data(), false);
     D::launch(grid::cover<D>(n),
-              grid::add_border_body<T>{n, diagonal, weight, static_cast<T>(count), columns.data(), sum});
+              grid::add_border_kernel<T>{n, diagonal, weight, static_cast<T>(count), columns.data(), sum});
 }
 
 /// Adds `value` to n numbers that are `step` apart.
 template <class T, GridDevice D>
-void add_to_diagonal(D, index n, index step, T value, T* m) {
-    if (n > 0) D::launch(grid::cover<D>(n), grid::add_to_diagonal_body<T>{n, step, value, m});
+void add_to_diagonal(D, index_t n, index_t step, T value, T* m) {
+    if (n > 0) D::launch(grid::cover<D>(n), grid::add_to_diagonal_kernel<T>{n, step, value, m});
 }
 
 /// to (n (n + 1) / 2) = the upper triangle of m (n, n), row after row.
 template <class T, GridDevice D>
-void pack_triangle(D, index n, const T* m, T* to) {
-    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_body<T, true>{n, const_cast<T*>(m), to});
+void pack_triangle(D, index_t n, const T* m, T* to) {
+    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_kernel<T, true>{n, const_cast<T*>(m), to});
 }
 
 /// m (n, n), symmetric, from its upper triangle as pack_triangle leaves it.
 template <class T, GridDevice D>
-void unpack_triangle(D, index n, const T* from, T* m) {
-    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_body<T, false>{n, m, const_cast<T*>(from)});
+void unpack_triangle(D, index_t n, const T* from, T* m) {
+    if (n > 0) D::launch(grid::cover<D>(n * n), grid::triangle_kernel<T, false>{n, m, const_cast<T*>(from)});
 }
 
 /// Σ of n numbers that are `step` apart; waited for.
 template <class T, GridDevice D>
-double diagonal_sum(D, index n, index step, const T* m) {
+double diagonal_sum(D, index_t n, index_t step, const T* m) {
     return grid::waited_for(D{}, [&](double* out) {
         D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-                  grid::diagonal_sum_body<T>{n, step, m, out});
+                  grid::diagonal_sum_kernel<T>{n, step, m, out});
     });
 }
 
 /// counts (entries) += how often each is among the chosen of ids (examples, positions).
 template <class T, GridDevice D>
-void count_lookups(D, const every_so_many& examples, const every_so_many& at, index positions, const std::int32_t* ids,
-                   index entries, T* counts) {
+void count_lookups(D, const strided_indices& examples, const strided_indices& at, index_t positions,
+                   const std::int32_t* ids, index_t entries, T* counts) {
     if (entries > 0)
-        D::launch(grid::cover<D>(entries), grid::count_lookups_body<T>{entries, positions, examples, at, ids, counts});
+        D::launch(grid::cover<D>(entries),
+                  grid::count_lookups_kernel<T>{entries, positions, examples, at, ids, counts});
 }
 
-/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each part of `in` alike.
+/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each
+/// part of `in` alike.
 template <class T, GridDevice D>
-void scale_kronecker(D, index out, index in, index width, const T* v, const T* g, const T* a, double s, double gamma,
-                     bool divide, T* to) {
+void scale_kronecker(D, index_t out, index_t in, index_t width, const T* v, const T* g, const T* a, double s,
+                     double gamma, bool divide, T* to) {
     if (out * in > 0)
         D::launch(grid::cover<D>(out * in),
-                  grid::scale_kronecker_body<T>{out * in, in, width, v, g, a, static_cast<T>(s), static_cast<T>(gamma),
-                                                divide, to});
+                  grid::scale_kronecker_kernel<T>{out * in, in, width, v, g, a, static_cast<T>(s),
+                                                  static_cast<T>(gamma), divide, to});
 }
 
 /// to (rows, in) = the gradient.
 template <class T, GridDevice D>
 void gather_gradient(D, const gradient_layout<T>& gradient, T* to) {
-    D::launch(grid::cover<D>(gradient.rows * gradient.in), grid::gather_gradient_body<T>{gradient, to});
+    D::launch(grid::cover<D>(gradient.rows * gradient.in), grid::gather_gradient_kernel<T>{gradient, to});
 }
 
 /// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖², ‖∇W‖², in device memory.
 template <class T, GridDevice D>
 void direction_products(D, const gradient_layout<T>& gradient, const T* v, double* out) {
-    const index blocks = grid::reduce_blocks_for(gradient.rows * gradient.in);
-    tensor<double, D> partial({3, blocks}, category::workspace);
+    const index_t blocks = grid::reduce_blocks_for(gradient.rows * gradient.in);
+    tensor<double, D> partial({3, blocks}, memory_category::workspace);
     D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::direction_products_body<T>{gradient, v, partial.data()});
+              grid::direction_products_kernel<T>{gradient, v, partial.data()});
     D::launch({.blocks = 3, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
               grid::sum_partials{blocks, partial.data(), out});
 }
 
-/// factors (count): what clips the directions of all layers alike, or makes each as long as its gradient (graft). products (count, 3) as
-/// direction_products leaves them; limits of 0 are off.
+/// factors (count): what clips the directions of all layers alike, or makes each as long as its gradient (graft).
+/// products (count, 3) as direction_products leaves them; limits of 0 are off.
 template <class T, GridDevice D>
-void direction_factors(D, index count, const double* products, double kl_clip, double norm_limit, double lr, bool graft,
-                       T* factors) {
+void direction_factors(D, index_t count, const double* products, double kl_clip, double norm_limit, double lr,
+                       bool graft, T* factors) {
     D::launch({.blocks = 1, .threads = 64},
-              grid::direction_factors_body<T>{count, products, kl_clip, norm_limit, lr, graft, factors});
+              grid::direction_factors_kernel<T>{count, products, kl_clip, norm_limit, lr, graft, factors});
 }
 
 /// The gradient becomes *factor · v; factor in device memory.
 template <class T, GridDevice D>
 void put_direction(D, const gradient_layout<T>& gradient, const T* v, const T* factor) {
-    D::launch(grid::cover<D>(gradient.rows * gradient.in), grid::put_direction_body<T>{gradient, v, factor});
+    D::launch(grid::cover<D>(gradient.rows * gradient.in), grid::put_direction_kernel<T>{gradient, v, factor});
 }
 
 }  // namespace cairn

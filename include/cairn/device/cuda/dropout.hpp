@@ -1,6 +1,6 @@
 #pragma once
-// Dropout on a grid device: the same elements are dropped as by device/cpu/dropout.hpp. A thread computes one Philox block, which decides
-// about four elements, 16 apart: word w of block 16 g + j belongs to element 64 g + 16 w + j.
+// Dropout on a grid device: the same elements are dropped as by device/cpu/dropout.hpp. A thread computes one Philox
+// block, which decides about four elements, 16 apart: word w of block 16 g + j belongs to element 64 g + 16 w + j.
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cuda/reduce.hpp>
@@ -12,8 +12,8 @@ namespace cairn {
 namespace grid {
 
 template <class T>
-struct dropout_body {
-    index n;
+struct dropout_kernel {
+    index_t n;
     std::uint32_t threshold;
     sum_type<T> scale;
     random_stream random;
@@ -23,13 +23,13 @@ struct dropout_body {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index philox_blocks = (n + 63) / 64 * 16, stride = b.blocks() * b.threads();
+        const index_t philox_blocks = (n + 63) / 64 * 16, stride = b.blocks() * b.threads();
         random_stream now = random;
         if (step) now.step = *step;
-        for (index i = b.block() * b.threads() + b.thread(); i < philox_blocks; i += stride) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < philox_blocks; i += stride) {
             const auto bits = now.bits4(static_cast<std::uint64_t>(i));
             for (int w = 0; w < 4; ++w) {
-                const index at = i / 16 * 64 + 16 * w + i % 16;
+                const index_t at = i / 16 * 64 + 16 * w + i % 16;
                 if (at < n)
                     y[at] = bits[static_cast<std::size_t>(w)] >= threshold
                                 ? static_cast<T>(static_cast<sum_type<T>>(x[at]) * scale)
@@ -41,17 +41,17 @@ struct dropout_body {
 
 }  // namespace grid
 
-/// y = x scaled where kept, 0 elsewhere; y may be x. rate in [0, 1). Two calls with the same `random` drop the same elements. `step`: device
-/// memory that holds random.step when the kernel runs, or null.
+/// y = x scaled where kept, 0 elsewhere; y may be x. rate in [0, 1). Two calls with the same `random` drop the same
+/// elements. `step`: device memory that holds random.step when the kernel runs, or null.
 template <class T, GridDevice D>
-void dropout_apply(D, index n, double rate, const random_stream& random, const T* x, T* y,
+void dropout_apply(D, index_t n, double rate, const random_stream& random, const T* x, T* y,
                    const std::uint32_t* step = nullptr) {
     require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
-    work::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     if (n > 0)
         D::launch({.blocks = grid::blocks_for<D>((n + 3) / 4, 256), .threads = 256},
-                  grid::dropout_body<T>{n, static_cast<std::uint32_t>(rate * 0x1p32),
-                                        static_cast<grid::sum_type<T>>(1 / (1 - rate)), random, step, x, y});
+                  grid::dropout_kernel<T>{n, static_cast<std::uint32_t>(rate * 0x1p32),
+                                          static_cast<grid::sum_type<T>>(1 / (1 - rate)), random, step, x, y});
 }
 
 }  // namespace cairn

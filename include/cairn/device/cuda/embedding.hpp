@@ -1,6 +1,8 @@
 #pragma once
-// Lookup in a table (entries, width) on a grid device: same names and results as device/cpu/embedding.hpp. Backward gives each block a range of
-// entries: it looks through all ids, in order, and adds the rows of its own, so that there are no atomics and one order of summation.
+// Lookup in a table (entries, width) on a grid device: same names and results as device/cpu/embedding.hpp. Backward
+// gives each block a range of
+// entries: it looks through all ids, in order, and adds the rows of its own, so that there are no atomics and one order
+// of summation.
 // Ids out of range cannot throw here: their y is NaN, and they add nothing.
 
 #include <cairn/device/cuda/channels.hpp>
@@ -13,8 +15,8 @@ namespace cairn {
 namespace grid {
 
 template <int Lanes, class T>
-struct embedding_forward_body {
-    index rows, entries, width;
+struct embedding_forward_kernel {
+    index_t rows, entries, width;
     const std::int32_t* ids;
     const T* table;
     T* y;
@@ -22,11 +24,11 @@ struct embedding_forward_body {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         using piece = packet<T, Lanes>;
-        const index across = width / Lanes, n = rows * across, stride = b.blocks() * b.threads();
+        const index_t across = width / Lanes, n = rows * across, stride = b.blocks() * b.threads();
         piece nothing;
         for (int j = 0; j < Lanes; ++j) nothing.v[j] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index row = quotient(i, across), id = ids[row];
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t row = quotient(i, across), id = ids[row];
             reinterpret_cast<piece*>(y)[i] = id >= 0 && id < entries
                                                  ? reinterpret_cast<const piece*>(table)[id * across + i - row * across]
                                                  : nothing;
@@ -35,24 +37,24 @@ struct embedding_forward_body {
 };
 
 template <class T>
-struct embedding_backward_body {
-    index rows, entries, width;
+struct embedding_backward_kernel {
+    index_t rows, entries, width;
     const std::int32_t* ids;
     const T* dy;
     T* dtable;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first = entries * b.block() / b.blocks(), last = entries * (b.block() + 1) / b.blocks();
+        const index_t first = entries * b.block() / b.blocks(), last = entries * (b.block() + 1) / b.blocks();
         std::int32_t* const seen = b.template shared<std::int32_t>();
-        for (index from = 0; from < rows; from += b.threads()) {
+        for (index_t from = 0; from < rows; from += b.threads()) {
             if (from + b.thread() < rows) seen[b.thread()] = ids[from + b.thread()];
             b.sync();
-            const index count = rows - from < b.threads() ? rows - from : index{b.threads()};
-            for (index k = 0; k < count; ++k) {
-                const index id = seen[k];
+            const index_t count = rows - from < b.threads() ? rows - from : index_t{b.threads()};
+            for (index_t k = 0; k < count; ++k) {
+                const index_t id = seen[k];
                 if (id < first || id >= last) continue;
-                for (index c = b.thread(); c < width; c += b.threads())
+                for (index_t c = b.thread(); c < width; c += b.threads())
                     dtable[id * width + c] = static_cast<T>(static_cast<sum_type<T>>(dtable[id * width + c]) +
                                                             static_cast<sum_type<T>>(dy[(from + k) * width + c]));
             }
@@ -65,27 +67,28 @@ struct embedding_backward_body {
 
 /// y (rows, width) from ids (rows).
 template <class T, GridDevice D>
-void embedding_forward(D, index rows, index entries, index width, const std::int32_t* ids, const T* table, T* y) {
+void embedding_forward(D, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* table, T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    work::count(0, 2 * n * sizeof(T));
+    flop_counter::count(0, 2 * n * sizeof(T));
     if (n > 0)
         grid::in_lanes(width, grid::packets_fit(table, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
             D::launch({.blocks = grid::blocks_for<D>(rows * (width / Lanes), 256), .threads = 256},
-                      grid::embedding_forward_body<Lanes, T>{rows, entries, width, ids, table, y});
+                      grid::embedding_forward_kernel<Lanes, T>{rows, entries, width, ids, table, y});
         });
 }
 
 /// dtable (entries, width) += dy (rows, width) by ids (rows).
 template <class T, GridDevice D>
-void embedding_backward(D, index rows, index entries, index width, const std::int32_t* ids, const T* dy, T* dtable) {
+void embedding_backward(D, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* dy,
+                        T* dtable) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    work::count(n, 3 * n * sizeof(T));
+    flop_counter::count(n, 3 * n * sizeof(T));
     constexpr int threads = 128;
     if (n > 0)
-        D::launch({.blocks = std::min<index>(entries, 4 * D::multiprocessors()),
+        D::launch({.blocks = std::min<index_t>(entries, 4 * D::multiprocessors()),
                    .threads = threads,
-                   .shared = threads * index{sizeof(std::int32_t)}},
-                  grid::embedding_backward_body<T>{rows, entries, width, ids, dy, dtable});
+                   .shared = threads * index_t{sizeof(std::int32_t)}},
+                  grid::embedding_backward_kernel<T>{rows, entries, width, ids, dy, dtable});
 }
 
 }  // namespace cairn

@@ -1,10 +1,11 @@
 #pragma once
-// Fused elementwise passes on a grid device, as core/for_each.hpp has them on the host: one launch, each array moves once, in pieces of 16
-// bytes. Written back are only arrays that the functor takes by reference to non-const. Functors are named, their operator() CAIRN_HD.
+// Fused elementwise passes on a grid device, as core/for_each.hpp has them on the host: one launch, each array moves
+// once, in pieces of 16 bytes. Written back are only arrays that the functor takes by reference to non-const. Functors
+// are named, their operator() CAIRN_HD.
 // A functor that needs numbers of the device's memory has them fetched once a thread (at_hand).
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
-#include <cairn/core/work.hpp>
 #include <cairn/device/cuda/grid.hpp>
 
 #include <cstdint>
@@ -40,7 +41,7 @@ struct each {
     static constexpr std::size_t widest = std::max({sizeof(E)...});
     static constexpr int lanes = widest >= 16 ? 1 : static_cast<int>(16 / widest);
 
-    index n;
+    index_t n;
     F f;
     std::tuple<E*...> arrays;
     bool aligned;
@@ -53,11 +54,11 @@ struct each {
 
     template <class Block, class Ready, std::size_t... I>
     CAIRN_HD void run(Block& b, const Ready& ready, std::index_sequence<I...>) const {
-        const index first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
-        index done = 0;
+        const index_t first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
+        index_t done = 0;
         if (aligned) {
-            const index packets = n / lanes;
-            for (index p = first; p < packets; p += stride) {
+            const index_t packets = n / lanes;
+            for (index_t p = first; p < packets; p += stride) {
                 std::tuple<packet<E, lanes>...> here{
                     reinterpret_cast<const packet<E, lanes>*>(std::get<I>(arrays))[p]...};
                 for (int j = 0; j < lanes; ++j) ready(std::get<I>(here).v[j]...);
@@ -65,11 +66,11 @@ struct each {
             }
             done = packets * lanes;
         }
-        for (index i = done + first; i < n; i += stride) ready(std::get<I>(arrays)[i]...);
+        for (index_t i = done + first; i < n; i += stride) ready(std::get<I>(arrays)[i]...);
     }
 
     template <bool Changed, class T>
-    CAIRN_HD static void store(T* to, index p, const packet<T, lanes>& values) {
+    CAIRN_HD static void store(T* to, index_t p, const packet<T, lanes>& values) {
         if constexpr (Changed) reinterpret_cast<packet<T, lanes>*>(to)[p] = values;
     }
 };
@@ -77,16 +78,16 @@ struct each {
 /// f(w, a[i], b[i], …), w the weight of row i / columns times that of column i mod columns.
 template <class F, class W, class... E>
 struct each_weighted {
-    index n, columns;
+    index_t n, columns;
     const W *of_row, *of_column;  // null: 1
     F f;
     std::tuple<E*...> arrays;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index row = quotient(i, columns);
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t row = quotient(i, columns);
             const W w = (of_row ? of_row[row] : W(1)) * (of_column ? of_column[i - row * columns] : W(1));
             std::apply([&](E*... a) { f(w, a[i]...); }, arrays);
         }
@@ -102,7 +103,7 @@ bool aligned_for_packets(int lanes, E*... arrays) {
 
 /// As for_each, but nothing is done where `number`, which the device has computed, is not finite. Null: always.
 template <GridDevice D, class F, class... Elements>
-void for_each_if_finite(D, const double* number, index n, F f, Elements*... arrays) {
+void for_each_if_finite(D, const double* number, index_t n, F f, Elements*... arrays) {
     if (n <= 0) return;
     using body = grid::each<F, std::remove_const_t<Elements>...>;
     D::launch({.blocks = grid::blocks_for<D>(n, 256, body::lanes * 2), .threads = 256},
@@ -115,14 +116,16 @@ void for_each_if_finite(D, const double* number, index n, F f, Elements*... arra
 
 /// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise.
 template <GridDevice D, class F, class... Elements>
-void for_each(D d, index n, F f, Elements*... arrays) {
+void for_each(D d, index_t n, F f, Elements*... arrays) {
     for_each_if_finite(d, nullptr, n, f, arrays...);
 }
 
-/// Calls f(w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i / columns] of_column[i mod columns]; null: 1.
+/// Calls f(w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i / columns] of_column[i mod
+/// columns]; null: 1.
 template <GridDevice D, class W, class F, class... Elements>
-void for_each_weighted(D, index rows, index columns, const W* of_row, const W* of_column, F f, Elements*... arrays) {
-    const index n = rows * columns;
+void for_each_weighted(D, index_t rows, index_t columns, const W* of_row, const W* of_column, F f,
+                       Elements*... arrays) {
+    const index_t n = rows * columns;
     if (n > 0)
         D::launch({.blocks = grid::blocks_for<D>(n, 256, 2), .threads = 256},
                   grid::each_weighted<F, W, Elements...>{n, columns, of_row, of_column, f, {arrays...}});

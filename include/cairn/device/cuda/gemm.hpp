@@ -1,8 +1,10 @@
 #pragma once
-// Matrix products on the GPU through cuBLASLt (cublaslt.hpp): float (exact, or TF32 where asked), double, bfloat16 and float16 with float accumulation.
-// With a bias, an activation or the gradient of a bias the product does it before it writes, where cuBLASLt has that; else a pass follows.
+// Matrix products on the GPU through cuBLASLt (cublaslt.hpp): float (exact, or TF32 where asked), double, bfloat16 and
+// float16 with float accumulation.
+// With a bias, an activation or the gradient of a bias the product does it before it writes, where cuBLASLt has that;
+// else a pass follows.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/matrices.hpp>
 #include <cairn/device/epilogue.hpp>
@@ -16,22 +18,24 @@ namespace cairn {
 namespace detail {
 
 template <class T, class R>
-void count_products(index m, index n, index k, index batch, double c_moves) {
+void count_products(index_t m, index_t n, index_t k, index_t batch, double c_moves) {
     const double mn = static_cast<double>(m) * static_cast<double>(n), b = static_cast<double>(batch);
-    work::count(2 * b * mn * static_cast<double>(k),
-                b * (static_cast<double>(sizeof(T)) * static_cast<double>(m + n) * static_cast<double>(k) +
-                     static_cast<double>(sizeof(R)) * mn * c_moves));
+    flop_counter::count(2 * b * mn * static_cast<double>(k),
+                        b * (static_cast<double>(sizeof(T)) * static_cast<double>(m + n) * static_cast<double>(k) +
+                             static_cast<double>(sizeof(R)) * mn * c_moves));
 }
 
 }  // namespace detail
 
-/// `batch` products of equal size: c (m × n) = alpha op(a) op(b) + beta c, all row-major; operand i starts stride · i elements after the first.
-/// T is float, double, bfloat16 or float16; alpha and beta are of the type of the sums, float for the short ones. R is T or that type. With beta 0, c is not
-/// read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
+/// `batch` products of equal size: c (m × n) = alpha op(a) op(b) + beta c, all row-major; operand i starts stride · i
+/// elements after the first.
+/// T is float, double, bfloat16 or float16; alpha and beta are of the type of the sums, float for the short ones. R is
+/// T or that type. With beta 0, c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter
+/// than a row.
 template <class T, class S, class R>
-void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k, S alpha, const T* a, index lda,
-                  index stride_a, const T* b, index ldb, index stride_b, S beta, R* c, index ldc, index stride_c,
-                  index batch) {
+void gemm_batched(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S alpha, const T* a, index_t lda,
+                  index_t stride_a, const T* b, index_t ldb, index_t stride_b, S beta, R* c, index_t ldc,
+                  index_t stride_c, index_t batch) {
     static_assert(std::is_same_v<S, grid::sum_type<T>>, "alpha and beta: double for double, else float");
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s, batch);
@@ -44,11 +48,11 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
     auto shape = detail::product_of(s, a, b, c);
     if (batch > 1) {
         shape.batch = batch, shape.stride_a = stride_a, shape.stride_b = stride_b, shape.stride_c = stride_c;
-        shape.alignment = detail::common_power(shape.alignment, stride_a * index{sizeof(T)},
-                                               stride_b * index{sizeof(T)}, stride_c * index{sizeof(R)});
+        shape.alignment = detail::common_power(shape.alignment, stride_a * index_t{sizeof(T)},
+                                               stride_b * index_t{sizeof(T)}, stride_c * index_t{sizeof(R)});
     }
-    constexpr index most = 65472;  // a call: beyond 65535 cuBLASLt may have no algorithm (its grids' third extent)
-    for (index i = 0; i < batch; i += most) {
+    constexpr index_t most = 65472;  // a call: beyond 65535 cuBLASLt may have no algorithm (its grids' third extent)
+    for (index_t i = 0; i < batch; i += most) {
         if (batch > 1) shape.batch = std::min(most, batch - i);
         detail::lt_products::mine().run(shape, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c,
                                         c + i * stride_c);
@@ -57,14 +61,15 @@ void gemm_batched(cuda d, bool trans_a, bool trans_b, index m, index n, index k,
 
 /// One product; sizes may be 0.
 template <class T, class S, class R>
-void gemm(cuda d, bool trans_a, bool trans_b, index m, index n, index k, S alpha, const T* a, index lda, const T* b,
-          index ldb, S beta, R* c, index ldc) {
+void gemm(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S alpha, const T* a, index_t lda,
+          const T* b, index_t ldb, S beta, R* c, index_t ldc) {
     gemm_batched(d, trans_a, trans_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
 }
 
 namespace detail {
 
-/// cuBLASLt's name for the end of a product, and the activation that is left for a pass behind it. Its GELU is the tanh form.
+/// cuBLASLt's name for the end of a product, and the activation that is left for a pass behind it. Its GELU is the tanh
+/// form.
 struct lt_ending {
     cublasLtEpilogue_t epilogue;
     activation left;
@@ -90,8 +95,8 @@ bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T*
     return lt_products::mine().run(shape, alpha, a, b, added ? S{1} : S{}, added ? added : c, c, const_cast<T*>(bias));
 }
 
-/// dw += dyᵀ x and db = column sums of dy, in one product; nothing where cuBLASLt cannot. Its second operand is dy, of which it sums over
-/// what the product sums over: CUBLASLT_EPILOGUE_BGRADB.
+/// dw += dyᵀ x and db = column sums of dy, in one product; nothing where cuBLASLt cannot. Its second operand is dy, of
+/// which it sums over what the product sums over: CUBLASLT_EPILOGUE_BGRADB.
 template <class T, class W>
 bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* db) {
     auto shape = product_of(s, dy, x, dw);
@@ -102,21 +107,22 @@ bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* 
 
 }  // namespace detail
 
-/// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c itself) or null; act: none, relu,
-/// gelu or gelu_tanh. c is not read.
-/// Fused into the product are both sums, relu and gelu_tanh, in float (double for double) and rounded once; gelu is a pass of its own,
-/// for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A fused relu may make 0 of a NaN: for inference.
+/// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c
+/// itself) or null; act: none, relu, gelu or gelu_tanh. c is not read.
+/// Fused into the product are both sums, relu and gelu_tanh, in float (double for double) and rounded once; gelu is a
+/// pass of its own, for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A fused relu may
+/// make 0 of a NaN: for inference.
 template <class T>
-void gemm_bias(cuda d, bool trans_a, bool trans_b, index m, index n, index k, grid::sum_type<T> alpha, const T* a,
-               index lda, const T* b, index ldb, T* c, index ldc, const T* bias, activation act = activation::none,
-               const T* added = nullptr) {
+void gemm_bias(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, grid::sum_type<T> alpha, const T* a,
+               index_t lda, const T* b, index_t ldb, T* c, index_t ldc, const T* bias,
+               activation act = activation::none, const T* added = nullptr) {
     using S = grid::sum_type<T>;
     check_epilogue(act);
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    work::count((bias ? mn : 0) + (added ? mn : 0) + (act == activation::none ? 0 : mn),
-                static_cast<double>(sizeof(T)) * ((bias ? static_cast<double>(n) : 0) + (added ? mn : 0)));
+    flop_counter::count((bias ? mn : 0) + (added ? mn : 0) + (act == activation::none ? 0 : mn),
+                        static_cast<double>(sizeof(T)) * ((bias ? static_cast<double>(n) : 0) + (added ? mn : 0)));
     if (detail::run_fused(s, alpha, a, b, c, bias, act, added)) {
         detail::count_products<T, T>(m, n, k, 1, 1);
         return grid::finish_rows(d, m, n, static_cast<const T*>(nullptr), static_cast<const T*>(nullptr),
@@ -126,17 +132,18 @@ void gemm_bias(cuda d, bool trans_a, bool trans_b, index m, index n, index k, gr
     grid::finish_rows(d, m, n, bias, added, act, c, ldc);
 }
 
-/// dw (out × in) += dyᵀ x and, unless db is null, db (out) += column sums of dy; dy (rows, out), x (rows, in). W: T, or float for short ones,
-/// whose products are then not rounded. The column sums are the product's, which reads dy anyway, where cuBLASLt has that.
+/// dw (out × in) += dyᵀ x and, unless db is null, db (out) += column sums of dy; dy (rows, out), x (rows, in). W: T, or
+/// float for short ones, whose products are then not rounded. The column sums are the product's, which reads dy anyway,
+/// where cuBLASLt has that.
 template <class T, class W>
-void linear_gradients(cuda d, index rows, index out, index in, const T* dy, const T* x, W* dw, W* db) {
+void linear_gradients(cuda d, index_t rows, index_t out, index_t in, const T* dy, const T* x, W* dw, W* db) {
     if (db && rows > 0 && out > 0 && in > 0) {
         const gemm_size s{true, false, out, in, rows, out, in, in};
-        tensor<W, cuda> sums({out}, category::workspace);
+        tensor<W, cuda> sums({out}, memory_category::workspace);
         if (detail::run_fused_gradients(s, dy, x, dw, sums.data())) {
             const double n = static_cast<double>(rows) * static_cast<double>(out);
             detail::count_products<T, W>(out, in, rows, 1, 2);
-            work::count(n, n * sizeof(T));
+            flop_counter::count(n, n * sizeof(T));
             return for_each(d, out, grid::add_rule<W, W>{}, db, sums.data());
         }
     }
@@ -145,10 +152,11 @@ void linear_gradients(cuda d, index rows, index out, index in, const T* dy, cons
 }
 
 /// c += weight · rowsᵀ rows: rows (count, stride ≥ width), c (width, width) symmetric with rows of ldc numbers.
-/// Sums of rows of bfloat16 and float16 are float, in which their products are exact. c is symmetric to the bit, as on the host: its upper triangle is copied.
+/// Sums of rows of bfloat16 and float16 are float, in which their products are exact. c is symmetric to the bit, as on
+/// the host: its upper triangle is copied.
 template <class T>
-void add_symmetric_product(cuda d, index count, index width, grid::sum_type<T> weight, const T* rows, index stride,
-                           grid::sum_type<T>* c, index ldc) {
+void add_symmetric_product(cuda d, index_t count, index_t width, grid::sum_type<T> weight, const T* rows,
+                           index_t stride, grid::sum_type<T>* c, index_t ldc) {
     gemm(d, true, false, width, width, count, weight, rows, stride, rows, stride, grid::sum_type<T>{1}, c, ldc);
     mirror_upper(d, width, c, ldc);
 }

@@ -12,11 +12,13 @@
 // which every thread of every block calls. A block gives
 //   thread() threads() block() blocks()      where this thread is
 //   sync()                                   waits for all threads of the block; all of them call it alike
-//   shuffle_xor(v, mask)                     v of thread() ^ mask within its 32 neighbours; all threads of the block call it alike
+//   shuffle_xor(v, mask)                     v of thread() ^ mask within its 32 neighbours; all threads of the block
+//                                            call it alike
 //   add(to, n)                               *to += n, of whole numbers; whatever others add at the same time
 //   shared<T>()                              the memory of this block, grid_size::shared bytes
-// A device whose kernels are bodies is a GridDevice. cuda (runtime.hpp) is one; tests run the same bodies, thread by thread, on an
-// emulated one, whose memory the host cannot touch outside of launches and copies (tests/device/cuda/emulated_gpu.hpp).
+// A device whose kernels are bodies is a GridDevice. cuda (runtime.hpp) is one; tests run the same bodies, thread by
+// thread, on an emulated one, whose memory the host cannot touch outside of launches and copies
+// (tests/device/cuda/emulated_gpu.hpp).
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/tensor.hpp>
@@ -29,15 +31,15 @@
 namespace cairn {
 
 struct grid_size {
-    static constexpr index most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
+    static constexpr index_t most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
 
-    index blocks = 1;
-    int threads = 256;  // a block, a multiple of 32
-    index shared = 0;   // bytes of memory that the threads of a block share
+    index_t blocks = 1;
+    int threads = 256;   // a block, a multiple of 32
+    index_t shared = 0;  // bytes of memory that the threads of a block share
 };
 
 /// Of the memory that NVIDIA's libraries are given: cudaMalloc's, where the pools give memory_pool::alignment.
-inline constexpr index library_alignment = 256;
+inline constexpr index_t library_alignment = 256;
 
 /// The first address from `at` on that is a multiple of it.
 template <class T>
@@ -46,9 +48,10 @@ T* library_aligned(T* at) {
     return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(at) + n - 1) / n * n);
 }
 
-/// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its results.
+/// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its
+/// results.
 template <class D>
-concept GridDevice = Device<D> && requires(grid_size g, void* to, const void* from, index bytes) {
+concept GridDevice = Device<D> && requires(grid_size g, void* to, const void* from, index_t bytes) {
     D::copy_to_device(to, from, bytes);
     D::copy_to_host(to, from, bytes);  // waits for what was launched
     D::copy_within(to, from, bytes);
@@ -60,21 +63,25 @@ inline constexpr int warp_threads = 32;
 
 namespace grid {
 
-/// Blocks that keep every multiprocessor busy with `items`, each thread taking `per_thread` of them at least; the kernel strides over the rest.
+/// Blocks that keep every multiprocessor busy with `items`, each thread taking `per_thread` of them at least; the
+/// kernel strides over the rest.
 template <GridDevice D>
-index blocks_for(index items, int threads, index per_thread = 1) {
-    const index wanted = (items + threads * per_thread - 1) / (threads * per_thread);
-    return std::clamp<index>(wanted, 1, index{D::multiprocessors()} * 32);
+index_t blocks_for(index_t items, int threads, index_t per_thread = 1) {
+    const index_t wanted = (items + threads * per_thread - 1) / (threads * per_thread);
+    return std::clamp<index_t>(wanted, 1, index_t{D::multiprocessors()} * 32);
 }
 
-/// a / b and a mod b of numbers that are not negative: in 32 bits where they fit, which a GPU does several times as fast.
-CAIRN_HD inline index quotient(index a, index b) {
-    if (((a | b) >> 32) == 0) return static_cast<index>(static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b));
+/// a / b and a mod b of numbers that are not negative: in 32 bits where they fit, which a GPU does several times as
+/// fast.
+CAIRN_HD inline index_t quotient(index_t a, index_t b) {
+    if (((a | b) >> 32) == 0)
+        return static_cast<index_t>(static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b));
     return a / b;
 }
-CAIRN_HD inline index remainder(index a, index b) { return a - quotient(a, b) * b; }
+CAIRN_HD inline index_t remainder(index_t a, index_t b) { return a - quotient(a, b) * b; }
 
-/// Σ of v over the threads of a block, for all of them. `scratch`: one T a warp. The order of the sum does not depend on timing.
+/// Σ of v over the threads of a block, for all of them. `scratch`: one T a warp. The order of the sum does not depend
+/// on timing.
 template <class Block, class T>
 CAIRN_HD T block_sum(Block& b, T v, T* scratch) {
     for (int mask = warp_threads / 2; mask > 0; mask /= 2) v += b.shuffle_xor(v, mask);

@@ -1,7 +1,8 @@
 #pragma once
-// Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp, but tensors stay on the
-// GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each call waits, for whether all
-// elements are finite and for cuSOLVER's word on whether it succeeded, and so cannot be recorded (core/replay.hpp). The one place that includes cuSOLVER.
+// Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp,
+// but tensors stay on the GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each
+// call waits, for whether all elements are finite and for cuSOLVER's word on whether it succeeded, and so cannot be
+// recorded (core/captured_graph.hpp). The one place that includes cuSOLVER.
 
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/matrices.hpp>
@@ -35,7 +36,7 @@ inline cusolverDnHandle_t solver() {
 /// What a call leaves to be read: 0 for success.
 class solver_info {
 public:
-    solver_info() : on_gpu_({1}, category::workspace) {}
+    solver_info() : on_gpu_({1}, memory_category::workspace) {}
     int* data() { return on_gpu_.data(); }
     int read() {
         int value = 0;
@@ -58,9 +59,9 @@ struct gpu_eigen_decomposition {
 /// Of a symmetric matrix (n, n), by divide and conquer. Throws if it is not square, not finite, or does not converge.
 template <class T>
 gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
-    const index n = detail::order_of(a, "eigh");
+    const index_t n = detail::order_of(a, "eigh");
     grid::require_finite(cuda{}, a, "eigh");
-    tensor<T, cuda> vectors = a.clone(category::workspace), values({n}, category::workspace);
+    tensor<T, cuda> vectors = a.clone(memory_category::workspace), values({n}, memory_category::workspace);
     const cudaDataType_t type = detail::cuda_type<T>();
     std::size_t on_gpu = 0, on_host = 0;
     cusolverDnParams_t made = nullptr;
@@ -81,18 +82,19 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
                   "eigh of ", n, " x ", n);
     const int failed = info.read();
     require(failed == 0, "eigh: no convergence for a matrix (", n, ", ", n, "), cuSOLVER says ", failed);
-    tensor<T, cuda> columns({n, n}, category::workspace);  // cuSOLVER's columns lie one behind the other
+    tensor<T, cuda> columns({n, n}, memory_category::workspace);  // cuSOLVER's columns lie one behind the other
     grid::transpose(cuda{}, n, vectors.data(), columns.data());
     return {std::move(values), std::move(columns)};
 }
 
-/// Q (n, n) of A = Q R for a square A, by Householder's reflections; of columns that depend on others, any that complete the basis. Throws if A
-/// is not square or not finite.
+/// Q (n, n) of A = Q R for a square A, by Householder's reflections; of columns that depend on others, any that
+/// complete the basis. Throws if A is not square or not finite.
 template <class T>
 tensor<T, cuda> orthonormal_columns(cuda, const tensor<T, cuda>& a) {
-    const index n = detail::order_of(a, "orthonormal columns");
+    const index_t n = detail::order_of(a, "orthonormal columns");
     grid::require_finite(cuda{}, a, "orthonormal columns");
-    tensor<T, cuda> columns({n, n}, category::workspace), tau({n}, category::workspace), q({n, n}, category::workspace);
+    tensor<T, cuda> columns({n, n}, memory_category::workspace), tau({n}, memory_category::workspace),
+        q({n, n}, memory_category::workspace);
     grid::transpose(cuda{}, n, a.data(), columns.data());  // cuSOLVER's columns lie one behind the other
     const auto order = static_cast<int>(n);
     int size = 0, more = 0;
@@ -102,7 +104,7 @@ tensor<T, cuda> orthonormal_columns(cuda, const tensor<T, cuda>& a) {
         check(geqrf_size(detail::solver(), order, order, columns.data(), order, &size));
         check(orgqr_size(detail::solver(), order, order, order, columns.data(), order, tau.data(), &more));
         size = std::max({size, more, 1});
-        tensor<T, cuda> work({size}, category::workspace);
+        tensor<T, cuda> work({size}, memory_category::workspace);
         check(geqrf(detail::solver(), order, order, columns.data(), order, tau.data(), work.data(), size, info.data()));
         int failed = info.read();
         require(failed == 0, "qr: of a matrix ", a.shape(), ", cuSOLVER says ", failed);
@@ -119,13 +121,13 @@ tensor<T, cuda> orthonormal_columns(cuda, const tensor<T, cuda>& a) {
     return q;
 }
 
-/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not finite or not
-/// positive definite.
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not
+/// finite or not positive definite.
 template <class T>
 tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
-    const index n = detail::order_of(a, "inverse");
+    const index_t n = detail::order_of(a, "inverse");
     grid::require_finite(cuda{}, a, "inverse");
-    tensor<T, cuda> inverse = a.clone(category::workspace);
+    tensor<T, cuda> inverse = a.clone(memory_category::workspace);
     const auto order = static_cast<int>(n);
     int size = 0, more = 0;
     detail::solver_info info;
@@ -135,7 +137,7 @@ tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
         detail::check(potri_size(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, &more),
                       "inverse");
         size = std::max(size, more);
-        tensor<T, cuda> work({std::max(size, 1)}, category::workspace);
+        tensor<T, cuda> work({std::max(size, 1)}, memory_category::workspace);
         detail::check(potrf(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, inverse.data(), order, work.data(), size,
                             info.data()),
                       "inverse");

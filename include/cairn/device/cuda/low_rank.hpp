@@ -8,7 +8,7 @@
 //   orthonormalise    a block a matrix, in double
 // Memory is made with the tables; what follows launches and returns.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 #include <cairn/device/low_rank.hpp>
 
@@ -24,31 +24,31 @@ template <class T, Device D>
 class device_list {
 public:
     device_list() = default;
-    explicit device_list(const std::vector<T>& all) : count_(static_cast<index>(all.size())) {
-        bytes_ = tensor<std::uint8_t, D>({count_ * static_cast<index>(sizeof(T))}, category::communication);
+    explicit device_list(const std::vector<T>& all) : count_(static_cast<index_t>(all.size())) {
+        bytes_ = tensor<std::uint8_t, D>({count_ * static_cast<index_t>(sizeof(T))}, memory_category::communication);
         if (count_) D::copy_to_device(bytes_.data(), all.data(), bytes_.bytes());
     }
     const T* data() const { return reinterpret_cast<const T*>(bytes_.data()); }
-    index size() const { return count_; }
+    index_t size() const { return count_; }
 
 private:
     tensor<std::uint8_t, D> bytes_;
-    index count_ = 0;
+    index_t count_ = 0;
 };
 
 inline constexpr int low_rank_threads = 128, low_rank_at_once = 4;
-inline constexpr index tile_rows = 64, tile_columns = 128, tile_threads = 256;
+inline constexpr index_t tile_rows = 64, tile_columns = 128, tile_threads = 256;
 
 /// A row of a matrix, or of one of its factors.
 struct matrix_row {
     low_rank_matrix m;
-    index row;
+    index_t row;
 };
 /// Columns [first, first + tile_columns) of a matrix, rows [chunk · tile_rows, …); `partial`: where the matrix's sums
 /// of tiles begin.
 struct matrix_tile {
     low_rank_matrix m;
-    index first, chunk, partial;
+    index_t first, chunk, partial;
 };
 
 struct project_row {
@@ -59,12 +59,12 @@ struct project_row {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = rows[b.block()].m;
-        const index i = rows[b.block()].row;
+        const index_t i = rows[b.block()].row;
         const float* const row = x + m.offset + i * m.cols;
-        for (index c = 0; c < m.rank; c += low_rank_at_once) {
+        for (index_t c = 0; c < m.rank; c += low_rank_at_once) {
             const float* const q = all_q + m.q + c * m.cols;
             float sum[low_rank_at_once] = {};
-            for (index j = b.thread(); j < m.cols; j += b.threads()) {
+            for (index_t j = b.thread(); j < m.cols; j += b.threads()) {
                 const float v = row[j];
                 CAIRN_UNROLL
                 for (int k = 0; k < low_rank_at_once; ++k)
@@ -91,16 +91,16 @@ struct back_project_tile {
         const low_rank_matrix m = t.m;
         const int across = static_cast<int>(b.thread()) % warp_threads,
                   down = static_cast<int>(b.thread()) / warp_threads;
-        const index begin = t.chunk * tile_rows, end = begin + tile_rows < m.rows ? begin + tile_rows : m.rows;
+        const index_t begin = t.chunk * tile_rows, end = begin + tile_rows < m.rows ? begin + tile_rows : m.rows;
         float* const room = b.template shared<float>();  // (lanes, tile_columns)
-        for (index c = 0; c < m.rank; c += low_rank_at_once) {
+        for (index_t c = 0; c < m.rank; c += low_rank_at_once) {
             float sum[low_rank_at_once][wide] = {};
-            for (index i = begin + down; i < end; i += lanes) {
+            for (index_t i = begin + down; i < end; i += lanes) {
                 const float* const row = x + m.offset + i * m.cols + t.first;
                 float v[wide];
                 CAIRN_UNROLL
                 for (int w = 0; w < wide; ++w) {
-                    const index j = across + w * warp_threads;
+                    const index_t j = across + w * warp_threads;
                     v[w] = t.first + j < m.cols ? row[j] : 0.0f;
                 }
                 CAIRN_UNROLL
@@ -114,7 +114,7 @@ struct back_project_tile {
                 CAIRN_UNROLL
                 for (int w = 0; w < wide; ++w) room[down * tile_columns + across + w * warp_threads] = sum[k][w];
                 b.sync();
-                const index j = b.thread();
+                const index_t j = b.thread();
                 if (j < tile_columns && t.first + j < m.cols) {
                     float all = room[j];
                     for (int l = 1; l < lanes; ++l) all += room[l * tile_columns + j];
@@ -136,11 +136,11 @@ struct sum_tiles {
     CAIRN_HD void operator()(Block& b) const {
         const matrix_tile t = strips[b.block()];
         const low_rank_matrix m = t.m;
-        const index chunks = (m.rows + tile_rows - 1) / tile_rows;
-        for (index c = 0; c < m.rank; ++c)
-            for (index j = t.first + b.thread(); j < m.cols && j < t.first + tile_columns; j += b.threads()) {
+        const index_t chunks = (m.rows + tile_rows - 1) / tile_rows;
+        for (index_t c = 0; c < m.rank; ++c)
+            for (index_t j = t.first + b.thread(); j < m.cols && j < t.first + tile_columns; j += b.threads()) {
                 float sum = 0;
-                for (index k = 0; k < chunks; ++k) sum += partial[t.partial + (k * m.rank + c) * m.cols + j];
+                for (index_t k = 0; k < chunks; ++k) sum += partial[t.partial + (k * m.rank + c) * m.cols + j];
                 all_q[m.q + c * m.cols + j] = sum;
             }
     }
@@ -156,10 +156,10 @@ struct reconstruct_row {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = rows[b.block()].m;
-        const index i = rows[b.block()].row, at = m.offset + i * m.cols;
-        for (index j = b.thread(); j < m.cols; j += b.threads()) {
+        const index_t i = rows[b.block()].row, at = m.offset + i * m.cols;
+        for (index_t j = b.thread(); j < m.cols; j += b.threads()) {
             float sum = 0;
-            for (index c = 0; c < m.rank; ++c) sum += all_p[m.p + c * m.rows + i] * all_q[m.q + c * m.cols + j];
+            for (index_t c = 0; c < m.rank; ++c) sum += all_p[m.p + c * m.rows + i] * all_q[m.q + c * m.cols + j];
             const float estimate = scale * sum;
             residual[at + j] = x[at + j] - estimate;
             x[at + j] = estimate * ranks;
@@ -175,36 +175,36 @@ struct orthonormalise_factor {
     double* room;  // as many values as `all` has
 
     template <class Block>
-    CAIRN_HD static double dot(Block& b, index n, const double* u, const double* v) {
+    CAIRN_HD static double dot(Block& b, index_t n, const double* u, const double* v) {
         double sum = 0;
-        for (index i = b.thread(); i < n; i += b.threads()) sum += u[i] * v[i];
+        for (index_t i = b.thread(); i < n; i += b.threads()) sum += u[i] * v[i];
         return block_sum(b, sum, b.template shared<double>());
     }
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = matrices[b.block()];
-        const index length = length_of(m, side), first = begin_of(m, side);
+        const index_t length = length_of(m, side), first = begin_of(m, side);
         double* const rows = room + first;
         // A thread has the same elements of every row, so that only sums are shared.
-        for (index c = 0; c < m.rank; ++c)
-            for (index i = b.thread(); i < length; i += b.threads())
+        for (index_t c = 0; c < m.rank; ++c)
+            for (index_t i = b.thread(); i < length; i += b.threads())
                 rows[c * length + i] = static_cast<double>(all[first + c * length + i]);
-        for (index c = 0; c < m.rank; ++c) {
+        for (index_t c = 0; c < m.rank; ++c) {
             double* const v = rows + c * length;
             const double before = std::sqrt(dot(b, length, v, v));
             for (int twice = 0; twice < 2; ++twice)
-                for (index d = 0; d < c; ++d) {
+                for (index_t d = 0; d < c; ++d) {
                     const double* const w = rows + d * length;
                     const double along = dot(b, length, v, w);
-                    for (index i = b.thread(); i < length; i += b.threads()) v[i] -= along * w[i];
+                    for (index_t i = b.thread(); i < length; i += b.threads()) v[i] -= along * w[i];
                 }
             const double after = std::sqrt(dot(b, length, v, v));
             const double factor = after > 1e-6 * before ? 1 / after : 0;
-            for (index i = b.thread(); i < length; i += b.threads()) v[i] *= factor;
+            for (index_t i = b.thread(); i < length; i += b.threads()) v[i] *= factor;
         }
-        for (index c = 0; c < m.rank; ++c)
-            for (index i = b.thread(); i < length; i += b.threads())
+        for (index_t c = 0; c < m.rank; ++c)
+            for (index_t i = b.thread(); i < length; i += b.threads())
                 all[first + c * length + i] = static_cast<float>(rows[c * length + i]);
     }
 };
@@ -219,13 +219,13 @@ struct draw_zero_row {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = rows[b.block()].m;
-        const index length = length_of(m, side);
-        const index first = begin_of(m, side) + rows[b.block()].row * length;
+        const index_t length = length_of(m, side);
+        const index_t first = begin_of(m, side) + rows[b.block()].row * length;
         float found = 0;
-        for (index i = b.thread(); i < length; i += b.threads())
+        for (index_t i = b.thread(); i < length; i += b.threads())
             if (all[first + i] != 0) found = 1;
         if (block_max(b, found, b.template shared<float>()) > 0) return;
-        for (index i = b.thread(); i < length; i += b.threads())
+        for (index_t i = b.thread(); i < length; i += b.threads())
             all[first + i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(first + i)));
     }
 };
@@ -241,7 +241,7 @@ struct copy_run {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const dense_run r = runs[b.block()];
-        for (index i = b.thread(); i < r.count; i += b.threads()) {
+        for (index_t i = b.thread(); i < r.count; i += b.threads()) {
             if (gather)
                 to[r.at + i] = from[r.offset + i];
             else
@@ -252,7 +252,7 @@ struct copy_run {
 
 /// A block for each of `blocks`.
 template <GridDevice D, class Body>
-void launch_all(D, index blocks, int threads, index shared, const Body& body) {
+void launch_all(D, index_t blocks, int threads, index_t shared, const Body& body) {
     if (blocks > 0) D::launch({.blocks = blocks, .threads = threads, .shared = shared}, body);
 }
 
@@ -265,30 +265,30 @@ public:
         std::vector<grid::matrix_row> all_rows, all_factor_rows;
         std::vector<grid::matrix_tile> all_tiles, all_strips;
         std::vector<dense_run> all_runs;
-        index sums = 0;
+        index_t sums = 0;
         for (const low_rank_matrix& m : plan.matrices) {
             products += static_cast<double>(m.rows * m.cols * m.rank);
             bytes += 4.0 * static_cast<double>(m.rows * m.cols);
-            for (index i = 0; i < m.rows; ++i) all_rows.push_back({m, i});
-            for (index c = 0; c < m.rank; ++c) all_factor_rows.push_back({m, c});
-            const index chunks = (m.rows + grid::tile_rows - 1) / grid::tile_rows;
-            for (index j = 0; j < m.cols; j += grid::tile_columns) {
+            for (index_t i = 0; i < m.rows; ++i) all_rows.push_back({m, i});
+            for (index_t c = 0; c < m.rank; ++c) all_factor_rows.push_back({m, c});
+            const index_t chunks = (m.rows + grid::tile_rows - 1) / grid::tile_rows;
+            for (index_t j = 0; j < m.cols; j += grid::tile_columns) {
                 all_strips.push_back({m, j, 0, sums});
-                for (index k = 0; k < chunks; ++k) all_tiles.push_back({m, j, k, sums});
+                for (index_t k = 0; k < chunks; ++k) all_tiles.push_back({m, j, k, sums});
             }
             sums += chunks * m.rank * m.cols;
         }
-        constexpr index piece = 4096;
+        constexpr index_t piece = 4096;
         for (const dense_run& d : plan.dense)
-            for (index at = 0; at < d.count; at += piece)
+            for (index_t at = 0; at < d.count; at += piece)
                 all_runs.push_back({d.offset + at, std::min(piece, d.count - at), d.at + at});
         rows = decltype(rows)(all_rows);
         factor_rows = decltype(factor_rows)(all_factor_rows);
         tiles = decltype(tiles)(all_tiles);
         strips = decltype(strips)(all_strips);
         runs = decltype(runs)(all_runs);
-        partial = tensor<float, D>::zeros({sums}, category::communication);
-        room = tensor<double, D>::zeros({std::max(plan.p_size, plan.q_size)}, category::communication);
+        partial = tensor<float, D>::zeros({sums}, memory_category::communication);
+        room = tensor<double, D>::zeros({std::max(plan.p_size, plan.q_size)}, memory_category::communication);
     }
 
     grid::device_list<low_rank_matrix, D> matrices;
@@ -301,8 +301,8 @@ public:
 };
 
 template <GridDevice D>
-bool add_residual(D d, index n, const float* g, const float* e, float* x) {
-    for_each(d, n, rules::sum{}, x, g, e);
+bool add_residual(D d, index_t n, const float* g, const float* e, float* x) {
+    for_each(d, n, functors::sum{}, x, g, e);
     return true;
 }
 template <GridDevice D>
@@ -328,15 +328,15 @@ void orthonormalise(D d, low_rank_tables<D>& t, factor_side side, float* factors
 }
 template <GridDevice D>
 void project(D d, const low_rank_tables<D>& t, const float* x, const float* q, float* p) {
-    work::count(2.0 * t.products, t.bytes);
+    flop_counter::count(2.0 * t.products, t.bytes);
     grid::launch_all(d, t.rows.size(), grid::low_rank_threads, 16 * sizeof(float),
                      grid::project_row{t.rows.data(), x, q, p});
 }
 template <GridDevice D>
 void back_project(D d, low_rank_tables<D>& t, const float* x, const float* p, float* q) {
-    work::count(2.0 * t.products, t.bytes);
+    flop_counter::count(2.0 * t.products, t.bytes);
     grid::launch_all(d, t.tiles.size(), grid::tile_threads,
-                     grid::tile_threads / warp_threads * grid::tile_columns * static_cast<index>(sizeof(float)),
+                     grid::tile_threads / warp_threads * grid::tile_columns * static_cast<index_t>(sizeof(float)),
                      grid::back_project_tile{t.tiles.data(), x, p, t.partial.data()});
     grid::launch_all(d, t.strips.size(), grid::low_rank_threads, 0,
                      grid::sum_tiles{t.strips.data(), t.partial.data(), q});
@@ -344,7 +344,7 @@ void back_project(D d, low_rank_tables<D>& t, const float* x, const float* p, fl
 template <GridDevice D>
 void reconstruct(D d, const low_rank_tables<D>& t, const float* p, const float* q, int ranks, float* x,
                  float* residual) {
-    work::count(2.0 * t.products, 3 * t.bytes);
+    flop_counter::count(2.0 * t.products, 3 * t.bytes);
     const auto r = static_cast<float>(ranks);
     grid::launch_all(d, t.rows.size(), grid::low_rank_threads, 0,
                      grid::reconstruct_row{t.rows.data(), p, q, 1.0f / r, r, x, residual});

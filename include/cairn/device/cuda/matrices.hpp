@@ -1,5 +1,6 @@
 #pragma once
-// What matrices need on a grid device before and after a library's products and decompositions: one pass over their elements each.
+// What matrices need on a grid device before and after a library's products and decompositions: one pass over their
+// elements each.
 
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cuda/activation.hpp>
@@ -12,15 +13,15 @@ namespace grid {
 
 /// out = aᵀ, (n, n).
 template <class T>
-struct transpose_body {
-    index n;
+struct transpose_kernel {
+    index_t n;
     const T* a;
     T* out;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
-            const index r = quotient(i, n), c = i - r * n;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
+            const index_t r = quotient(i, n), c = i - r * n;
             out[i] = a[c * n + r];
         }
     }
@@ -28,14 +29,14 @@ struct transpose_body {
 
 /// m[r, c] = m[c, r] below the diagonal of m (n, n), rows of ld numbers.
 template <class T>
-struct mirror_body {
-    index n, ld;
+struct mirror_kernel {
+    index_t n, ld;
     T* m;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
-            const index r = quotient(i, n), c = i - r * n;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
+            const index_t r = quotient(i, n), c = i - r * n;
             if (r > c) m[r * ld + c] = m[c * ld + r];
         }
     }
@@ -43,34 +44,35 @@ struct mirror_body {
 
 /// c = beta c of `batch` matrices (m, n), rows of ldc numbers, `step` numbers apart; with beta 0, c is not read.
 template <class R, class S>
-struct scale_matrices_body {
-    index m, n, ldc, step, batch;
+struct scale_matrices_kernel {
+    index_t m, n, ldc, step, batch;
     S beta;
     R* c;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index all = batch * m * n, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
-            const index row = quotient(i, n), which = quotient(row, m);
+        const index_t all = batch * m * n, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index_t row = quotient(i, n), which = quotient(row, m);
             R& v = c[which * step + (row - which * m) * ldc + i - row * n];
             v = beta == S{} ? R{} : static_cast<R>(beta * static_cast<S>(v));
         }
     }
 };
 
-/// c (rows, columns) = act(c + bias + added), rows of ldc numbers, a bias (columns) and what is added (rows, columns) or null.
+/// c (rows, columns) = act(c + bias + added), rows of ldc numbers, a bias (columns) and what is added (rows, columns)
+/// or null.
 template <class T>
-struct finish_rows_body {
-    index rows, columns, ldc;
+struct finish_rows_kernel {
+    index_t rows, columns, ldc;
     const T *bias, *added;
     activation act;
     T* c;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
-        const index all = rows * columns, stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
-            const index row = quotient(i, columns), column = i - row * columns;
+        const index_t all = rows * columns, stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
+            const index_t row = quotient(i, columns), column = i - row * columns;
             T& v = c[row * ldc + column];
             const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{}) +
                           (added ? static_cast<S>(added[row * ldc + column]) : S{});
@@ -89,25 +91,26 @@ struct add_rule {
 
 /// out = aᵀ, (n, n); not in place.
 template <class T, GridDevice D>
-void transpose(D, index n, const T* a, T* out) {
-    if (n > 0) D::launch({.blocks = blocks_for<D>(n * n, 256)}, transpose_body<T>{n, a, out});
+void transpose(D, index_t n, const T* a, T* out) {
+    if (n > 0) D::launch({.blocks = blocks_for<D>(n * n, 256)}, transpose_kernel<T>{n, a, out});
 }
 
 template <class R, class S, GridDevice D>
-void scale_matrices(D, index m, index n, S beta, R* c, index ldc, index step, index batch) {
+void scale_matrices(D, index_t m, index_t n, S beta, R* c, index_t ldc, index_t step, index_t batch) {
     if (batch * m * n > 0)
         D::launch({.blocks = blocks_for<D>(batch * m * n, 256)},
-                  scale_matrices_body<R, S>{m, n, ldc, step, batch, beta, c});
+                  scale_matrices_kernel<R, S>{m, n, ldc, step, batch, beta, c});
 }
 
 template <class T, GridDevice D>
-void finish_rows(D, index rows, index columns, const T* bias, const T* added, activation act, T* c, index ldc) {
+void finish_rows(D, index_t rows, index_t columns, const T* bias, const T* added, activation act, T* c, index_t ldc) {
     if (rows * columns > 0 && (bias || added || act != activation::none))
         D::launch({.blocks = blocks_for<D>(rows * columns, 256)},
-                  finish_rows_body<T>{rows, columns, ldc, bias, added, act, c});
+                  finish_rows_kernel<T>{rows, columns, ldc, bias, added, act, c});
 }
 
-/// Throws what detail::require_finite() throws of the same matrix on the host. Waits for the device; copies only what is broken.
+/// Throws what detail::require_finite() throws of the same matrix on the host. Waits for the device; copies only what
+/// is broken.
 template <class T, GridDevice D>
 void require_finite(D d, const tensor<T, D>& a, const char* what) {
     if (count_nonfinite(d, a.size(), a.data()) > 0) detail::require_finite(a.on_host(), what);
@@ -117,8 +120,8 @@ void require_finite(D d, const tensor<T, D>& a, const char* what) {
 
 /// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
 template <class T, GridDevice D>
-void mirror_upper(D, index n, T* m, index ld) {
-    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n * n, 256)}, grid::mirror_body<T>{n, ld, m});
+void mirror_upper(D, index_t n, T* m, index_t ld) {
+    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n * n, 256)}, grid::mirror_kernel<T>{n, ld, m});
 }
 
 }  // namespace cairn

@@ -1,12 +1,13 @@
 #pragma once
 // JPEG files to RGB on the GPU by nvJPEG. The one place that includes it, where it is there (CAIRN_HAS_NVJPEG).
-// Files of one call that nvjpegDecodeBatchedSupported() takes are one batch: for the engines that some chips have beside their multiprocessors
-// (A100, H100, H200), else by kernels (GPU_HYBRID). Others, progressive ones above all, follow one by one with Huffman's code read by the calling
-// thread; what nvJPEG does not know at all it refuses. Memory is that of the pools of device/cuda/runtime.hpp, kept until the decoder goes.
-// Engines write when they are called, whatever the stream still holds (torchcodec's #1634, measured on H100): before them, and where memory grows, the
-// host waits.
+// Files of one call that nvjpegDecodeBatchedSupported() takes are one batch: for the engines that some chips have
+// beside their multiprocessors (A100, H100, H200), else by kernels (GPU_HYBRID). Others, progressive ones above all,
+// follow one by one with Huffman's code read by the calling thread; what nvJPEG does not know at all it refuses. Memory
+// is that of the pools of device/cuda/runtime.hpp, kept until the decoder goes.
+// Engines write when they are called, whatever the stream still holds (torchcodec's #1634, measured on H100): before
+// them, and where memory grows, the host waits.
 
-#include <cairn/device/cuda/photographs.hpp>
+#include <cairn/device/cuda/encoded_images.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
 #if !defined(CAIRN_HAS_NVJPEG)
@@ -61,8 +62,8 @@ inline const char* text_of(nvjpegStatus_t status) {
     return "unknown status";
 }
 
-/// Whether a status may be about a file, and not about the machine. Of single files of ImageNet nvJPEG says "invalid parameter" and "execution failed"
-/// (DALI's #3160, #6026). Where the GPU itself has failed, the next call says so.
+/// Whether a status may be about a file, and not about the machine. Of single files of ImageNet nvJPEG says "invalid
+/// parameter" and "execution failed" (DALI's #3160, #6026). Where the GPU itself has failed, the next call says so.
 inline bool refuses(nvjpegStatus_t s) {
     return s != NVJPEG_STATUS_SUCCESS && s != NVJPEG_STATUS_NOT_INITIALIZED && s != NVJPEG_STATUS_ALLOCATOR_FAILURE &&
            s != NVJPEG_STATUS_ARCH_MISMATCH;
@@ -96,7 +97,7 @@ public:
     memory(const memory&) = delete;
     memory& operator=(const memory&) = delete;
     ~memory() {
-        for (const auto& [block, b] : blocks_) b.pool->release(b.begin, b.bytes, category::data);
+        for (const auto& [block, b] : blocks_) b.pool->release(b.begin, b.bytes, memory_category::data);
     }
 
     nvjpegDevAllocatorV2_t* device() { return &device_; }
@@ -108,18 +109,18 @@ private:
     struct taken {
         memory_pool* pool;
         void* begin;  // of what is the pool's; the block begins at the next multiple of library_alignment
-        index bytes;
+        index_t bytes;
     };
     static memory& of(void* self) { return *static_cast<memory*>(self); }
 
     // What the calling thread has launched may use what this memory was before.
     int take(memory_pool& pool, void** block, std::size_t bytes, cudaStream_t) noexcept {
         try {
-            const auto size = static_cast<index>(bytes) + library_alignment;
-            void* const begin = pool.allocate(size, category::data);
+            const auto size = static_cast<index_t>(bytes) + library_alignment;
+            void* const begin = pool.allocate(size, memory_category::data);
             *block = library_aligned(begin);
             blocks_[*block] = {&pool, begin, size};
-            cuda::mark().finish();
+            cuda::event().finish();
             return 0;
         } catch (...) {
             return 1;
@@ -129,7 +130,7 @@ private:
         const auto found = blocks_.find(block);
         if (found == blocks_.end()) return block == nullptr ? 0 : 1;
         if (stream_) cudaStreamSynchronize(stream_);
-        found->second.pool->release(found->second.begin, found->second.bytes, category::data);
+        found->second.pool->release(found->second.begin, found->second.bytes, memory_category::data);
         blocks_.erase(found);
         return 0;
     }
@@ -192,7 +193,7 @@ public:
     bool by_engines() const { return engines_; }
 
     /// Marks what is refused. Files stay until what `queue` then holds is done.
-    void decode(std::vector<jpeg_job>& jobs, cuda::uploads& queue) {
+    void decode(std::vector<jpeg_job>& jobs, cuda::copy_stream& queue) {
         const cudaStream_t stream = queue.stream();
         memory_->used_in(stream);
         together_.clear();
@@ -211,7 +212,7 @@ private:
         owned<nvjpegBufferDevice_t> device{nvjpegBufferDeviceDestroy};
         owned<nvjpegJpegStream_t> file{nvjpegJpegStreamDestroy};
         owned<nvjpegJpegState_t> state{nvjpegJpegStateDestroy};
-        std::optional<cuda::mark> done;
+        std::optional<cuda::event> done;
     };
 
     static place place_of(const jpeg_job& j) {
@@ -225,7 +226,8 @@ private:
         return nvjpegJpegStreamParse(library_.get(), j.file.data(), j.file.size(), 0, 0, into);
     }
 
-    // Who decodes a file, by its header alone. Nothing is written beyond the room that our own reading of the header has made.
+    // Who decodes a file, by its header alone. Nothing is written beyond the room that our own reading of the header
+    // has made.
     void sort(jpeg_job& j) {
         const nvjpegJpegStream_t file = lanes_[0].file.get();
         if (lanes_[0].done) lanes_[0].done->finish();

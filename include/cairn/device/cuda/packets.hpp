@@ -19,14 +19,14 @@ using float_packet = packet<float, 4>;
 using word_packet = packet<std::uint32_t, 4>;
 
 inline constexpr int span_threads = 256, span_warps = span_threads / warp_threads, span_packets = 8;
-inline constexpr index span_group = 4 * warp_threads, span_values = span_packets * span_group;  // of a warp
-inline constexpr index span_words = span_values / 2;                                            // random ones
+inline constexpr index_t span_group = 4 * warp_threads, span_values = span_packets * span_group;  // of a warp
+inline constexpr index_t span_words = span_values / 2;                                            // random ones
 static_assert(span_group == random_group);
 
 /// Which values of the spans of its block a thread has.
 struct span_place {
     int warp, lane;
-    index stride;  // of the first values of a thread's spans
+    index_t stride;  // of the first values of a thread's spans
     template <class Block>
     CAIRN_HD explicit span_place(Block& b)
         : warp(static_cast<int>(b.thread()) / warp_threads),
@@ -35,8 +35,8 @@ struct span_place {
 
     /// The first value of this warp's span, of the spans of a block that begin at value `all`; may be behind the last
     /// one.
-    CAIRN_HD index first(index all) const { return all + warp * span_values; }
-    CAIRN_HD index of_packet(int k) const { return k * span_group + 4 * lane; }
+    CAIRN_HD index_t first(index_t all) const { return all + warp * span_values; }
+    CAIRN_HD index_t of_packet(int k) const { return k * span_group + 4 * lane; }
 };
 
 template <class T>
@@ -46,7 +46,7 @@ CAIRN_HD bool aligned_as(const void* p) {
 
 /// p[i … i + 4), zeros from n on; i is a multiple of 4. One access where p is aligned.
 template <class T>
-CAIRN_HD packet<T, 4> load_four(const T* p, index i, index n) {
+CAIRN_HD packet<T, 4> load_four(const T* p, index_t i, index_t n) {
     using four = packet<T, 4>;
     if (i + 4 <= n && aligned_as<four>(p)) return *reinterpret_cast<const four*>(p + i);
     four v{};
@@ -55,7 +55,7 @@ CAIRN_HD packet<T, 4> load_four(const T* p, index i, index n) {
     return v;
 }
 template <class T>
-CAIRN_HD void store_four(T* p, index i, index n, const packet<T, 4>& v) {
+CAIRN_HD void store_four(T* p, index_t i, index_t n, const packet<T, 4>& v) {
     using four = packet<T, 4>;
     if (i + 4 <= n && aligned_as<four>(p)) {
         *reinterpret_cast<four*>(p + i) = v;
@@ -68,20 +68,20 @@ CAIRN_HD void store_four(T* p, index i, index n, const packet<T, 4>& v) {
 /// What is encoded: values …
 struct values_alone {
     const float* x;
-    CAIRN_HD float_packet load(index i, index n) const { return load_four(x, i, n); }
-    CAIRN_HD void keep(index, index, const float_packet&, const float_packet&) const {}
+    CAIRN_HD float_packet load(index_t i, index_t n) const { return load_four(x, i, n); }
+    CAIRN_HD void keep(index_t, index_t, const float_packet&, const float_packet&) const {}
 };
 /// … or a gradient and the residual of error feedback, which becomes what the message leaves out.
 struct values_with_residual {
     const float* gradient;
     float* residual;
-    CAIRN_HD float_packet load(index i, index n) const {
+    CAIRN_HD float_packet load(index_t i, index_t n) const {
         float_packet x = load_four(residual, i, n);
         const float_packet g = load_four(gradient, i, n);
         for (int j = 0; j < 4; ++j) x.v[j] += g.v[j];
         return x;
     }
-    CAIRN_HD void keep(index i, index n, const float_packet& x, const float_packet& sent) const {
+    CAIRN_HD void keep(index_t i, index_t n, const float_packet& x, const float_packet& sent) const {
         float_packet left;
         for (int j = 0; j < 4; ++j) left.v[j] = x.v[j] - sent.v[j];
         store_four(residual, i, n, left);
@@ -90,7 +90,7 @@ struct values_with_residual {
 
 /// The random words of a warp's span, where random_packet finds them. All threads of the block wait before they are
 /// read.
-CAIRN_HD inline void draw_words(const random_stream& random, int lane, index first, index n, std::uint32_t* words) {
+CAIRN_HD inline void draw_words(const random_stream& random, int lane, index_t first, index_t n, std::uint32_t* words) {
     for (int q = 0; q < 4; ++q) {
         const int block = q * warp_threads + lane, group = block / 16;
         if (first + group * span_group >= n) break;
@@ -131,7 +131,7 @@ CAIRN_HD inline std::uint32_t gathered_bits(std::uint32_t v) {
 }
 
 /// Stores the bytes of the first `count` of 32 bits.
-CAIRN_HD inline void store_bits(std::uint8_t* to, std::uint32_t bits, index count) {
+CAIRN_HD inline void store_bits(std::uint8_t* to, std::uint32_t bits, index_t count) {
     if (count >= 32 && aligned_as<std::uint32_t>(to)) {
         *reinterpret_cast<std::uint32_t*>(to) = bits;
         return;
@@ -140,12 +140,12 @@ CAIRN_HD inline void store_bits(std::uint8_t* to, std::uint32_t bits, index coun
 }
 
 /// A warp's copy of bytes out of shared memory to any address: whole words but at the ends.
-CAIRN_HD inline void copy_bytes(int lane, const std::uint8_t* from, index bytes, std::uint8_t* to) {
-    index head = static_cast<index>(-reinterpret_cast<std::uintptr_t>(to) % 4);
+CAIRN_HD inline void copy_bytes(int lane, const std::uint8_t* from, index_t bytes, std::uint8_t* to) {
+    index_t head = static_cast<index_t>(-reinterpret_cast<std::uintptr_t>(to) % 4);
     if (head > bytes) head = bytes;
-    const index words = (bytes - head) / 4, tail = head + 4 * words;
+    const index_t words = (bytes - head) / 4, tail = head + 4 * words;
     if (lane < head) to[lane] = from[lane];
-    for (index w = lane; w < words; w += warp_threads) {
+    for (index_t w = lane; w < words; w += warp_threads) {
         std::uint32_t word = 0;
         for (int j = 0; j < 4; ++j) word |= static_cast<std::uint32_t>(from[head + 4 * w + j]) << 8 * j;
         *reinterpret_cast<std::uint32_t*>(to + head + 4 * w) = word;
@@ -155,7 +155,7 @@ CAIRN_HD inline void copy_bytes(int lane, const std::uint8_t* from, index bytes,
 
 /// Runs a body whose warps take spans of n values, with `shared` bytes a warp.
 template <GridDevice D, class Body>
-void launch_spans(D, index n, index shared, const Body& body) {
+void launch_spans(D, index_t n, index_t shared, const Body& body) {
     D::launch({.blocks = blocks_for<D>(n, span_threads, 4 * span_packets),
                .threads = span_threads,
                .shared = shared * span_warps},

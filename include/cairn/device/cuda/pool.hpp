@@ -1,6 +1,8 @@
 #pragma once
-// Pooling on a grid device: same names, arguments and results as device/cpu/pool.hpp. Forward: a thread has one result of one or eight
-// channels; backward: one element of x, whose windows it adds up, so that there are no atomics and one order of summation.
+// Pooling on a grid device: same names, arguments and results as device/cpu/pool.hpp. Forward: a thread has one result
+// of one or eight
+// channels; backward: one element of x, whose windows it adds up, so that there are no atomics and one order of
+// summation.
 
 #include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/pool_geometry.hpp>
@@ -14,39 +16,39 @@ namespace grid {
 
 /// A pool_axis that can travel to a device: windows as formulas instead of lists.
 struct window_axis {
-    index in, out, kernel, stride, pad;
+    index_t in, out, kernel, stride, pad;
     bool adaptive;
 
     explicit window_axis(const pool_axis& a)
         : in(a.in), out(a.out), kernel(a.kernel), stride(a.stride), pad(a.pad), adaptive(a.is_adaptive) {}
 
-    CAIRN_HD index start(index o) const { return adaptive ? o * in / out : o * stride - pad; }
-    CAIRN_HD index begin(index o) const { return start(o) > 0 ? start(o) : 0; }
-    CAIRN_HD index end(index o) const {
-        const index e = adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
+    CAIRN_HD index_t start(index_t o) const { return adaptive ? o * in / out : o * stride - pad; }
+    CAIRN_HD index_t begin(index_t o) const { return start(o) > 0 ? start(o) : 0; }
+    CAIRN_HD index_t end(index_t o) const {
+        const index_t e = adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
         return e < in ? e : in;
     }
     /// Windows [first, last) cover position i.
-    CAIRN_HD index first(index i) const {
+    CAIRN_HD index_t first(index_t i) const {
         if (adaptive) return i * out / in;
-        const index room = i + pad - kernel;
+        const index_t room = i + pad - kernel;
         return room < 0 ? 0 : room / stride + 1;
     }
-    CAIRN_HD index last(index i) const {
-        const index l = adaptive ? ((i + 1) * out + in - 1) / in : (i + pad) / stride + 1;
+    CAIRN_HD index_t last(index_t i) const {
+        const index_t l = adaptive ? ((i + 1) * out + in - 1) / in : (i + pad) / stride + 1;
         return l < out ? l : out;
     }
 };
 
 struct windows {
-    index n, channels;
+    index_t n, channels;
     window_axis d, h, w;
     bool count_pad;
 
     explicit windows(const pool_geometry& g)
         : n(g.n), channels(g.channels), d(g.axis[0]), h(g.axis[1]), w(g.axis[2]), count_pad(g.count_pad) {}
 
-    CAIRN_HD double divisor(index od, index oh, index ow) const {
+    CAIRN_HD double divisor(index_t od, index_t oh, index_t ow) const {
         if (count_pad) return static_cast<double>(d.kernel * h.kernel * w.kernel);
         return static_cast<double>((d.end(od) - d.begin(od)) * (h.end(oh) - h.begin(oh)) * (w.end(ow) - w.begin(ow)));
     }
@@ -54,10 +56,10 @@ struct windows {
 
 /// Where item i of (n, d, h, w, groups of channels) lies.
 struct place {
-    index n, d, h, w, c;
-    CAIRN_HD place(index i, index depth, index height, index width, index groups) {
-        const auto take = [&i](index extent) {
-            const index rest = remainder(i, extent);
+    index_t n, d, h, w, c;
+    CAIRN_HD place(index_t i, index_t depth, index_t height, index_t width, index_t groups) {
+        const auto take = [&i](index_t extent) {
+            const index_t rest = remainder(i, extent);
             i = quotient(i, extent);
             return rest;
         };
@@ -77,17 +79,17 @@ struct pool_pass {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const windows& g = op.g;
-        const index groups = g.channels / Lanes, depth = Back ? g.d.in : g.d.out, height = Back ? g.h.in : g.h.out,
-                    width = Back ? g.w.in : g.w.out, items = g.n * depth * height * width * groups;
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < items; i += stride)
+        const index_t groups = g.channels / Lanes, depth = Back ? g.d.in : g.d.out, height = Back ? g.h.in : g.h.out,
+                      width = Back ? g.w.in : g.w.out, items = g.n * depth * height * width * groups;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < items; i += stride)
             op.template at<Lanes>(place(i, depth, height, width, groups));
     }
 };
 
 template <bool Back, class Op, GridDevice D>
 void for_pool(D, const pool_geometry& g, bool aligned, Op op) {
-    const index elements = Back ? g.x_elements() : g.y_elements();
+    const index_t elements = Back ? g.x_elements() : g.y_elements();
     if (elements == 0) return;
     if (aligned && g.channels % packet_lanes == 0)
         D::launch({.blocks = blocks_for<D>(elements / packet_lanes, 256), .threads = 256},
@@ -109,9 +111,9 @@ struct max_pool_op {
         packet<T, Lanes> best{};
         packet<Code, Lanes> which{};
         bool first = true;
-        for (index id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
-            for (index ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
-                for (index iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
+        for (index_t id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
+            for (index_t ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
+                for (index_t iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
                     const Code here = static_cast<Code>(
                         ((id - g.d.start(p.d)) * g.h.kernel + ih - g.h.start(p.h)) * g.w.kernel + iw - g.w.start(p.w));
                     const auto v = *reinterpret_cast<const packet<T, Lanes>*>(
@@ -125,7 +127,7 @@ struct max_pool_op {
                     }
                     first = false;
                 }
-        const index out = (((p.n * g.d.out + p.d) * g.h.out + p.h) * g.w.out + p.w) * g.channels + p.c * Lanes;
+        const index_t out = (((p.n * g.d.out + p.d) * g.h.out + p.h) * g.w.out + p.w) * g.channels + p.c * Lanes;
         *reinterpret_cast<packet<T, Lanes>*>(y + out) = best;
         if (code) *reinterpret_cast<packet<Code, Lanes>*>(code + out) = which;
     }
@@ -142,10 +144,11 @@ struct pool_back_op {
     CAIRN_HD void at(const place& p) const {
         using S = sum_type<T>;
         S sum[Lanes]{};
-        for (index od = g.d.first(p.d); od < g.d.last(p.d); ++od)
-            for (index oh = g.h.first(p.h); oh < g.h.last(p.h); ++oh)
-                for (index ow = g.w.first(p.w); ow < g.w.last(p.w); ++ow) {
-                    const index out = (((p.n * g.d.out + od) * g.h.out + oh) * g.w.out + ow) * g.channels + p.c * Lanes;
+        for (index_t od = g.d.first(p.d); od < g.d.last(p.d); ++od)
+            for (index_t oh = g.h.first(p.h); oh < g.h.last(p.h); ++oh)
+                for (index_t ow = g.w.first(p.w); ow < g.w.last(p.w); ++ow) {
+                    const index_t out =
+                        (((p.n * g.d.out + od) * g.h.out + oh) * g.w.out + ow) * g.channels + p.c * Lanes;
                     share.template add<Lanes>(g, p, od, oh, ow, out, sum);
                 }
         packet<T, Lanes> result;
@@ -161,7 +164,7 @@ struct max_share {
     const Code* code;
 
     template <int Lanes>
-    CAIRN_HD void add(const windows& g, const place& p, index od, index oh, index ow, index out,
+    CAIRN_HD void add(const windows& g, const place& p, index_t od, index_t oh, index_t ow, index_t out,
                       sum_type<T> (&sum)[Lanes]) const {
         const Code here = static_cast<Code>(((p.d - g.d.start(od)) * g.h.kernel + p.h - g.h.start(oh)) * g.w.kernel +
                                             p.w - g.w.start(ow));
@@ -175,7 +178,7 @@ struct average_share {
     const T* dy;
 
     template <int Lanes>
-    CAIRN_HD void add(const windows& g, const place&, index od, index oh, index ow, index out,
+    CAIRN_HD void add(const windows& g, const place&, index_t od, index_t oh, index_t ow, index_t out,
                       sum_type<T> (&sum)[Lanes]) const {
         const auto inverse = static_cast<sum_type<T>>(1 / g.divisor(od, oh, ow));
         for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<sum_type<T>>(dy[out + j]) * inverse;
@@ -192,9 +195,9 @@ struct average_pool_op {
     CAIRN_HD void at(const place& p) const {
         using S = sum_type<T>;
         S sum[Lanes]{};
-        for (index id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
-            for (index ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
-                for (index iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
+        for (index_t id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
+            for (index_t ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
+                for (index_t iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
                     const auto v = *reinterpret_cast<const packet<T, Lanes>*>(
                         x + (((p.n * g.d.in + id) * g.h.in + ih) * g.w.in + iw) * g.channels + p.c * Lanes);
                     for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<S>(v.v[j]);
@@ -209,8 +212,8 @@ struct average_pool_op {
 
 /// A block has the mean of `across` channels of one image; threads / across points at a time.
 template <class T>
-struct global_average_body {
-    index points, channels;
+struct global_average_kernel {
+    index_t points, channels;
     int across;
     const T* x;
     T* y;
@@ -218,12 +221,13 @@ struct global_average_body {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
-        const index strips = (channels + across - 1) / across, image = b.block() / strips;
-        const index c = b.block() % strips * across + b.thread() % across;
+        const index_t strips = (channels + across - 1) / across, image = b.block() / strips;
+        const index_t c = b.block() % strips * across + b.thread() % across;
         const int lane = static_cast<int>(b.thread()) / across, lanes = static_cast<int>(b.threads()) / across;
         S sum{};
         if (c < channels)
-            for (index p = lane; p < points; p += lanes) sum += static_cast<S>(x[(image * points + p) * channels + c]);
+            for (index_t p = lane; p < points; p += lanes)
+                sum += static_cast<S>(x[(image * points + p) * channels + c]);
         S* const all = b.template shared<S>();
         all[b.thread()] = sum;
         b.sync();
@@ -234,8 +238,8 @@ struct global_average_body {
 };
 
 template <class T>
-struct global_average_back_body {
-    index elements, points, channels;
+struct global_average_back_kernel {
+    index_t elements, points, channels;
     const T* dy;
     T* dx;
 
@@ -243,8 +247,8 @@ struct global_average_back_body {
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
         const S inverse = S(1) / static_cast<S>(points);
-        const index stride = b.blocks() * b.threads();
-        for (index i = b.block() * b.threads() + b.thread(); i < elements; i += stride)
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < elements; i += stride)
             dx[i] = static_cast<T>(
                 static_cast<S>(dy[quotient(i, points * channels) * channels + remainder(i, channels)]) * inverse);
     }
@@ -255,9 +259,9 @@ struct global_average_back_body {
 /// y and code (n, out…, channels) from x (n, in…, channels). code may be null. A NaN in a window is its maximum.
 template <class T, class Code, GridDevice D>
 void max_pool_forward(D d, const pool_geometry& g, const T* x, T* y, Code* code) {
-    work::count(static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements()) * sizeof(T) +
-                    static_cast<double>(g.y_elements()) * (sizeof(T) + (code ? sizeof(Code) : 0)));
+    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
+                        static_cast<double>(g.x_elements()) * sizeof(T) +
+                            static_cast<double>(g.y_elements()) * (sizeof(T) + (code ? sizeof(Code) : 0)));
     grid::for_pool<false>(d, g, grid::packets_fit(x, y, code),
                           grid::max_pool_op<T, Code>{grid::windows(g), x, y, code});
 }
@@ -265,9 +269,9 @@ void max_pool_forward(D d, const pool_geometry& g, const T* x, T* y, Code* code)
 /// dx (n, in…, channels) from dy and code (n, out…, channels).
 template <class T, class Code, GridDevice D>
 void max_pool_backward(D d, const pool_geometry& g, const T* dy, const Code* code, T* dx) {
-    work::count(static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements()) * sizeof(T) +
-                    static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
+    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
+                        static_cast<double>(g.x_elements()) * sizeof(T) +
+                            static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
     grid::for_pool<true>(d, g, grid::packets_fit(dx),
                          grid::pool_back_op<T, grid::max_share<T, Code>>{grid::windows(g), {dy, code}, dx});
 }
@@ -276,42 +280,42 @@ void max_pool_backward(D d, const pool_geometry& g, const T* dy, const Code* cod
 template <class T, GridDevice D>
 void average_pool_forward(D d, const pool_geometry& g, const T* x, T* y) {
     const double outputs = static_cast<double>(g.y_elements());
-    work::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
-                (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
+    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
+                        (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
     grid::for_pool<false>(d, g, grid::packets_fit(x, y), grid::average_pool_op<T>{grid::windows(g), x, y});
 }
 
 /// dx (n, in…, channels) from dy (n, out…, channels).
 template <class T, GridDevice D>
 void average_pool_backward(D d, const pool_geometry& g, const T* dy, T* dx) {
-    work::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
-                static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
+    flop_counter::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
+                        static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
     grid::for_pool<true>(d, g, grid::packets_fit(dx),
                          grid::pool_back_op<T, grid::average_share<T>>{grid::windows(g), {dy}, dx});
 }
 
 /// y (n, channels) = mean over the points of x (n, points, channels).
 template <class T, GridDevice D>
-void global_average_forward(D, index n, index points, index channels, const T* x, T* y) {
+void global_average_forward(D, index_t n, index_t points, index_t channels, const T* x, T* y) {
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
-    work::count(elements + static_cast<double>(n * channels),
-                (elements + static_cast<double>(n * channels)) * sizeof(T));
+    flop_counter::count(elements + static_cast<double>(n * channels),
+                        (elements + static_cast<double>(n * channels)) * sizeof(T));
     if (n * channels == 0) return;
     const int across = channels >= 32 ? 32 : 1, threads = 256;
     D::launch({.blocks = n * ((channels + across - 1) / across),
                .threads = threads,
-               .shared = threads * index{sizeof(grid::sum_type<T>)}},
-              grid::global_average_body<T>{points, channels, across, x, y});
+               .shared = threads * index_t{sizeof(grid::sum_type<T>)}},
+              grid::global_average_kernel<T>{points, channels, across, x, y});
 }
 
 /// dx (n, points, channels) = dy (n, channels) / points.
 template <class T, GridDevice D>
-void global_average_backward(D, index n, index points, index channels, const T* dy, T* dx) {
-    const index elements = n * points * channels;
-    work::count(static_cast<double>(elements), static_cast<double>(elements + n * channels) * sizeof(T));
+void global_average_backward(D, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
+    const index_t elements = n * points * channels;
+    flop_counter::count(static_cast<double>(elements), static_cast<double>(elements + n * channels) * sizeof(T));
     if (elements > 0)
         D::launch({.blocks = grid::blocks_for<D>(elements, 256, 4), .threads = 256},
-                  grid::global_average_back_body<T>{elements, points, channels, dy, dx});
+                  grid::global_average_back_kernel<T>{elements, points, channels, dy, dx});
 }
 
 }  // namespace cairn

@@ -14,8 +14,8 @@ static_assert(plane_group == span_group);
 
 /// Where the bucket of value i lies in a message of n values.
 struct qsgd_bucket {
-    index offset, stride, values;  // first byte, bytes of a plane
-    CAIRN_HD qsgd_bucket(const qsgd_code& code, index i, index n)
+    index_t offset, stride, values;  // first byte, bytes of a plane
+    CAIRN_HD qsgd_bucket(const qsgd_code& code, index_t i, index_t n)
         : offset(i / plane_group * (4 + code.bits * (plane_group / 8))),
           values(n - i / plane_group * plane_group < plane_group ? n - i / plane_group * plane_group : plane_group) {
         stride = (values + 7) / 8;
@@ -23,8 +23,8 @@ struct qsgd_bucket {
 };
 
 template <class Values>
-struct qsgd_body {
-    index n;
+struct qsgd_kernel {
+    index_t n;
     random_stream random;
     qsgd_code code;
     Values values;
@@ -34,8 +34,8 @@ struct qsgd_body {
     CAIRN_HD void operator()(Block& b) const {
         const span_place here(b);
         std::uint32_t* const words = b.template shared<std::uint32_t>() + here.warp * span_words;
-        for (index all = b.block() * span_warps * span_values; all < n; all += here.stride) {
-            const index first = here.first(all);
+        for (index_t all = b.block() * span_warps * span_values; all < n; all += here.stride) {
+            const index_t first = here.first(all);
             float_packet next = values.load(first + here.of_packet(0), n);
             draw_words(random, here.lane, first, n, words);
             b.sync();
@@ -50,7 +50,7 @@ struct qsgd_body {
 
     /// The bucket of which this thread has the values from number i on.
     template <class Block>
-    CAIRN_HD void encode_bucket(Block& b, int lane, index i, const float_packet& x, const word_packet& r) const {
+    CAIRN_HD void encode_bucket(Block& b, int lane, index_t i, const float_packet& x, const word_packet& r) const {
         double squares = 0;
         for (int j = 0; j < 4; ++j) squares += static_cast<double>(x.v[j]) * static_cast<double>(x.v[j]);
         for (int mask = warp_threads / 2; mask > 0; mask /= 2) squares += b.shuffle_xor(squares, mask);
@@ -79,15 +79,16 @@ struct qsgd_body {
 };
 
 template <GridDevice D, class Values>
-void encode(D d, const qsgd_code& code, const Values& values, index n, std::uint8_t* out, const random_stream& random) {
-    launch_spans(d, n, 4 * span_words, qsgd_body<Values>{n, random, code, values, out});
+void encode(D d, const qsgd_code& code, const Values& values, index_t n, std::uint8_t* out,
+            const random_stream& random) {
+    launch_spans(d, n, 4 * span_words, qsgd_kernel<Values>{n, random, code, values, out});
 }
 
 struct qsgd_values {
-    index n;
+    index_t n;
     qsgd_code code;
     const std::uint8_t* bytes;
-    CAIRN_HD float_packet load(index i) const {
+    CAIRN_HD float_packet load(index_t i) const {
         const qsgd_bucket bucket(code, i, n);
         const std::uint8_t* const from = bytes + bucket.offset;
         const float unit = code.unit(*reinterpret_cast<const float*>(from));
@@ -104,6 +105,6 @@ struct qsgd_values {
         return v;
     }
 };
-inline qsgd_values decoded(const qsgd_code& code, index n, const std::uint8_t* bytes) { return {n, code, bytes}; }
+inline qsgd_values decoded(const qsgd_code& code, index_t n, const std::uint8_t* bytes) { return {n, code, bytes}; }
 
 }  // namespace cairn::grid

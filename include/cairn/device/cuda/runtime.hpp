@@ -1,7 +1,8 @@
 #pragma once
-// The GPU as a device: memory, streams, copies, launches. The one place that includes the CUDA runtime; files that launch kernels are
-// compiled by nvcc. Work is put into one stream of the calling thread and runs in order; copies from and to the host wait. Memory that is let
-// go is handed out again at once: one thread launches on a GPU, and another waits for what it launched before it lets go of its memory.
+// The GPU as a device: memory, streams, copies, launches. The one place that includes the CUDA runtime; files that
+// launch kernels are compiled by nvcc. Work is put into one stream of the calling thread and runs in order; copies from
+// and to the host wait. Memory that is let go is handed out again at once: one thread launches on a GPU, and another
+// waits for what it launched before it lets go of its memory.
 // Where there is no driver, no GPU, or one that this program has no code for, the first use says so.
 //
 //   tensor<float, cuda> x({4});                       // from the pool of the current GPU
@@ -49,20 +50,21 @@ F* driver_function(const char* name) {
     return reinterpret_cast<F*>(address);
 }
 
-/// For calls whose answer is dealt with where it comes: the runtime keeps it as the thread's last error, also cudaErrorNotReady, and whoever
-/// asks next would take it for his own.
+/// For calls whose answer is dealt with where it comes: the runtime keeps it as the thread's last error, also
+/// cudaErrorNotReady, and whoever asks next would take it for his own.
 inline cudaError_t dealt_with(cudaError_t status) {
     if (status != cudaSuccess) cudaGetLastError();
     return status;
 }
 
-inline void check_driver(CUresult status, const char* what, index bytes) {
+inline void check_driver(CUresult status, const char* what, index_t bytes) {
     require(status == CUDA_SUCCESS, "CUDA: ", what, " of ", bytes, " bytes failed, the driver says ",
             static_cast<int>(status));
 }
 
-/// Address space as large as the GPU's memory, backed piece by piece as the pool grows: the driver's figure is the pool's peak. All GPUs of this
-/// process that can reach each other may: NCCL's kernels read and write the memory of ranks of the same process (llama.cpp's #24489).
+/// Address space as large as the GPU's memory, backed piece by piece as the pool grows: the driver's figure is the
+/// pool's peak. All GPUs of this process that can reach each other may: NCCL's kernels read and write the memory of
+/// ranks of the same process (llama.cpp's #24489).
 class gpu_memory final : public memory_pool {
 public:
     explicit gpu_memory(int gpu) : gpu_memory(gpu, range_of(gpu)) {
@@ -76,11 +78,11 @@ public:
     }
 
 private:
-    static constexpr index piece = index{32} << 20;
+    static constexpr index_t piece = index_t{32} << 20;
 
     struct range {
         char* begin;
-        index bytes, limit;
+        index_t bytes, limit;
     };
 
     gpu_memory(int gpu, range r)
@@ -118,7 +120,7 @@ private:
         if (mapped_ > begin()) open(begin(), mapped_ - begin(), &open_to_.back(), 1);
     }
 
-    static void open(char* from, index bytes, const CUmemAccessDesc* to, std::size_t n) {
+    static void open(char* from, index_t bytes, const CUmemAccessDesc* to, std::size_t n) {
         check_driver(driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(
                          reinterpret_cast<CUdeviceptr>(from), static_cast<std::size_t>(bytes), to, n),
                      "opening memory", bytes);
@@ -129,17 +131,17 @@ private:
         check(cudaFree(nullptr), "starting GPU ", gpu);
         std::size_t available = 0, total = 0;
         check(cudaMemGetInfo(&available, &total), "asking for the memory of GPU ", gpu);
-        const index bytes = static_cast<index>(2 * total) / piece * piece;
+        const index_t bytes = static_cast<index_t>(2 * total) / piece * piece;
         CUdeviceptr at = 0;
         check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
                          &at, static_cast<std::size_t>(bytes), 0, 0, 0),
                      "reserving address space", bytes);
-        index limit = static_cast<index>(total);
+        index_t limit = static_cast<index_t>(total);
         if (const char* text = std::getenv("CAIRN_GPU_MEMORY_LIMIT")) limit = std::strtoll(text, nullptr, 10);
         return {reinterpret_cast<char*>(at), bytes, limit};
     }
 
-    bool back(char* to) override {
+    bool commit(char* to) override {
         const std::scoped_lock lock(of_process().mutex);
         while (mapped_ < to) {
             CUmemAllocationProp what{};
@@ -163,7 +165,7 @@ private:
     std::string beside() const override {
         std::size_t available = 0, total = 0;
         if (dealt_with(cudaMemGetInfo(&available, &total)) != cudaSuccess) return {};
-        return concat(", ", static_cast<index>(available), " of ", static_cast<index>(total), " free on the GPU");
+        return concat(", ", static_cast<index_t>(available), " of ", static_cast<index_t>(total), " free on the GPU");
     }
 
     int gpu_;
@@ -172,8 +174,8 @@ private:
     bool network_reads_ = false;            // network cards may: NCCL over several hosts, MPI that knows GPUs
 };
 
-/// Memory of the host that a GPU copies from and to by itself: its pages stay where they are. Each block is an allocation of the driver, so
-/// it is for buffers that are kept.
+/// Memory of the host that a GPU copies from and to by itself: its pages stay where they are. Each block is an
+/// allocation of the driver, so it is for buffers that are kept.
 class pinned_memory final : public memory_pool {
 public:
     explicit pinned_memory(int gpu)
@@ -184,7 +186,7 @@ public:
     }
 
 private:
-    void* allocate_alone(index bytes) noexcept override {
+    void* allocate_alone(index_t bytes) noexcept override {
         void* block = nullptr;  // by any thread, which may have chosen no GPU yet
         if (dealt_with(cudaSetDevice(gpu_)) != cudaSuccess) return nullptr;
         const auto size = static_cast<std::size_t>(bytes);
@@ -213,10 +215,10 @@ inline std::array<gpu_state, 64>& gpus() {
 /// A block of a GPU (grid.hpp).
 class gpu_block {
 public:
-    __device__ index thread() const { return threadIdx.x; }
-    __device__ index threads() const { return blockDim.x; }
-    __device__ index block() const { return blockIdx.x; }
-    __device__ index blocks() const { return gridDim.x; }
+    __device__ index_t thread() const { return threadIdx.x; }
+    __device__ index_t threads() const { return blockDim.x; }
+    __device__ index_t block() const { return blockIdx.x; }
+    __device__ index_t blocks() const { return gridDim.x; }
     __device__ void sync() { __syncthreads(); }
     template <class T>
     __device__ T shuffle_xor(T v, int mask) {
@@ -231,7 +233,7 @@ public:
 };
 
 template <int MostThreads, class Body>
-__global__ void __launch_bounds__(MostThreads) run_body(const Body body) {
+__global__ void __launch_bounds__(MostThreads) run_kernel(const Body body) {
     gpu_block b;
     body(b);
 }
@@ -317,14 +319,15 @@ struct cuda {
         check(cudaStreamSynchronize(stream()), "waiting for the GPU (a kernel launched before may have failed)");
     }
 
-    /// A moment in what the calling thread launches (core/launched.hpp). After wait(), the thread's GPU is the one that it was made on.
-    class mark {
+    /// A moment in what the calling thread launches (core/event.hpp). After wait(), the thread's GPU is the one that it
+    /// was made on.
+    class event {
     public:
-        explicit mark(cudaStream_t of = stream()) : gpu_(current()) {
-            cudaEvent_t event = nullptr;
-            check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
-            event_ = {event, [](cudaEvent_t e) { cudaEventDestroy(e); }};
-            check(cudaEventRecord(event, of), "recording an event");
+        explicit event(cudaStream_t of = stream()) : gpu_(current()) {
+            cudaEvent_t handle = nullptr;
+            check(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
+            event_ = {handle, [](cudaEvent_t e) { cudaEventDestroy(e); }};
+            check(cudaEventRecord(handle, of), "recording an event");
         }
         void wait() const {
             if (current() != gpu_) check(cudaSetDevice(gpu_), "choosing GPU ", gpu_);
@@ -342,19 +345,19 @@ struct cuda {
     };
 
     /// Copies from host_memory() in a stream of their own, beside what the calling thread launches.
-    class uploads {
+    class copy_stream {
     public:
-        uploads() {
+        copy_stream() {
             cudaStream_t s = nullptr;
             check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
             stream_.reset(s);
         }
-        ~uploads() { cudaStreamSynchronize(stream_.get()); }  // both ends of the copies live until here
-        uploads(const uploads&) = delete;
+        ~copy_stream() { cudaStreamSynchronize(stream_.get()); }  // both ends of the copies live until here
+        copy_stream(const copy_stream&) = delete;
 
         /// Copies from now on begin when m has come.
-        void after(const mark& m) { m.wait_on(stream_.get()); }
-        void copy(void* to, const void* from, index bytes) {
+        void after(const event& m) { m.wait_on(stream_.get()); }
+        void copy(void* to, const void* from, index_t bytes) {
             cuda::copy(to, from, bytes, cudaMemcpyHostToDevice, stream_.get());
         }
 #if defined(__CUDACC__)
@@ -367,7 +370,7 @@ struct cuda {
         /// For libraries that put work of their own between the copies.
         cudaStream_t stream() const { return stream_.get(); }
         /// All copies and launches until now.
-        mark done() const { return mark(stream_.get()); }
+        event done() const { return event(stream_.get()); }
 
     private:
         struct destroy {
@@ -378,7 +381,7 @@ struct cuda {
 
     class recording;
 
-    /// Launches that were recorded, run as a whole (core/replay.hpp).
+    /// Launches that were recorded, run as a whole (core/captured_graph.hpp).
     class graph {
     public:
         void launch() const {
@@ -405,7 +408,8 @@ struct cuda {
         std::unique_ptr<CUgraphExec_st, destroy> ready_;
     };
 
-    /// While it lives, what this thread launches on its stream is recorded, and nothing of it runs. Who waits for the GPU gets an error.
+    /// While it lives, what this thread launches on its stream is recorded, and nothing of it runs. Who waits for the
+    /// GPU gets an error.
     class recording {
     public:
         recording() { begin(); }
@@ -441,26 +445,27 @@ struct cuda {
         bool on_ = false;
     };
 
-    static void copy_to_device(void* to, const void* from, index bytes) {
+    static void copy_to_device(void* to, const void* from, index_t bytes) {
         copy(to, from, bytes, cudaMemcpyHostToDevice), wait();
     }
-    static void copy_to_host(void* to, const void* from, index bytes) {
+    static void copy_to_host(void* to, const void* from, index_t bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToHost), wait();
     }
-    /// From host_memory(), behind what was launched before; `from` may be written again after finish() of what is returned.
-    static mark begin_copy_to_device(void* to, const void* from, index bytes) {
+    /// From host_memory(), behind what was launched before; `from` may be written again after finish() of what is
+    /// returned.
+    static event begin_copy_to_device(void* to, const void* from, index_t bytes) {
         copy(to, from, bytes, cudaMemcpyHostToDevice);
-        return mark{};
+        return event{};
     }
     /// Into host_memory(), behind what was launched before; the host has it after finish() of what is returned.
-    static mark begin_copy_to_host(void* to, const void* from, index bytes) {
+    static event begin_copy_to_host(void* to, const void* from, index_t bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToHost);
-        return mark{};
+        return event{};
     }
-    static void copy_within(void* to, const void* from, index bytes) {
+    static void copy_within(void* to, const void* from, index_t bytes) {
         copy(to, from, bytes, cudaMemcpyDeviceToDevice);
     }
-    static void set_bytes(void* to, int value, index bytes) {
+    static void set_bytes(void* to, int value, index_t bytes) {
         if (bytes > 0)
             check(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), stream()), "setting ", bytes, " bytes");
     }
@@ -477,13 +482,13 @@ private:
     template <class Body>
     static void launch_in(cudaStream_t in, const grid_size& g, const Body& body) {
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
-        require(g.blocks >= 1 && g.blocks < (index{1} << 31), "CUDA: a grid of ", g.blocks,
+        require(g.blocks >= 1 && g.blocks < (index_t{1} << 31), "CUDA: a grid of ", g.blocks,
                 " blocks; 1 to 2^31 - 1 are possible");
         require(g.threads >= warp_threads && g.threads <= 1024 && g.threads % warp_threads == 0, "CUDA: blocks of ",
                 g.threads, " threads; multiples of ", warp_threads, " up to 1024 are possible");
         const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
-        const auto kernel = g.threads <= 256 ? detail::run_body<256, Body> : detail::run_body<1024, Body>;
+        const auto kernel = g.threads <= 256 ? detail::run_kernel<256, Body> : detail::run_kernel<1024, Body>;
         require(g.shared >= 0 && g.shared <= grid_size::most_shared, "CUDA: ", g.shared,
                 " bytes of shared memory; 0 to ", grid_size::most_shared, " are possible");
         if (g.shared > 48 << 10)  // given to who asks; once less is asked for, launches that were recorded may not run
@@ -496,7 +501,7 @@ private:
     }
 #endif
 
-    static void copy(void* to, const void* from, index bytes, cudaMemcpyKind how, cudaStream_t in = stream()) {
+    static void copy(void* to, const void* from, index_t bytes, cudaMemcpyKind how, cudaStream_t in = stream()) {
         if (bytes > 0)
             check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), how, in), "copying ", bytes, " bytes");
     }
@@ -508,7 +513,7 @@ static_assert(GridDevice<cuda>);
 class gpu_workspace {
 public:
     explicit gpu_workspace(std::size_t bytes)
-        : block_({static_cast<index>(bytes) + library_alignment}, category::workspace), bytes_(bytes) {}
+        : block_({static_cast<index_t>(bytes) + library_alignment}, memory_category::workspace), bytes_(bytes) {}
     void* data() { return library_aligned(block_.data()); }
     std::size_t bytes() const { return bytes_; }
 

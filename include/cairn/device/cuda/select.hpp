@@ -4,7 +4,7 @@
 // writes, so that positions rise. Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after prepare, and
 // how many values are equal does not matter.
 
-#include <cairn/core/work.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 #include <cairn/device/selection.hpp>
 
@@ -15,8 +15,9 @@ namespace cairn {
 namespace grid {
 
 inline constexpr int select_threads = 256;
-inline constexpr index select_each = 16, select_chunk = select_threads * select_each;  // values of a thread, of a block
-inline constexpr index select_bins = 2048;
+// values of a thread, of a block
+inline constexpr index_t select_each = 16, select_chunk = select_threads * select_each;
+inline constexpr index_t select_bins = 2048;
 
 CAIRN_HD inline std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
@@ -27,7 +28,7 @@ struct magnitude_search {
 
 /// bins[the `bits` bits above `shift`] += 1 for each value whose bits above those are the prefix.
 struct count_magnitudes {
-    index n;
+    index_t n;
     const float* x;
     const magnitude_search* search;
     int shift, bits;
@@ -40,7 +41,7 @@ struct count_magnitudes {
         for (int i = first; i < count; i += step) own[i] = 0;
         b.sync();
         const std::uint32_t prefix = search->prefix, mask = static_cast<std::uint32_t>(count - 1);
-        for (index i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += b.blocks() * b.threads()) {
             const std::uint32_t m = magnitude_bits(x[i]) >> shift;
             if (m >> bits == prefix) b.add(own + (m & mask), 1);
         }
@@ -96,26 +97,30 @@ struct run_counts {
         above += m > threshold;
         equal += m == threshold;
     }
-    CAIRN_HD static run_counts of(const float* x, index begin, index end, std::uint32_t threshold) {
+    CAIRN_HD static run_counts of(const float* x, index_t begin, index_t end, std::uint32_t threshold) {
         run_counts c;
-        for (index i = begin; i < end; ++i) c.see(x[i], threshold);
+        for (index_t i = begin; i < end; ++i) c.see(x[i], threshold);
         return c;
     }
 };
 
-CAIRN_HD inline index first_of_run(index chunk, index thread) { return chunk * select_chunk + thread * select_each; }
-CAIRN_HD inline index end_of_run(index first, index n) { return first + select_each < n ? first + select_each : n; }
+CAIRN_HD inline index_t first_of_run(index_t chunk, index_t thread) {
+    return chunk * select_chunk + thread * select_each;
+}
+CAIRN_HD inline index_t end_of_run(index_t first, index_t n) {
+    return first + select_each < n ? first + select_each : n;
+}
 
 /// counts[chunk] of all runs of a chunk. A block a chunk.
 struct count_chunk {
-    index n;
+    index_t n;
     const float* x;
     const magnitude_search* search;
     run_counts* counts;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first = first_of_run(b.block(), b.thread());
+        const index_t first = first_of_run(b.block(), b.thread());
         const run_counts mine = run_counts::of(x, first, end_of_run(first, n), search->prefix);
         std::uint32_t* const scratch = b.template shared<std::uint32_t>();
         const std::uint32_t above = block_sum(b, mine.above, scratch), equal = block_sum(b, mine.equal, scratch);
@@ -126,10 +131,10 @@ struct count_chunk {
 /// Σ over the threads before this one. `room`: select_threads of T.
 template <class Block>
 CAIRN_HD run_counts sum_before(Block& b, run_counts mine, run_counts* room) {
-    const index t = b.thread();
+    const index_t t = b.thread();
     room[t] = mine;
     b.sync();
-    for (index apart = 1; apart < select_threads; apart *= 2) {
+    for (index_t apart = 1; apart < select_threads; apart *= 2) {
         run_counts other;
         if (t >= apart) other = room[t - apart];
         b.sync();
@@ -142,20 +147,20 @@ CAIRN_HD run_counts sum_before(Block& b, run_counts mine, run_counts* room) {
 
 /// counts[chunk] becomes the sum of those before it. One block.
 struct scan_chunks {
-    index chunks;
+    index_t chunks;
     run_counts* counts;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index each = (chunks + select_threads - 1) / select_threads;
-        const index begin = b.thread() * each, end = begin + each < chunks ? begin + each : chunks;
+        const index_t each = (chunks + select_threads - 1) / select_threads;
+        const index_t begin = b.thread() * each, end = begin + each < chunks ? begin + each : chunks;
         run_counts mine;
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             mine.above += counts[i].above;
             mine.equal += counts[i].equal;
         }
         run_counts at = sum_before(b, mine, b.template shared<run_counts>());
-        for (index i = begin; i < end; ++i) {
+        for (index_t i = begin; i < end; ++i) {
             const run_counts own = counts[i];
             counts[i] = at;
             at.above += own.above;
@@ -166,7 +171,7 @@ struct scan_chunks {
 
 /// Writes what is chosen. A block a chunk.
 struct write_chosen {
-    index n;
+    index_t n;
     const float* x;
     const magnitude_search* search;
     const run_counts* before;
@@ -175,12 +180,12 @@ struct write_chosen {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index first = first_of_run(b.block(), b.thread()), end = end_of_run(first, n);
+        const index_t first = first_of_run(b.block(), b.thread()), end = end_of_run(first, n);
         const std::uint32_t threshold = search->prefix, ties = search->rank;
         run_counts at = sum_before(b, run_counts::of(x, first, end, threshold), b.template shared<run_counts>());
         at.above += before[b.block()].above;
         at.equal += before[b.block()].equal;
-        for (index i = first; i < end; ++i) {
+        for (index_t i = first; i < end; ++i) {
             const float v = x[i];
             const std::uint32_t m = magnitude_bits(v);
             if (m > threshold || (m == threshold && at.equal < ties)) {
@@ -199,7 +204,7 @@ struct narrow {
 
 template <class Value, class Put>
 struct put_values {
-    index k, n;
+    index_t k, n;
     const std::uint32_t* positions;
     const Value* values;
     float* into;
@@ -210,19 +215,20 @@ struct put_values {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
+        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
             if (positions[i] < n) put(into[positions[i]], wide(values[i]));
     }
 };
 
 struct zero_values {
-    index k;
+    index_t k;
     const std::uint32_t* positions;
     float* x;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads()) x[positions[i]] = 0;
+        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
+            x[positions[i]] = 0;
     }
 };
 
@@ -234,16 +240,17 @@ struct each_place {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index i = b.block() * b.threads() + b.thread(); i < places.k; i += b.blocks() * b.threads()) {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < places.k; i += b.blocks() * b.threads()) {
             const auto words = places.random.bits4(static_cast<std::uint64_t>(i / 4));
-            places.at(i, words[static_cast<std::size_t>(i % 4)], [&](index place, index size) { f(i, place, size); });
+            places.at(i, words[static_cast<std::size_t>(i % 4)],
+                      [&](index_t place, index_t size) { f(i, place, size); });
         }
     }
 };
 struct take_place {
     const float* x;
     float* values;
-    CAIRN_HD void operator()(index i, index place, index) const { values[i] = x[place]; }
+    CAIRN_HD void operator()(index_t i, index_t place, index_t) const { values[i] = x[place]; }
 };
 template <class Put>
 struct put_place {
@@ -251,15 +258,15 @@ struct put_place {
     bool unbiased;
     float* into;
     Put put;
-    CAIRN_HD void operator()(index i, index place, index stratum) const {
+    CAIRN_HD void operator()(index_t i, index_t place, index_t stratum) const {
         put(into[place], unbiased ? values[i] * static_cast<float>(stratum) : values[i]);
     }
 };
 
 /// A thread for each of k values.
 template <GridDevice D, class Body>
-void launch_few(D, index k, const Body& body) {
-    work::count(0, 16.0 * static_cast<double>(k));
+void launch_few(D, index_t k, const Body& body) {
+    flop_counter::count(0, 16.0 * static_cast<double>(k));
     if (k > 0) D::launch({.blocks = blocks_for<D>(k, 256), .threads = 256}, body);
 }
 
@@ -268,18 +275,21 @@ void launch_few(D, index k, const Body& body) {
 template <GridDevice D>
 class selection<D> {
 public:
-    void prepare(index n, index most) {
+    void prepare(index_t n, index_t most) {
         if (!bins.empty()) return;
-        const auto room = [](index bytes) { return tensor<std::uint8_t, D>::zeros({bytes}, category::communication); };
-        positions = tensor<std::uint32_t, D>({most}, category::communication);
-        values = tensor<float, D>({most}, category::communication);
+        const auto room = [](index_t bytes) {
+            return tensor<std::uint8_t, D>::zeros({bytes}, memory_category::communication);
+        };
+        positions = tensor<std::uint32_t, D>({most}, memory_category::communication);
+        values = tensor<float, D>({most}, memory_category::communication);
         bins = room(grid::select_bins * 4);
         search = room(sizeof(grid::magnitude_search));
-        counts = room((n + grid::select_chunk - 1) / grid::select_chunk * static_cast<index>(sizeof(grid::run_counts)));
+        counts =
+            room((n + grid::select_chunk - 1) / grid::select_chunk * static_cast<index_t>(sizeof(grid::run_counts)));
     }
-    index count() const { return k; }
+    index_t count() const { return k; }
 
-    index k = 0;
+    index_t k = 0;
     tensor<std::uint32_t, D> positions;
     tensor<float, D> values;
     tensor<std::uint8_t, D> bins, search, counts;  // of the search
@@ -287,17 +297,17 @@ public:
 
 /// The k largest of x, 0 ≤ k ≤ n < 2³².
 template <GridDevice D>
-void select_largest(D, std::span<const float> values, index k, selection<D>& chosen) {
-    const auto n = static_cast<index>(values.size());
-    const index chunks = (n + grid::select_chunk - 1) / grid::select_chunk;
+void select_largest(D, std::span<const float> values, index_t k, selection<D>& chosen) {
+    const auto n = static_cast<index_t>(values.size());
+    const index_t chunks = (n + grid::select_chunk - 1) / grid::select_chunk;
     const float* const x = values.data();
     chosen.k = k;
     if (k == 0) return;
-    work::count(0, 20.0 * static_cast<double>(n) + 8.0 * static_cast<double>(k));
+    flop_counter::count(0, 20.0 * static_cast<double>(n) + 8.0 * static_cast<double>(k));
     auto* const bins = reinterpret_cast<std::uint32_t*>(chosen.bins.data());
     auto* const search = reinterpret_cast<grid::magnitude_search*>(chosen.search.data());
     auto* const counts = reinterpret_cast<grid::run_counts*>(chosen.counts.data());
-    constexpr index of_counts = grid::select_threads * static_cast<index>(sizeof(grid::run_counts));
+    constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
     D::launch({.blocks = 1, .threads = 32}, grid::begin_search{search, static_cast<std::uint32_t>(k)});
     int shift = 20;
     for (const int bits : {11, 10, 10}) {
@@ -318,7 +328,7 @@ void select_largest(D, std::span<const float> values, index k, selection<D>& cho
 
 /// Exactly k: the histograms cost less than to ask how many a sampled threshold lets pass.
 template <GridDevice D>
-void select_sampled(D d, std::span<const float> x, index k, selection<D>& chosen) {
+void select_sampled(D d, std::span<const float> x, index_t k, selection<D>& chosen) {
     select_largest(d, x, k, chosen);
 }
 
@@ -333,7 +343,7 @@ void pack_values(D d, const selection<D>& chosen, sparse_value type, std::byte* 
 template <GridDevice D, class Put>
 void put_at_positions(D d, std::span<const std::uint32_t> positions, const std::byte* values, sparse_value type,
                       std::span<float> into, Put put) {
-    const auto k = static_cast<index>(positions.size()), n = static_cast<index>(into.size());
+    const auto k = static_cast<index_t>(positions.size()), n = static_cast<index_t>(into.size());
     const auto run = [&](auto* typed) {
         using value = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
         grid::launch_few(d, k, grid::put_values<value, Put>{k, n, positions.data(), typed, into.data(), put});

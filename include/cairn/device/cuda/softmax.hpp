@@ -1,6 +1,7 @@
 #pragma once
-// Softmax and cross-entropy on a grid device: same names, arguments and formulas as device/cpu/softmax.hpp. One block a row; x is read
-// twice, the second time from the cache. Labels out of range cannot throw here: their loss is NaN and their gradient 0.
+// Softmax and cross-entropy on a grid device: same names, arguments and formulas as device/cpu/softmax.hpp. One block a
+// row; x is read twice, the second time from the cache. Labels out of range cannot throw here: their loss is NaN and
+// their gradient 0.
 
 #include <cairn/device/cuda/reduce.hpp>
 
@@ -12,18 +13,18 @@ namespace cairn {
 
 namespace grid {
 
-inline int threads_for_row(index columns) { return columns <= 64 ? 32 : columns <= 1024 ? 128 : 256; }
+inline int threads_for_row(index_t columns) { return columns <= 64 ? 32 : columns <= 1024 ? 128 : 256; }
 
 template <class S>
-index row_scratch(int threads) {
-    return threads / warp_threads * index{sizeof(S)};
+index_t row_scratch(int threads) {
+    return threads / warp_threads * index_t{sizeof(S)};
 }
 
 /// Largest of a row, NaN if there is one.
 template <class S, class Block, class T>
-CAIRN_HD S row_max(Block& b, index columns, const T* x) {
+CAIRN_HD S row_max(Block& b, index_t columns, const T* x) {
     S most = -std::numeric_limits<S>::infinity(), broken = 0;
-    for (index k = b.thread(); k < columns; k += b.threads()) {
+    for (index_t k = b.thread(); k < columns; k += b.threads()) {
         const S v = static_cast<S>(x[k]);
         if (v != v) broken = 1;
         most = v > most ? v : most;
@@ -34,15 +35,15 @@ CAIRN_HD S row_max(Block& b, index columns, const T* x) {
 }
 
 template <class S, class Block, class T>
-CAIRN_HD S row_exp_sum(Block& b, index columns, const T* x, S most) {
+CAIRN_HD S row_exp_sum(Block& b, index_t columns, const T* x, S most) {
     S sum = 0;
-    for (index k = b.thread(); k < columns; k += b.threads()) sum += std::exp(static_cast<S>(x[k]) - most);
+    for (index_t k = b.thread(); k < columns; k += b.threads()) sum += std::exp(static_cast<S>(x[k]) - most);
     return block_sum(b, sum, b.template shared<S>());
 }
 
 template <class T>
-struct softmax_forward_body {
-    index columns;
+struct softmax_forward_kernel {
+    index_t columns;
     const T* x;
     T* y;
 
@@ -51,33 +52,33 @@ struct softmax_forward_body {
         using S = sum_type<T>;
         const T* const row = x + b.block() * columns;
         const S most = row_max<S>(b, columns, row), inverse = S(1) / row_exp_sum<S>(b, columns, row, most);
-        for (index k = b.thread(); k < columns; k += b.threads())
+        for (index_t k = b.thread(); k < columns; k += b.threads())
             y[b.block() * columns + k] = static_cast<T>(std::exp(static_cast<S>(row[k]) - most) * inverse);
     }
 };
 
 template <class T>
-struct softmax_backward_body {
-    index columns;
+struct softmax_backward_kernel {
+    index_t columns;
     const T *y, *dy;
     T* dx;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
-        const index from = b.block() * columns;
+        const index_t from = b.block() * columns;
         S dot = 0;
-        for (index k = b.thread(); k < columns; k += b.threads())
+        for (index_t k = b.thread(); k < columns; k += b.threads())
             dot += static_cast<S>(y[from + k]) * static_cast<S>(dy[from + k]);
         dot = block_sum(b, dot, b.template shared<S>());
-        for (index k = b.thread(); k < columns; k += b.threads())
+        for (index_t k = b.thread(); k < columns; k += b.threads())
             dx[from + k] = static_cast<T>(static_cast<S>(y[from + k]) * (static_cast<S>(dy[from + k]) - dot));
     }
 };
 
 template <class T, class S>
-struct log_sum_exp_body {
-    index columns;
+struct log_sum_exp_kernel {
+    index_t columns;
     const T* x;
     S* out;
 
@@ -92,8 +93,8 @@ struct log_sum_exp_body {
 };
 
 template <class T, class S>
-struct cross_entropy_body {
-    index columns;
+struct cross_entropy_kernel {
+    index_t columns;
     const T* logits;
     const std::int32_t* labels;
     S smoothing;
@@ -105,16 +106,16 @@ struct cross_entropy_body {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index from = b.block() * columns;
+        const index_t from = b.block() * columns;
         const T* const x = logits + from;
-        const index label = labels[b.block()];
+        const index_t label = labels[b.block()];
         const bool known = label >= 0 && label < columns;
         const S most = row_max<S>(b, columns, x), sum = row_exp_sum<S>(b, columns, x, most);
         const S share = smoothing / static_cast<S>(columns);
-        const auto weight = [this](index k) { return class_weights ? class_weights[k] : S(1); };
+        const auto weight = [this](index_t k) { return class_weights ? class_weights[k] : S(1); };
         S spread = 0, weights = 0;  // Σ w (x − max), Σ w
         if (smoothing > 0)
-            for (index k = b.thread(); k < columns; k += b.threads()) {
+            for (index_t k = b.thread(); k < columns; k += b.threads()) {
                 spread += weight(k) * (static_cast<S>(x[k]) - most);
                 weights += weight(k);
             }
@@ -131,7 +132,7 @@ struct cross_entropy_body {
                                                              : std::numeric_limits<double>::quiet_NaN())
                                : scale;
         const S factor = part * total / sum;
-        for (index k = b.thread(); k < columns; k += b.threads()) {
+        for (index_t k = b.thread(); k < columns; k += b.threads()) {
             const S p = std::exp(static_cast<S>(x[k]) - most) * factor - part * share * weight(k) -
                         (k == label ? part * hit : S{});
             dlogits[from + k] = static_cast<T>(known ? p : S{});
@@ -142,7 +143,7 @@ struct cross_entropy_body {
 /// The weight of a label's class; nothing for a label out of range.
 template <class S>
 struct term_label_weight {
-    index classes;
+    index_t classes;
     const S* class_weights;
     CAIRN_HD double operator()(std::int32_t label) const {
         return label >= 0 && label < classes ? static_cast<double>(class_weights[label]) : 0.0;
@@ -150,7 +151,7 @@ struct term_label_weight {
 };
 
 template <class S, GridDevice D, class Body>
-void for_rows(D, index rows, index columns, Body body) {
+void for_rows(D, index_t rows, index_t columns, Body body) {
     const int threads = threads_for_row(columns);
     if (rows > 0) D::launch({.blocks = rows, .threads = threads, .shared = row_scratch<S>(threads)}, body);
 }
@@ -159,48 +160,48 @@ void for_rows(D, index rows, index columns, Body body) {
 
 /// y = softmax of each row. y may be x.
 template <class T, GridDevice D>
-void softmax_forward(D d, index rows, index classes, const T* x, T* y) {
+void softmax_forward(D d, index_t rows, index_t classes, const T* x, T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(5 * n, 2 * n * sizeof(T));
-    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_forward_body<T>{classes, x, y});
+    flop_counter::count(5 * n, 2 * n * sizeof(T));
+    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_forward_kernel<T>{classes, x, y});
 }
 
 /// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
 template <class T, GridDevice D>
-void softmax_backward(D d, index rows, index classes, const T* y, const T* dy, T* dx) {
+void softmax_backward(D d, index_t rows, index_t classes, const T* y, const T* dy, T* dx) {
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(4 * n, 3 * n * sizeof(T));
-    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_backward_body<T>{classes, y, dy, dx});
+    flop_counter::count(4 * n, 3 * n * sizeof(T));
+    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_backward_kernel<T>{classes, y, dy, dx});
 }
 
 /// out[r] = log Σ_k exp(x[r, k]), without overflow.
 template <class T, class S, GridDevice D>
-void log_sum_exp(D d, index rows, index classes, const T* x, S* out) {
+void log_sum_exp(D d, index_t rows, index_t classes, const T* x, S* out) {
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count(4 * n, n * sizeof(T));
-    grid::for_rows<S>(d, rows, classes, grid::log_sum_exp_body<T, S>{classes, x, out});
+    flop_counter::count(4 * n, n * sizeof(T));
+    grid::for_rows<S>(d, rows, classes, grid::log_sum_exp_kernel<T, S>{classes, x, out});
 }
 
 /// Σ_i class_weights[label_i] into *out (device memory), labels in [0, classes): what a weighted mean is divided by.
 template <class S, GridDevice D>
-void label_weights_into(D d, index rows, index classes, const std::int32_t* labels, const S* class_weights,
+void label_weights_into(D d, index_t rows, index_t classes, const std::int32_t* labels, const S* class_weights,
                         double* out) {
-    work::count(static_cast<double>(rows), static_cast<double>(rows) * (sizeof(std::int32_t) + sizeof(S)));
+    flop_counter::count(static_cast<double>(rows), static_cast<double>(rows) * (sizeof(std::int32_t) + sizeof(S)));
     grid::sum_into(d, out, rows, grid::term_label_weight<S>{classes, class_weights}, labels);
 }
 
-/// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host. `divisor`: device memory with what `scale`
-/// is divided by, the gradient is NaN unless it is above 0; or null.
+/// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host. `divisor`: device
+/// memory with what `scale` is divided by, the gradient is NaN unless it is above 0; or null.
 template <class T, class S, GridDevice D>
-void softmax_cross_entropy(D d, index rows, index classes, const T* logits, const std::int32_t* labels, S smoothing,
+void softmax_cross_entropy(D d, index_t rows, index_t classes, const T* logits, const std::int32_t* labels, S smoothing,
                            S* loss_per_row, T* dlogits, S scale, const S* class_weights = nullptr,
                            const double* divisor = nullptr) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    work::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
+    flop_counter::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
     grid::for_rows<S>(d, rows, classes,
-                      grid::cross_entropy_body<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
-                                                     class_weights, divisor});
+                      grid::cross_entropy_kernel<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
+                                                       class_weights, divisor});
 }
 
 }  // namespace cairn

@@ -5,8 +5,8 @@
 // The logarithms of a piece are taken at once, Σ log(1 + u_i) = log Π (1 + u_i): 1 + u ≤ 2, and 512 of them fit a
 // double. Tested against a plain loop, numerical gradients and logits of ± 10 000.
 
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
-#include <cairn/core/work.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
 #include <cairn/nn/loss/elementwise.hpp>
 
@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// One element, for other devices than the host: NaN for a target outside [0, 1].
 struct logistic_loss {
@@ -28,7 +28,7 @@ struct logistic_loss {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Loss of independent yes-or-no outputs and of autoencoders on [0, 1]. Prediction and target of equal shape (samples,
 /// outputs…).
@@ -38,7 +38,8 @@ struct binary_cross_entropy {
         requires(!std::same_as<D, cpu>)
     loss_result<T, D>
     operator()(tensor<T, D> logits, const tensor<T, D>& target) const {
-        return detail::elementwise_loss("binary_cross_entropy", std::move(logits), target, {}, rules::logistic_loss{});
+        return detail::elementwise_loss("binary_cross_entropy", std::move(logits), target, {},
+                                        functors::logistic_loss{});
     }
 
     template <class T>
@@ -52,15 +53,15 @@ struct binary_cross_entropy {
         const double mean = 1.0 / static_cast<double>(logits.size());
         const T scale = static_cast<T>(mean);
 
-        constexpr index piece = 512;
-        const double sum = parallel_sum<double>(logits.size(), 8 * piece, [&](index begin, index end) {
+        constexpr index_t piece = 512;
+        const double sum = parallel_sum<double>(logits.size(), 8 * piece, [&](index_t begin, index_t end) {
             double part = 0;
-            for (index from = begin; from < end; from += piece) {
-                const index until = std::min(end, from + piece);
+            for (index_t from = begin; from < end; from += piece) {
+                const index_t until = std::min(end, from + piece);
                 double straight = 0, product = 1;
                 int outside = 0;
 #pragma omp simd reduction(+ : straight, outside) reduction(* : product)
-                for (index i = from; i < until; ++i) {
+                for (index_t i = from; i < until; ++i) {
                     const T a = std::abs(x[i]), u = vector_math::exp(-a);
                     const T larger = T(1) / (1 + u), sigma = x[i] < 0 ? u * larger : larger;
                     outside += !(t[i] >= 0 && t[i] <= 1);
@@ -73,15 +74,15 @@ struct binary_cross_entropy {
             }
             return part;
         });
-        work::count(8.0 * static_cast<double>(logits.size()), 3.0 * static_cast<double>(logits.bytes()));
+        flop_counter::count(8.0 * static_cast<double>(logits.size()), 3.0 * static_cast<double>(logits.bytes()));
         return {sum * mean, std::move(gradient)};
     }
 
 private:
     template <class T>
-    [[noreturn]] static void throw_outside(const tensor<T, cpu>& target, index from) {
+    [[noreturn]] static void throw_outside(const tensor<T, cpu>& target, index_t from) {
         while (target[from] >= 0 && target[from] <= 1) ++from;
-        const index columns = target.size() / target.extent(0);
+        const index_t columns = target.size() / target.extent(0);
         fail("binary_cross_entropy: target ", target[from], " of sample ", from / columns, ", output ", from % columns,
              " is not in [0, 1]");
     }

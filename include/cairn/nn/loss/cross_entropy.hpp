@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// sum / total, which is not a number unless the total is above 0.
 struct mean_by_weight {
@@ -26,7 +26,7 @@ struct mean_by_weight {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Loss of classification. Logits (…, classes); labels: int32 in [0, classes), one for each row of logits.
 struct cross_entropy {
@@ -34,13 +34,14 @@ struct cross_entropy {
     std::vector<double> class_weights = {};  // one a class, or none
     weights_on_device kept = {};             // of class_weights
 
-    /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit, on labels whose weights sum
-    /// to 0. A GPU is not waited for: there a label out of range, or a sum of 0, makes the value NaN.
+    /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit, on
+    /// labels whose weights sum to 0. A GPU is not waited for: there a label out of range, or a sum of 0, makes the
+    /// value NaN.
     template <class T, Device D>
     loss_result<T, D> operator()(tensor<T, D> logits, const tensor<std::int32_t, D>& labels) const {
         const double total = check(logits, labels);
         tensor<T, D> gradient = gradient_over(logits);
-        number<D> value = run(logits, labels, gradient.data(), total);
+        scalar_on<D> value = run(logits, labels, gradient.data(), total);
         return {std::move(value), std::move(gradient)};
     }
 
@@ -51,20 +52,21 @@ struct cross_entropy {
     }
 
 private:
-    /// Σ_i w_{y_i}, the divisor of the mean, where the host knows it: the number of rows without weights, 1 with those of a device.
+    /// Σ_i w_{y_i}, the divisor of the mean, where the host knows it: the number of rows without weights, 1 with those
+    /// of a device.
     template <class T, Device D>
     double check(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels) const {
         require(logits.rank() >= 2 && logits.size() > 0, "cross_entropy: logits have shape ", logits.shape(),
                 "; expected (rows…, classes)");
-        const index classes = logits.shape().back(), rows = logits.size() / classes;
+        const index_t classes = logits.shape().back(), rows = logits.size() / classes;
         require(labels.size() == rows, "cross_entropy: ", labels.size(), " labels ", labels.shape(), " for logits ",
                 logits.shape());
         if (class_weights.empty()) return static_cast<double>(rows);
-        require(static_cast<index>(class_weights.size()) == classes, "cross_entropy: ", class_weights.size(),
+        require(static_cast<index_t>(class_weights.size()) == classes, "cross_entropy: ", class_weights.size(),
                 " class weights for ", classes, " classes");
         if constexpr (std::same_as<D, cpu>) {
             double total = 0;
-            for (index row = 0; row < rows; ++row) {
+            for (index_t row = 0; row < rows; ++row) {
                 const std::int32_t label = labels[row];
                 require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", row,
                         " is not in [0, ", classes, ')');
@@ -80,10 +82,11 @@ private:
     }
 
     template <class T, Device D>
-    number<D> run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient, double total) const {
-        const index classes = logits.shape().back(), rows = logits.size() / classes;
+    scalar_on<D> run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient,
+                     double total) const {
+        const index_t classes = logits.shape().back(), rows = logits.size() / classes;
         const tensor<T, D> weights = kept.template of<T, D>(class_weights);
-        tensor<T, D> losses({rows}, category::workspace);
+        tensor<T, D> losses({rows}, memory_category::workspace);
         if constexpr (std::same_as<D, cpu>) {
             softmax_cross_entropy(D{}, rows, classes, logits.data(), labels.data(), static_cast<T>(label_smoothing),
                                   losses.data(), gradient, static_cast<T>(1 / total), weights.data());
@@ -92,14 +95,14 @@ private:
             return all / total;
         } else {
             const bool weighted = !weights.empty();
-            tensor<double, D> all({1}, category::workspace), weight({1}, category::workspace);
+            tensor<double, D> all({1}, memory_category::workspace), weight({1}, memory_category::workspace);
             if (weighted) label_weights_into(D{}, rows, classes, labels.data(), weights.data(), weight.data());
             softmax_cross_entropy(D{}, rows, classes, logits.data(), labels.data(), static_cast<T>(label_smoothing),
                                   losses.data(), gradient, static_cast<T>(1 / total), weights.data(),
                                   weighted ? weight.data() : nullptr);
             sum_into(D{}, rows, losses.data(), all.data());
-            if (weighted) for_each(D{}, 1, rules::mean_by_weight{}, all.data(), weight.data());
-            number<D> mean(std::move(all));
+            if (weighted) for_each(D{}, 1, functors::mean_by_weight{}, all.data(), weight.data());
+            scalar_on<D> mean(std::move(all));
             mean *= 1 / total;
             return mean;
         }

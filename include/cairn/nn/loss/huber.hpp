@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// d²/2 for |d| ≤ limit, limit (|d| − limit/2) beyond.
 template <class T>
@@ -22,7 +22,7 @@ struct clamped_difference {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Loss of regression with outliers. Prediction and target of equal shape (samples, outputs…).
 struct huber {
@@ -33,7 +33,7 @@ struct huber {
     loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
         require(delta > 0, "huber: delta ", delta, "; it must be positive");
         return detail::elementwise_loss("huber", std::move(prediction), target, weights,
-                                        rules::clamped_difference<T>{static_cast<T>(delta)});
+                                        functors::clamped_difference<T>{static_cast<T>(delta)});
     }
 };
 

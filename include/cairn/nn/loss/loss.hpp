@@ -3,7 +3,7 @@
 //   {value, gradient} = loss(prediction, target)      value = mean over the batch,  gradient = d value / d prediction
 // The prediction is handed over by value: given the only handle to its block, a loss writes the gradient over it.
 
-#include <cairn/core/number.hpp>
+#include <cairn/core/device_scalar.hpp>
 
 #include <concepts>
 
@@ -12,8 +12,8 @@ namespace cairn {
 /// What a loss returns.
 template <class T, Device D = cpu>
 struct loss_result {
-    number<D> value = 0;    // mean over the batch
-    tensor<T, D> gradient;  // of the value with respect to the prediction, same shape
+    scalar_on<D> value = 0;  // mean over the batch
+    tensor<T, D> gradient;   // of the value with respect to the prediction, same shape
 };
 
 /// A loss over predictions of T and targets of Target.

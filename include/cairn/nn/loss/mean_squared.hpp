@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 struct squared_difference {
     template <class T>
@@ -17,7 +17,7 @@ struct squared_difference {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 /// Loss of regression. Prediction and target of equal shape (samples, outputs…).
 struct mean_squared {
@@ -26,7 +26,7 @@ struct mean_squared {
     template <class T, Device D>
     loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
         return detail::elementwise_loss("mean_squared", std::move(prediction), target, weights,
-                                        rules::squared_difference{});
+                                        functors::squared_difference{});
     }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The weights of a loss in the memory of a device: uploaded when they are first asked for, and again after they were changed. A step in
-// between uploads nothing and waits for nothing, so it can be recorded (core/replay.hpp).
+// The weights of a loss in the memory of a device: uploaded when they are first asked for, and again after they were
+// changed. A step in between uploads nothing and waits for nothing, so it can be recorded (core/captured_graph.hpp).
 
 #include <cairn/core/tensor.hpp>
 
@@ -12,7 +12,8 @@
 
 namespace cairn {
 
-/// What a loss keeps beside its weights. A copy of the loss uploads its own; both go on a thread that may free memory of the device.
+/// What a loss keeps beside its weights. A copy of the loss uploads its own; both go on a thread that may free memory
+/// of the device.
 class weights_on_device {
 public:
     weights_on_device() = default;
@@ -32,7 +33,7 @@ public:
 private:
     template <class T>
     static tensor<T> on_host(const std::vector<double>& values) {
-        tensor<T> host({static_cast<index>(values.size())}, category::workspace);
+        tensor<T> host({static_cast<index_t>(values.size())}, memory_category::workspace);
         std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
         return host;
     }
@@ -45,7 +46,7 @@ private:
             if (e.type == &type_of<T, D> && e.pool == &D::memory())
                 return static_cast<const tensor<T, D>*>(e.held.get())->share();
         const tensor<T> host = on_host<T>(values);
-        auto held = std::make_shared<tensor<T, D>>(host.shape(), category::data,
+        auto held = std::make_shared<tensor<T, D>>(host.shape(), memory_category::data,
                                                    D::memory());  // not in a recorded step's block
         D::copy_to_device(held->data(), host.data(), host.bytes());
         tensor<T, D> result = held->share();

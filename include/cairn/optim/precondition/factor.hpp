@@ -2,15 +2,16 @@
 // The two Kronecker factors of a layer's curvature (Martens and Grosse 2015; convolution: Grosse and Martens 2016):
 //   A = E[ā āᵀ]   ā: a row of the layer's input, with a 1 appended where there is a bias
 //   G = E[g gᵀ]   g: a row of the gradient of one example's loss with respect to the layer's output
-// Expectations are means over the N examples and S positions of a batch; the curvature block is S · (A ⊗ G). Of a mean loss over N
-// examples backward gives dy = g / N, so G = N²/(N S) Σ dy dyᵀ.
+// Expectations are means over the N examples and S positions of a batch; the curvature block is S · (A ⊗ G). Of a mean
+// loss over N examples backward gives dy = g / N, so G = N²/(N S) Σ dy dyᵀ.
 //
 // Where one weight is used at several positions of an example (Eschenhagen et al. 2023):
 //   expand   each position is a row of its own, as above                                      S · (A ⊗ G)
 //   reduce   rows are joined first: ā = mean over positions, g = sum over positions           A ⊗ G
-// A convolution's A is large, kernel points · channels. Taking its kernel's points as uncorrelated and alike, A = I ⊗ E[x xᵀ], x the
-// channels of one point of the input.
-// A lookup's A is diagonal: how often each entry is used. So is that of a factor that is too large: the rest is left out.
+// A convolution's A is large, kernel points · channels. Taking its kernel's points as uncorrelated and alike, A = I ⊗
+// E[x xᵀ], x the channels of one point of the input.
+// A lookup's A is diagonal: how often each entry is used. So is that of a factor that is too large: the rest is left
+// out.
 //
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
 //
@@ -23,7 +24,7 @@
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
-#include <cairn/device/layer_rows.hpp>
+#include <cairn/device/curvature_samples.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -35,9 +36,9 @@ namespace cairn {
 enum class weight_sharing { expand, reduce };
 
 /// Which rows statistics are made of: every so-manieth sample, and of it every so-manieth position, from `offset` on.
-struct row_sample {
-    index examples = 1, positions = 1;
-    index offset = 0;
+struct sample_strides {
+    index_t examples = 1, positions = 1;
+    index_t offset = 0;
 
     bool is_all() const { return examples == 1 && positions == 1; }
 };
@@ -45,26 +46,26 @@ struct row_sample {
 namespace detail {
 
 template <class T>
-void add_outer_products_on_host(index count, index width, const T* rows, index stride, tensor<T>& sum, T weight) {
-    const index n = sum.extent(0);
+void add_outer_products_on_host(index_t count, index_t width, const T* rows, index_t stride, tensor<T>& sum, T weight) {
+    const index_t n = sum.extent(0);
     const bool diagonal = sum.rank() == 1;
     if (diagonal) {
-        for (index r = 0; r < count; ++r)
-            for (index c = 0; c < width; ++c) sum[c] += weight * rows[r * stride + c] * rows[r * stride + c];
+        for (index_t r = 0; r < count; ++r)
+            for (index_t c = 0; c < width; ++c) sum[c] += weight * rows[r * stride + c] * rows[r * stride + c];
     } else {
         add_symmetric_product(cpu{}, count, width, weight, rows, stride, sum.data(), n);
     }
     if (n == width) return;
     sum[sum.size() - 1] += weight * static_cast<T>(count);
     if (diagonal) return;
-    tensor<T> columns = tensor<T>::zeros({width}, category::workspace);
+    tensor<T> columns = tensor<T>::zeros({width}, memory_category::workspace);
     if (stride == width) {
         column_sums(cpu{}, count, width, rows, columns.data(), false);
     } else {
-        for (index r = 0; r < count; ++r)
-            for (index c = 0; c < width; ++c) columns[c] += rows[r * stride + c];
+        for (index_t r = 0; r < count; ++r)
+            for (index_t c = 0; c < width; ++c) columns[c] += rows[r * stride + c];
     }
-    for (index c = 0; c < width; ++c) {
+    for (index_t c = 0; c < width; ++c) {
         sum[c * n + width] += weight * columns[c];
         sum[width * n + c] += weight * columns[c];
     }
@@ -72,11 +73,13 @@ void add_outer_products_on_host(index count, index width, const T* rows, index s
 
 }  // namespace detail
 
-/// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a 1.
+/// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a
+/// 1.
 /// rows (count, stride ≥ width).
 template <class S, class T, Device D>
-void add_outer_products(index count, index width, const S* rows, index stride, tensor<T, D>& sum, T weight = T{1}) {
-    const index n = sum.extent(0);
+void add_outer_products(index_t count, index_t width, const S* rows, index_t stride, tensor<T, D>& sum,
+                        T weight = T{1}) {
+    const index_t n = sum.extent(0);
     const bool diagonal = sum.rank() == 1;
     if constexpr (!std::same_as<D, cpu>) {
         if (diagonal)
@@ -92,46 +95,47 @@ void add_outer_products(index count, index width, const S* rows, index stride, t
 namespace detail {
 
 /// Of 0 … n-1 every so-manieth, from `offset` on; at least one.
-inline every_so_many picks(index n, index every, index offset) {
-    const index first = std::min(offset % every, n - 1);
+inline strided_indices picks(index_t n, index_t every, index_t offset) {
+    const index_t first = std::min(offset % every, n - 1);
     return {first, every, (n - 1 - first) / every + 1};
 }
 
 /// Copies `width` numbers of each of some rows, which are `stride` apart; a copy for add_copied_rows.
 template <class T>
-auto copy_strided(const T* data, index width, index stride, index positions) {
-    return [=](index example, index first, index count, T* to) {
-        for (index i = 0; i < count; ++i)
+auto copy_strided(const T* data, index_t width, index_t stride, index_t positions) {
+    return [=](index_t example, index_t first, index_t count, T* to) {
+        for (index_t i = 0; i < count; ++i)
             std::copy_n(data + (example * positions + first + i) * stride, width, to + i * width);
     };
 }
 
-/// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times `scale`.
+/// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times
+/// `scale`.
 /// copy(example, first position, count, to). Their products count `weight` times.
 template <class T, class Copy>
-void add_copied_rows(index examples, index positions, index width, Copy&& copy, bool join, double scale,
-                     const row_sample& sample, tensor<T>& sum, T weight = T{1}) {
-    const every_so_many chosen = picks(examples, sample.examples, sample.offset),
-                        at = picks(positions, join ? 1 : sample.positions, sample.offset);
-    const index count = chosen.count, taken = at.count;
-    const index block =
-        std::clamp<index>((index{1} << 20) / (width * taken), 1, count);  // a few megabytes: GEMM is fast
-    tensor<T> rows({block * taken, width}, category::workspace);
-    for (index begin = 0; begin < count; begin += block) {
-        const index here = std::min(block, count - begin);
-        parallel_for(here, std::max<index>(1, 16384 / (width * taken)), [&](index first, index last) {
-            for (index k = first; k < last; ++k) {
-                const index e = chosen[begin + k];
+void add_copied_rows(index_t examples, index_t positions, index_t width, Copy&& copy, bool join, double scale,
+                     const sample_strides& sample, tensor<T>& sum, T weight = T{1}) {
+    const strided_indices chosen = picks(examples, sample.examples, sample.offset),
+                          at = picks(positions, join ? 1 : sample.positions, sample.offset);
+    const index_t count = chosen.count, taken = at.count;
+    const index_t block =
+        std::clamp<index_t>((index_t{1} << 20) / (width * taken), 1, count);  // a few megabytes: GEMM is fast
+    tensor<T> rows({block * taken, width}, memory_category::workspace);
+    for (index_t begin = 0; begin < count; begin += block) {
+        const index_t here = std::min(block, count - begin);
+        parallel_for(here, std::max<index_t>(1, 16384 / (width * taken)), [&](index_t first, index_t last) {
+            for (index_t k = first; k < last; ++k) {
+                const index_t e = chosen[begin + k];
                 T* const to = rows.data() + k * taken * width;
                 if (taken == positions) {
                     copy(e, 0, positions, to);
                 } else {
-                    for (index i = 0; i < taken; ++i) copy(e, at[i], 1, to + i * width);
+                    for (index_t i = 0; i < taken; ++i) copy(e, at[i], 1, to + i * width);
                 }
                 if (!join) continue;
-                for (index c = 0; c < width; ++c) {
+                for (index_t c = 0; c < width; ++c) {
                     T total{};
-                    for (index t = 0; t < positions; ++t) total += to[t * width + c];
+                    for (index_t t = 0; t < positions; ++t) total += to[t * width + c];
                     to[c] = total * static_cast<T>(scale);
                 }
             }
@@ -144,22 +148,22 @@ void add_copied_rows(index examples, index positions, index width, Copy&& copy, 
 }
 
 /// Numbers that a device copies at a time. Tests make it small.
-inline index most_copied = index{1} << 26;
+inline index_t most_copied = index_t{1} << 26;
 
 /// The same on a device, in which one launch copies a block of rows: as U, which the products take.
 template <class U, class S, class T, Device D>
-void add_chosen_rows_as(const chosen_rows<S>& rows, tensor<T, D>& sum, T weight) {
-    const index count = rows.examples.count * rows.rows_each();
-    const index block = std::clamp<index>(most_copied / rows.width, 1, count);
-    tensor<U, D> copied({block, rows.width}, category::workspace);
-    for (index begin = 0; begin < count; begin += block) {
-        const index here = std::min(block, count - begin);
+void add_chosen_rows_as(const strided_samples<S>& rows, tensor<T, D>& sum, T weight) {
+    const index_t count = rows.examples.count * rows.rows_each();
+    const index_t block = std::clamp<index_t>(most_copied / rows.width, 1, count);
+    tensor<U, D> copied({block, rows.width}, memory_category::workspace);
+    for (index_t begin = 0; begin < count; begin += block) {
+        const index_t here = std::min(block, count - begin);
         gather_rows(D{}, rows, begin, here, copied.data());
         add_outer_products(here, rows.width, copied.data(), rows.width, sum, weight);
     }
 }
 template <class S, class T, Device D>
-void add_chosen_rows(const chosen_rows<S>& rows, tensor<T, D>& sum, T weight = T{1}) {
+void add_chosen_rows(const strided_samples<S>& rows, tensor<T, D>& sum, T weight = T{1}) {
     if (rows.join)
         add_chosen_rows_as<T>(rows, sum, weight);  // sums have more digits than rows
     else
@@ -168,21 +172,21 @@ void add_chosen_rows(const chosen_rows<S>& rows, tensor<T, D>& sum, T weight = T
 
 /// Rows (examples · positions, stride) that lie in memory, of which `width` numbers count.
 template <class S, class T, Device D>
-void add_rows_in_memory(index examples, index positions, const S* data, index width, index stride, bool join,
-                        double scale, const row_sample& sample, tensor<T, D>& sum, T weight = T{1}) {
+void add_rows_in_memory(index_t examples, index_t positions, const S* data, index_t width, index_t stride, bool join,
+                        double scale, const sample_strides& sample, tensor<T, D>& sum, T weight = T{1}) {
     if (!join && sample.is_all()) return add_outer_products(examples * positions, width, data, stride, sum, weight);
     if constexpr (std::same_as<D, cpu>)
         add_copied_rows(examples, positions, width, copy_strided(data, width, stride, positions), join, scale, sample,
                         sum, weight);
     else
-        add_chosen_rows(chosen_rows<S>{.x = data,
-                                       .width = width,
-                                       .stride = stride,
-                                       .positions = positions,
-                                       .examples = picks(examples, sample.examples, sample.offset),
-                                       .at = picks(positions, join ? 1 : sample.positions, sample.offset),
-                                       .join = join,
-                                       .scale = scale},
+        add_chosen_rows(strided_samples<S>{.x = data,
+                                           .width = width,
+                                           .stride = stride,
+                                           .positions = positions,
+                                           .examples = picks(examples, sample.examples, sample.offset),
+                                           .at = picks(positions, join ? 1 : sample.positions, sample.offset),
+                                           .join = join,
+                                           .scale = scale},
                         sum, weight);
 }
 
@@ -190,44 +194,47 @@ void add_rows_in_memory(index examples, index positions, const S* data, index wi
 
 /// Counts (entries) of chosen ids.
 template <class T>
-void count_lookups(cpu, const every_so_many& examples, const every_so_many& at, index positions,
-                   const std::int32_t* ids, index /*entries*/, T* counts) {
-    for (index e = 0; e < examples.count; ++e)
-        for (index t = 0; t < at.count; ++t) counts[ids[examples[e] * positions + at[t]]] += T{1};
+void count_lookups(cpu, const strided_indices& examples, const strided_indices& at, index_t positions,
+                   const std::int32_t* ids, index_t /*entries*/, T* counts) {
+    for (index_t e = 0; e < examples.count; ++e)
+        for (index_t t = 0; t < at.count; ++t) counts[ids[examples[e] * positions + at[t]]] += T{1};
 }
 
 /// How many rows of a layer a sample takes.
 template <class T>
-index rows_taken(const layer_rows<T>& rows, weight_sharing sharing, const row_sample& sample) {
+index_t rows_taken(const curvature_samples<T>& rows, weight_sharing sharing, const sample_strides& sample) {
     if (rows.examples * rows.positions == 0) return 0;
     const bool join = sharing == weight_sharing::reduce && rows.positions > 1;
     return detail::picks(rows.examples, sample.examples, sample.offset).count *
            (join ? 1 : detail::picks(rows.positions, sample.positions, sample.offset).count);
 }
 
-/// Adds a convolution's input points of group `group` to the sum of x xᵀ (channels, channels): the factor of each of its kernel's
-/// points where these are taken as uncorrelated (Grosse and Martens 2016, section 4.2). Their mean counts as many rows as the output has.
+/// Adds a convolution's input points of group `group` to the sum of x xᵀ (channels, channels): the factor of each of
+/// its kernel's points where these are taken as uncorrelated (Grosse and Martens 2016, section 4.2). Their mean counts
+/// as many rows as the output has.
 template <class S, class T, Device D>
-void add_points_of_layer(const layer_rows<S>& rows, index group, tensor<T, D>& sum, const row_sample& sample = {}) {
+void add_points_of_layer(const curvature_samples<S>& rows, index_t group, tensor<T, D>& sum,
+                         const sample_strides& sample = {}) {
     const conv_geometry& g = rows.conv;
-    const index width = g.c_in / g.groups, points = g.in_points();
-    layer_rows<S> inputs = rows;
+    const index_t width = g.c_in / g.groups, points = g.in_points();
+    curvature_samples<S> inputs = rows;
     inputs.positions = points;
-    const index counted = rows_taken(rows, {}, sample), taken = rows_taken(inputs, {}, sample);
+    const index_t counted = rows_taken(rows, {}, sample), taken = rows_taken(inputs, {}, sample);
     if (counted == 0 || taken == 0) return;
     const T weight = static_cast<T>(static_cast<double>(counted) / static_cast<double>(taken));
     detail::add_rows_in_memory(rows.examples, points, rows.x + group * width, width, g.c_in, false, 1, sample, sum,
                                weight);
 }
 
-/// Adds a layer's rows of group `group`, as many as rows_taken says, to the sums of ā āᵀ and of dy dyᵀ; either may be null.
+/// Adds a layer's rows of group `group`, as many as rows_taken says, to the sums of ā āᵀ and of dy dyᵀ; either may be
+/// null.
 template <class S, class T, Device D>
-void add_rows_of_layer(const layer_rows<S>& rows, index group, tensor<T, D>* inputs, tensor<T, D>* outputs,
-                       weight_sharing sharing = weight_sharing::expand, const row_sample& sample = {}) {
-    const index examples = rows.examples, positions = rows.positions;
+void add_rows_of_layer(const curvature_samples<S>& rows, index_t group, tensor<T, D>* inputs, tensor<T, D>* outputs,
+                       weight_sharing sharing = weight_sharing::expand, const sample_strides& sample = {}) {
+    const index_t examples = rows.examples, positions = rows.positions;
     if (examples * positions == 0) return;
     const bool join = sharing == weight_sharing::reduce && positions > 1;
-    const auto add = [&](const S* data, index width, index stride, double scale, tensor<T, D>* sum) {
+    const auto add = [&](const S* data, index_t width, index_t stride, double scale, tensor<T, D>* sum) {
         if (sum) detail::add_rows_in_memory(examples, positions, data, width, stride, join, scale, sample, *sum);
     };
     const bool conv = rows.kind == rows_kind::convolution;
@@ -236,46 +243,47 @@ void add_rows_of_layer(const layer_rows<S>& rows, index group, tensor<T, D>* inp
     if (!inputs) return;
     const double mean = 1 / static_cast<double>(positions);
     const S* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);
-    const every_so_many chosen = detail::picks(examples, sample.examples, sample.offset),
-                        at = detail::picks(positions, join ? 1 : sample.positions, sample.offset);
+    const strided_indices chosen = detail::picks(examples, sample.examples, sample.offset),
+                          at = detail::picks(positions, join ? 1 : sample.positions, sample.offset);
     if (rows.kind == rows_kind::lookup) {
         count_lookups(D{}, chosen, at, positions, rows.ids, rows.in, inputs->data());
     } else if (!conv || im2col::is_pointwise(g)) {
         add(x, rows.in, conv ? g.c_in : rows.in, mean, inputs);
     } else if constexpr (std::same_as<D, cpu>) {
-        const auto patches = [&](index e, index t, index count, T* to) {
+        const auto patches = [&](index_t e, index_t t, index_t count, T* to) {
             im2col::gather(g, x, e * positions + t, e * positions + t + count, to);
         };
         detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
     } else {
-        detail::add_chosen_rows(chosen_rows<S>{.x = x,
-                                               .width = rows.in,
-                                               .patches = true,
-                                               .conv = g,
-                                               .positions = positions,
-                                               .examples = chosen,
-                                               .at = at,
-                                               .join = join,
-                                               .scale = mean},
+        detail::add_chosen_rows(strided_samples<S>{.x = x,
+                                                   .width = rows.in,
+                                                   .patches = true,
+                                                   .conv = g,
+                                                   .positions = positions,
+                                                   .examples = chosen,
+                                                   .at = at,
+                                                   .join = join,
+                                                   .scale = mean},
                                 *inputs);
     }
 }
 
-/// A factor: the sum of the batch at hand, and the running average of the batches before. Both take memory once they are needed.
+/// A factor: the sum of the batch at hand, and the running average of the batches before. Both take memory once they
+/// are needed.
 template <class T, Device D = cpu>
 class running_factor {
 public:
     running_factor() = default;
-    explicit running_factor(index n, bool diagonal = false) : shape_(diagonal ? shape{n} : shape{n, n}) {}
+    explicit running_factor(index_t n, bool diagonal = false) : shape_(diagonal ? shape{n} : shape{n, n}) {}
 
     /// (n, n), symmetric, or the diagonal (n).
     const cairn::shape& extents() const { return shape_; }
-    index size() const { return shape_[0]; }
+    index_t size() const { return shape_[0]; }
     bool is_diagonal() const { return shape_.rank() == 1; }
 
     /// Σ rowsᵀ rows of the batch at hand.
     tensor<T, D>& batch() {
-        if (batch_.empty()) batch_ = tensor<T, D>::zeros(shape_, category::workspace);
+        if (batch_.empty()) batch_ = tensor<T, D>::zeros(shape_, memory_category::workspace);
         return batch_;
     }
     bool has_batch() const { return !batch_.empty(); }
@@ -283,7 +291,7 @@ public:
 
     const tensor<T, D>& average() const { return average_; }
     tensor<T, D>& average() {
-        if (average_.empty()) average_ = tensor<T, D>::zeros(shape_, category::optimizer);
+        if (average_.empty()) average_ = tensor<T, D>::zeros(shape_, memory_category::optimizer);
         return average_;
     }
     bool has_average() const { return !average_.empty(); }
@@ -292,8 +300,8 @@ public:
     std::int64_t& batches() { return batches_; }
     std::int64_t batches() const { return batches_; }
 
-    /// Takes scale · batch into the average, with decay ρ, and empties the batch. From the identity on and with the weight 1 − ρ, if
-    /// `from_identity`. A batch that is not finite is dropped: returns false.
+    /// Takes scale · batch into the average, with decay ρ, and empties the batch. From the identity on and with the
+    /// weight 1 − ρ, if `from_identity`. A batch that is not finite is dropped: returns false.
     bool update(double scale, double decay, bool from_identity = false) {
         const bool good = count_nonfinite(D{}, batch().size(), batch().data()) == 0;
         if (good) {
@@ -303,7 +311,7 @@ public:
                                       ? 1 / (1 - decay)
                                       : (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
             const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
-            for_each(rules::move_mean<T>{part, of_batch}, average(), batch());
+            for_each(functors::move_mean<T>{part, of_batch}, average(), batch());
         }
         clear_batch();
         return good;
@@ -316,7 +324,7 @@ public:
     }
 
 private:
-    index step() const { return is_diagonal() ? 1 : size() + 1; }  // from one number of the diagonal to the next
+    index_t step() const { return is_diagonal() ? 1 : size() + 1; }  // from one number of the diagonal to the next
 
     cairn::shape shape_{0};
     tensor<T, D> batch_, average_;

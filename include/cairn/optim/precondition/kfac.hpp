@@ -4,8 +4,9 @@
 //
 //   kfac<float> curvature(weights, {.damping = 1e-3});   // weights: an arena; a step is as in preconditioner.hpp
 //
-//   factors         every `factor_every` steps, from the rows of all micro-batches: kfac_factors.hpp, factor.hpp
-//   decompositions  every `decompose_every` steps, more often at first: kfac_inverses.hpp, kronecker.hpp
+//   factors         every `factor_update_interval` steps, from the rows of all micro-batches: kfac_factors.hpp,
+//                   factor.hpp
+//   decompositions  every `inverse_update_interval` steps, more often at first: kfac_inverses.hpp, kronecker.hpp
 //   directions      V = F⁻¹ ∇W of each layer: kfac_directions.hpp
 //   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017);
 //                   a norm constraint; or grafting: each layer's V as long as its gradient
@@ -13,7 +14,7 @@
 // A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of
 // normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that
 // `skip` names keep their gradients. With `lag` the decompositions are made on a thread of their own and used so many
-// steps later: the same steps in every run. Several ranks share the work through kfac_roles (kfac_block.hpp).
+// steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
 // On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps
 // that take statistics ask it something: whether they are finite. With `lag` decompositions are spread over the steps
 // until their use, as equal shares of n³ as their sizes allow: a device runs what is launched in one order.
@@ -38,11 +39,11 @@ namespace cairn {
 template <class T, Device D = cpu>
 class kfac final : public preconditioner<T, D>, public curvature_listener {
 public:
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
 
     /// Shares the arena's memory. Throws on settings that make no sense.
     kfac(arena<T, D>& weights, kfac_config c,
-         std::unique_ptr<kfac_roles<T, D>> roles = std::make_unique<kfac_roles<T, D>>())
+         std::unique_ptr<kfac_work_assignment<T, D>> roles = std::make_unique<kfac_work_assignment<T, D>>())
         : s_{.config = std::move(c), .roles = std::move(roles)} {
         check(s_.config);
         for (const auto& [name, p] : weights.parameters()) s_.parameters.push_back(p);
@@ -53,7 +54,7 @@ public:
     }
 
     curvature_listener* begin_step() override {
-        taking_ = s_.steps % s_.config.factor_every == 0;
+        taking_ = s_.steps % s_.config.factor_update_interval == 0;
         discovering_ = last_ = false;
         for (block& b : s_.blocks) b.seen = 0;
         return taking_ ? this : nullptr;
@@ -70,11 +71,11 @@ public:
     }
 
     bool wants(int weight) const override { return taking_ && wanted_[static_cast<std::size_t>(weight)]; }
-    bool wants_scale_shift() const override { return s_.config.scale_shift; }
+    bool wants_norm_layers() const override { return s_.config.norm_layers; }
     using curvature_listener::take;
-    void take(const layer_rows<T>& rows) override { take_rows(rows); }
-    void take(const layer_rows<bfloat16>& rows) override { take_rounded(rows); }
-    void take(const layer_rows<float16>& rows) override { take_rounded(rows); }
+    void take(const curvature_samples<T>& rows) override { take_rows(rows); }
+    void take(const curvature_samples<bfloat16>& rows) override { take_rounded(rows); }
+    void take(const curvature_samples<float16>& rows) override { take_rounded(rows); }
 
     void precondition(double examples, double lr) override {
         if (!s_.started && !s_.blocks.empty()) start();
@@ -98,11 +99,11 @@ public:
     }
 
     std::vector<block>& blocks() { return s_.blocks; }
-    const kfac_roles<T, D>& roles() const { return *s_.roles; }
+    const kfac_work_assignment<T, D>& roles() const { return *s_.roles; }
     std::vector<named_tensor<T, D>> tensors() override;
     std::vector<std::pair<std::string, std::int64_t*>> counters() override;
     void release() override;
-    std::vector<std::string> remarks() const override;
+    std::vector<std::string> diagnostics() const override;
 
     const kfac_config& config() const { return s_.config; }
     /// γ from now on; the inverse form has it from its next decomposition on.
@@ -116,7 +117,7 @@ private:
 
     // Of layers that compute in S, where devices do.
     template <class S>
-    void take_rounded(const layer_rows<S>& rows) {
+    void take_rounded(const curvature_samples<S>& rows) {
         if constexpr (on_host || !std::same_as<T, float>)
             curvature_listener::take(rows);
         else
@@ -124,8 +125,8 @@ private:
     }
 
     template <class S>
-    void take_rows(const layer_rows<S>& rows) {
-        if (rows.kind == rows_kind::scale_shift && !s_.config.scale_shift) return;
+    void take_rows(const curvature_samples<S>& rows) {
+        if (rows.kind == rows_kind::norm && !s_.config.norm_layers) return;
         const trace_scope scope("factors", "backward", "kfac");
         const std::size_t at = factors_.block_of(rows);
         block& b = s_.blocks[at];
@@ -154,26 +155,26 @@ template <class T, Device D>
 std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
     if (!s_.started && !s_.blocks.empty()) start();
     inverses_.finish();
-    s_.roles->collect(s_.blocks, s_.config.lag > 0);
+    s_.roles->collect(s_.blocks, s_.config.inverse_staleness > 0);
     std::vector<named_tensor<T, D>> all;
     const auto add = [&](const std::string& name, tensor<T, D>& t, const shape& s) {
-        if (t.empty()) t = tensor<T, D>::zeros(s, category::optimizer);
+        if (t.empty()) t = tensor<T, D>::zeros(s, memory_category::optimizer);
         all.push_back({name, t.share()});
     };
     for (block& b : s_.blocks) {
-        index q = 0;
+        index_t q = 0;
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
             const std::string at = concat(b.name, '/', side == 'a' ? q : q - 1, '/', side);
             if (side == 'a') ++q;
             running_factor<T, D>& s = f.statistics;
-            const index n = s.size();
+            const index_t n = s.size();
             add(at, s.average(), s.extents());
             const auto add_decomposition = [&](const std::string& name, decomposition<T, D>& d) {
                 if (!s.is_diagonal()) add(at + name, d.matrix, {n, n});
                 if (s.is_diagonal() || s_.config.form == kfac_form::eigen) add(at + name + "_values", d.values, {n});
             };
             add_decomposition("_decomposition", f.inverse);
-            if (s_.config.lag > 0) add_decomposition("_pending", f.pending);
+            if (s_.config.inverse_staleness > 0) add_decomposition("_pending", f.pending);
         });
     }
     return all;
@@ -185,7 +186,7 @@ std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters() {
         {"steps", &s_.steps}, {"begun", &inverses_.begun()}, {"rejected", &factors_.rejected()}};
     for (block& b : s_.blocks) {
         all.push_back({b.name + "/ready", &b.ready});
-        index q = 0;
+        index_t q = 0;
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
             all.push_back(
                 {concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches"), &f.statistics.batches()});
@@ -207,18 +208,18 @@ void kfac<T, D>::release() {
 }
 
 template <class T, Device D>
-std::vector<std::string> kfac<T, D>::remarks() const {
-    std::vector<std::string> all = s_.remarks;
-    for (std::string& line : s_.roles->remarks()) all.push_back(std::move(line));
+std::vector<std::string> kfac<T, D>::diagnostics() const {
+    std::vector<std::string> all = s_.diagnostics;
+    for (std::string& line : s_.roles->diagnostics()) all.push_back(std::move(line));
     if (rejected() > 0)
         all.push_back(concat(rejected(), " sums of statistics were not finite and left out of the averages"));
     if (inverses_.kept_old() > 0)
         all.push_back(concat(inverses_.kept_old(), " decompositions failed, the ones before stayed in use; the first: ",
                              inverses_.first_kept()));
-    if (s_.config.lag > 0)
-        all.push_back(concat("decompositions are used ", s_.config.lag,
+    if (s_.config.inverse_staleness > 0)
+        all.push_back(concat("decompositions are used ", s_.config.inverse_staleness,
                              " steps after they were begun, and are at most ",
-                             s_.config.lag + s_.config.decompose_every, " steps old"));
+                             s_.config.inverse_staleness + s_.config.inverse_update_interval, " steps old"));
     if (const double off = factors_.sampling_error(); off > 0)
         all.push_back(concat("statistics of a sample of the rows: the input factors of the first batch are at most ",
                              100 * off, " % off those of all rows (Frobenius norm)"));

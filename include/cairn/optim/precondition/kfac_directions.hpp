@@ -14,7 +14,7 @@ namespace cairn {
 template <class T, Device D>
 class kfac_directions {
 public:
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
     explicit kfac_directions(kfac_state<T, D>& s) : s_(s) {}
 
     /// All layers are known.
@@ -23,10 +23,10 @@ public:
     /// Of the layers whose directions are made on this rank; zeros for the others.
     void make() {
         const trace_scope scope("precondition", "", "kfac");
-        index total = 0;
+        index_t total = 0;
         for (const std::size_t i : order_) total += s_.blocks[i].size();
-        if (directions_.size() != total) directions_ = tensor<T, D>({total}, category::workspace);
-        index at = 0;
+        if (directions_.size() != total) directions_ = tensor<T, D>({total}, memory_category::workspace);
+        index_t at = 0;
         for (const std::size_t i : order_) {
             block& b = s_.blocks[i];
             b.direction = directions_.slice(at, {b.size()});
@@ -67,34 +67,34 @@ private:
 
     /// Numbers of the gradient at equal distances, and where the first one lies in V, the next ones behind it.
     struct run {
-        index at;
+        index_t at;
         T* gradient;
-        index step, count;
+        index_t step, count;
     };
     // f(run) over rows [first, last) of a block's ∇W and ∇b as (groups · out, in).
     template <class F>
-    static void each_run(const block& b, index first, index last, F&& f) {
+    static void each_run(const block& b, index_t first, index_t last, F&& f) {
         T *const dw = b.weight->grad.data(), *const db = b.bias ? b.bias->grad.data() : nullptr;
         if (b.diagonal) {
-            const index channels = b.in / 2;
+            const index_t channels = b.in / 2;
             f(run{0, dw, 1, channels});
             f(run{channels, db, 1, channels});
             return;
         }
         if (in_place(b)) return f(run{first * b.in, dw + first * b.in, 1, (last - first) * b.in});
-        const index width = b.in - (b.bias ? 1 : 0);
-        for (index r = first; r < last; ++r) {
+        const index_t width = b.in - (b.bias ? 1 : 0);
+        for (index_t r = first; r < last; ++r) {
             f(b.transposed ? run{r * b.in, dw + r, b.out, width} : run{r * b.in, dw + r * width, 1, width});
             if (db) f(run{r * b.in + width, db + r, 1, 1});
         }
     }
     // Whether ∇W lies in memory as V does.
     static bool in_place(const block& b) { return !b.diagonal && !b.transposed && !b.bias; }
-    static index rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
-    static index grain(const block& b) { return std::max<index>(1, 16384 / b.in); }
+    static index_t rows_of(const block& b) { return b.diagonal ? 1 : b.out * b.groups(); }
+    static index_t grain(const block& b) { return std::max<index_t>(1, 16384 / b.in); }
     template <class F>
     static void each_run(const block& b, F&& f) {
-        parallel_for(rows_of(b), grain(b), [&](index first, index last) { each_run(b, first, last, f); });
+        parallel_for(rows_of(b), grain(b), [&](index_t first, index_t last) { each_run(b, first, last, f); });
     }
 
     struct products {
@@ -105,13 +105,13 @@ private:
         }
     };
     static products products_of(const block& b) {
-        return parallel_sum<products>(rows_of(b), grain(b), [&](index first, index last) {
+        return parallel_sum<products>(rows_of(b), grain(b), [&](index_t first, index_t last) {
             products p;
             each_run(b, first, last, [&p, all = b.direction.data()](const run& r) {
                 const T *const v = all + r.at, *const g = r.gradient;
                 double vg = 0, vv = 0, gg = 0;
 #pragma omp simd reduction(+ : vg, vv, gg)
-                for (index i = 0; i < r.count; ++i) {
+                for (index_t i = 0; i < r.count; ++i) {
                     const double d = static_cast<double>(v[i]), e = static_cast<double>(g[i * r.step]);
                     vg += d * e, vv += d * d, gg += e * e;
                 }
@@ -125,7 +125,7 @@ private:
     static void gather(const block& b, T* to) {
         if constexpr (on_host)
             each_run(b, [to](const run& r) {
-                for (index i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
+                for (index_t i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
             });
         else
             gather_gradient(D{}, layout_of(b), to);
@@ -139,18 +139,18 @@ private:
             const bool inverse = s_.config.form == kfac_form::inverse;
             const T* const d = b.a[0].inverse.values.data();
             if constexpr (on_host)
-                for (index i = 0; i < b.in; ++i) v[i] *= inverse ? d[i] : T{1} / (d[i] + damping);
+                for (index_t i = 0; i < b.in; ++i) v[i] *= inverse ? d[i] : T{1} / (d[i] + damping);
             else
                 scale_kronecker(D{}, 1, b.in, b.in, v, static_cast<const T*>(nullptr), d, 1, s_.config.damping,
                                 !inverse, v);
             return;
         }
         tensor<T, D> gathered;
-        if (!in_place(b)) gather(b, (gathered = tensor<T, D>({b.size()}, category::workspace)).data());
+        if (!in_place(b)) gather(b, (gathered = tensor<T, D>({b.size()}, memory_category::workspace)).data());
         const T* const gradient = in_place(b) ? b.weight->grad.data() : gathered.data();
-        const index size = b.out * b.in;
+        const index_t size = b.out * b.in;
         for (std::size_t q = 0; q < b.a.size(); ++q) {
-            const index at = static_cast<index>(q) * size;
+            const index_t at = static_cast<index_t>(q) * size;
             cairn::precondition(b.a[q].inverse, b.g[q].inverse, s_.config.form, s_.shared_positions(b),
                                 s_.config.damping, b.out, b.in, gradient + at, v + at);
         }
@@ -178,7 +178,7 @@ private:
             if (!b.ready) continue;
             const T factor = static_cast<T>(s_.config.graft ? graft[i] : scale);
             each_run(b, [factor, v = b.direction.data()](const run& r) {
-                for (index k = 0; k < r.count; ++k) r.gradient[k * r.step] = factor * v[r.at + k];
+                for (index_t k = 0; k < r.count; ++k) r.gradient[k * r.step] = factor * v[r.at + k];
             });
             b.direction.reset();
         }
@@ -195,17 +195,17 @@ private:
         std::vector<block*> ready;
         for (block& b : s_.blocks)
             if (b.ready) ready.push_back(&b);
-        const auto count = static_cast<index>(ready.size());
+        const auto count = static_cast<index_t>(ready.size());
         if (count == 0) return;
-        tensor<double, D> measured = tensor<double, D>::zeros({count, 3}, category::workspace);
-        tensor<T, D> factors({count}, category::workspace);
-        for (index i = 0; measures_directions(lr) && i < count; ++i) {
+        tensor<double, D> measured = tensor<double, D>::zeros({count, 3}, memory_category::workspace);
+        tensor<T, D> factors({count}, memory_category::workspace);
+        for (index_t i = 0; measures_directions(lr) && i < count; ++i) {
             const block& b = *ready[static_cast<std::size_t>(i)];
             direction_products(Where{}, layout_of(b), b.direction.data(), measured.data() + 3 * i);
         }
         direction_factors(Where{}, count, measured.data(), s_.config.kl_clip, s_.config.norm_limit, lr, s_.config.graft,
                           factors.data());
-        for (index i = 0; i < count; ++i) {
+        for (index_t i = 0; i < count; ++i) {
             block& b = *ready[static_cast<std::size_t>(i)];
             put_direction(Where{}, layout_of(b), b.direction.data(), factors.data() + i);
             b.direction.reset();

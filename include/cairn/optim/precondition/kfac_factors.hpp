@@ -14,12 +14,12 @@ namespace cairn {
 template <class T, Device D>
 class kfac_factors {
 public:
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
     explicit kfac_factors(kfac_state<T, D>& s) : s_(s) {}
 
     /// Number of the layer's block, which is made where the layer is new.
     template <class S>
-    std::size_t block_of(const layer_rows<S>& rows) {
+    std::size_t block_of(const curvature_samples<S>& rows) {
         for (std::size_t i = 0; i < s_.blocks.size(); ++i)
             if (s_.blocks[i].weight->id == rows.weight) return i;
         parameter<T, D>* const weight = s_.parameters[static_cast<std::size_t>(rows.weight)];
@@ -28,7 +28,7 @@ public:
         block b{.name = weight->name, .weight = weight};
         if (rows.bias >= 0) b.bias = s_.parameters[static_cast<std::size_t>(rows.bias)];
         b.transposed = rows.kind == rows_kind::lookup;
-        b.diagonal = rows.kind == rows_kind::scale_shift;
+        b.diagonal = rows.kind == rows_kind::norm;
         if (s_.config.spatial == kfac_spatial::uncorrelated && rows.kind == rows_kind::convolution &&
             rows.conv.kernel_points() > 1) {
             b.taps = rows.conv.kernel_points();
@@ -36,13 +36,13 @@ public:
         }
         b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
         b.out = b.diagonal ? 1 : rows.out;
-        const index a_size = b.in / b.taps;
+        const index_t a_size = b.in / b.taps;
         if (!b.diagonal && std::max(b.transposed ? 0 : a_size, b.out) > s_.config.max_size)
-            s_.remarks.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
-                                        ", has a factor larger than kfac.max_size = ", s_.config.max_size,
-                                        ": of that only the diagonal is used"));
-        const index groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
-        for (index q = 0; q < groups; ++q) {
+            s_.diagnostics.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
+                                            ", has a factor larger than kfac.max_size = ", s_.config.max_size,
+                                            ": of that only the diagonal is used"));
+        const index_t groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
+        for (index_t q = 0; q < groups; ++q) {
             b.a.push_back(
                 {running_factor<T, D>(a_size, b.diagonal || b.transposed || a_size > s_.config.max_size), {}, {}});
             if (!b.diagonal) b.g.push_back({running_factor<T, D>(b.out, b.out > s_.config.max_size), {}, {}});
@@ -53,17 +53,17 @@ public:
 
     /// Adds the rows of a layer to the sums of the batch at hand.
     template <class S>
-    void add_rows(std::size_t at, const layer_rows<S>& rows) {
+    void add_rows(std::size_t at, const curvature_samples<S>& rows) {
         block& b = s_.blocks[at];
         const bool alone = !s_.started;  // in a first step without discovery, everybody looks at everything
         const bool a = alone || s_.roles->observes(at, 'a'), g = !b.diagonal && (alone || s_.roles->observes(at, 'g'));
         if (!a && !g) return;
         if (b.diagonal) return add_scale_shift(b, rows);
-        row_sample sample = s_.config.sample;
-        sample.offset = s_.steps / s_.config.factor_every;
-        const index used = rows_taken(rows, s_.sharing_of(b), sample);
+        sample_strides sample = s_.config.sample;
+        sample.offset = s_.steps / s_.config.factor_update_interval;
+        const index_t used = rows_taken(rows, s_.sharing_of(b), sample);
         for (std::size_t q = 0; q < b.a.size(); ++q)
-            add_products(b, rows, static_cast<index>(q), a ? &b.a[q].statistics.batch() : nullptr,
+            add_products(b, rows, static_cast<index_t>(q), a ? &b.a[q].statistics.batch() : nullptr,
                          g ? &b.g[q].statistics.batch() : nullptr, sample);
         b.rows += used;
         if (!sample.is_all() && s_.steps == 0 && b.rows == used) note_sampling_error(b, rows);
@@ -101,11 +101,11 @@ private:
     static constexpr bool on_host = std::same_as<D, cpu>;
 
     template <class S>
-    void add_scale_shift(block& b, const layer_rows<S>& rows) {
+    void add_scale_shift(block& b, const curvature_samples<S>& rows) {
         tensor<T, D>& sum = b.a[0].statistics.batch();
         if constexpr (on_host) {
-            for (index n = 0; n < rows.examples; ++n)
-                for (index c = 0; c < rows.in; ++c) {
+            for (index_t n = 0; n < rows.examples; ++n)
+                for (index_t c = 0; c < rows.in; ++c) {
                     const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
                     sum[c] += scale * scale;
                     sum[rows.in + c] += shift * shift;
@@ -119,23 +119,23 @@ private:
 
     // To the sums of A and of G of group q; either may be null.
     template <class S>
-    void add_products(const block& b, const layer_rows<S>& rows, index q, tensor<T, D>* a, tensor<T, D>* g,
-                      const row_sample& sample) const {
+    void add_products(const block& b, const curvature_samples<S>& rows, index_t q, tensor<T, D>* a, tensor<T, D>* g,
+                      const sample_strides& sample) const {
         if (a && b.taps > 1) add_points_of_layer(rows, q, *std::exchange(a, nullptr), sample);
         add_rows_of_layer(rows, q, a, g, s_.sharing_of(b), sample);
     }
 
     // How far the sampled A of the first batch is from that of all rows.
     template <class S>
-    void note_sampling_error(block& b, const layer_rows<S>& rows) {
+    void note_sampling_error(block& b, const curvature_samples<S>& rows) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
-        tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), category::workspace);
+        tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), memory_category::workspace);
         add_products(b, rows, 0, &all, nullptr, {});
-        const tensor<T> whole = all.on_host(category::workspace),
-                        part = b.a[0].statistics.batch().on_host(category::workspace);
+        const tensor<T> whole = all.on_host(memory_category::workspace),
+                        part = b.a[0].statistics.batch().on_host(memory_category::workspace);
         const auto count = static_cast<double>(rows_taken(rows, s_.sharing_of(b), {}));
         double difference = 0, length = 0;
-        for (index i = 0; i < whole.size(); ++i) {
+        for (index_t i = 0; i < whole.size(); ++i) {
             const double exact = static_cast<double>(whole[i]) / count;
             const double sampled = static_cast<double>(part[i]) / static_cast<double>(b.rows);
             difference += (sampled - exact) * (sampled - exact);

@@ -18,7 +18,7 @@ namespace cairn {
 template <class T, Device D>
 class kfac_inverses {
 public:
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
     explicit kfac_inverses(kfac_state<T, D>& s) : s_(s) {}
     ~kfac_inverses() {
         if (background_.valid()) background_.wait();
@@ -29,11 +29,11 @@ public:
     /// Before a step's directions.
     void decompose_if_due() {
         const bool none = std::ranges::none_of(s_.blocks, [](const block& b) { return b.ready != 0; });
-        if (begun_ >= 0 && s_.steps >= begun_ + s_.config.lag) install();
+        if (begun_ >= 0 && s_.steps >= begun_ + s_.config.inverse_staleness) install();
         if (!is_due() && !none) return;
         if (begun_ >= 0) install();
         begin_decompositions();
-        if (s_.config.lag == 0 || none) {
+        if (s_.config.inverse_staleness == 0 || none) {
             make_all();
             install();
         } else if constexpr (on_host) {
@@ -55,7 +55,7 @@ public:
         double all = 0, done = 0;
         for (const task& t : tasks_) all += cost(t);
         const double wanted = all * static_cast<double>(s_.steps - begun_ + 1) /
-                              static_cast<double>(std::max<std::int64_t>(s_.config.lag, 1));
+                              static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1));
         for (std::size_t i = 0; i < made_; ++i) done += cost(tasks_[i]);
         const trace_scope scope("decompose", "", "kfac");
         for (; made_ < tasks_.size() && done < wanted; done += cost(tasks_[made_++])) make(tasks_[made_]);
@@ -71,7 +71,7 @@ public:
 
     /// After a checkpoint was read in the middle of a lag: the run goes on as one that was not cut off.
     void resume() {
-        if (on_host && s_.config.lag > 0 && begun_ >= 0 && !blas_) blas_.emplace();
+        if (on_host && s_.config.inverse_staleness > 0 && begun_ >= 0 && !blas_) blas_.emplace();
     }
 
     /// Step at which decompositions were begun that are not in use yet; below 0: none.
@@ -93,12 +93,13 @@ private:
         std::string failure = {};
     };
 
-    /// Every `decompose_every` steps; before that whenever the number of steps has doubled, because the first averages
-    /// are of few batches of a network that changes fast.
+    /// Every `inverse_update_interval` steps; before that whenever the number of steps has doubled, because the first
+    /// averages are of few batches of a network that changes fast.
     bool is_due() const {
         const bool doubled =
-            s_.steps < s_.config.decompose_every && std::has_single_bit(static_cast<std::uint64_t>(s_.steps));
-        return s_.steps % s_.config.decompose_every == 0 || (doubled && s_.steps >= s_.config.factor_every);
+            s_.steps < s_.config.inverse_update_interval && std::has_single_bit(static_cast<std::uint64_t>(s_.steps));
+        return s_.steps % s_.config.inverse_update_interval == 0 ||
+               (doubled && s_.steps >= s_.config.factor_update_interval);
     }
 
     void begin_decompositions() {
@@ -123,8 +124,9 @@ private:
                 if (!s_.roles->decomposes(i, side) || f.statistics.batches() == 0) return;
                 const double damping = b.diagonal ? s_.config.damping : side == 'a' ? pi * root : root / pi;
                 const tensor<T, D>& average = f.statistics.average();
-                tasks_.push_back({&f, &b, s_.config.lag ? average.clone(category::workspace) : average.share(), damping,
-                                  f.inverse.empty()});
+                tasks_.push_back(
+                    {&f, &b, s_.config.inverse_staleness ? average.clone(memory_category::workspace) : average.share(),
+                     damping, f.inverse.empty()});
                 if (side == 'g') pi = 1;
             });
         }
@@ -132,7 +134,7 @@ private:
 
     static decomposition<T, D> kept(const decomposition<T, D>& d) {
         const auto copy = [](const tensor<T, D>& t) {
-            return t.empty() ? tensor<T, D>{} : t.clone(category::optimizer);
+            return t.empty() ? tensor<T, D>{} : t.clone(memory_category::optimizer);
         };
         return {copy(d.matrix), copy(d.values)};
     }
@@ -150,7 +152,7 @@ private:
     void make_all() {
         const trace_scope scope("decompose", "", "kfac");
         if constexpr (!on_host) return make_rest();
-        constexpr index large = 2048;
+        constexpr index_t large = 2048;
         std::vector<task*> small;
         for (task& t : tasks_) {
             if (t.average.rank() == 2 && t.average.extent(0) >= large)
@@ -159,7 +161,8 @@ private:
                 small.push_back(&t);
         }
         std::ranges::stable_sort(small, std::greater<>{}, [](const task* t) { return t->average.size(); });
-        parallel_tasks(static_cast<index>(small.size()), [&](index i) { make(*small[static_cast<std::size_t>(i)]); });
+        parallel_tasks(static_cast<index_t>(small.size()),
+                       [&](index_t i) { make(*small[static_cast<std::size_t>(i)]); });
     }
 
     void make_rest() {

@@ -1,8 +1,8 @@
 #pragma once
 // What the parts of K-FAC (kfac.hpp) share: settings, layers and who does what.
 
-#include <cairn/optim/precondition/kfac_block.hpp>
 #include <cairn/optim/precondition/kfac_config.hpp>
+#include <cairn/optim/precondition/kfac_layer.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -13,13 +13,13 @@ namespace cairn {
 
 template <class T, Device D>
 struct kfac_state {
-    using block = kfac_block<T, D>;
+    using block = kfac_layer<T, D>;
 
     kfac_config config;
-    std::unique_ptr<kfac_roles<T, D>> roles;
+    std::unique_ptr<kfac_work_assignment<T, D>> roles;
     std::vector<parameter<T, D>*> parameters = {};
     std::vector<block> blocks = {};  // in the order in which backward comes to them
-    std::vector<std::string> remarks = {};
+    std::vector<std::string> diagnostics = {};
     std::int64_t steps = 0;
     bool started = false;  // all layers are known
 

@@ -1,11 +1,14 @@
 #pragma once
 // V = F⁻¹ ∇W for one curvature block F = S · (A ⊗ G) + γ I, ∇W and V (out, in):
-//   eigen     A = Q_A diag(a) Q_Aᵀ, G = Q_G diag(g) Q_Gᵀ:   V = Q_G [ (Q_Gᵀ ∇W Q_A) ⊘ (S g aᵀ + γ) ] Q_Aᵀ            exact in γ
-//   inverse   (A ⊗ G + γ/S I) ≈ (A + π√(γ/S) I) ⊗ (G + √(γ/S)/π I), π² = mean diag A / mean diag G:   V = G⁻¹ ∇W A⁻¹ / S
-// Eigen costs a symmetric eigenproblem for each factor (about 9 n³ operations and more) and four products a step; inverse a
-// Cholesky inverse (n³) and two products.
+//   eigen     A = Q_A diag(a) Q_Aᵀ, G = Q_G diag(g) Q_Gᵀ:   V = Q_G [ (Q_Gᵀ ∇W Q_A) ⊘ (S g aᵀ + γ) ] Q_Aᵀ
+//                                                           exact in γ
+//   inverse   (A ⊗ G + γ/S I) ≈ (A + π√(γ/S) I) ⊗ (G + √(γ/S)/π I), π² = mean diag A / mean diag G:   V = G⁻¹ ∇W A⁻¹ /
+//             S
+// Eigen costs a symmetric eigenproblem for each factor (about 9 n³ operations and more) and four products a step;
+// inverse a Cholesky inverse (n³) and two products.
 //
-// A decomposition that fails is tried again with ten times the damping, then in double; if that fails too, the last good one stays.
+// A decomposition that fails is tried again with ten times the damping, then in double; if that fails too, the last
+// good one stays.
 // Of a diagonal factor the decomposition is the diagonal itself, in both forms.
 
 #include <cairn/device/cpu/linalg.hpp>
@@ -32,14 +35,14 @@ namespace detail {
 
 template <class To, class From, Device D>
 tensor<To, D> converted(const tensor<From, D>& t) {
-    tensor<To, D> result(t.shape(), category::workspace);
-    for_each(D{}, t.size(), rules::convert<To, From>{}, result.data(), t.data());
+    tensor<To, D> result(t.shape(), memory_category::workspace);
+    for_each(D{}, t.size(), functors::convert<To, From>{}, result.data(), t.data());
     return result;
 }
 
 template <class T, Device D>
 tensor<T, D> damped(const tensor<T, D>& factor, double damping) {
-    tensor<T, D> sum = factor.clone(category::workspace);
+    tensor<T, D> sum = factor.clone(memory_category::workspace);
     add_to_diagonal(D{}, sum.extent(0), sum.extent(0) + 1, static_cast<T>(damping), sum.data());
     return sum;
 }
@@ -47,7 +50,7 @@ tensor<T, D> damped(const tensor<T, D>& factor, double damping) {
 template <class T, Device D>
 decomposition<T, D> eigen_of(const tensor<T, D>& factor) {
     auto [values, vectors] = eigh(D{}, factor);
-    for_each(rules::at_least_zero<T>{}, values);
+    for_each(functors::at_least_zero<T>{}, values);
     return {std::move(vectors), std::move(values)};
 }
 
@@ -63,8 +66,8 @@ struct inverse_of_diagonal {
 template <class T, Device D>
 decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor) {
     if (factor.rank() == 1) {
-        tensor<T, D> values = factor.clone(category::optimizer);
-        for_each(rules::at_least_zero<T>{}, values);
+        tensor<T, D> values = factor.clone(memory_category::optimizer);
+        for_each(functors::at_least_zero<T>{}, values);
         return {{}, std::move(values)};
     }
     try {
@@ -79,7 +82,7 @@ decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor) {
 template <class T, Device D>
 decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping) {
     if (factor.rank() == 1) {
-        tensor<T, D> values = factor.clone(category::optimizer);
+        tensor<T, D> values = factor.clone(memory_category::optimizer);
         for_each(detail::inverse_of_diagonal<T>{static_cast<T>(damping)}, values);
         return {{}, std::move(values)};
     }
@@ -93,21 +96,22 @@ decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping
     return {detail::converted<T>(inverse_of_positive(D{}, exact)), {}};
 }
 
-/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each part of `in` alike.
+/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each
+/// part of `in` alike.
 template <class T>
-void scale_kronecker(cpu, index out, index in, index width, const T* v, const T* g, const T* a, double s, double gamma,
-                     bool divide, T* to) {
+void scale_kronecker(cpu, index_t out, index_t in, index_t width, const T* v, const T* g, const T* a, double s,
+                     double gamma, bool divide, T* to) {
     const T shift = static_cast<T>(gamma);
-    parallel_for(out, std::max<index>(1, 16384 / in), [&](index first, index last) {
-        for (index o = first; o < last; ++o) {
+    parallel_for(out, std::max<index_t>(1, 16384 / in), [&](index_t first, index_t last) {
+        for (index_t o = first; o < last; ++o) {
             const T scale = static_cast<T>(s) * (g ? g[o] : T{1});
-            for (index part = o * in; part < (o + 1) * in; part += width) {
+            for (index_t part = o * in; part < (o + 1) * in; part += width) {
                 if (divide)
-                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] / (scale * a[i] + shift);
+                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] / (scale * a[i] + shift);
                 else if (a)
-                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] * (scale * a[i]);
+                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] * (scale * a[i]);
                 else
-                    for (index i = 0; i < width; ++i) to[part + i] = v[part + i] * scale;
+                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] * scale;
             }
         }
     });
@@ -118,8 +122,8 @@ namespace detail {
 /// A gradient (out, in) on its way through products, from one place to the next.
 template <class T, Device D>
 struct gradient_path {
-    index out, in;
-    index width;    // of the matrix on the right: `in`, or a part of it that is multiplied as every part is
+    index_t out, in;
+    index_t width;  // of the matrix on the right: `in`, or a part of it that is multiplied as every part is
     const T* here;  // where it is
     T *next, *after;
 
@@ -146,21 +150,21 @@ private:
 
 }  // namespace detail
 
-/// to ← F⁻¹ v, both (out, in), in different memory. S: positions; damping: γ. Both decompositions are of the same form; that of A may be
-/// of a part of `in`, for each part alike: the channels of a kernel's points.
+/// to ← F⁻¹ v, both (out, in), in different memory. S: positions; damping: γ. Both decompositions are of the same form;
+/// that of A may be of a part of `in`, for each part alike: the channels of a kernel's points.
 template <class T, Device D>
 void precondition(const decomposition<T, D>& a, const decomposition<T, D>& g, kfac_form form, double positions,
-                  double damping, index out, index in, const T* v, T* to) {
+                  double damping, index_t out, index_t in, const T* v, T* to) {
     const auto size = [](const decomposition<T, D>& d) {
         return d.matrix.empty() ? d.values.size() : d.matrix.extent(0);
     };
-    const index width = size(a);
+    const index_t width = size(a);
     require(width > 0 && in % width == 0 && size(g) == out, "kfac: decompositions of ", size(a), " inputs and ",
             size(g), " outputs for a gradient (", out, ", ", in, ')');
     const bool left = !g.matrix.empty(), right = !a.matrix.empty(), inverse = form == kfac_form::inverse;
     const bool by_rows = !inverse || !left || !right;
     const int moves = (inverse ? 1 : 2) * (left + right) + by_rows;  // the last one ends in `to`
-    tensor<T, D> room({out, in}, category::workspace);
+    tensor<T, D> room({out, in}, memory_category::workspace);
     detail::gradient_path<T, D> w{out, in, width, v, to, room.data()};
     if (moves % 2 == 0) std::swap(w.next, w.after);
     if (inverse) {

@@ -3,16 +3,17 @@
 //   M ← μ M + G         B = G + μ M (nesterov) or M
 //   X = B / ‖B‖_F;   five times  X ← a X + (b A + c A²) X,  A = X Xᵀ,   (a, b, c) = (3.4445, −4.7750, 2.0315)
 //   direction = X √max(1, rows / columns)
-// G: the gradient as a matrix (first extent, all others). The coefficients drive singular values into about [0.7, 1.2], not to 1.
+// G: the gradient as a matrix (first extent, all others). The coefficients drive singular values into about [0.7, 1.2],
+// not to 1.
 // Vectors, and what `skip` names (embeddings, the last layer), get Adam's direction times `rest` (β 0.9, 0.95; ε 1e-8).
 // The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ).
 // Five products of n² m a step. State: M (and Adam's second moment where Adam is used).
-// On a device other than the host (device/cuda/matrix_directions.hpp) a step asks it nothing.
+// On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) a step asks it nothing.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/gemm.hpp>
-#include <cairn/device/cpu/matrix_directions.hpp>
+#include <cairn/device/cpu/matrix_preconditioner_kernels.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
@@ -26,7 +27,7 @@
 
 namespace cairn {
 
-namespace rules {
+namespace functors {
 
 /// M ← μ M + G, G ← B.
 template <class T>
@@ -50,14 +51,17 @@ struct adam_direction {
     }
 };
 
-}  // namespace rules
+}  // namespace functors
 
-/// X of the head of the file for a matrix b (rows, columns): nearly orthonormal rows, or columns if there are more rows; times `scale`.
+/// X of the head of the file for a matrix b (rows, columns): nearly orthonormal rows, or columns if there are more
+/// rows; times `scale`.
 template <class T, Device D>
-void nearly_orthogonal(index rows, index columns, const T* b, T scale, T* to, int iterations = 5) {
+void nearly_orthogonal(index_t rows, index_t columns, const T* b, T scale, T* to, int iterations = 5) {
     const bool tall = rows > columns;  // the smaller Gram matrix
-    const index n = std::min(rows, columns), m = std::max(rows, columns);
-    const auto room = [](index height, index width) { return tensor<T, D>({height, width}, category::workspace); };
+    const index_t n = std::min(rows, columns), m = std::max(rows, columns);
+    const auto room = [](index_t height, index_t width) {
+        return tensor<T, D>({height, width}, memory_category::workspace);
+    };
     tensor<T, D> x = room(n, m), next = room(n, m), a = room(n, n), poly = room(n, n);
     normalised_matrix(D{}, n, m, tall, b, x.data());
     for (int i = 0; i < iterations; ++i) {
@@ -74,7 +78,7 @@ void nearly_orthogonal(index rows, index columns, const T* b, T scale, T* to, in
 struct muon_config {
     double momentum = 0.95;
     bool nesterov = true;
-    double rest = 0.015;  // step of what gets Adam's direction, as a share of the learning rate
+    double adam_lr_ratio = 0.015;  // step of what gets Adam's direction, as a share of the learning rate
     std::vector<std::string> skip = {};
 };
 
@@ -85,13 +89,13 @@ public:
     muon(arena<T, D>& weights, muon_config c) : config_(std::move(c)) {
         require(config_.momentum >= 0 && config_.momentum < 1, "muon: momentum ", config_.momentum,
                 "; it must be in [0, 1)");
-        require(config_.rest >= 0, "muon: rest ", config_.rest, "; it must not be negative");
+        require(config_.adam_lr_ratio >= 0, "muon: rest ", config_.adam_lr_ratio, "; it must not be negative");
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
             parameter<T, D>* const p = named.p;
             bool matrix = p->shape.rank() >= 2;
             for (const std::string& part : config_.skip) matrix = matrix && name.find(part) == std::string::npos;
-            const auto zeros = [&] { return tensor<T, D>::zeros(p->shape, category::optimizer); };
+            const auto zeros = [&] { return tensor<T, D>::zeros(p->shape, memory_category::optimizer); };
             of_.push_back({name, p, zeros(), matrix ? tensor<T, D>{} : zeros()});
         }
     }
@@ -120,17 +124,17 @@ private:
     };
 
     void orthogonalise(parameter<T, D>& p, tensor<T, D>& m) const {
-        const index rows = p.shape[0], columns = p.shape.size() / std::max<index>(rows, 1);
+        const index_t rows = p.shape[0], columns = p.shape.size() / std::max<index_t>(rows, 1);
         if (p.shape.size() == 0) return;
-        for_each(rules::muon_momentum<T>{static_cast<T>(config_.momentum), config_.nesterov}, p.grad, m);
+        for_each(functors::muon_momentum<T>{static_cast<T>(config_.momentum), config_.nesterov}, p.grad, m);
         const double tall = std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns));
         nearly_orthogonal<T, D>(rows, columns, p.grad.data(), static_cast<T>(std::sqrt(tall)), p.grad.data());
     }
 
     void adam_direction(parameter<T, D>& p, tensor<T, D>& m, tensor<T, D>& v) const {
-        const adam_rule<T> rule =
-            adam{{.beta1 = 0.9, .beta2 = 0.95}}.template make_rule<T>({.number = steps_, .lr = config_.rest}, 0, 0);
-        for_each(rules::adam_direction<T>{rule}, p.grad, m, v);
+        const adam_rule<T> rule = adam{{.beta1 = 0.9, .beta2 = 0.95}}.template make_rule<T>(
+            {.number = steps_, .lr = config_.adam_lr_ratio}, 0, 0);
+        for_each(functors::adam_direction<T>{rule}, p.grad, m, v);
     }
 
     muon_config config_;

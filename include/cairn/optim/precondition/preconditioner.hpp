@@ -1,12 +1,12 @@
 #pragma once
 // The seam of preconditioners: what changes all gradients of an arena before an optimizer uses them. A training step is
-//   pass.curvature = p.begin_step();        // null: this one needs no more than gradients
+//   context.curvature = p.begin_step();        // null: this one needs no more than gradients
 //   forward, loss, backward                 // layers announce their rows to whoever listens
 //   p.precondition(batch, lr);              // gradients ← P⁻¹ gradients
 //   optimizer.step(lr);
 // kfac.hpp, shampoo.hpp, soap.hpp and muon.hpp are models of it; course/write-your-own-optimizer.md makes one more.
 
-#include <cairn/device/layer_rows.hpp>
+#include <cairn/device/curvature_samples.hpp>
 #include <cairn/optim/optimizer.hpp>
 
 #include <cstdint>
@@ -26,24 +26,26 @@ public:
     virtual curvature_listener* begin_step() { return nullptr; }
     /// Before backward of the last micro-batch of the step.
     virtual void last_micro_batch() {}
-    /// The rows of gradients that layers announce in the steps from now on are `scale` times too large, a power of two (train/loss_scaler.hpp):
-    /// who uses them divides. The gradients of the arena are what they are.
+    /// The rows of gradients that layers announce in the steps from now on are `scale` times too large, a power of two
+    /// (train/loss_scaler.hpp): who uses them divides. The gradients of the arena are what they are.
     virtual void gradients_scaled_by(double /*scale*/) {}
-    /// For one pass over anything, before the first step or to restore a state: layers make themselves known, their rows are not used.
+    /// For one pass over anything, before the first step or to restore a state: layers make themselves known, their
+    /// rows are not used.
     virtual curvature_listener* discover() { return nullptr; }
-    /// Preconditions all gradients of the arena. `examples`: over which the loss was the mean; lr: of the step to come, 0 if it is not
-    /// known. Throws when numbers are not finite, naming the parameter.
+    /// Preconditions all gradients of the arena. `examples`: over which the loss was the mean; lr: of the step to come,
+    /// 0 if it is not known. Throws when numbers are not finite, naming the parameter.
     virtual void precondition(double examples, double lr) = 0;
     /// Forgets this step, which is not taken.
     virtual void skip_step() {}
 
-    /// What a restored run needs: tensors and numbers, by name. Collective, where ranks share the work: all get all of it.
+    /// What a restored run needs: tensors and numbers, by name. Collective, where ranks share the work: all get all of
+    /// it.
     virtual std::vector<named_tensor<T, D>> tensors() = 0;
     virtual std::vector<std::pair<std::string, std::int64_t*>> counters() = 0;
     /// After tensors() was read or written: memory that this rank need not keep.
     virtual void release() {}
     /// What a user should know of the run so far, a line each.
-    virtual std::vector<std::string> remarks() const { return {}; }
+    virtual std::vector<std::string> diagnostics() const { return {}; }
 };
 
 }  // namespace cairn

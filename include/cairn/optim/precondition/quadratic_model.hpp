@@ -1,7 +1,9 @@
 #pragma once
-// How far to go along a preconditioned gradient (Martens and Grosse 2015, sections 6.4 and 7): the quadratic model of the loss
+// How far to go along a preconditioned gradient (Martens and Grosse 2015, sections 6.4 and 7): the quadratic model of
+// the loss
 //   q(δ) = ⟨∇, δ⟩ + ½ δᵀ (F + λ I) δ        F: the exact Gauss-Newton matrix of the batch, by products with vectors
-// is minimised over δ = α d₁ + μ d₂, d₁ the preconditioned gradient (α < 0), d₂ the step before: learning rate and momentum at once.
+// is minimised over δ = α d₁ + μ d₂, d₁ the preconditioned gradient (α < 0), d₂ the step before: learning rate and
+// momentum at once.
 // Levenberg-Marquardt: every T steps ρ = (L(θ + δ) − L(θ)) / q(δ); λ ← λ ω^T where ρ > ¾, λ ω^−T where ρ < ¼.
 
 #include <cairn/core/error.hpp>

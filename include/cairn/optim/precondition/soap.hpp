@@ -1,19 +1,23 @@
 #pragma once
-// SOAP (Vyas et al. 2024): Adam in the eigenbasis of Shampoo's matrices. For a gradient G as a matrix (first extent, all others):
+// SOAP (Vyas et al. 2024): Adam in the eigenbasis of Shampoo's matrices. For a gradient G as a matrix (first extent,
+// all others):
 //   G' = Q_Lᵀ G Q_R                 M ← β1 M + (1 − β1) G          V ← β2 V + (1 − β2) G'²
 //   direction = Q_L [ √(1 − β2^t)/(1 − β1^t) (Q_Lᵀ M Q_R) ⊘ (√V + ε) ] Q_Rᵀ
 //   then      L ← β2 L + (1 − β2) G Gᵀ,   R ← β2 R + (1 − β2) Gᵀ G,   and every `refresh_every` steps the bases:
-//             columns sorted by Qᵀ L Q's diagonal, largest first (V's with them), then Q ← the orthonormal part of L Q (one power step)
-// The first step only starts L, R and the bases: its direction is zero. A side longer than `max_size` keeps its own basis; vectors get
-// Adam's direction. The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ), η 3e-3.
+//             columns sorted by Qᵀ L Q's diagonal, largest first (V's with them), then Q ← the orthonormal part of L Q
+//             (one power step)
+// The first step only starts L, R and the bases: its direction is zero. A side longer than `max_size` keeps its own
+// basis; vectors get Adam's direction. The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ), η
+// 3e-3.
 // State: M, V, L, R, Q_L, Q_R.
-// On a device other than the host (device/cuda/matrix_directions.hpp) only steps that start or refresh bases wait for it.
+// On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) only steps that start or refresh
+// bases wait for it.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/linalg.hpp>
-#include <cairn/device/cpu/matrix_directions.hpp>
+#include <cairn/device/cpu/matrix_preconditioner_kernels.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <algorithm>
@@ -30,10 +34,10 @@ struct soap_config {
     double beta1 = 0.95, beta2 = 0.95;
     double epsilon = 1e-8;
     std::int64_t refresh_every = 10;
-    index max_size = 4096;
+    index_t max_size = 4096;
 };
 
-namespace rules {
+namespace functors {
 
 /// mean ← β mean + (1 − β) x.
 template <class T>
@@ -56,7 +60,7 @@ struct divided_by_root {
     CAIRN_HD void operator()(T& d, const T& v) const { d = scale * d / (std::sqrt(v) + epsilon); }
 };
 
-}  // namespace rules
+}  // namespace functors
 
 template <class T, Device D = cpu>
 class soap final : public preconditioner<T, D> {
@@ -70,11 +74,11 @@ public:
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
             parameter<T, D>* const p = named.p;
-            const index rows = p->shape.rank() >= 2 ? std::max<index>(p->shape[0], 1) : 1,
-                        columns = p->shape.size() / rows;
-            const auto zeros = [](const shape& s) { return tensor<T, D>::zeros(s, category::optimizer); };
+            const index_t rows = p->shape.rank() >= 2 ? std::max<index_t>(p->shape[0], 1) : 1,
+                          columns = p->shape.size() / rows;
+            const auto zeros = [](const shape& s) { return tensor<T, D>::zeros(s, memory_category::optimizer); };
             of_.push_back({name, p, zeros({rows, columns}), zeros({rows, columns}), {}, {}});
-            const auto has_basis = [&](index n) { return p->shape.rank() >= 2 && n > 1 && n <= c.max_size; };
+            const auto has_basis = [&](index_t n) { return p->shape.rank() >= 2 && n > 1 && n <= c.max_size; };
             if (has_basis(rows)) of_.back().left = {zeros({rows, rows}), zeros({rows, rows})};
             if (has_basis(columns)) of_.back().right = {zeros({columns, columns}), zeros({columns, columns})};
         }
@@ -114,8 +118,8 @@ private:
 
     /// Q_Lᵀ x Q_R, or Q_L x Q_Rᵀ back.
     static tensor<T, D> rotated(const state& s, const tensor<T, D>& x, bool back) {
-        const index rows = x.extent(0), columns = x.extent(1);
-        tensor<T, D> y = x.clone(category::workspace), room(x.shape(), category::workspace);
+        const index_t rows = x.extent(0), columns = x.extent(1);
+        tensor<T, D> y = x.clone(memory_category::workspace), room(x.shape(), memory_category::workspace);
         if (!s.left.q.empty()) {
             gemm(D{}, !back, false, rows, columns, rows, T{1}, s.left.q.data(), rows, y.data(), columns, T{0},
                  room.data(), columns);
@@ -131,23 +135,23 @@ private:
 
     void step(state& s) const {
         if (s.m.size() == 0) return;
-        const tensor<T, D> g = s.p->grad.reshaped(s.m.shape()).clone(category::workspace);
+        const tensor<T, D> g = s.p->grad.reshaped(s.m.shape()).clone(memory_category::workspace);
         tensor<T, D> direction = s.p->grad.reshaped(s.m.shape());
         if (steps_ == 1) {
             accumulate(s, g, T{0}, T{1});
             for (basis* b : {&s.left, &s.right})
                 if (!b->q.empty()) start(*b);
-            for_each(rules::assign<T>{T{}}, direction);
+            for_each(functors::assign<T>{T{}}, direction);
             return;
         }
         const T b1 = static_cast<T>(config_.beta1), b2 = static_cast<T>(config_.beta2);
         const tensor<T, D> turned = rotated(s, g, false);
-        for_each(rules::decayed_mean<T>{b1}, s.m, g);
-        for_each(rules::decayed_mean_of_squares<T>{b2}, s.v, turned);
+        for_each(functors::decayed_mean<T>{b1}, s.m, g);
+        for_each(functors::decayed_mean_of_squares<T>{b2}, s.v, turned);
         tensor<T, D> step = rotated(s, s.m, false);
         const double t = static_cast<double>(steps_ - 1);  // updates, this one counted
         const T scale = static_cast<T>(std::sqrt(1 - std::pow(config_.beta2, t)) / (1 - std::pow(config_.beta1, t)));
-        for_each(rules::divided_by_root<T>{scale, static_cast<T>(config_.epsilon)}, step, s.v);
+        for_each(functors::divided_by_root<T>{scale, static_cast<T>(config_.epsilon)}, step, s.v);
         const tensor<T, D> back = rotated(s, step, true);
         copy(back, direction);
         accumulate(s, g, b2, 1 - b2);
@@ -158,7 +162,7 @@ private:
     }
 
     static void accumulate(state& s, const tensor<T, D>& g, T keep, T add) {
-        const index rows = g.extent(0), columns = g.extent(1);
+        const index_t rows = g.extent(0), columns = g.extent(1);
         if (!s.left.q.empty())
             gemm(D{}, false, true, rows, rows, columns, add, g.data(), columns, g.data(), columns, keep,
                  s.left.mean.data(), rows);
@@ -171,10 +175,10 @@ private:
     static void start(basis& b) { reversed_columns(D{}, b.q.extent(0), eigh(D{}, b.mean).vectors.data(), b.q.data()); }
 
     static void refresh(basis& b, tensor<T, D>& v, bool rows) {
-        const index n = b.q.extent(0);
-        tensor<T, D> product({n, n}, category::workspace), sorted({n, n}, category::workspace),
-            moved(v.shape(), category::workspace);
-        tensor<std::int32_t, D> order({n}, category::workspace);
+        const index_t n = b.q.extent(0);
+        tensor<T, D> product({n, n}, memory_category::workspace), sorted({n, n}, memory_category::workspace),
+            moved(v.shape(), memory_category::workspace);
+        tensor<std::int32_t, D> order({n}, memory_category::workspace);
         gemm(D{}, false, false, n, n, n, T{1}, b.mean.data(), n, b.q.data(), n, T{0}, product.data(), n);
         order_of_columns(D{}, n, b.q.data(), product.data(), order.data());
         reordered(D{}, n, n, false, order.data(), product.data(), sorted.data());

@@ -1,6 +1,6 @@
 #pragma once
-// @title@: mean and variance. Replace this by your lab: everything between the marks is only in the solution, the commented lines after
-// `starter` are what students get instead.
+// @title@: mean and variance. Replace this by your lab: everything between the marks is only in the solution, the
+// commented lines after `starter` are what students get instead.
 
 #include <cstddef>
 #include <span>

@@ -21,9 +21,7 @@
 
 namespace cairn {
 
-TEST_CASE("GPU: kernels give the host's results", "[gpu]") {
-    check_each(kernel_laws::all<cuda>());
-}
+TEST_CASE("GPU: kernels give the host's results", "[gpu]") { check_each(kernel_laws::all<cuda>()); }
 
 TEST_CASE("GPU: attention gives the host's results", "[gpu]") {
     const forced_choice own("attention_gpu", "own");
@@ -38,7 +36,9 @@ TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's resu
             }
 }
 
-TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") { check_each(totals_laws::all<cuda>()); }
+TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") {
+    check_each(totals_laws::all<cuda>());
+}
 TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check_each(norm_laws::all<cuda>()); }
 
 TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check_each(pool_laws::all<cuda>()); }
@@ -50,7 +50,9 @@ TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
     check_each(sum_laws::of_long_arrays<cuda>());
 }
 
-TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") { check_each(pointwise_laws::all<cuda>()); }
+TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") {
+    check_each(pointwise_laws::all<cuda>());
+}
 
 TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check_each(refusal_laws::all<cuda>()); }
 
@@ -68,8 +70,6 @@ TEST_CASE("GPU: passes over matrices give the results of plain loops", "[gpu]") 
     check_each(matrix_laws::all<cuda>());
 }
 
-TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") {
-    check_each(huge_laws::all());
-}
+TEST_CASE("GPU: arrays of more than 2^31 elements", "[gpu]") { check_each(huge_laws::all()); }
 
 }  // namespace cairn

@@ -30,7 +30,7 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
     SECTION("symmetric, bfloat16") library_laws::symmetric_products<bfloat16>();
     SECTION("refused convolutions") refusals::impossible_geometries<cuda>();
     SECTION("convolutions at the edge") library_laws::convolution_edges();
-    SECTION("choices of convolutions") library_laws::convolution_choices();
+    SECTION("choices of convolutions") library_laws::convolution_autotune();
     SECTION("convolutions, double") library_laws::convolutions<double>(1e-13);
     SECTION("random convolutions, float") library_laws::random_convolutions<float>(2e-5);
     SECTION("random convolutions, double") library_laws::random_convolutions<double>(1e-13);

@@ -1,9 +1,9 @@
 // Optimizers, K-FAC and the trainer. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
 
-#include "device/cuda/drawn_laws.hpp"
 #include "device/cuda/kfac_laws.hpp"
+#include "device/cuda/label_sampling_laws.hpp"
 #include "device/cuda/library_laws.hpp"
-#include "device/cuda/matrix_direction_laws.hpp"
+#include "device/cuda/matrix_preconditioner_kernel_laws.hpp"
 #include "device/cuda/optimizer_laws.hpp"
 #include "device/cuda/recorded_laws.hpp"
 #include "device/cuda/trainer_laws.hpp"
@@ -22,7 +22,7 @@ TEST_CASE("GPU: K-FAC is an explicit solve, counts what is not finite and can be
 }
 
 TEST_CASE("GPU: Shampoo, SOAP, Muon and draws from outputs are plain loops, and can be resumed", "[gpu]") {
-    check_each(drawn_laws::all<cuda>());
+    check_each(label_sampling_laws::all<cuda>());
     check_each(matrix_direction_laws::all<cuda>());
     check_each(matrix_preconditioner_laws::all<cuda>());
 }

@@ -1,0 +1,35 @@
+#pragma once
+// Inputs made of 8-bit images, the same on the host and on a GPU:
+//   x(y, u, c) = table(c, pixel(y', u', c)),  y' = move.row(y),  u' = move.column(u, width);  0 where the image has no
+//   such pixel
+// A sample then travels as its pixels, a byte a value, and a move of 12 bytes. The table holds what the host's own
+// conversion makes of each of the 256 values of a channel, so that a GPU's inputs have the host's bits whatever a
+// compiler makes of a product and a sum.
+
+#include <cairn/core/host_device.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <cstdint>
+
+namespace cairn {
+
+/// Which pixel of the stored image each pixel of the input shows: an image that is padded, cropped to its size again
+/// and perhaps turned left to right.
+struct crop_flip {
+    std::int32_t down = 0, right = 0;  // where the crop begins in the stored image
+    std::int32_t mirrored = 0;         // of the crop, 0 or 1
+
+    CAIRN_HD std::int32_t row(std::int32_t y) const { return y + down; }
+    CAIRN_HD std::int32_t column(std::int32_t u, std::int32_t width) const {
+        return (mirrored ? width - 1 - u : u) + right;
+    }
+    CAIRN_HD bool moves() const { return down || right || mirrored; }
+    bool operator==(const crop_flip&) const = default;
+};
+
+static_assert(sizeof(crop_flip) == 12);
+
+/// Entries of a table for each channel.
+inline constexpr index_t pixel_values = 256;
+
+}  // namespace cairn

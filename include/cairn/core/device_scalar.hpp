@@ -1,0 +1,114 @@
+#pragma once
+// A number that a device computes, such as the loss of a batch. It is read when somebody asks for it: until then the
+// host goes on launching what comes after.
+
+#include <cairn/core/tensor.hpp>
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace cairn {
+
+/// A number in the memory of D, times a factor that the host knows.
+template <Device D>
+class device_scalar {
+public:
+    device_scalar(double known = 0) : factor_(known) {}
+    /// `at` holds one element, which what was launched before this writes.
+    explicit device_scalar(tensor<double, D> at) : at_(std::move(at)), factor_(1) {}
+    device_scalar(const device_scalar& other) : at_(other.at_.share()), factor_(other.factor_) {}
+    device_scalar(device_scalar&&) noexcept = default;
+    device_scalar& operator=(device_scalar&&) noexcept = default;
+
+    /// The number; waits for what was launched until now.
+    operator double() const { return at_.empty() ? factor_ : factor_ * at_.on_host(memory_category::workspace)[0]; }
+
+    device_scalar& operator*=(double by) {
+        factor_ *= by;
+        return *this;
+    }
+
+    /// Where D has the number without its factor; null: the host knows it.
+    const double* there() const { return at_.empty() ? nullptr : at_.data(); }
+    /// From here on the host knows it: `value` is what was there.
+    void arrived(double value) {
+        factor_ *= value;
+        at_ = {};
+    }
+
+private:
+    tensor<double, D> at_;
+    double factor_;
+};
+
+/// A device that copies to the host beside what it is given next.
+///   D::begin_copy_to_host(to, from, bytes)    to: of host_memory(); behind what was launched before. The host has it
+///                                             after finish() of that.
+template <class D>
+concept CopiesOut = Device<D> && requires(void* to) {
+    D::host_memory();
+    D::begin_copy_to_host(to, to, index_t{1}).finish();
+};
+
+/// A number of D's memory that goes to the host while D goes on.
+template <CopiesOut D>
+class scalar_to_host {
+public:
+    /// Memory for it, on both sides.
+    scalar_to_host(memory_category use)
+        : there_(tensor<double, D>::zeros({2}, use)), here_({1}, memory_category::workspace, D::host_memory()) {}
+
+    /// What kernels write it to, and read it from.
+    double* there() { return there_.data(); }
+    device_scalar<D> number() const { return device_scalar<D>(there_.slice(0, {1})); }
+    /// Room for one more, which stays there.
+    double* beside() { return there_.data() + 1; }
+
+    /// Sends what was launched before this leaves there; what is called between is done beside it. Waits, and returns
+    /// the number.
+    template <class Meanwhile>
+    double sent(Meanwhile&& between) {
+        const auto copy = D::begin_copy_to_host(here_.data(), there_.data(), here_.bytes());
+        between();
+        copy.finish();
+        return here_[0];
+    }
+
+private:
+    tensor<double, D> there_;
+    tensor<double, cpu> here_;
+};
+
+/// Numbers of D's memory that go to the host together, waited for once.
+template <CopiesOut D>
+class scalars_to_host {
+public:
+    /// Sends what was launched before this leaves there; what is called between is done beside it. Afterwards the host
+    /// knows all of them.
+    template <class Meanwhile>
+    void fetch(std::span<device_scalar<D>* const> numbers, Meanwhile&& between) {
+        if (here_.size() < static_cast<index_t>(numbers.size()))
+            here_ = tensor<double, cpu>({static_cast<index_t>(numbers.size())}, memory_category::workspace,
+                                        D::host_memory());
+        using copy = decltype(D::begin_copy_to_host(nullptr, nullptr, index_t{}));
+        std::vector<copy> copies;
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            if (const double* const there = numbers[i]->there())
+                copies.push_back(D::begin_copy_to_host(&here_[static_cast<index_t>(i)], there, sizeof(double)));
+        between();
+        for (const copy& c : copies) c.finish();
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            if (numbers[i]->there()) numbers[i]->arrived(here_[static_cast<index_t>(i)]);
+    }
+
+private:
+    tensor<double, cpu> here_;
+};
+
+/// What a computation on D gives back as a number: on the host the number itself.
+template <Device D>
+using scalar_on = std::conditional_t<std::same_as<D, cpu>, double, device_scalar<D>>;
+
+}  // namespace cairn

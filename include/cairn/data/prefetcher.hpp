@@ -1,0 +1,302 @@
+#pragma once
+// Batches on their way from a loader to the device of the network.
+//   host    the loader's own buffers
+//   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of
+//           buffers: while the step on one is computed, the next batch arrives in the other. Where the data set has
+//           pixels (PixelBatches), a byte a value is copied in place of four, and the same stream makes the inputs of
+//           them (device/cuda/crop_flip.hpp): the bits are those of the host Photographs may travel as their files: a
+//           decoder of the device makes the inputs (core/encoded_image.hpp)
+// Which batches come, and position(), are the loader's in both.
+
+#include <cairn/data/loader.hpp>
+
+#include <array>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace cairn {
+
+/// What a batch holds, where the network is.
+template <Device D = cpu>
+struct samples {
+    tensor<float, D> x;              // (N, sample shape…)
+    tensor<std::int32_t, D> labels;  // (N) or (N, L), of classes
+    tensor<float, D> targets;        // (N, K), of values
+};
+
+/// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
+template <Device D>
+samples<D> samples_on(const batch& b) {
+    const auto there = []<class T>(const tensor<T>& t) {
+        if constexpr (std::same_as<D, cpu>)
+            return t.share();
+        else
+            return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, memory_category::data);
+    };
+    return {there(b.x), there(b.labels), there(b.targets)};
+}
+
+/// A batch, and its samples where the network is.
+template <Device D = cpu>
+struct device_batch {
+    batch host;
+    samples<D> there;
+
+    explicit device_batch(batch b) : host(std::move(b)), there(samples_on<D>(host)) {}
+    device_batch(batch b, samples<D> s) : host(std::move(b)), there(std::move(s)) {}
+};
+
+/// A device that copies batches beside what it computes.
+///   D::host_memory()          the pool whose blocks it copies from without the host
+///   D::copy_stream                a stream of copies: after(mark) copy(to, from, bytes) done() → what wait() and
+///                                 finish() wait for, on the
+///                             device and on the host; and of launches
+///   inputs_of_pixels(D, D::copy_stream, …)    launches there (device/cuda/crop_flip.hpp, to be included by who makes a
+///                                             prefetcher<D>)
+template <class D>
+concept CopiesBeside = Device<D> && requires(typename D::copy_stream& u, const typename D::event& m, void* to) {
+    D::host_memory();
+    u.after(m);
+    u.copy(to, to, index_t{1});
+    u.done().wait();
+    u.done().finish();
+};
+
+namespace detail {
+
+/// Two sets of buffers on D, filled in turn.
+template <CopiesBeside D>
+class arriving {
+public:
+    /// `table`: of the loader's pixels, or empty. `decoder`: of its photographs, or null.
+    explicit arriving(const std::vector<float>& table, std::unique_ptr<encoded_image_decoder<D>> decoder = nullptr)
+        : decoder_(std::move(decoder)) {
+        if (table.empty()) return;
+        tensor<float> host({static_cast<index_t>(table.size())}, memory_category::data);
+        std::copy(table.begin(), table.end(), host.data());
+        table_ = tensor<float, D>::copy_of(host, memory_category::data);
+    }
+
+    /// Begins to copy b, as soon as what was launched before the last take() is done: it may read the batch before the
+    /// last one.
+    /// Photographs are parsed and handed to the decoder by the calling thread.
+    template <class Data>
+    void begin(const batch& b, const loader<Data>& of) {
+        set& s = sets_[next_];
+        if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
+        if (before_) uploads_.after(*before_);
+        s.from = {b.x.share(), b.labels.share(), b.targets.share()};
+        s.pixels_from = b.pixels.share();
+        s.moves_from = b.moves.share();
+        s.encoded_images_from = b.encoded_images;
+        if (b.encoded_images) {
+            // What the decoder keeps for itself is still in use by the batch before.
+            if (const set& other = sets_[1 - next_]; other.arrived) other.arrived->finish();
+            const index_t size = of.recipe().size;
+            tensor<float, D> x = part_of(s.x, {b.count, size, size, 3});
+            try {
+                decoder_->begin(
+                    next_, *b.encoded_images, b.count, of.recipe(),
+                    [&](encoded_image& p) { decode_encoded_image_of(of.data(), p); }, uploads_, x.data());
+            } catch (...) {
+                uploads_.done().finish();  // it reads what goes now
+                throw;
+            }
+            s.there = {std::move(x), copied(b.labels, s.labels), {}};
+            s.arrived.emplace(uploads_.done());
+            return;
+        }
+        s.there = {b.pixels.empty() ? copied(b.x, s.x) : made(b, s), copied(b.labels, s.labels),
+                   copied(b.targets, s.targets)};
+        s.arrived.emplace(uploads_.done());
+    }
+
+    encoded_image_counts counts() const { return decoder_ ? decoder_->counts() : encoded_image_counts{}; }
+
+    /// The batch of the last begin(): what is launched from now on finds it there.
+    samples<D> take() {
+        set& s = sets_[next_];
+        next_ = 1 - next_;
+        before_.emplace();
+        s.arrived->wait();
+        return std::move(s.there);
+    }
+
+private:
+    using moment = decltype(std::declval<typename D::copy_stream&>().done());
+
+    struct set {
+        tensor<float, D> x, targets;
+        tensor<std::int32_t, D> labels;
+        tensor<std::uint8_t, D> pixels;
+        tensor<crop_flip, D> moves;
+        samples<D> there;  // the part of these that the batch takes
+        samples<cpu> from;
+        tensor<std::uint8_t> pixels_from;
+        tensor<crop_flip> moves_from;
+        std::shared_ptr<std::vector<encoded_image>> encoded_images_from;
+        std::optional<moment> arrived;
+    };
+
+    template <class T>
+    tensor<T, D> copied(const tensor<T>& from, tensor<T, D>& room) {
+        if (from.size() == 0) return {};
+        tensor<T, D> to = part_of(room, from.shape());
+        uploads_.copy(to.data(), from.data(), from.bytes());
+        return to;
+    }
+
+    // The inputs of b's pixels.
+    tensor<float, D> made(const batch& b, set& s) {
+        const tensor<std::uint8_t, D> pixels = copied(b.pixels, s.pixels);
+        const tensor<crop_flip, D> moves = copied(b.moves, s.moves);
+        tensor<float, D> x = part_of(s.x, pixels.shape());
+        inputs_of_pixels(D{}, uploads_, pixels.shape(), pixels.data(), moves.data(), std::as_const(table_).data(),
+                         x.data());
+        return x;
+    }
+
+    template <class T>
+    tensor<T, D> part_of(tensor<T, D>& room, const shape& wanted) {
+        if (room.size() < wanted.size()) {
+            room = tensor<T, D>(wanted, memory_category::data);
+            uploads_.after(typename D::event());  // what was launched may use what this memory was before
+        }
+        return room.slice(0, wanted);
+    }
+
+    tensor<float, D> table_;  // of pixels
+    std::unique_ptr<encoded_image_decoder<D>> decoder_;
+    std::array<set, 2> sets_;
+    std::size_t next_ = 0;                     // set, for the next take()
+    std::optional<typename D::event> before_;  // the last take()
+    typename D::copy_stream uploads_;          // last: it waits for what is on its way before both ends go
+};
+
+template <Device D>
+struct arriving_on {
+    struct type {  // nothing arrives on the host
+        explicit type(const std::vector<float>&, std::nullptr_t) {}
+        encoded_image_counts counts() const { return {}; }
+    };
+};
+template <CopiesBeside D>
+struct arriving_on<D> {
+    using type = arriving<D>;
+};
+
+template <Device D>
+struct decoders_of {
+    using type = std::nullptr_t;
+};
+template <CopiesBeside D>
+struct decoders_of<D> {
+    using type = std::function<std::unique_ptr<encoded_image_decoder<D>>()>;
+};
+
+}  // namespace detail
+
+/// Makes the decoder of a prefetcher<D>; empty: there is none. On the host nothing else is possible.
+template <Device D>
+using encoded_image_decoders = typename detail::decoders_of<D>::type;
+
+/// The loader of a network on D.
+template <Device D, Dataset Data>
+class prefetcher {
+public:
+    /// As loader's. `as_pixels`: on a GPU batches travel as pixels where the data set has them; the inputs are the
+    /// same.
+    prefetcher(Data data, loader_config config, bool as_pixels = true)
+        : from_(std::move(data), in_host_memory(config, as_pixels)), arriving_(from_.pixel_table(), nullptr) {}
+
+    /// Batches travel as the files of photographs, which `decoder` makes inputs of. Throws where the data set has none.
+    prefetcher(Data data, loader_config config,
+               std::unique_ptr<encoded_image_decoder<D>> decoder) requires CopiesBeside<D>
+        : from_(std::move(data), of_encoded_images(in_host_memory(config, false))),
+          arriving_(from_.pixel_table(), std::move(decoder)) {
+        require(bool{from_.recipe()}, "prefetcher: this data set has no photographs that a device decodes");
+    }
+
+    /// Photographs until now, by who decoded them; what is ahead is counted.
+    encoded_image_counts decoded() const { return arriving_.counts(); }
+
+    /// The next batch, as loader's next() gives it. Let the one before go first.
+    std::optional<device_batch<D>> next() {
+        if constexpr (ahead) {
+            prepare();
+            fetched_ = false;
+            if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+            if (!ahead_) return std::nullopt;
+            batch b = std::move(*ahead_);
+            ahead_.reset();
+            if (b.count == 0) return device_batch<D>(std::move(b));
+            return device_batch<D>(std::move(b), arriving_.take());
+        } else {
+            std::optional<batch> b = from_.next();
+            if (!b) return std::nullopt;
+            return device_batch<D>(std::move(*b));
+        }
+    }
+
+    /// Fetches what next() will give, and lets it travel; on the host nothing. Called when a step is launched, before
+    /// its results are asked for. What goes wrong is told by next().
+    void prepare() {
+        if constexpr (ahead) {
+            if (fetched_) return;
+            before_ = from_.position();
+            fetched_ = true;
+            try {
+                ahead_ = from_.next();
+                if (ahead_ && ahead_->count > 0) arriving_.begin(*ahead_, from_);
+            } catch (...) {
+                ahead_.reset();
+                failure_ = std::current_exception();
+                if (from_.position() != before_) from_.seek(before_);  // there is no room for it on the device
+            }
+        }
+    }
+
+    cursor position() const { return fetched_ ? before_ : from_.position(); }
+    void seek(cursor to) {
+        fetched_ = false;
+        ahead_.reset();
+        failure_ = nullptr;
+        from_.seek(to);
+    }
+
+    index_t batches_per_epoch() const { return from_.batches_per_epoch(); }
+    index_t samples_per_epoch() const { return from_.samples_per_epoch(); }
+    const loader_config& config() const { return from_.config(); }
+    shape batch_shape() const { return from_.batch_shape(); }
+    /// The loader's. On a GPU waiting in prepare() counts as a stall, though the GPU computes meanwhile, and what is
+    /// ahead counts as given.
+    loader_stats stats() const { return from_.stats(); }
+    void reset_stats() { from_.reset_stats(); }
+
+private:
+    static constexpr bool ahead = CopiesBeside<D>;
+
+    static loader_config in_host_memory(loader_config c, bool as_pixels) {
+        c.pixels = ahead && as_pixels;
+        if constexpr (ahead)
+            if (!c.memory) c.memory = &D::host_memory();
+        return c;
+    }
+
+    static loader_config of_encoded_images(loader_config c) {
+        c.encoded_images = true;
+        return c;
+    }
+
+    loader<Data> from_;
+    typename detail::arriving_on<D>::type arriving_;
+    std::optional<batch> ahead_;  // what next() will give, if fetched_: nothing at the end of an epoch
+    std::exception_ptr failure_;  // instead
+    cursor before_;               // where that is
+    bool fetched_ = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,317 @@
+#pragma once
+// Which kernel is used for what. Several kernels compute the same thing; the fastest for a shape on this machine is
+// found by running them once, and written down: "what" (a key such as "conv/forward n8 …") → the name of the choice and
+// the times.
+// A run saves its choices with its record. Repeating, resuming and other ranks load them, so that the same kernels run
+// and the same bits come out.
+//
+//   measure:  all candidates once, untimed (they build tables, their own inner choices, touch memory)
+//             then in turn, a, b, c, a, b, c, …; those twice as slow as the best after three turns drop out; the
+//             smallest
+//             time wins: other programs on the machine only ever make a kernel slower, so the minimum is the steadiest
+//             figure
+// Where others had the processors all the while, that is no help: such a choice is marked, so that somebody can be
+// warned. It stays in use: a run that is repeated must give the same bits.
+//
+// File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
+//   @<TAB>fingerprint
+//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>disturbed       the last only where it was
+
+#include <cairn/core/clock.hpp>
+#include <cairn/core/cpu_contention.hpp>
+#include <cairn/core/error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// One line of the registry.
+struct autotune_entry {
+    std::string choice;                                   ///< name of the candidate in use
+    std::vector<std::pair<std::string, double>> seconds;  ///< what was measured; empty for a choice that was not
+    bool disturbed = false;                               ///< other programs had the processors while it was measured
+};
+
+/// How a choice that is not in the registry yet is made.
+enum class autotune_policy {
+    measure,  ///< run the candidates and take the fastest
+    first,    ///< take the first one, the author's guess, without running anything
+};
+
+/// The registry of one process. Thread safe.
+class autotune_cache {
+public:
+    static autotune_cache& global() {
+        static autotune_cache* registry = new autotune_cache;
+        return *registry;
+    }
+
+    autotune_cache() {
+        if (const char* text = std::getenv("CAIRN_AUTOTUNE")) {
+            const std::string policy = text;
+            require(policy == "measure" || policy == "first", "CAIRN_AUTOTUNE=", policy, ": expected measure or first");
+            policy_ = policy == "first" ? autotune_policy::first : autotune_policy::measure;
+        }
+    }
+
+    /// The choice for `key` among `names`. Taken from the registry, else forced for the family of the key (the text
+    /// before its first '/'), else made by the policy and entered. `make_runner` is called only to measure; it returns
+    /// a callable run(i) that runs candidate i into scratch memory and throws error if that candidate does not work
+    /// after all.
+    /// Throws if there are no candidates, or if all of them fail.
+    template <class MakeRunner>
+    std::size_t get_or_measure(const std::string& key, std::span<const char* const> names, MakeRunner&& make_runner) {
+        require(!names.empty(), "autotune: no candidate for ", key);
+        if (const auto known = find(key, names)) return *known;
+        if (names.size() == 1 || policy() == autotune_policy::first) return enter(key, names, 0, {});
+        // One measurement of a family at a time. A convolution's candidates measure their GEMMs, maybe on another
+        // thread of a parallel region that this thread waits for: with one lock for all families that would never end.
+        const std::scoped_lock one_at_a_time(measuring(key));
+        if (const auto known = find(key, names)) return *known;
+        auto run = make_runner();
+        const cpu_contention others;
+        std::vector<double> seconds = measure(key, names, run);
+        const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+        return enter(key, names, static_cast<std::size_t>(best), seconds, others.felt());
+    }
+
+    /// Makes every choice of one family ("conv", "gemm") the candidate `name`, wherever that is a candidate; "" ends
+    /// it.
+    void force(const std::string& family, const std::string& name) {
+        const std::scoped_lock lock(table_);
+        forced_[family] = name;
+        ++epoch_;
+    }
+
+    bool is_forced(const std::string& family, const std::string& name) const {
+        const std::scoped_lock lock(table_);
+        const auto forced = forced_.find(family);
+        return forced != forced_.end() && forced->second == name;
+    }
+
+    void set_policy(autotune_policy p) { policy_ = p; }
+    autotune_policy policy() const { return policy_; }
+
+    /// Seconds that one measurement may take beyond the first run of each candidate.
+    void set_budget(double seconds) { budget_ = seconds; }
+
+    /// Changes whenever an earlier answer may no longer hold; a kernel that remembers answers compares it.
+    std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+
+    std::map<std::string, autotune_entry> entries() const {
+        const std::scoped_lock lock(table_);
+        return entries_;
+    }
+
+    /// Enters a choice by hand, over an earlier one.
+    void set(const std::string& key, autotune_entry entry) {
+        const std::scoped_lock lock(table_);
+        entries_[key] = std::move(entry);
+        ++epoch_;
+    }
+
+    void clear() {
+        const std::scoped_lock lock(table_);
+        entries_.clear();
+        ++epoch_;
+    }
+
+    /// Adds the entries of `path` that were made on the machine `fingerprint`, over those here; returns their number.
+    /// A file that is not there has none. Throws on a file that cannot be read or is not of this format.
+    std::size_t load(const std::string& path, const std::string& fingerprint) {
+        std::size_t count = 0;
+        const auto sections = read(path);
+        const auto ours = sections.find(fingerprint);
+        if (ours == sections.end()) return 0;
+        const std::scoped_lock lock(table_);
+        for (const auto& [key, entry] : ours->second) {
+            entries_[key] = entry;
+            ++count;
+        }
+        ++epoch_;
+        return count;
+    }
+
+    /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is
+    /// replaced in one step, so that a reader or a full disk never meets half of it. Throws if it cannot be written.
+    void save(const std::string& path, const std::string& fingerprint) const {
+        auto sections = read(path);
+        for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
+        const std::string temporary =
+            path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
+        {
+            std::ofstream out(temporary);
+            for (const auto& [machine, lines] : sections) {
+                out << "@\t" << machine << '\n';
+                for (const auto& [key, entry] : lines) write(out, key, entry);
+            }
+            out.flush();
+            if (!out) {
+                std::remove(temporary.c_str());
+                fail("autotune: cannot write ", temporary, "; is the folder there, writable and not full?");
+            }
+        }
+        if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+            std::remove(temporary.c_str());
+            fail("autotune: cannot replace ", path, "; is it writable?");
+        }
+    }
+
+    /// One line an entry, for people.
+    void print(std::ostream& out) const {
+        for (const auto& [key, entry] : entries()) {
+            out << key << ": " << entry.choice;
+            const char* separator = "  (";
+            for (const auto& [name, seconds] : entry.seconds) {
+                out << separator << name << ' ' << seconds * 1e6 << " µs";
+                separator = ", ";
+            }
+            out << (entry.seconds.empty() ? "\n" : ")\n");
+        }
+    }
+
+    autotune_cache(const autotune_cache&) = delete;
+    autotune_cache& operator=(const autotune_cache&) = delete;
+
+private:
+    using section = std::map<std::string, autotune_entry>;
+    static constexpr int least_rounds = 5, max_rounds = 60;
+    static constexpr double drop_factor = 2;
+
+    std::recursive_mutex& measuring(const std::string& key) {
+        const std::scoped_lock lock(table_);
+        return measuring_[key.substr(0, key.find('/'))];
+    }
+
+    std::optional<std::size_t> find(const std::string& key, std::span<const char* const> names) const {
+        const std::scoped_lock lock(table_);
+        const auto place = [&](const std::string& name) -> std::optional<std::size_t> {
+            for (std::size_t i = 0; i < names.size(); ++i)
+                if (name == names[i]) return i;
+            return std::nullopt;
+        };
+        if (const auto forced = forced_.find(key.substr(0, key.find('/'))); forced != forced_.end())
+            if (const auto at = place(forced->second)) return at;
+        const auto known = entries_.find(key);
+        return known == entries_.end() ? std::nullopt : place(known->second.choice);
+    }
+
+    std::size_t enter(const std::string& key, std::span<const char* const> names, std::size_t choice,
+                      const std::vector<double>& seconds, bool disturbed = false) {
+        autotune_entry entry{names[choice], {}, disturbed};
+        for (std::size_t i = 0; i < seconds.size(); ++i)
+            if (seconds[i] < std::numeric_limits<double>::infinity()) entry.seconds.emplace_back(names[i], seconds[i]);
+        const std::scoped_lock lock(table_);
+        entries_[key] = std::move(entry);
+        return choice;
+    }
+
+    // Least seconds of each candidate; infinity for one that fails. A candidate that dropped out keeps its best.
+    template <class Run>
+    std::vector<double> measure(const std::string& key, std::span<const char* const> names, Run& run) const {
+        constexpr double never = std::numeric_limits<double>::infinity();
+        const std::size_t n = names.size();
+        std::vector<double> least(n, never);
+        std::vector<bool> in(n, true);
+        std::string failures;
+        for (std::size_t i = 0; i < n; ++i) {
+            try {
+                run(i);
+            } catch (const error& e) {
+                in[i] = false;
+                failures += concat("; ", names[i], ": ", e.what());
+            }
+        }
+        require(std::find(in.begin(), in.end(), true) != in.end(), "autotune: no candidate works for ", key, failures);
+        const double start = now();
+        const auto enough = [&](int round) {
+            const double spent = now() - start;
+            return round >= 1 &&
+                   (spent > budget_ || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget_));
+        };
+        for (int round = 0; !enough(round); ++round) {
+            for (std::size_t i = 0; i < n; ++i) {
+                if (!in[i]) continue;
+                const stopwatch watch;
+                run(i);
+                least[i] = std::min(least[i], watch.seconds());
+            }
+            const double best = *std::min_element(least.begin(), least.end());
+            for (std::size_t i = 0; i < n && round >= 2; ++i)
+                if (least[i] > drop_factor * best) in[i] = false;
+        }
+        return least;
+    }
+
+    static void write(std::ostream& out, const std::string& key, const autotune_entry& entry) {
+        out << key << '\t' << entry.choice;
+        for (const auto& [name, seconds] : entry.seconds) out << '\t' << name << '=' << seconds * 1e6;
+        out << (entry.disturbed ? "\tdisturbed\n" : "\n");
+    }
+
+    static std::map<std::string, section> read(const std::string& path) {
+        std::map<std::string, section> sections;
+        std::ifstream in(path);
+        if (!in) return sections;
+        section* current = nullptr;
+        std::string line;
+        for (int number = 1; std::getline(in, line); ++number) {
+            if (line.empty()) continue;
+            std::vector<std::string> fields{""};
+            for (char c : line) {
+                if (c == '\t')
+                    fields.emplace_back();
+                else
+                    fields.back() += c;
+            }
+            const bool heading = fields[0] == "@" && fields.size() == 2;
+            require(heading || (current && fields.size() >= 2), "autotune: line ", number, " of ", path,
+                    " is not 'key<TAB>choice…': delete the file to measure again");
+            if (heading) {
+                current = &sections[fields[1]];
+                continue;
+            }
+            autotune_entry entry{fields[1], {}};
+            if (fields.back() == "disturbed" && fields.size() > 2) {
+                entry.disturbed = true;
+                fields.pop_back();
+            }
+            for (std::size_t i = 2; i < fields.size(); ++i) {
+                const auto equals = fields[i].rfind('=');
+                const std::string number_text = equals == std::string::npos ? "" : fields[i].substr(equals + 1);
+                char* end = nullptr;
+                const double microseconds = std::strtod(number_text.c_str(), &end);
+                require(!number_text.empty() && *end == 0 && microseconds >= 0, "autotune: line ", number, " of ", path,
+                        ": '", fields[i], "' is not name=microseconds: delete the file to measure again");
+                entry.seconds.emplace_back(fields[i].substr(0, equals), microseconds * 1e-6);
+            }
+            (*current)[fields[0]] = std::move(entry);
+        }
+        return sections;
+    }
+
+    mutable std::mutex table_;
+    std::map<std::string, std::recursive_mutex> measuring_;  // by family
+    std::map<std::string, autotune_entry> entries_;
+    std::map<std::string, std::string> forced_;
+    std::atomic<std::uint64_t> epoch_{1};
+    std::atomic<autotune_policy> policy_{autotune_policy::measure};
+    double budget_ = 0.4;
+};
+
+}  // namespace cairn

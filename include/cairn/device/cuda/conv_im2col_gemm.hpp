@@ -1,0 +1,163 @@
+#pragma once
+// Convolutions as matrix products of patches, for those that a library refuses: any geometry, any type, the same bits
+// every time, several times as slow. A patch is what one output point sees of one group's channels:
+//
+//   patches (n out…, kernel… c)     y_g = patches w_gᵀ      dw_g = dy_gᵀ patches      dx = fold(dy_g w_g), c = c_in /
+//                                                                                     groups
+//
+// fold sums, for each element of dx, what the patches that hold it say of it. Memory: patches of up to 256 MiB, in
+// backward_input of one image at least. Bytes moved, beside the products': patches written and read once.
+
+#include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/cuda/reduce.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace cairn {
+
+namespace grid {
+
+/// The three coordinates of a point of `sizes`, counted row by row.
+struct grid_point {
+    index_t at[3];
+    CAIRN_HD grid_point(const std::array<index_t, 3>& sizes, index_t point) {
+        const index_t row = quotient(point, sizes[2]);
+        at[2] = point - row * sizes[2];
+        at[0] = quotient(row, sizes[1]);
+        at[1] = row - at[0] * sizes[1];
+    }
+};
+
+/// Patches of group `group`, (count, width): those of the output points from `first` on, counted over all images.
+template <class T>
+struct unfold_kernel {
+    conv_geometry g;
+    index_t group, first, count;
+    const T* x;
+    T* patches;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t channels = quotient(g.c_in, g.groups), width = g.kernel_points() * channels, n = count * width;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t row = quotient(i, width), column = i - row * width, tap = quotient(column, channels);
+            patches[i] = element(first + row, tap, group * channels + column - tap * channels);
+        }
+    }
+
+    CAIRN_HD T element(index_t row, index_t tap, index_t channel) const {
+        index_t at = quotient(row, g.out_points());
+        const grid_point point(g.out, row - at * g.out_points()), taps(g.kernel, tap);
+        for (std::size_t axis = 0; axis < 3; ++axis) {
+            const index_t where = point.at[axis] * g.stride[axis] + taps.at[axis] * g.dilation[axis] - g.pad[axis];
+            if (where < 0 || where >= g.in[axis]) return T{};
+            at = at * g.in[axis] + where;
+        }
+        return x[at * g.c_in + channel];
+    }
+};
+
+/// dx of group `group` of `images` images, (images, in…, c_in), from what their patches say, (images out…, width).
+template <class T, class S>
+struct fold_kernel {
+    conv_geometry g;
+    index_t group, images;
+    const S* patches;
+    T* dx;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t channels = quotient(g.c_in, g.groups), n = images * g.in_points() * channels;
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const index_t place = quotient(i, channels), channel = i - place * channels;
+            dx[place * g.c_in + group * channels + channel] = static_cast<T>(sum(place, channels, channel));
+        }
+    }
+
+    CAIRN_HD S sum(index_t place, index_t channels, index_t channel) const {
+        const index_t image = quotient(place, g.in_points());
+        const grid_point point(g.in, place - image * g.in_points());
+        S all{};
+        for (index_t tap = 0; tap < g.kernel_points(); ++tap) {
+            const grid_point taps(g.kernel, tap);
+            index_t row = image;
+            bool seen = true;
+            for (std::size_t axis = 0; axis < 3; ++axis) {
+                const index_t from = point.at[axis] + g.pad[axis] - taps.at[axis] * g.dilation[axis];
+                const index_t out = from < 0 ? 0 : quotient(from, g.stride[axis]);
+                seen = seen && from >= 0 && out * g.stride[axis] == from && out < g.out[axis];
+                row = row * g.out[axis] + out;
+            }
+            if (seen) all += patches[(row * g.kernel_points() + tap) * channels + channel];
+        }
+        return all;
+    }
+};
+
+inline constexpr index_t most_patch_bytes = index_t{256} << 20;
+
+/// One phase of a convolution: x, w, y of which the phase overwrites one, as in the formulas above. `product(trans_a,
+/// trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc)`: c = op(a) op(b) + beta c, row-major, a and b of T, c of T or of
+/// the type of sums; not counted as work.
+template <class T, GridDevice D, class Product>
+void conv_by_products(D d, conv_phase phase, const conv_geometry& g, T* x, T* w, T* y, Product&& product,
+                      index_t most_bytes = most_patch_bytes) {
+    using S = sum_type<T>;
+    const index_t outputs = g.c_out / g.groups, width = g.kernel_points() * (g.c_in / g.groups);
+    if (phase == conv_phase::backward_input) {
+        const index_t image_rows = g.out_points(), images_at_once = std::clamp<index_t>(
+                                                       most_bytes / (image_rows * width * index_t{sizeof(S)}), 1, g.n);
+        tensor<S, D> patches({images_at_once * image_rows, width}, memory_category::workspace);
+        for (index_t first = 0; first < g.n; first += images_at_once) {
+            const index_t images = std::min(images_at_once, g.n - first), rows = images * image_rows;
+            for (index_t group = 0; group < g.groups; ++group) {
+                product(false, false, rows, width, outputs, y + first * image_rows * g.c_out + group * outputs, g.c_out,
+                        w + group * outputs * width, width, S{}, patches.data(), width);
+                const fold_kernel<T, S> body{g, group, images, patches.data(), x + first * g.in_points() * g.c_in};
+                D::launch({.blocks = blocks_for<D>(images * g.in_points() * (g.c_in / g.groups), 256)}, body);
+            }
+        }
+        return;
+    }
+    const index_t all = g.n * g.out_points(),
+                  at_once = std::clamp<index_t>(most_bytes / (width * index_t{sizeof(T)}), 1, all);
+    tensor<T, D> patches({at_once, width}, memory_category::workspace);
+    tensor<S, D> sums({phase == conv_phase::forward ? 1 : g.w_elements()}, memory_category::workspace);
+    for (index_t group = 0; group < g.groups; ++group)
+        for (index_t first = 0; first < all; first += at_once) {
+            const index_t rows = std::min(at_once, all - first);
+            D::launch({.blocks = blocks_for<D>(rows * width, 256)},
+                      unfold_kernel<T>{g, group, first, rows, x, patches.data()});
+            T* const there = y + first * g.c_out + group * outputs;
+            T* const weights = w + group * outputs * width;
+            if (phase == conv_phase::forward)
+                product(false, true, rows, outputs, width, patches.data(), width, weights, width, S{}, there, g.c_out);
+            else
+                product(true, false, outputs, width, rows, there, g.c_out, patches.data(), width, S(first > 0 ? 1 : 0),
+                        sums.data() + group * outputs * width, width);
+        }
+    if (phase == conv_phase::backward_weight) for_each(d, g.w_elements(), functors::convert<T, S>{}, w, sums.data());
+}
+
+/// Calls f(geometry, first image) for parts of a batch of which no tensor has more than `most` elements, or that are
+/// one image: libraries count in 32 bits. Parts but the last are multiples of eight images where they can be, so that
+/// each begins as aligned as the whole.
+template <class F>
+void for_image_parts(const conv_geometry& g, index_t most, F&& f) {
+    const index_t each = std::max(g.in_points() * g.c_in, g.out_points() * g.c_out);
+    const index_t fit = std::max<index_t>(most / each, 1), at_once = fit >= g.n ? g.n : fit >= 8 ? fit / 8 * 8 : fit;
+    for (index_t first = 0; first < g.n; first += at_once) {
+        conv_geometry part = g;
+        part.n = std::min(at_once, g.n - first);
+        f(part, first);
+    }
+}
+
+}  // namespace grid
+
+}  // namespace cairn

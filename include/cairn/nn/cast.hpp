@@ -1,0 +1,34 @@
+#pragma once
+// Layers that compute in fewer digits than their parameters have (layer_parameter): bfloat16 or float16 with float
+// weights, gradients and statistics.
+// A layer takes a rounded copy of a weight where it computes; gradients grow in the type of the weight.
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/parameter.hpp>
+
+#include <concepts>
+#include <utility>
+
+namespace cairn {
+
+/// x itself where it is of T, else a copy rounded to T.
+template <class T, class W, Device D>
+tensor<T, D> cast(const tensor<W, D>& x, memory_category kind = memory_category::workspace) {
+    if constexpr (std::same_as<T, W>) {
+        return x.share();
+    } else {
+        tensor<T, D> copy(x.shape(), kind);
+        if (x.size() > 0) for_each(D{}, x.size(), functors::convert<T, W>{}, copy.data(), x.data());
+        return copy;
+    }
+}
+
+template <class T, class W, Device D>
+tensor<T, D> cast(tensor<W, D>&& x) {
+    if constexpr (std::same_as<T, W>)
+        return std::move(x);
+    else
+        return cast<T>(std::as_const(x), memory_category::activations);
+}
+
+}  // namespace cairn

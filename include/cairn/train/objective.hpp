@@ -1,0 +1,198 @@
+#pragma once
+// What a network is trained for: which loss its output goes into, and how a test set judges it.
+//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts; of a text, whose every
+//                                              position is a choice of the
+//                                              next token: bits a token (log2 of the perplexity) and accuracy
+//   values          mean squared error         R² and mean absolute error of each value, in physical units
+//   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
+
+#include <cairn/core/device_scalar.hpp>
+#include <cairn/core/for_each.hpp>
+#include <cairn/data/prefetcher.hpp>
+#include <cairn/device/cpu/label_sampling.hpp>
+#include <cairn/device/cpu/reduce.hpp>
+#include <cairn/nn/loss/binary_cross_entropy.hpp>
+#include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/mean_squared.hpp>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+enum class objective_kind { classes, values, reconstruction };
+
+/// Sums over the batches of one evaluation.
+struct evaluation {
+    index_t count = 0;
+    double loss_sum = 0, squared_error_sum = 0;
+    index_t correct = 0, correct_top5 = 0;              // positions, where a sample has several
+    std::vector<std::vector<index_t>> confusion;        // [true][predicted]
+    std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units
+
+    double loss() const { return count ? loss_sum / static_cast<double>(count) : 0; }
+};
+
+/// See the top of the file.
+class objective {
+public:
+    struct config {
+        objective_kind kind = objective_kind::classes;
+        double label_smoothing = 0;
+    };
+
+    objective(config c, target_info info) : c_(c), info_(std::move(info)) {}
+
+    objective_kind kind() const { return c_.kind; }
+    const target_info& targets() const { return info_; }
+
+    /// Loss and gradient of the model's output y for these samples. The gradient may take y's block.
+    template <Device D>
+    loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
+        if (c_.kind == objective_kind::classes)
+            return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), s.labels);
+        if (c_.kind == objective_kind::values) return mean_squared{}(std::move(y), s.targets);
+        // mean over the batch of the sum over the pixels
+        const index_t pixels = y.size() / y.extent(0);
+        const tensor<float, D> target = s.x.reshaped(y.shape());
+        auto result = binary_cross_entropy{}(std::move(y), target);
+        result.value *= static_cast<double>(pixels);
+        for_each(functors::times<float>{static_cast<float>(pixels)}, result.gradient);
+        return result;
+    }
+
+    /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes
+    /// from softmax(y), values from the normal distribution around y of which the loss is the negative logarithm,
+    /// pixels from sigmoid(y).
+    template <Device D>
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random) const {
+        samples<D> drawn;
+        if (c_.kind == objective_kind::classes) {
+            const index_t classes = y.shape().back(), rows = y.size() / classes;
+            drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
+            sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data());
+            return loss(std::move(y), drawn).gradient;
+        }
+        if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
+            const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
+            sample_normals(D{}, y.size(), static_cast<float>(std::sqrt(2 / values) / count), random, y.data());
+            return y;
+        }
+        drawn.x = tensor<float, D>(y.shape(), memory_category::workspace);
+        sample_pixels(D{}, y.size(), y.data(), random, drawn.x.data());
+        return loss(std::move(y), drawn).gradient;
+    }
+
+    /// Number of rows of y (samples, or positions) whose class has the largest output; 0 for other tasks.
+    template <Device D>
+    scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const {
+        if (c_.kind != objective_kind::classes || y.size() == 0) return 0;
+        const index_t classes = y.shape().back(), count = y.size() / classes;
+        tensor<std::int32_t, D> guesses({count}, memory_category::workspace);
+        argmax_rows(D{}, count, classes, y.data(), guesses.data());
+        if constexpr (std::same_as<D, cpu>) {
+            const std::int32_t* const guess = guesses.data();
+            return std::inner_product(guess, guess + count, s.labels.data(), 0.0, std::plus<>{}, std::equal_to<>{});
+        } else {
+            tensor<double, D> hits({1}, memory_category::workspace);
+            count_equal_into(D{}, count, guesses.data(), s.labels.data(), hits.data());
+            return scalar_on<D>(std::move(hits));
+        }
+    }
+
+    /// Adds a batch to a score; y as the model gave it in evaluation, on the host.
+    void add(evaluation& s, const tensor<float>& y, const batch& b) const {
+        if (c_.kind == objective_kind::classes) {
+            if (info_.labels_each == 1)
+                add_classes(s, y, b);
+            else
+                s.correct += static_cast<index_t>(static_cast<double>(correct(y, samples_on<cpu>(b))));
+        }
+        if (c_.kind == objective_kind::values) add_values(s, y, b);
+        if (c_.kind == objective_kind::reconstruction)
+            for (index_t i = 0; i < y.size(); ++i) {
+                const double error = 1.0 / (1.0 + std::exp(-static_cast<double>(y[i]))) - static_cast<double>(b.x[i]);
+                s.squared_error_sum += error * error;
+            }
+        s.loss_sum += loss(y.clone(), samples_on<cpu>(b)).value * static_cast<double>(b.count);
+        s.count += b.count;
+    }
+
+    /// The figures of a score by name; the first one is what the task is judged by.
+    std::vector<std::pair<std::string, double>> metrics(const evaluation& s) const {
+        const double n = static_cast<double>(std::max<index_t>(s.count, 1));
+        if (c_.kind == objective_kind::classes && info_.labels_each > 1)
+            return {{"bits_per_token", s.loss() / std::numbers::ln2},
+                    {"token_accuracy", static_cast<double>(s.correct) / n / static_cast<double>(info_.labels_each)}};
+        if (c_.kind == objective_kind::classes) {
+            std::vector<std::pair<std::string, double>> all{{"accuracy", static_cast<double>(s.correct) / n}};
+            if (info_.count() > 10) all.emplace_back("top5_accuracy", static_cast<double>(s.correct_top5) / n);
+            return all;
+        }
+        if (c_.kind == objective_kind::reconstruction) return {{"squared_error", s.squared_error_sum / n}};
+        std::vector<std::pair<std::string, double>> all;
+        double unexplained = 0;
+        for (std::size_t k = 0; k < s.truth.size(); ++k) {
+            double mean = 0, total = 0, residual = 0, absolute = 0;
+            for (double t : s.truth[k]) mean += t / n;
+            for (std::size_t i = 0; i < s.truth[k].size(); ++i) {
+                const double t = s.truth[k][i], e = s.predicted[k][i] - t;
+                total += (t - mean) * (t - mean);
+                residual += e * e;
+                absolute += std::abs(e);
+            }
+            all.emplace_back("r2_" + info_.names[k], total > 0 ? 1 - residual / total : 0);
+            all.emplace_back("mae_" + info_.names[k], absolute / n);
+            unexplained += total > 0 ? residual / total / static_cast<double>(s.truth.size()) : 0;
+        }
+        // Mean squared error of always predicting the mean, over that of the network, values weighted alike.
+        all.insert(all.begin(), {"times_better_than_mean", unexplained > 0 ? 1 / unexplained : 0});
+        return all;
+    }
+
+private:
+    static index_t argmax(const tensor<float>& y, index_t row) {
+        const index_t k = y.extent(1);
+        const float* first = y.data() + row * k;
+        return std::max_element(first, first + k) - first;
+    }
+
+    void add_classes(evaluation& s, const tensor<float>& y, const batch& b) const {
+        const index_t k = y.extent(1);
+        if (s.confusion.empty())
+            s.confusion.assign(static_cast<std::size_t>(k), std::vector<index_t>(static_cast<std::size_t>(k), 0));
+        for (index_t i = 0; i < b.count; ++i) {
+            const index_t label = b.labels[i], guess = argmax(y, i);
+            s.correct += guess == label;
+            ++s.confusion[static_cast<std::size_t>(label)][static_cast<std::size_t>(guess)];
+            index_t better = 0;
+            for (index_t j = 0; j < k; ++j) better += y[i * k + j] > y[i * k + label];
+            s.correct_top5 += better < 5;
+        }
+    }
+
+    void add_values(evaluation& s, const tensor<float>& y, const batch& b) const {
+        const auto k = static_cast<std::size_t>(y.extent(1));
+        s.truth.resize(k);
+        s.predicted.resize(k);
+        for (index_t i = 0; i < b.count; ++i)
+            for (std::size_t j = 0; j < k; ++j) {
+                const auto physical = [&](float v) {
+                    return static_cast<double>(info_.mean[j]) +
+                           static_cast<double>(info_.scale[j]) * static_cast<double>(v);
+                };
+                s.truth[j].push_back(physical(b.targets[i * y.extent(1) + static_cast<index_t>(j)]));
+                s.predicted[j].push_back(physical(y[i * y.extent(1) + static_cast<index_t>(j)]));
+            }
+    }
+
+    config c_;
+    target_info info_;
+};
+
+}  // namespace cairn
