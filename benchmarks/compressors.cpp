@@ -82,7 +82,7 @@ public:
             auto c = make();
             const tensor<float> g = gradients(n);
             auto into = tensor<float>::zeros({n}, memory_category::workspace);
-            message m;
+            message<> m;
             encode_step at{.seed = 1};
             const double encode = fastest(s_.seconds, [&] {
                 ++at.step;
@@ -165,9 +165,9 @@ int main(int argc, char** argv) {
         t.add([] { return error_feedback(bf16()); });
         t.add([] { return error_feedback(topk()); });
         t.add([] { return error_feedback(sign()); });
-        t.add_reducing<powersgd>({2});
-        t.add_reducing<powersgd>({4});
-        t.add_reducing<powersgd_alternating>({2});
+        t.add_reducing<powersgd<>>({2});
+        t.add_reducing<powersgd<>>({4});
+        t.add_reducing<powersgd_alternating<>>({2});
     } catch (const error& e) {
         std::fprintf(stderr, "compressors: %s\n", e.what());
         return 1;

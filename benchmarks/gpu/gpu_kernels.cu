@@ -5,11 +5,17 @@
 
 #include "timing.hpp"
 
-#include <cairn/compress/on_device.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/feedback.hpp>
+#include <cairn/compress/fp16.hpp>
+#include <cairn/compress/natural.hpp>
+#include <cairn/compress/qsgd.hpp>
+#include <cairn/compress/sign.hpp>
 #include <cairn/core/arena.hpp>
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/codecs.hpp>
 #include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/cuda/crop_flip.hpp>
 #include <cairn/device/cuda/dropout.hpp>
@@ -116,27 +122,29 @@ void optimizers() {
 
 /// Messages of a bucket far beyond the second-level cache: made, read, and made with error feedback.
 template <class C>
-void codec(const C& c) {
+void codec_speed(const C& c) {
     constexpr index_t n = index_t{1} << 27;
     const auto x = some<float>(n);
     auto into = tensor<float, cuda>::zeros({n});
-    tensor<std::byte, cuda> message({c.max_bytes(n)});
+    message<cuda> m;
+    m.prepare(c.max_bytes(n));
     const encode_step at{.seed = 1, .rank = 2, .step = 3};
     const std::string name = c.name() + ", 2^27 values";
-    report("encode " + name, 0, [&] { encode_on(cuda{}, c, n, x.data(), message.data(), at); });
-    report("decode " + name, 0, [&] { decode_add_on(cuda{}, c, n, message.data(), into.data(), at, 0.125f); });
-    device_error_feedback<C, cuda> feedback(c);
-    report("encode with error feedback " + name, 0, [&] { feedback.encode(n, x.data(), message.data(), at); });
+    report("encode " + name, 0, [&] { c.encode(x.span(), m, at); });
+    report("decode " + name, 0, [&] { c.decode_add(m.bytes(), into.span(), at, 0.125f); });
+    error_feedback<C> feedback(c);
+    feedback.prepare(n);
+    report("encode with error feedback " + name, 0, [&] { feedback.encode(x.span(), m, at); });
 }
 
 void codecs() {
-    codec(bf16{});
-    codec(fp16{});
-    codec(bf16_stochastic{});
-    codec(fp16_stochastic{});
-    codec(natural{});
-    codec(sign{});
-    codec(qsgd{});
+    codec_speed(bf16<cuda>{});
+    codec_speed(fp16<cuda>{});
+    codec_speed(bf16_stochastic<cuda>{});
+    codec_speed(fp16_stochastic<cuda>{});
+    codec_speed(natural<cuda>{});
+    codec_speed(sign<cuda>{});
+    codec_speed(qsgd<cuda>{});
 }
 
 template <class T>

@@ -13,13 +13,12 @@ namespace {
 
 // --8<-- [start:descent]
 // Two workers minimise f(x) = ½ Σ x_i². On the first half of the values, what one worker sees is large and opposite to
-// what the other
-// sees: it cancels in the sum, as the noise of different samples does.
+// what the other sees: it cancels in the sum, as the noise of different samples does.
 template <Compressor K>
 double distance_after(K prototype, int steps) {
     std::vector<K> workers{prototype, prototype};
     std::vector<float> x(100, 1.0f), gradient(100), sum(100);
-    message out;
+    message<> out;
     for (int step = 0; step < steps; ++step) {
         std::fill(sum.begin(), sum.end(), 0.0f);
         for (std::size_t w = 0; w < 2; ++w) {
@@ -36,9 +35,9 @@ double distance_after(K prototype, int steps) {
 // --8<-- [end:descent]
 
 /// A compressor by value: error feedback keeps state, so each worker is given its own.
-struct with_feedback : error_feedback<topk> {
-    explicit with_feedback(topk k) : error_feedback<topk>(k) {}
-    with_feedback(const with_feedback& other) : error_feedback<topk>(other.inner()) {}
+struct with_feedback : error_feedback<topk<>> {
+    explicit with_feedback(topk<> k) : error_feedback<topk<>>(k) {}
+    with_feedback(const with_feedback& other) : error_feedback<topk<>>(other.inner()) {}
     with_feedback(with_feedback&&) = default;
     with_feedback& operator=(with_feedback&&) = default;
 };
@@ -53,7 +52,7 @@ int main() {
     // --8<-- [end:compare]
     // --8<-- [start:bytes]
     topk one_percent({.ratio = 0.01});
-    message out;
+    message<> out;
     const std::vector<float> gradient(1'000'000, 0.5f);
     one_percent.encode(gradient, out, {});
     std::printf("1,000,000 gradients: %td bytes dense, %td of topk\n", std::ptrdiff_t{4'000'000}, out.size());

@@ -41,7 +41,7 @@ template <class Format>
 void check_sum_of_messages() {
     const index_t n = 1000;
     const floats x = numbers("normal", n), y = numbers("ramp", n, 2);
-    nearest_cast<Format> c;
+    codec<nearest_cast<Format>, cpu> c;
     const auto a = encoded(c, x), b = encoded(c, y);
     std::vector<std::byte> sum(a.size());
     floats exact(x.size());

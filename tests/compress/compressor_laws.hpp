@@ -36,11 +36,11 @@ inline floats numbers(const std::string& distribution, index_t n, std::uint32_t 
     return x;
 }
 
-inline std::vector<std::byte> bytes_of(const message& m) { return {m.bytes().begin(), m.bytes().end()}; }
+inline std::vector<std::byte> bytes_of(const message<>& m) { return {m.bytes().begin(), m.bytes().end()}; }
 
 template <class C>
 std::vector<std::byte> encoded(C& c, const floats& x, const encode_step& at = {}) {
-    message m;
+    message<> m;
     c.encode(x, m, at);
     return bytes_of(m);
 }
@@ -156,7 +156,7 @@ void check_non_finite(Make make) {
         floats x = numbers("normal", 600);
         x[35] = bad;
         auto c = make();
-        message m;
+        message<> m;
         try {
             c.encode(x, m, {.rank = 2, .step = 17, .layout = &layout});
             FAIL("no error");

@@ -38,7 +38,7 @@ TEST_CASE("dgc is the paper's algorithm", "[dgc]") {
                 REQUIRE(y[i] == 0);
             }
         }
-        const auto state = tensors_of(c);
+        const auto state = c.tensors();
         REQUIRE(state[0].name == "velocity");
         REQUIRE(state[1].name == "accumulated");
         for (std::size_t i = 0; i < v.size(); ++i) {
@@ -65,10 +65,10 @@ TEST_CASE("dgc: the ratio falls by stages to the final one", "[dgc]") {
 
 TEST_CASE("dgc: an error leaves the state alone", "[dgc]") {
     dgc c({.ratio = 0.25});
-    message m;
+    message<> m;
     c.encode(floats{1, 2, 3, 4}, m, {});
     REQUIRE_THROWS_AS(c.encode(floats{1, 2, std::nanf(""), 4}, m, {}), error);
-    const auto state = tensors_of(c);
+    const auto state = c.tensors();
     REQUIRE(floats(state[1].t.span().begin(), state[1].t.span().end()) == floats{1, 2, 3, 0});
     REQUIRE_THROWS_AS(c.encode(floats{1}, m, {}), error);
 }

@@ -24,7 +24,7 @@ void check_telescope(C inner, index_t n, int steps) {
             scale[i] += std::abs(g[i]) + std::abs(y[i]);
         }
     }
-    const auto state = tensors_of(c);
+    const auto state = c.tensors();
     REQUIRE(state.size() == 1);
     REQUIRE(state[0].name == "residual");
     for (std::size_t i = 0; i < sent.size(); ++i)
@@ -52,21 +52,21 @@ TEST_CASE("error feedback sends small values in the end", "[feedback]") {
 
 TEST_CASE("error feedback: an error leaves the residual alone, another size is refused", "[feedback]") {
     error_feedback c(topk({.ratio = 0.25}));
-    message m;
+    message<> m;
     c.encode(floats{1, 2, 3, 4}, m, {});
-    const floats before(tensors_of(c)[0].t.span().begin(), tensors_of(c)[0].t.span().end());
+    const floats before(c.tensors()[0].t.span().begin(), c.tensors()[0].t.span().end());
     REQUIRE(before == floats{1, 2, 3, 0});
     REQUIRE_THROWS_AS(c.encode(floats{1, 2, std::nanf(""), 4}, m, {}), error);
-    const auto residual = tensors_of(c)[0].t.span();
+    const auto residual = c.tensors()[0].t.span();
     REQUIRE(floats(residual.begin(), residual.end()) == before);
     REQUIRE_THROWS_WITH(c.encode(floats{1}, m, {}), Catch::Contains("a bucket of 1 values after one of 4"));
 }
 
 TEST_CASE("error feedback: the state can be made before the first bucket, for a checkpoint", "[feedback]") {
     error_feedback c(topk({.ratio = 0.5}));
-    REQUIRE(tensors_of(c).empty());
-    prepare_state(c, 2);
-    tensors_of(c)[0].t[0] = 10;
+    REQUIRE(c.tensors().empty());
+    c.prepare(2);
+    c.tensors()[0].t[0] = 10;
     REQUIRE(decoded(c, encoded(c, {1, 2}), 2) == floats{11, 0});
 }
 
@@ -74,17 +74,17 @@ TEST_CASE("what was kept back can be sent dense", "[feedback]") {
     error_feedback c(sign{});
     const floats g = numbers("normal", 500);
     floats next(500, 1.0f);
-    flush_residual_of(c, next);  // nothing yet
+    c.flush_residual(next);  // nothing yet
     REQUIRE(next == floats(500, 1.0f));
     const floats sent = decoded(c, encoded(c, g), 500);
-    flush_residual_of(c, next);
+    c.flush_residual(next);
     for (std::size_t i = 0; i < next.size(); ++i) REQUIRE(next[i] == Approx(1 + g[i] - sent[i]).margin(1e-6));
     floats again(500, 1.0f), wrong(499);
-    flush_residual_of(c, again);
+    c.flush_residual(again);
     REQUIRE(again == floats(500, 1.0f));
-    REQUIRE_THROWS_AS(flush_residual_of(c, wrong), error);
+    REQUIRE_THROWS_AS(c.flush_residual(wrong), error);
     sign without;
-    flush_residual_of(without, again);
+    without.flush_residual(again);
     REQUIRE(again == floats(500, 1.0f));
 }
 

@@ -65,7 +65,7 @@ void check_scheme(const C& c, index_t n, int ranks, int steps) {
         }
     }
     for (int r = 0; r < ranks; ++r) {
-        const auto state = tensors_of(all[static_cast<std::size_t>(r)]);
+        const auto state = all[static_cast<std::size_t>(r)].tensors();
         REQUIRE(state.size() == static_cast<std::size_t>(ranks) + 1);
         for (int j = 0; j < ranks; ++j) {
             const auto chunk = all[0].chunk(j);

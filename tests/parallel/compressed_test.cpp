@@ -50,7 +50,7 @@ std::vector<double> sum_of_decoded(int ranks, index_t n, K prototype) {
     std::vector<double> sum(static_cast<std::size_t>(n));
     for (int r = 0; r < ranks; ++r) {
         K k = prototype;
-        message out;
+        message<> out;
         std::vector<float> x(static_cast<std::size_t>(n));
         const encode_step at{.seed = 3, .rank = r};
         k.encode(gradient_of(r, n), out, at);
@@ -67,7 +67,7 @@ void check_messages(K prototype, double tolerance) {
             INFO(prototype.name() << ", " << ranks << " ranks, " << n << " values");
             const auto got = reduced(ranks, n, [&](auto& c) {
                 using C = std::remove_reference_t<decltype(c)>;
-                return std::make_unique<message_hook<C, K>>(prototype, n);
+                return std::make_unique<message_hook<C, K>>(prototype, n, c.size());
             });
             const auto wanted = sum_of_decoded(ranks, n, prototype);
             double worst = 0;
@@ -97,7 +97,7 @@ TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel
         constexpr int steps = 200;
         std::vector<double> sent(n);
         run_ranks(ranks, [&](threads_communicator& c) {
-            two_phase_hook<threads_communicator, sign> method(sign{}, n, c.size(), c.rank());
+            two_phase_hook<threads_communicator, sign<>> method(sign{}, n, c.size(), c.rank());
             for (int step = 0; step < steps; ++step) {
                 std::vector<float> g = gradient_of(c.rank(), n);
                 method.reduce(c, g, {.rank = c.rank(), .step = step});
@@ -132,7 +132,7 @@ TEST_CASE("compressed all-reduce: PowerSGD of full rank is the sum", "[parallel]
     for (const int ranks : {1, 2, 4}) {
         const auto got = reduced(ranks, 48, [&](auto& c) {
             using C = std::remove_reference_t<decltype(c)>;
-            return std::make_unique<reducing_hook<C, powersgd>>(powersgd({.rank = 5}, layout, 48));
+            return std::make_unique<reducing_hook<C, powersgd<>>>(powersgd({.rank = 5}, layout, 48));
         });
         for (index_t i = 0; i < 38; ++i) {
             if (i == 30 || i == 31) continue;  // a gap of the layout
@@ -148,13 +148,13 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
     const auto weights_after = [](bool broken_step) {
         std::vector<float> last;
         run_ranks(3, [&](threads_communicator& c) {
-            using method = message_hook<threads_communicator, error_feedback<topk>>;
+            using method = message_hook<threads_communicator, error_feedback<topk<>>>;
             auto net = lenet<float>();
             arena<float> weights(net.parameters(), 1);
             data_parallel<threads_communicator, float>::config how;
             how.non_finite = non_finite_policy::skip;
-            how.method = [](const bucket_layout&, index_t n) {
-                return std::make_unique<method>(error_feedback<topk>(topk({.ratio = 0.01})), n);
+            how.method = [ranks = c.size()](const bucket_layout&, index_t n) {
+                return std::make_unique<method>(error_feedback<topk<>>(topk({.ratio = 0.01})), n, ranks);
             };
             data_parallel<threads_communicator, float> all(c, weights, how);
             for (int step = 0; step < 4; ++step) {
@@ -178,12 +178,12 @@ TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once
     const auto candidate = [](exchange kind, auto make) {
         return autotune_candidate<any_communicator>{"sparse", kind, make};
     };
-    const auto gathered = candidate(exchange::all_gather, [](const bucket_layout&, index_t n, int, int) {
-        using method = message_hook<any_communicator, error_feedback<topk>>;
-        return std::make_unique<method>(error_feedback<topk>(topk({.ratio = 0.01})), n);
+    const auto gathered = candidate(exchange::all_gather, [](const bucket_layout&, index_t n, int ranks, int) {
+        using method = message_hook<any_communicator, error_feedback<topk<>>>;
+        return std::make_unique<method>(error_feedback<topk<>>(topk({.ratio = 0.01})), n, ranks);
     });
     const auto in_two = candidate(exchange::two_phase, [](const bucket_layout&, index_t n, int ranks, int rank) {
-        return std::make_unique<two_phase_hook<any_communicator, topk>>(topk({.ratio = 0.01}), n, ranks, rank);
+        return std::make_unique<two_phase_hook<any_communicator, topk<>>>(topk({.ratio = 0.01}), n, ranks, rank);
     });
     for (const auto& how : {gathered, in_two})
         run_ranks(3, [&](threads_communicator& threads) {
@@ -228,7 +228,7 @@ TEST_CASE("compression autotuner: all ranks follow one plan, and what they compu
         for (const bucket& b : buckets) layouts.push_back({{"all", 0, {b.size()}}});
         std::vector<autotune_candidate<any_communicator>> candidates;
         candidates.push_back({"bf16", exchange::all_reduce, [](const bucket_layout&, index_t n, int, int) {
-                                  return std::make_unique<message_hook<any_communicator, bf16>>(bf16{}, n);
+                                  return std::make_unique<message_hook<any_communicator, bf16<>>>(bf16{}, n, 3);
                               }});
         autotuned_reduction<any_communicator> autotuned(c, buckets, layouts, std::move(candidates), {});
         require(autotuned.link().beta > 0, "no bandwidth was measured");

@@ -190,8 +190,8 @@ TEST_CASE("data parallel: a device does not send what is not finite, and its ran
             ranks<emulated_gpu>::config config;
             config.device_channel = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
             config.hook_on_device = [](const bucket_layout&, index_t n) {
-                return std::make_unique<device_message_hook<any_communicator, natural, emulated_gpu>>(natural{}, n, 2,
-                                                                                                      true);
+                using natural_there = error_feedback<natural<emulated_gpu>>;
+                return std::make_unique<message_hook<any_communicator, natural_there>>(natural_there{}, n, 2);
             };
             any_communicator world(c.split(0, c.rank()));
             ranks<emulated_gpu> all(world, weights, std::move(config));

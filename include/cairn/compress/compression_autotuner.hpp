@@ -10,23 +10,23 @@
 //   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is
 //             predicted to be shorter by `margin`, `patience` times in a row.
 //   try       what no model knows (compute that communication slows down, cores that several hosts share) only a
-//             measured step tells:
-//             after `baseline`, and every `trial_interval` steps, each compressor that could shorten the step by
-//             `margin` if communication were all that slows backward down takes all buckets for `trial_steps` steps.
-//             The shortest step wins; how far the prediction of a plan was off is kept and corrects the next ones.
+//             measured step tells: after `baseline`, and every `trial_interval` steps, each compressor that could
+//             shorten the step by `margin` if communication were all that slows backward down takes all buckets for
+//             `trial_steps` steps. The shortest step wins; how far the prediction of a plan was off is kept and
+//             corrects the next ones.
 //   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer,
 //             beyond `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as
 //             many each time)
 //   probe     a few dense steps now and then keep that comparison fresh
 //
 // What it costs: probes take at most `probe_budget` of the time (they are rarer where dense is much slower); a round of
-// trials 1 + `trial_steps` steps a compressor, two of one that is clearly slower; a wrong choice is seen after
-// `trial` + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is
-// over, or two steps where compression is `obvious`.
+// trials 1 + `trial_steps` steps a compressor, two of one that is clearly slower; a wrong choice is seen after `trial`
+// + `probe_steps` steps, after which come at least `pause` dense ones. A step is dense until `baseline` is over, or two
+// steps where compression is `obvious`.
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
 // step_measurement::flat() over the ranks first, see parallel/autotuned_reduction.hpp. Before a dense step residuals
-// can be added: flush_residual_of.
+// can be added: release.
 
 #include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>

@@ -1,30 +1,35 @@
 #pragma once
-// The seam of gradient compression. A compressor turns the n floats of a gradient bucket into a message, and a message
-// back into n floats:
+// The seam of gradient compression. A compressor turns the n floats of a gradient bucket, in the memory of its device
+// D, into a message there, and a message back into n floats:
+//   c.prepare(n);                            // makes all memory: later calls may come from a thread that may make none
 //   c.encode(values, out, at);               // out: the bytes that travel, nothing else does
 //   c.decode(out.bytes(), into, at);         // into[i] = decoded value
 //   c.decode_add(out.bytes(), into, at, s);  // into[i] += s · decoded value: a mean over ranks adds with s = 1/ranks
-// What may be relied on is said by contract(n) and tested as a law for every compressor
+// It is one text over D: template <Device D = cpu> class topk. What depends on the device is a kernel, a free function
+// with D's tag (device/cpu/codecs.hpp, select.hpp, low_rank.hpp; device/cuda has the same, to be included where a
+// compressor is made for such a device). contract(n) says what may be relied on; the laws of every compressor test it
 // (tests/compress/compressor_laws.hpp).
 //
-// - One object serves one bucket: state is sized by the first bucket it sees, and belongs to the checkpoint
-//   (tensors_of).
-// - Each file's head gives the wire format; all numbers are little-endian. max_bytes(n) is the format's arithmetic.
-// - n = 0 is a bucket like any other.
-// - A NaN or Inf among the values: encode throws an error naming the element, and the parameter where at.layout is
-//   given, and leaves state as it was, so that the caller may skip the step on all ranks. Only casts (bf16, fp16) pass
-//   them on.
-// - decode of a message that is cut short, too long or damaged throws an error naming the byte; it never reads or
-//   writes outside the message and `into`.
-// - The same bits for the same (values, state, at), whatever the number of threads.
+// One object serves one bucket: prepare sizes its state, encode calls it too, and a checkpoint keeps the state
+// (tensors). Each file's head gives the wire format; all numbers are little-endian; max_bytes(n) is the format's
+// arithmetic. n = 0 is a bucket like any other. The same (values, state, at) give the same bits, whatever the number
+// of threads.
+//
+// On the host, encode of a NaN or Inf throws an error that names the element, and the parameter where at.layout is
+// given, and leaves state as it was, so that the caller may skip the step on all ranks; only casts (bf16, fp16) pass
+// them on. decode of a message that is cut short, too long or damaged throws an error that names the byte; it never
+// reads or writes outside the message and `into`.
+// On other devices nothing waits: the caller looks for NaN and Inf before, and messages come from an encoder.
 //
 // Schemes that need an exchange in the middle know no communicator: they are handed a function, see powersgd.hpp
 // (ReducingCompressor) and two_phase.hpp.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/message_reader.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/device/codes.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 
 #include <concepts>
@@ -41,9 +46,6 @@
 #include <vector>
 
 namespace cairn {
-
-/// Values that a thread encodes or decodes at a time, in formats whose pieces are independent: 256 KiB of floats.
-inline constexpr index_t compress_grain = index_t{1} << 16;
 
 /// A parameter's elements in a bucket.
 struct bucket_slice {
@@ -73,9 +75,6 @@ struct encode_step {
     }
 };
 
-/// As what messages of one step may be added element by element, so that the sum decodes to the sum.
-enum class summand { none, float32, bfloat16, float16 };
-
 /// What a compressor promises for a bucket of n finite values x, x̂ = decode(encode(x)).
 struct compression_contract {
     bool unbiased = false;             // E x̂ = x over seeds
@@ -89,13 +88,18 @@ struct compression_contract {
     double absolute_error = std::numeric_limits<double>::infinity();  // |x − x̂| ≤ this, each element
 };
 
-/// The bytes of one message. Reused from step to step: memory only grows. Category communication.
+/// The bytes of one message, in D's memory. Reused from step to step: memory only grows. Category communication.
+template <Device D = cpu>
 class message {
 public:
+    message() = default;
+    /// In memory that is there: a slot of a mailbox.
+    explicit message(tensor<std::byte, D> room) : memory_(std::move(room)) {}
+
     /// Makes the message `bytes` long and returns it; the contents are undefined.
     std::span<std::byte> prepare(index_t bytes) {
         require(bytes >= 0, "message: of ", bytes, " bytes");
-        if (memory_.size() < bytes) memory_ = tensor<std::byte>({bytes}, memory_category::communication);
+        if (memory_.size() < bytes) memory_ = tensor<std::byte, D>({bytes}, memory_category::communication);
         size_ = bytes;
         return this->bytes();
     }
@@ -104,7 +108,7 @@ public:
     std::span<const std::byte> bytes() const { return {memory_.data(), static_cast<std::size_t>(size_)}; }
 
 private:
-    tensor<std::byte> memory_;
+    tensor<std::byte, D> memory_;
     index_t size_ = 0;
 };
 
@@ -116,17 +120,33 @@ struct compressor_tensor_on {
 };
 using compressor_tensor = compressor_tensor_on<cpu>;
 
-/// A method that sends one message a bucket and step.
-/// Optional, of those that keep state:
-///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none: before a checkpoint is read
-///                       into it
-///   tensors()           → vector<compressor_tensor>: handles to the state that a checkpoint keeps
+/// What every compressor says of its state.
+///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none; throws on another n than the
+///                       first
+///   tensors()           handles to the state that a checkpoint keeps, none before it is made
 ///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
-/// prepare_state, tensors_of and flush_residual_of call them where they are there.
 template <class C>
-concept Compressor = std::movable<C> &&
-    requires(C& c, const C& constant, index_t n, std::span<const float> values, std::span<float> into, message& out,
-             std::span<const std::byte> bytes, const encode_step& at, float scale) {
+concept CompressorState = std::movable<C> && Device<typename C::device> &&
+    requires(C& c, index_t n, std::span<float> gradient) {
+    c.prepare(n);
+    { c.tensors() } -> std::same_as<std::vector<compressor_tensor_on<typename C::device>>>;
+    c.flush_residual(gradient);
+};
+
+/// Base of a compressor on D that keeps nothing between steps.
+template <Device D>
+struct stateless {
+    using device = D;
+    void prepare(index_t) {}
+    std::vector<compressor_tensor_on<D>> tensors() { return {}; }
+    void flush_residual(std::span<float>) {}
+};
+
+/// A method that sends one message a bucket and step.
+template <class C>
+concept Compressor = CompressorState<C> &&
+    requires(C& c, const C& constant, index_t n, std::span<const float> values, std::span<float> into,
+             message<typename C::device>& out, std::span<const std::byte> bytes, const encode_step& at, float scale) {
     { constant.name() } -> std::convertible_to<std::string>;
     { constant.contract(n) } -> std::same_as<compression_contract>;
     { constant.max_bytes(n) } -> std::same_as<index_t>;
@@ -136,36 +156,17 @@ concept Compressor = std::movable<C> &&
 };
 
 /// A method that is an all-reduce itself, of less than the bucket, with work in between (powersgd.hpp).
-///   reduce(gradient, mean, ranks, at, sum)   sum(span<float>) is the caller's exact all-reduce, in place
-///   exchanged()                              floats that are summed in a step
+///   reduce(gradient, total, ranks, at, sum)   total ≈ the sum over ranks; may be gradient. sum(span<float>): the
+///                                             caller's exact all-reduce, in place
+///   exchanged()                               floats that are summed in a step, at most
 template <class C>
-concept ReducingCompressor = std::movable<C> &&
-    requires(C& c, const C& constant, std::span<const float> gradient, std::span<float> mean, int ranks,
+concept ReducingCompressor = CompressorState<C> &&
+    requires(C& c, const C& constant, std::span<const float> gradient, std::span<float> total, int ranks,
              const encode_step& at, void (*sum)(std::span<float>)) {
     { constant.name() } -> std::convertible_to<std::string>;
     { constant.exchanged() } -> std::same_as<index_t>;
-    c.reduce(gradient, mean, ranks, at, sum);
+    c.reduce(gradient, total, ranks, at, sum);
 };
-
-template <class C>
-void prepare_state(C& c, index_t n) {
-    if constexpr (requires { c.prepare(n); }) c.prepare(n);
-}
-
-/// Handles to the state of a compressor; empty before its first bucket, and for one that has none.
-template <class C>
-std::vector<compressor_tensor> tensors_of(C& c) {
-    if constexpr (requires { c.tensors(); })
-        return c.tensors();
-    else
-        return {};
-}
-
-/// Adds what earlier steps kept back to a gradient that is about to be sent dense, and forgets it.
-template <class C>
-void flush_residual_of(C& c, std::span<float> gradient) {
-    if constexpr (requires { c.flush_residual(gradient); }) c.flush_residual(gradient);
-}
 
 namespace functors {
 
@@ -178,26 +179,23 @@ struct take_residual {
 
 }  // namespace functors
 
-/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The n values are on the residual's
+/// gradient += residual; residual = 0. Does nothing where there is no residual yet. The values are on the residual's
 /// device.
 template <Device D>
-void flush_into(tensor<float, D>& residual, index_t n, float* gradient) {
+void flush_into(tensor<float, D>& residual, std::span<float> gradient) {
     if (residual.empty()) return;
+    const auto n = static_cast<index_t>(gradient.size());
     require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
-    for_each(D{}, n, functors::take_residual{}, gradient, residual.data());
-}
-inline void flush_into(tensor<float>& residual, std::span<float> gradient) {
-    flush_into(residual, static_cast<index_t>(gradient.size()), gradient.data());
+    for_each(D{}, n, functors::take_residual{}, gradient.data(), residual.data());
 }
 
-/// How decoded values enter an array: what decode and decode_add differ by.
-struct assign {
-    [[gnu::always_inline]] void operator()(float& into, float value) const { into = value; }
-};
-struct add_scaled {
-    float scale = 1;
-    [[gnu::always_inline]] void operator()(float& into, float value) const { into += scale * value; }
-};
+/// Makes `t` n zeros if it is empty; throws where it has another size. `who` starts the message.
+template <Device D>
+void prepare_zeros(tensor<float, D>& t, index_t n, std::string_view who) {
+    if (t.empty()) t = tensor<float, D>::zeros({n}, memory_category::communication);
+    require(t.size() == n, who, ": a bucket of ", n, " values after one of ", t.size(),
+            "; each bucket needs a compressor of its own");
+}
 
 /// "element 7 of conv1/weight (16, 3, 3, 3)", or "element 7 of the bucket" where no layout says whose it is.
 inline std::string place_in_bucket(const bucket_layout* layout, index_t i) {
@@ -217,56 +215,24 @@ inline std::optional<index_t> first_non_finite(std::span<const float> values) {
     return i;
 }
 
-/// Throws error naming the first NaN or Inf; does nothing if there is none. `who` starts the message.
-inline void require_finite(std::string_view who, std::span<const float> values, const encode_step& at) {
-    if (const auto i = first_non_finite(values)) [[unlikely]]
-        fail(who, ": rank ", at.rank, ", step ", at.step, ": ", place_in_bucket(at.layout, *i), " is ",
-             values[static_cast<std::size_t>(*i)]);
+/// Throws error naming the first NaN or Inf; does nothing if there is none, or on a device where the caller has looked.
+/// `who` starts the message.
+template <Device D = cpu>
+void require_finite(std::string_view who, std::span<const float> values, const encode_step& at) {
+    if constexpr (std::same_as<D, cpu>)
+        if (const auto i = first_non_finite(values)) [[unlikely]]
+            fail(who, ": rank ", at.rank, ", step ", at.step, ": ", place_in_bucket(at.layout, *i), " is ",
+                 values[static_cast<std::size_t>(*i)]);
 }
 
-/// Reads a message from front to back; every error names the byte.
-class message_reader {
-public:
-    message_reader(std::string_view who, std::span<const std::byte> bytes) : who_(who), bytes_(bytes) {}
-
-    index_t position() const { return position_; }
-    index_t left() const { return static_cast<index_t>(bytes_.size()) - position_; }
-
-    /// The next `count` bytes. `what` names them in the error if the message ends before.
-    const std::byte* take(index_t count, std::string_view what) {
-        if (count < 0 || count > left()) [[unlikely]]
-            damaged(count, " bytes of ", what, " expected, ", left(), " left");
-        const std::byte* here = bytes_.data() + position_;
-        position_ += count;
-        return here;
-    }
-    template <class T>
-    T number(std::string_view what) {
-        T value;
-        std::memcpy(&value, take(sizeof value, what), sizeof value);
-        return value;
-    }
-    /// Throws if bytes are left.
-    void finish() const {
-        if (left() != 0) [[unlikely]]
-            damaged(left(), " bytes too many");
-    }
-    /// Throws error "who: message of n bytes: byte position: …".
-    template <class... Parts>
-    [[noreturn]] void damaged(const Parts&... parts) const {
-        fail(who_, ": message of ", bytes_.size(), " bytes: byte ", position_, ": ", parts...);
-    }
-
-private:
-    std::string_view who_;
-    std::span<const std::byte> bytes_;
-    index_t position_ = 0;
-};
-
-/// into = 0, in parallel.
-inline void fill_zero(std::span<float> into) {
-    parallel_for(static_cast<index_t>(into.size()), compress_grain,
-                 [p = into.data()](index_t begin, index_t end) { std::fill(p + begin, p + end, 0.0f); });
+/// into = 0.
+template <Device D = cpu>
+void fill_zero(std::span<float> into) {
+    if constexpr (std::same_as<D, cpu>)
+        parallel_for(static_cast<index_t>(into.size()), compress_grain,
+                     [p = into.data()](index_t begin, index_t end) { std::fill(p + begin, p + end, 0.0f); });
+    else
+        D::set_bytes(into.data(), 0, static_cast<index_t>(into.size_bytes()));
 }
 
 }  // namespace cairn

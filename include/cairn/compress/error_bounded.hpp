@@ -23,7 +23,7 @@
 
 namespace cairn {
 
-class error_bounded {
+class error_bounded : public stateless<cpu> {  // on the host alone: lengths differ
 public:
     enum class kind { absolute, relative };
     struct config {
@@ -46,7 +46,7 @@ public:
     /// No code is worse than one of 10 bits a symbol.
     index_t max_bytes(index_t n) const { return n ? 8 + radius + 9 * blocks(n) + (10 * n + 7) / 8 + 4 * n : 0; }
 
-    void encode(std::span<const float> values, message& out, const encode_step& at) {
+    void encode(std::span<const float> values, message<>& out, const encode_step& at) {
         const index_t n = static_cast<index_t>(values.size()), count = blocks(n);
         if (n == 0) return void(out.prepare(0));
         const float largest = max_abs(cpu{}, n, values.data());

@@ -5,8 +5,9 @@
 // Over T steps Σ sent + e_T = Σ g + e_0: nothing is lost, only late. With it, any δ-contraction converges as SGD does.
 //
 // State: the residual e, n floats ("residual"), zero at the start. C works on it in place: e is x until the message is
-// made.
-// Memory traffic beside C's encode: 4 reads and 1 write of 4 bytes a value, and one decode_add of C.
+// made. Memory traffic beside C's encode: 4 reads and 1 write of 4 bytes a value, and one decode_add of C. Where a
+// device has encode_with_residual for C's code (device/cuda/codecs.hpp), each thread knows what it sends: one pass of
+// 12 bytes a value and the message.
 
 #include <cairn/compress/compressor.hpp>
 
@@ -31,6 +32,9 @@ inline index_t count_non_finite_sums(index_t n, const float* g, const float* e) 
 template <Compressor C>
 class error_feedback {
 public:
+    using device = typename C::device;
+    using D = device;
+
     explicit error_feedback(C inner = C{}) : inner_(std::move(inner)) {}
 
     std::string name() const { return concat(inner_.name(), "+ef"); }
@@ -44,29 +48,27 @@ public:
     const C& inner() const { return inner_; }
 
     void prepare(index_t n) {
-        prepare_state(inner_, n);
-        if (residual_.empty()) residual_ = tensor<float>::zeros({n}, memory_category::communication);
-        require(residual_.size() == n, name(), ": a bucket of ", n, " values after one of ", residual_.size(),
-                "; each bucket needs a compressor of its own");
+        inner_.prepare(n);
+        prepare_zeros(residual_, n, name());
     }
 
-    /// On a NaN or Inf in g + e: throws, and the state is as before.
-    void encode(std::span<const float> gradient, message& out, const encode_step& at) {
-        const index_t n = static_cast<index_t>(gradient.size());
+    /// On the host, on a NaN or Inf in g + e: throws, and the state is as before.
+    void encode(std::span<const float> gradient, message<D>& out, const encode_step& at) {
+        const auto n = static_cast<index_t>(gradient.size());
         prepare(n);
+        if constexpr (std::same_as<D, cpu>) require_finite_sum(gradient, at);
         const float* const g = gradient.data();
         float* const e = residual_.data();
-        const index_t bad = parallel_sum<index_t>(n, compress_grain, [=](index_t begin, index_t end) {
-            return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
-        });
-        if (bad) [[unlikely]]
-            throw_non_finite(gradient, at);
-        parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
-#pragma omp simd
-            for (index_t i = begin; i < end; ++i) e[i] += g[i];
-        });
-        inner_.encode(residual_.span(), out, at);
-        inner_.decode_add(std::as_const(out).bytes(), residual_.span(), at, -1.0f);
+        if constexpr (requires {
+                          encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(0).data(), random_stream{});
+                      }) {
+            encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(max_bytes(n)).data(),
+                                 at.own_random(inner_.code().stream()));
+        } else {
+            for_each(D{}, n, functors::add{}, e, g);
+            inner_.encode(residual_.span(), out, at);
+            inner_.decode_add(std::as_const(out).bytes(), residual_.span(), at, -1.0f);
+        }
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at) const {
         inner_.decode(bytes, into, at);
@@ -76,14 +78,23 @@ public:
     }
 
     void flush_residual(std::span<float> gradient) { flush_into(residual_, gradient); }
-    std::vector<compressor_tensor> tensors() {
-        std::vector<compressor_tensor> all = tensors_of(inner_);
+    std::vector<compressor_tensor_on<D>> tensors() {
+        std::vector<compressor_tensor_on<D>> all = inner_.tensors();
         if (!residual_.empty()) all.push_back({"residual", residual_.share()});
         return all;
     }
 
 private:
-    [[noreturn, gnu::cold]] void throw_non_finite(std::span<const float> gradient, const encode_step& at) {
+    void require_finite_sum(std::span<const float> gradient, const encode_step& at) const {
+        const float *const g = gradient.data(), *const e = residual_.data();
+        const index_t bad = parallel_sum<index_t>(
+            static_cast<index_t>(gradient.size()), compress_grain, [=](index_t begin, index_t end) {
+                return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
+            });
+        if (bad) [[unlikely]]
+            throw_non_finite(gradient, at);
+    }
+    [[noreturn, gnu::cold]] void throw_non_finite(std::span<const float> gradient, const encode_step& at) const {
         std::vector<float> sum(gradient.size());
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index_t>(i)];
         require_finite(name(), sum, at);
@@ -91,7 +102,7 @@ private:
     }
 
     C inner_;
-    tensor<float> residual_;  // (n)
+    tensor<float, D> residual_;  // (n)
 };
 
 }  // namespace cairn

@@ -1,236 +1,99 @@
 #pragma once
-// What the two variants of PowerSGD share: which parts of a bucket are matrices, and the products of M (rows, cols)
-// with two thin factors that are kept transposed, so that every inner loop runs along memory:
-//   P (r, rows): P_c = M Q_cᵀ       project        Q (r, cols): Q_c = P_c M       back_project
-//   M̂ = Σ_c P_cᵀ Q_c                reconstruct    rows of P or Q made orthonormal  orthonormalise
+// What the two variants of PowerSGD share: which parts of a bucket are matrices M (rows, cols), and the state around
+// their products with two thin factors P (r, rows) and Q (r, cols), whose kernels are those of device/low_rank.hpp.
 //
 // A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r <
-// rows · cols; vectors, small matrices and what no parameter owns travel as they are. All matrices of a bucket are
-// worked on in one parallel pass, cut into pieces of equal work: which is what batching those of the same shape is for
-// elsewhere.
-// Memory traffic: each product reads M once for r ≤ 4.
+// rows · cols; vectors, small matrices and what no parameter owns travel as they are.
 
 #include <cairn/compress/compressor.hpp>
+#include <cairn/device/cpu/low_rank.hpp>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace cairn {
 
-/// One matrix of a bucket and its factors.
-struct low_rank_matrix {
-    index_t offset = 0;  // of the first value in the bucket
-    index_t rows = 0, cols = 0, rank = 0;
-    index_t p = 0, q = 0;  // where its factors begin in all P, all Q
-};
-
-/// A run of a bucket that is sent as it is, from `offset` to `at` among all of these.
-struct dense_run {
-    index_t offset = 0, count = 0, at = 0;
-};
-
-struct low_rank_plan {
-    std::vector<low_rank_matrix> matrices;
-    std::vector<dense_run> dense;
-    index_t n = 0, p_size = 0, q_size = 0, dense_size = 0;
-
-    /// Throws if parameters overlap, are out of order or outside n values.
-    low_rank_plan(const bucket_layout& layout, index_t values, int rank) : n(values) {
-        require(rank >= 1, "powersgd: rank ", rank, ", expected at least 1");
-        index_t at = 0;
-        const auto dense_to = [&](index_t to) {
-            if (to > at) dense.push_back({at, to - at, std::exchange(dense_size, dense_size + to - at)});
-            at = to;
-        };
-        index_t end = 0;
-        for (const bucket_slice& s : layout) {
-            const index_t size = s.shape.size();
-            require(s.offset >= end && s.offset + size <= n, "powersgd: ", s.name, ' ', s.shape, " at ", s.offset,
-                    " does not fit behind ", end, " in a bucket of ", n, " values");
-            end = s.offset + size;
-            if (s.shape.rank() < 2 || size == 0) continue;
-            const index_t rows = s.shape[0], cols = size / rows, r = std::min({index_t{rank}, rows, cols});
-            if ((rows + cols) * r >= rows * cols) continue;
-            dense_to(s.offset);
-            matrices.push_back({s.offset, rows, cols, r, p_size, q_size});
-            p_size += r * rows;
-            q_size += r * cols;
-            at = end;
-        }
-        dense_to(n);
-    }
-};
-
-namespace detail {
-
-/// Calls body(matrix, begin, end) for pieces of its rows (or its columns, in panels) of about equal work.
-template <class Body>
-void for_each_row_block(const low_rank_plan& plan, Body&& body) {
-    struct piece {
-        const low_rank_matrix* m;
-        index_t begin, end;
+/// Throws if parameters overlap, are out of order or outside n values.
+inline low_rank_plan plan_low_rank(const bucket_layout& layout, index_t n, int rank) {
+    require(rank >= 1, "powersgd: rank ", rank, ", expected at least 1");
+    low_rank_plan plan{.matrices = {}, .dense = {}, .n = n};
+    index_t at = 0, end = 0;
+    const auto dense_to = [&](index_t to) {
+        if (to > at) plan.dense.push_back({at, to - at, std::exchange(plan.dense_size, plan.dense_size + to - at)});
+        at = to;
     };
-    std::vector<piece> pieces;
-    for (const low_rank_matrix& m : plan.matrices) {
-        const index_t step = std::max<index_t>(1, compress_grain / m.cols);
-        for (index_t i = 0; i < m.rows; i += step) pieces.push_back({&m, i, std::min(m.rows, i + step)});
+    for (const bucket_slice& s : layout) {
+        const index_t size = s.shape.size();
+        require(s.offset >= end && s.offset + size <= n, "powersgd: ", s.name, ' ', s.shape, " at ", s.offset,
+                " does not fit behind ", end, " in a bucket of ", n, " values");
+        end = s.offset + size;
+        if (s.shape.rank() < 2 || size == 0) continue;
+        const index_t rows = s.shape[0], cols = size / rows, r = std::min({index_t{rank}, rows, cols});
+        if ((rows + cols) * r >= rows * cols) continue;
+        dense_to(s.offset);
+        plan.matrices.push_back({s.offset, rows, cols, r, plan.p_size, plan.q_size});
+        plan.p_size += r * rows;
+        plan.q_size += r * cols;
+        at = end;
     }
-    parallel_for(static_cast<index_t>(pieces.size()), 1, [&](index_t begin, index_t end) {
-        for (index_t k = begin; k < end; ++k) {
-            const piece& w = pieces[static_cast<std::size_t>(k)];
-            body(*w.m, w.begin, w.end);
-        }
-    });
+    dense_to(n);
+    return plan;
 }
 
-/// out[c · stride] = ⟨row, factor_c⟩ for R factors, reading the row once.
-template <int R>
-void dots(index_t n, const float* row, const float* factors, float* out, index_t stride) {
-    const float *f0 = factors, *f1 = factors + (R > 1 ? n : 0), *f2 = factors + (R > 2 ? 2 * n : 0),
-                *f3 = factors + (R > 3 ? 3 * n : 0);
-    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (index_t j = 0; j < n; ++j) {
-        const float m = row[j];
-        s0 += m * f0[j];
-        if constexpr (R > 1) s1 += m * f1[j];
-        if constexpr (R > 2) s2 += m * f2[j];
-        if constexpr (R > 3) s3 += m * f3[j];
+/// What PowerSGD's variants keep, and what they do around the products.
+template <Device D>
+class low_rank_state {
+public:
+    using device = D;
+
+    low_rank_state(const bucket_layout& layout, index_t n, int rank)
+        : plan_(plan_low_rank(layout, n, rank)), tables_(plan_) {
+        p_ = tensor<float, D>::zeros({plan_.p_size + plan_.dense_size}, memory_category::communication);
+        q_ = tensor<float, D>::zeros({plan_.q_size + plan_.dense_size}, memory_category::communication);
+        residual_ = tensor<float, D>::zeros({n}, memory_category::communication);
     }
-    out[0] = s0;
-    if constexpr (R > 1) out[stride] = s1;
-    if constexpr (R > 2) out[2 * stride] = s2;
-    if constexpr (R > 3) out[3 * stride] = s3;
-}
 
-/// y[j] (+)= Σ_k a[k · stride] x_k[j] for K rows x_k of length `ld` apart.
-template <int K>
-void combine_rows(bool add, index_t n, const float* a, index_t stride, const float* x, index_t ld, float* y) {
-    const float a0 = a[0], a1 = K > 1 ? a[stride] : 0, a2 = K > 2 ? a[2 * stride] : 0, a3 = K > 3 ? a[3 * stride] : 0;
-    const float *x0 = x, *x1 = x + (K > 1 ? ld : 0), *x2 = x + (K > 2 ? 2 * ld : 0), *x3 = x + (K > 3 ? 3 * ld : 0);
-#pragma omp simd
-    for (index_t j = 0; j < n; ++j) {
-        float s = add ? y[j] : 0.0f;
-        s += a0 * x0[j];
-        if constexpr (K > 1) s += a1 * x1[j];
-        if constexpr (K > 2) s += a2 * x2[j];
-        if constexpr (K > 3) s += a3 * x3[j];
-        y[j] = s;
+    const low_rank_plan& plan() const { return plan_; }
+    /// All memory is made by the constructor, which needs the layout.
+    void prepare(index_t n) const {
+        require(n == plan_.n, "powersgd: a bucket of ", n, " values after one of ", plan_.n,
+                "; each bucket needs a compressor of its own");
     }
-}
+    void flush_residual(std::span<float> gradient) { flush_into(residual_, gradient); }
 
-/// y = Σ_k a[k · stride] x_k over `count` rows, four at a time. y is overwritten.
-inline void combine_all_rows(index_t count, index_t n, const float* a, index_t stride, const float* x, index_t ld,
-                             float* y) {
-    index_t k = 0;
-    for (; k + 4 <= count; k += 4) combine_rows<4>(k > 0, n, a + k * stride, stride, x + k * ld, ld, y);
-    for (; k < count; ++k) combine_rows<1>(k > 0, n, a + k * stride, stride, x + k * ld, ld, y);
-}
-
-}  // namespace detail
-
-/// P_c = M Q_cᵀ for all matrices of the bucket `values`.
-inline void project(const low_rank_plan& plan, const float* values, const float* all_q, float* all_p) {
-    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
-        const float* const q = all_q + m.q;
-        for (index_t i = begin; i < end; ++i) {
-            const float* const row = values + m.offset + i * m.cols;
-            float* const p = all_p + m.p + i;
-            index_t c = 0;
-            for (; c + 4 <= m.rank; c += 4) detail::dots<4>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
-            for (; c + 2 <= m.rank; c += 2) detail::dots<2>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
-            for (; c < m.rank; ++c) detail::dots<1>(m.cols, row, q + c * m.cols, p + c * m.rows, m.rows);
-        }
-    });
-}
-
-/// Q_c = P_c M for all matrices: a thread owns a panel of columns and walks down the rows.
-inline void back_project(const low_rank_plan& plan, const float* values, const float* all_p, float* all_q) {
-    struct panel {
-        const low_rank_matrix* m;
-        index_t begin, count;
-    };
-    constexpr index_t width = 1024;
-    std::vector<panel> panels;
-    for (const low_rank_matrix& m : plan.matrices)
-        for (index_t j = 0; j < m.cols; j += width) panels.push_back({&m, j, std::min(width, m.cols - j)});
-    parallel_for(static_cast<index_t>(panels.size()), 1, [&](index_t begin, index_t end) {
-        for (index_t k = begin; k < end; ++k) {
-            const auto [m, j, count] = panels[static_cast<std::size_t>(k)];
-            for (index_t i = 0; i < m->rows; i += 4) {  // four rows stay in the first cache for all c
-                const index_t rows = std::min<index_t>(4, m->rows - i);
-                const float* const x = values + m->offset + i * m->cols + j;
-                for (index_t c = 0; c < m->rank; ++c) {
-                    const float* const p = all_p + m->p + c * m->rows + i;
-                    float* const q = all_q + m->q + c * m->cols + j;
-                    if (rows == 4)
-                        detail::combine_rows<4>(i > 0, count, p, 1, x, m->cols, q);
-                    else
-                        for (index_t r = 0; r < rows; ++r)
-                            detail::combine_rows<1>(i + r > 0, count, p + r, 1, x + r * m->cols, m->cols, q);
-                }
-            }
-        }
-    });
-}
-
-/// M̂ = scale Σ_c P_cᵀ Q_c;  residual = M − M̂;  M is then replaced by M̂. For all matrices of `values`.
-inline void reconstruct(const low_rank_plan& plan, const float* all_p, const float* all_q, float scale, float* values,
-                        float* residual) {
-    detail::for_each_row_block(plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
-        std::vector<float> estimate(static_cast<std::size_t>(m.cols));
-        float* const y = estimate.data();
-        for (index_t i = begin; i < end; ++i) {
-            detail::combine_all_rows(m.rank, m.cols, all_p + m.p + i, m.rows, all_q + m.q, m.cols, y);
-            float *const row = values + m.offset + i * m.cols, *const e = residual + m.offset + i * m.cols;
-#pragma omp simd
-            for (index_t j = 0; j < m.cols; ++j) {
-                const float estimated = scale * y[j];
-                e[j] = row[j] - estimated;
-                row[j] = estimated;
-            }
-        }
-    });
-}
-
-/// Makes `rank` rows of `length` values orthonormal, in double: Gram–Schmidt, each row orthogonalised twice ("twice is
-/// enough": Giraud et al. 2005). A row that depends on those before it, or is zero, becomes zero.
-inline void orthonormalise(index_t rank, index_t length, float* rows) {
-    const auto n = static_cast<std::size_t>(length);
-    std::vector<double> all(static_cast<std::size_t>(rank) * n);
-    std::copy(rows, rows + rank * length, all.begin());
-    const auto dot = [n](const double* a, const double* b) {
-        double s = 0;
-#pragma omp simd reduction(+ : s)
-        for (std::size_t i = 0; i < n; ++i) s += a[i] * b[i];
-        return s;
-    };
-    for (index_t c = 0; c < rank; ++c) {
-        double* const v = all.data() + static_cast<std::size_t>(c) * n;
-        const double before = std::sqrt(dot(v, v));
-        for (int twice = 0; twice < 2; ++twice)
-            for (index_t d = 0; d < c; ++d) {
-                const double* const w = all.data() + static_cast<std::size_t>(d) * n;
-                const double along = dot(v, w);
-#pragma omp simd
-                for (std::size_t i = 0; i < n; ++i) v[i] -= along * w[i];
-            }
-        const double after = std::sqrt(dot(v, v));
-        const double factor = after > 1e-6 * before ? 1 / after : 0;
-        for (std::size_t i = 0; i < n; ++i) v[i] *= factor;
+protected:
+    /// total = gradient + residual, and the dense values of it behind the factors of `out`.
+    void start(const std::string& who, std::span<const float> gradient, std::span<float> total, factor_side out,
+               const encode_step& at) {
+        require(static_cast<index_t>(gradient.size()) == plan_.n && total.size() == gradient.size(), who,
+                ": a bucket of ", gradient.size(), " values and room for ", total.size(), ", expected ", plan_.n);
+        if (!add_residual(D{}, plan_.n, gradient.data(), std::as_const(residual_).data(), total.data()))
+            require_finite<D>(who, total, at);
+        gather_dense(D{}, tables_, total.data(), dense(out));
     }
-    for (std::size_t i = 0; i < all.size(); ++i) rows[i] = static_cast<float>(all[i]);
-}
-
-/// Fills rows that are zero with normal numbers: at the start, and where a matrix had a lower rank until now. Number i
-/// of `random` belongs to element i, so that ranks which share `random` draw the same.
-inline void draw_zero_rows(index_t rank, index_t length, float* rows, const random_stream& random, index_t first) {
-    for (index_t c = 0; c < rank; ++c) {
-        float* const row = rows + c * length;
-        if (std::any_of(row, row + length, [](float v) { return v != 0; })) continue;
-        for (index_t i = 0; i < length; ++i)
-            row[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(first + c * length + i)));
+    void draw(factor_side side, const encode_step& at) {
+        draw_zero_rows(D{}, tables_, side, at.shared_random("powersgd"), factors(side));
     }
-}
+    void make_orthonormal(factor_side side) { orthonormalise(D{}, tables_, side, factors(side)); }
+    void multiply(factor_side into, std::span<const float> m) {
+        if (into == factor_side::p)
+            project(D{}, tables_, m.data(), q_.data(), p_.data());
+        else
+            back_project(D{}, tables_, m.data(), p_.data(), q_.data());
+    }
+    /// total = ranks · (the estimate of the mean), dense values from behind the factors of `out`.
+    void finish(factor_side out, int ranks, std::span<float> total) {
+        reconstruct(D{}, tables_, p_.data(), q_.data(), ranks, total.data(), residual_.data());
+        scatter_dense(D{}, tables_, dense(out), ranks, total.data());
+    }
+    float* factors(factor_side side) { return (side == factor_side::p ? p_ : q_).data(); }
+    float* dense(factor_side out) { return factors(out) + (out == factor_side::p ? plan_.p_size : plan_.q_size); }
+
+    low_rank_plan plan_;
+    low_rank_tables<D> tables_;
+    tensor<float, D> p_, q_;     // all P, all Q: (r, rows) and (r, cols) each; room for the dense values behind them
+    tensor<float, D> residual_;  // (n)
+};
 
 }  // namespace cairn

@@ -15,14 +15,16 @@
 
 namespace cairn {
 
-class randomk {
+struct randomk_config {
+    double ratio = 0.01;    // share of the values that is sent, (0, 1]
+    bool unbiased = false;  // scaled by n/k on arrival
+};
+
+template <Device D = cpu>
+class randomk : public stateless<D> {
 public:
-    struct config {
-        double ratio = 0.01;    // share of the values that is sent, (0, 1]
-        bool unbiased = false;  // scaled by n/k on arrival
-    };
-    randomk() : randomk(config{}) {}
-    explicit randomk(config c) : config_(c) {
+    using config = randomk_config;
+    explicit randomk(config c = {}) : config_(c) {
         require(c.ratio > 0 && c.ratio <= 1, "randomk: ratio ", c.ratio, " is not in (0, 1]");
     }
 
@@ -40,16 +42,13 @@ public:
     index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
     index_t max_bytes(index_t n) const { return 4 * count(n); }
 
-    void encode(std::span<const float> values, message& out, const encode_step& at) const {
-        const index_t n = static_cast<index_t>(values.size());
-        require_finite(name(), values, at);
-        std::byte* const target = out.prepare(max_bytes(n)).data();
-        for_each_place(n, at, [&](index_t i, index_t place, index_t) {
-            std::memcpy(target + 4 * i, &values[static_cast<std::size_t>(place)], 4);
-        });
+    void encode(std::span<const float> values, message<D>& out, const encode_step& at) const {
+        const auto n = static_cast<index_t>(values.size());
+        require_finite<D>(name(), values, at);
+        take_at_places(D{}, places(n, at), values.data(), out.prepare(max_bytes(n)).data());
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at) const {
-        fill_zero(into);
+        fill_zero<D>(into);
         decode_with(bytes, into, at, assign{});
     }
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at, float scale) const {
@@ -59,36 +58,13 @@ public:
 private:
     template <class Put>
     void decode_with(std::span<const std::byte> bytes, std::span<float> into, const encode_step& at, Put put) const {
-        const index_t n = static_cast<index_t>(into.size());
+        const auto n = static_cast<index_t>(into.size());
         message_reader reader("randomk", bytes);
         const std::byte* const source = reader.take(max_bytes(n), "values");
         reader.finish();
-        for_each_place(n, at, [&](index_t i, index_t place, index_t stratum) {
-            float v;
-            std::memcpy(&v, source + 4 * i, 4);
-            put(into[static_cast<std::size_t>(place)], config_.unbiased ? v * static_cast<float>(stratum) : v);
-        });
+        put_at_places(D{}, places(n, at), source, config_.unbiased, into.data(), put);
     }
-
-    /// each(i, place, size of the stratum) for i in [0, k). Place i takes 32 bits: word i mod 4 of Philox block i / 4.
-    template <class Each>
-    void for_each_place(index_t n, const encode_step& at, Each each) const {
-        const index_t k = count(n);
-        if (k == 0) return;
-        const random_stream random = at.shared_random("randomk");
-        const index_t share = n / k, rest = n % k;  // ⌊i n/k⌋ = i share + ⌊i rest/k⌋, which does not overflow
-        const auto begin_of = [=](index_t i) { return i * share + i * rest / k; };
-        parallel_for((k + 3) / 4, 1024, [=](index_t begin, index_t end) {
-            for (index_t block = begin; block < end; ++block) {
-                const auto bits = random.bits4(static_cast<std::uint64_t>(block));
-                for (index_t i = 4 * block; i < std::min(4 * block + 4, k); ++i) {
-                    const index_t first = begin_of(i), size = begin_of(i + 1) - first;
-                    const std::uint64_t r = bits[static_cast<std::size_t>(i % 4)];
-                    each(i, first + static_cast<index_t>((r * static_cast<std::uint64_t>(size)) >> 32), size);
-                }
-            }
-        });
-    }
+    random_places places(index_t n, const encode_step& at) const { return {n, count(n), at.shared_random("randomk")}; }
 
     config config_;
 };

@@ -1,72 +1,108 @@
 #pragma once
 // The message of a few values at chosen positions, which topk, sampled_topk and dgc send:
 //
-//   | k, 4 bytes | positions, index_code.hpp | k values, 4 (float) or 2 (bf16) bytes each |
+//   | positions | k values, 4 (float) or 2 (bf16) bytes each |
 //
+// How positions are coded is a stage of its own:
+//   packed_gaps       | k, 4 bytes | gaps in few bits, index_code.hpp |     the host's: lengths differ, so ranks send
+//                                                                           them first
+//   plain_positions   | k times 4 bytes |                                   devices': the length is known where k is,
+//                                                                           and nothing waits
 // Decoding reads k values and, to assign, writes n zeros first.
 
-#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/compressor.hpp>
 #include <cairn/compress/index_code.hpp>
+#include <cairn/device/cpu/select.hpp>
 
 #include <vector>
 
 namespace cairn {
 
-/// How the values of a sparse message travel.
-enum class sparse_value { float32, bfloat16 };
+struct packed_gaps {
+    static constexpr bool fixed_bytes = false;
 
-inline index_t bytes_of(sparse_value v) { return v == sparse_value::float32 ? 4 : 2; }
-
-/// Bytes of a message of these positions, exactly, and the most for any k of n.
-inline index_t sparse_message_bytes(std::span<const std::uint32_t> positions, sparse_value type) {
-    return 4 + index_code_bytes(positions) + static_cast<index_t>(positions.size()) * bytes_of(type);
-}
-inline index_t sparse_message_max_bytes(index_t n, index_t k, sparse_value type) {
-    return 4 + index_code_max_bytes(n, k) + k * bytes_of(type);
-}
-
-/// Writes the values at the rising positions, values[i] at positions[i].
-inline void encode_sparse(std::span<const std::uint32_t> positions, std::span<const float> values, sparse_value type,
-                          message& out) {
-    const index_t k = static_cast<index_t>(positions.size());
-    std::byte* at = out.prepare(sparse_message_bytes(positions, type)).data();
-    const auto count = static_cast<std::uint32_t>(k);
-    std::memcpy(at, &count, 4);
-    at = write_index_code(positions, at + 4);
-    if (type == sparse_value::float32) {
-        if (k) std::memcpy(at, values.data(), values.size_bytes());
-        return;
+    static index_t max_bytes(index_t n, index_t k) { return 4 + index_code_max_bytes(n, k); }
+    static index_t bytes(const selection<cpu>& s) { return 4 + index_code_bytes(s.positions); }
+    /// Returns the end.
+    static std::byte* write(const selection<cpu>& s, std::byte* out) {
+        const auto count = static_cast<std::uint32_t>(s.size());
+        std::memcpy(out, &count, 4);
+        return write_index_code(s.positions, out + 4);
     }
-    for (index_t i = 0; i < k; ++i) {
-        const std::uint16_t h = bf16_format::nearest(values[static_cast<std::size_t>(i)]);
-        std::memcpy(at + 2 * i, &h, 2);
+    /// Positions below n.
+    template <Device D>
+    static std::vector<std::uint32_t> read(message_reader& reader, index_t n, sparse_value) {
+        const index_t k = reader.number<std::uint32_t>("the number of values");
+        if (k > n) reader.damaged(k, " values for a bucket of ", n);
+        std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
+        read_index_code(reader, n, positions);
+        return positions;
     }
-}
+};
 
-/// Calls put(into[p], value) for each position p of the message.
-template <class Put>
-void decode_sparse(std::string_view who, std::span<const std::byte> bytes, sparse_value type, std::span<float> into,
-                   Put put) {
-    const index_t n = static_cast<index_t>(into.size());
-    message_reader reader(who, bytes);
-    const index_t k = reader.number<std::uint32_t>("the number of values");
-    if (k > n) reader.damaged(k, " values for a bucket of ", n);
-    std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
-    read_index_code(reader, n, positions);
-    const std::byte* const values = reader.take(k * bytes_of(type), "values");
-    reader.finish();
-    for (index_t i = 0; i < k; ++i) {
-        float& target = into[positions[static_cast<std::size_t>(i)]];
-        if (type == sparse_value::float32) {
-            float v;
-            std::memcpy(&v, values + 4 * i, 4);
-            put(target, v);
+struct plain_positions {
+    static constexpr bool fixed_bytes = true;
+
+    static index_t max_bytes(index_t, index_t k) { return 4 * k; }
+    template <Device D>
+    static index_t bytes(const selection<D>& s) {
+        return 4 * s.count();
+    }
+    template <Device D>
+    static std::byte* write(const selection<D>& s, std::byte* out) {
+        if constexpr (std::same_as<D, cpu>) {
+            if (s.count()) std::memcpy(out, s.positions.data(), 4 * s.size());
         } else {
-            std::uint16_t h;
-            std::memcpy(&h, values + 2 * i, 2);
-            put(target, bf16_format::widen(h));
+            D::copy_within(out, s.positions.data(), 4 * s.count());
+        }
+        return out + 4 * s.count();
+    }
+    /// On the host rising and below n; on other devices where they lie.
+    template <Device D>
+    static auto read(message_reader& reader, index_t n, sparse_value type) {
+        const index_t k = reader.left() / (4 + bytes_of(type));
+        const std::byte* const from = reader.take(4 * k, "positions");
+        if constexpr (std::same_as<D, cpu>) {
+            std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
+            if (k) std::memcpy(positions.data(), from, 4 * positions.size());
+            for (std::size_t i = 0; i < positions.size(); ++i)
+                if (positions[i] >= n || (i > 0 && positions[i] <= positions[i - 1]))
+                    reader.damaged("position ", positions[i], " of ", n, " values, before it");
+            return positions;
+        } else {
+            return std::span<const std::uint32_t>(reinterpret_cast<const std::uint32_t*>(from),
+                                                  static_cast<std::size_t>(k));
         }
     }
+};
+
+/// What D codes positions with.
+template <Device D>
+using positions_on = std::conditional_t<std::same_as<D, cpu>, packed_gaps, plain_positions>;
+
+/// The most bytes of a message of k of n values.
+template <class Positions>
+index_t sparse_message_max_bytes(index_t n, index_t k, sparse_value type) {
+    return Positions::max_bytes(n, k) + k * bytes_of(type);
+}
+
+template <class Positions, Device D>
+void encode_sparse(const selection<D>& chosen, sparse_value type, message<D>& out) {
+    const index_t k = chosen.count();
+    std::byte* const at = Positions::write(chosen, out.prepare(Positions::bytes(chosen) + k * bytes_of(type)).data());
+    pack_values(D{}, chosen, type, at);
+}
+
+/// Calls put(into[p], value) for each position p of the message. `least`: bytes that it has at least.
+template <class Positions, Device D, class Put>
+void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, index_t least, sparse_value type,
+                   std::span<float> into, Put put) {
+    message_reader reader(who, bytes);
+    if (reader.left() < least) reader.damaged(least, " bytes expected");
+    const auto positions = Positions::template read<D>(reader, static_cast<index_t>(into.size()), type);
+    const std::byte* const values = reader.take(static_cast<index_t>(positions.size()) * bytes_of(type), "values");
+    reader.finish();
+    put_at_positions(d, positions, values, type, into, put);
 }
 
 }  // namespace cairn

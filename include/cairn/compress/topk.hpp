@@ -1,14 +1,12 @@
 #pragma once
 // topk: the k = ⌈ratio · n⌉ values of largest magnitude, at least one, and where they are (Aji and Heafield 2017; Stich
-// et al.
-// 2018). A δ-contraction with δ = k/n; use it with error feedback.
+// et al. 2018). A δ-contraction with δ = k/n; use it with error feedback.
 //   topk           exactly k, of equal magnitudes the first
-//   sampled_topk   0.8 k to 1.3 k of them, threshold from a sample of 1 % (select.hpp); few passes less, no promise of
-//                  k
+//   sampled_topk   0.8 k to 1.3 k of them, threshold from a sample of 1 % (device/cpu/select.hpp);
+//                  few passes less, no promise of k. Grid devices find exactly k
 // Wire format and its bytes: sparse_message.hpp. State: none. Memory traffic: encode reads the bucket once, decode
 // writes it.
 
-#include <cairn/compress/select.hpp>
 #include <cairn/compress/sparse_message.hpp>
 
 namespace cairn {
@@ -35,79 +33,80 @@ inline void check_countable(std::string_view who, index_t n) {
 
 }  // namespace detail
 
-class topk {
+namespace detail {
+
+/// Both: Sampled says how the values are found.
+template <Device D, bool Sampled, class Positions>
+class largest_values : public stateless<D> {
 public:
     using config = topk_config;
-    explicit topk(config c = {}) : config_(c) { detail::check_sparse("topk", c); }
+    largest_values(const char* name, config c) : name_(name), config_(c) { check_sparse(name, c); }
 
-    std::string name() const { return "topk"; }
+    std::string name() const { return name_; }
     compression_contract contract(index_t n) const {
-        const double kept = n ? static_cast<double>(count(n)) / static_cast<double>(n) : 1;
-        return {.fixed_bytes = false,
+        const double kept = n ? static_cast<double>(least(n)) / static_cast<double>(n) : 1;
+        return {.fixed_bytes = Positions::fixed_bytes && !samples,
                 .contraction = kept * (config_.values == sparse_value::float32 ? 1 : bf16_format::contraction)};
     }
-    index_t max_bytes(index_t n) const { return sparse_message_max_bytes(n, count(n), config_.values); }
-    index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
+    index_t max_bytes(index_t n) const { return sparse_message_max_bytes<Positions>(n, most(n), config_.values); }
+    index_t count(index_t n) const { return chosen_count(config_.ratio, n); }
 
-    void encode(std::span<const float> values, message& out, const encode_step& at) {
-        const index_t n = static_cast<index_t>(values.size());
-        detail::check_countable(name(), n);
-        select_largest(values, count(n), chosen_);
-        for (const float v : chosen_.values)  // a NaN or Inf is always among the largest
-            if (!std::isfinite(v)) require_finite(name(), values, at);
-        encode_sparse(chosen_.positions, chosen_.values, config_.values, out);
+    void prepare(index_t n) {
+        check_countable(name_, n);
+        chosen_.prepare(n, most(n));
+    }
+    void encode(std::span<const float> values, message<D>& out, const encode_step& at) {
+        const auto n = static_cast<index_t>(values.size());
+        prepare(n);
+        if constexpr (Sampled)
+            select_sampled(D{}, values, count(n), chosen_);
+        else
+            select_largest(D{}, values, count(n), chosen_);
+        if constexpr (std::same_as<D, cpu>)  // a NaN or Inf is always among the largest
+            if (!std::ranges::all_of(chosen_.values, [](float v) { return std::isfinite(v); }))
+                require_finite(name_, values, at);
+        encode_sparse<Positions>(chosen_, config_.values, out);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
-        fill_zero(into);
-        decode_sparse("topk", bytes, config_.values, into, assign{});
+        fill_zero<D>(into);
+        decode_with(bytes, into, assign{});
     }
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        decode_sparse("topk", bytes, config_.values, into, add_scaled{scale});
+        decode_with(bytes, into, add_scaled{scale});
     }
-    /// Positions of the last message, rising.
-    std::span<const std::uint32_t> chosen() const { return chosen_.positions; }
+    /// What the last message holds.
+    const selection<D>& chosen() const { return chosen_; }
 
 private:
+    template <class Put>
+    void decode_with(std::span<const std::byte> bytes, std::span<float> into, Put put) const {
+        const auto n = static_cast<index_t>(into.size());
+        const index_t least = contract(n).fixed_bytes ? max_bytes(n) : 0;
+        decode_sparse<Positions>(D{}, name_, bytes, least, config_.values, into, put);
+    }
+    static constexpr bool samples = Sampled && std::same_as<D, cpu>;  // grid devices find exactly k
+    index_t least(index_t n) const {
+        return samples ? static_cast<index_t>(std::ceil(0.8 * static_cast<double>(count(n)))) : count(n);
+    }
+    index_t most(index_t n) const {
+        return samples ? std::min(n, static_cast<index_t>(1.3 * static_cast<double>(count(n)))) : count(n);
+    }
+
+    const char* name_;
     config config_;
-    selection chosen_;
+    selection<D> chosen_;
 };
 
-class sampled_topk {
-public:
-    using config = topk_config;
-    explicit sampled_topk(config c = {}) : config_(c) { detail::check_sparse("sampled_topk", c); }
+}  // namespace detail
 
-    std::string name() const { return "sampled_topk"; }
-    compression_contract contract(index_t n) const {
-        // At least ⌈0.8 k⌉ of the largest are among those sent.
-        const double kept = n ? std::ceil(0.8 * static_cast<double>(count(n))) / static_cast<double>(n) : 1;
-        return {.fixed_bytes = false,
-                .contraction = kept * (config_.values == sparse_value::float32 ? 1 : bf16_format::contraction)};
-    }
-    index_t max_bytes(index_t n) const { return sparse_message_max_bytes(n, most(n), config_.values); }
-    index_t count(index_t n) const { return detail::chosen_count(config_.ratio, n); }
-    index_t most(index_t n) const { return std::min(n, static_cast<index_t>(1.3 * static_cast<double>(count(n)))); }
+template <Device D = cpu, class Positions = positions_on<D>>
+struct topk : detail::largest_values<D, false, Positions> {
+    explicit topk(topk_config c = {}) : detail::largest_values<D, false, Positions>("topk", c) {}
+};
 
-    void encode(std::span<const float> values, message& out, const encode_step& at) {
-        const index_t n = static_cast<index_t>(values.size());
-        detail::check_countable(name(), n);
-        select_sampled(values, count(n), chosen_);
-        for (const float v : chosen_.values)
-            if (!std::isfinite(v)) require_finite(name(), values, at);
-        encode_sparse(chosen_.positions, chosen_.values, config_.values, out);
-    }
-    void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
-        fill_zero(into);
-        decode_sparse("sampled_topk", bytes, config_.values, into, assign{});
-    }
-    void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
-        decode_sparse("sampled_topk", bytes, config_.values, into, add_scaled{scale});
-    }
-    std::span<const std::uint32_t> chosen() const { return chosen_.positions; }
-
-private:
-    config config_;
-    selection chosen_;
+template <Device D = cpu, class Positions = positions_on<D>>
+struct sampled_topk : detail::largest_values<D, true, Positions> {
+    explicit sampled_topk(topk_config c = {}) : detail::largest_values<D, true, Positions>("sampled_topk", c) {}
 };
 
 }  // namespace cairn

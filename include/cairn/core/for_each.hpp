@@ -109,9 +109,10 @@ inline constexpr index_t elementwise_grain = 4096;
 /// exception leaves a simd loop, the program ends.
 template <class F, class... Elements>
 void for_each(cpu, index_t n, F f, Elements*... arrays) {
+    auto ready = at_hand(f);
     parallel_for(n, elementwise_grain * 4, [&](index_t begin, index_t end) {
 #pragma omp simd
-        for (index_t i = begin; i < end; ++i) f(arrays[i]...);
+        for (index_t i = begin; i < end; ++i) ready(arrays[i]...);
     });
 }
 

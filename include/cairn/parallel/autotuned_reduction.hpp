@@ -3,8 +3,8 @@
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the
 //                   worst rank counts
 //   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the
-//                   link, by minimum:
-//                   that of the rank that came last, which waited for nobody. So all ranks decide alike
+//                   link, by minimum: that of the rank that came last, which waited for nobody. So all ranks decide
+//                   alike
 // A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is
 // added to its gradient; during a probe it waits for the bucket to come back. That is also what a checkpoint keeps: not
 // by which compressor it waited.
@@ -13,6 +13,7 @@
 #include <cairn/compress/compression_autotuner.hpp>
 #include <cairn/parallel/buckets.hpp>
 #include <cairn/parallel/comm_hook.hpp>
+#include <cairn/parallel/link.hpp>
 
 #include <functional>
 #include <memory>
@@ -22,9 +23,6 @@
 
 namespace cairn {
 
-/// How the messages of a method travel: what their bytes cost.
-enum class exchange { all_reduce, all_gather, two_phase };
-
 /// A compressor that the compression autotuner may choose.
 template <Communicator C>
 struct autotune_candidate {
@@ -32,46 +30,6 @@ struct autotune_candidate {
     exchange kind = exchange::all_reduce;
     std::function<std::unique_ptr<comm_hook<C>>(const bucket_layout&, index_t n, int ranks, int rank)> make;
 };
-
-/// Start-up time of a message and seconds a byte, as all-reduces see them.
-struct exchange_model {
-    double alpha = 0, beta = 0;
-
-    /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
-    double seconds(exchange kind, double bytes, int p) const {
-        const double q = p - 1.0;
-        if (kind == exchange::all_gather) return q * (2 * alpha + bytes * beta);
-        const double rounds = kind == exchange::two_phase ? 4 * q : 2 * q;
-        return rounds * alpha + 2 * q / p * bytes * beta;
-    }
-};
-
-/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of
-/// kilobytes may go at the speed of buffers and token buckets. The slowest rank counts.
-template <Communicator C>
-exchange_model measure_link(C& c) {
-    const int p = c.size();
-    if (p == 1) return {};
-    const auto timed = [&](index_t n) {
-        tensor<float> data = tensor<float>::zeros({n}, memory_category::communication);
-        double best = 1e300;
-        for (int i = 0; i < 3; ++i) {
-            stopwatch watch;
-            ring_all_reduce(c, data.span());
-            double seconds = watch.seconds();
-            all_reduce(c, std::span<double>(&seconds, 1), {.op = reduction::max});
-            best = std::min(best, seconds);
-        }
-        return best;
-    };
-    timed(index_t{1} << 10);  // connections are made
-    const double small = timed(index_t{1} << 8), q = p - 1.0;
-    index_t n = index_t{1} << 18;
-    double large = timed(n);
-    if (large < 0.1) large = timed(n = index_t{1} << 21);
-    const double beta = std::max(1e-13, (large - small) / (2 * q / p * 4 * static_cast<double>(n)));
-    return {small / (2 * q), beta};
-}
 
 /// The reductions of all buckets of one rank.
 template <Communicator C>

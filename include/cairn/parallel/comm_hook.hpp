@@ -37,47 +37,71 @@ struct dense_hook final : comm_hook<C, D> {
     }
 };
 
-/// Messages that are added, or gathered where they cannot be.
+/// Messages that are added, or gathered where they cannot be. All memory is made here: reduce() may be called on a
+/// thread to which none of D's belongs. On a device other than the host messages that are gathered must be of fixed
+/// length.
 template <Communicator C, Compressor K>
-struct message_hook final : comm_hook<C> {
-    message_hook(K k, index_t n) : compressor(std::move(k)), summed(compressor.contract(n).summable != summand::none) {
-        prepare_state(compressor, n);
+struct message_hook final : comm_hook<C, typename K::device> {
+    using D = typename K::device;
+
+    /// For buckets of n values on one of `ranks` ranks.
+    message_hook(K k, index_t n, int ranks) : compressor(std::move(k)) {
+        const compression_contract c = compressor.contract(n);
+        summed = c.summable != summand::none;
+        require(std::same_as<D, cpu> || summed || c.fixed_bytes, compressor.name(), " on ", D::name,
+                ": only messages of fixed length can be gathered");
+        compressor.prepare(n);
+        if (summed) out.prepare(compressor.max_bytes(n));
+        if (!summed && !std::same_as<D, cpu>) mail = mailbox_for(compressor, n, ranks);
     }
     std::string name() const override { return compressor.name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        return summed ? summed_all_reduce(c, compressor, gradient, out, at)
-                      : gathered_all_reduce(c, compressor, gradient, out, at);
+        if (summed) return summed_all_reduce(c, compressor, gradient, out, at);
+        mailbox<D> of_step;  // the host's: messages of all ranks are many bytes to keep for every bucket
+        return gathered_all_reduce(c, compressor, gradient, std::same_as<D, cpu> ? of_step : mail, at);
     }
-    void flush_residual(std::span<float> gradient) override { flush_residual_of(compressor, gradient); }
-    std::vector<compressor_tensor> tensors() override { return tensors_of(compressor); }
+    void flush_residual(std::span<float> gradient) override { compressor.flush_residual(gradient); }
+    std::vector<compressor_tensor_on<D>> tensors() override { return compressor.tensors(); }
 
     K compressor;
-    bool summed;
-    message out;
+    bool summed = false;
+    message<D> out;   // that is added
+    mailbox<D> mail;  // from each rank
 };
 
+/// Two exchanges with error feedback at both ends.
 template <Communicator C, class K>
-struct two_phase_hook final : comm_hook<C> {
-    two_phase_hook(const K& k, index_t n, int ranks, int rank) : method(k, n, ranks, rank) {}
+struct two_phase_hook final : comm_hook<C, typename K::device> {
+    using D = typename K::device;
+
+    two_phase_hook(const K& k, index_t n, int ranks, int rank)
+        : method(k, n, ranks, rank), mail(mail_for(method, rank)) {
+        require(std::same_as<D, cpu> || method.fixed_bytes(), method.name(), " on ", D::name,
+                ": messages must be of fixed length");
+    }
     std::string name() const override { return method.name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
-        return two_phase_all_reduce(c, method, gradient, at);
+        return two_phase_all_reduce(c, method, gradient, mail, at);
     }
     void flush_residual(std::span<float> gradient) override { method.flush_residual(gradient); }
-    std::vector<compressor_tensor> tensors() override { return method.tensors(); }
+    std::vector<compressor_tensor_on<D>> tensors() override { return method.tensors(); }
 
     two_phase<K> method;
+    two_phase_mail<D> mail;
 };
 
+/// All-reduces of less than the bucket.
 template <Communicator C, ReducingCompressor K>
-struct reducing_hook final : comm_hook<C> {
+struct reducing_hook final : comm_hook<C, typename K::device> {
+    using D = typename K::device;
+
     explicit reducing_hook(K k) : method(std::move(k)) {}
     std::string name() const override { return method.name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         return reducing_all_reduce(c, method, gradient, at);
     }
-    void flush_residual(std::span<float> gradient) override { flush_residual_of(method, gradient); }
-    std::vector<compressor_tensor> tensors() override { return tensors_of(method); }
+    void flush_residual(std::span<float> gradient) override { method.flush_residual(gradient); }
+    std::vector<compressor_tensor_on<D>> tensors() override { return method.tensors(); }
 
     K method;
 };

@@ -1,6 +1,5 @@
 #pragma once
-// Who does what where K-FAC's layers have places on P ranks: what kfac_ranks.hpp on the host and kfac_device_ranks.hpp
-// on devices have in common.
+// Who does what where K-FAC's layers have places on P ranks; kfac_ranks.hpp adds what travels.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/parallel/kfac_collectives.hpp>

@@ -1,6 +1,6 @@
 #pragma once
-// What ranks that share K-FAC's work do together, however they share it: kfac_ranks.hpp on the host,
-// kfac_device_ranks.hpp on devices.
+// What ranks that share K-FAC's work (kfac_ranks.hpp) agree on: the layers, what is fresh, failures, and the placement
+// that costs least.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
@@ -9,7 +9,7 @@
 #include <cairn/core/clock.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/optim/precondition/kfac_layer.hpp>
-#include <cairn/parallel/autotuned_reduction.hpp>
+#include <cairn/parallel/link.hpp>
 
 #include <algorithm>
 #include <cmath>

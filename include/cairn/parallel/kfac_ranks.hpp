@@ -5,12 +5,16 @@
 //   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket
 //                         during backward
 //                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there
-//                alone
+//                         alone
 //                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022):
 //                         nothing travels
 //   decompositions        from their makers to the layer's gradient workers: all-gather inside a column
 //   directions            from gradient workers to everybody: all-gather inside a row
 //                         optim/precondition/kfac_assignment.hpp
+//
+// One text over the device D of the numbers. They travel by `device_channel`, a communicator of D's memory; a few of
+// the host's (rows, which decompositions are new) by `world`. What only the host does: sums travel beside backward, on
+// a thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
 //
 // Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
 // is chosen: that of the least predicted time a step, from the link and the products as measured at the start, among
@@ -18,13 +22,15 @@
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
-#include <cairn/comm/collectives/text.hpp>
+#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/parallel/autotuned_reduction.hpp>
+#include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/parallel/comm_hook.hpp>
 #include <cairn/parallel/distributed_kfac_base.hpp>
+#include <cairn/parallel/link.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 
 #include <algorithm>
@@ -41,45 +47,65 @@
 namespace cairn {
 
 /// See the top of the file. Every call that sends is collective.
-template <Communicator C, class T = float>
-class kfac_ranks final : public distributed_kfac_base<T, cpu> {
-    using base = distributed_kfac_base<T, cpu>;
+template <Communicator C, class T = float, Device D = cpu>
+class kfac_ranks final : public distributed_kfac_base<T, D> {
+    using base = distributed_kfac_base<T, D>;
     using base::config_, base::place_, base::rank_, base::size_;
+    static constexpr bool on_host = std::same_as<D, cpu>;
 
 public:
-    using typename base::blocks;
+    using typename base::blocks, typename base::factor;
     /// Makes the method that sums a bucket of n numbers; unset: exact.
     using hook_factory = std::function<std::unique_ptr<comm_hook<C>>(index_t n)>;
 
-    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {})
+    /// On the host.
+    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {}) requires on_host
         : base(std::move(c), world.rank(), world.size()),
           make_hook_(std::move(method)),
           world_(world.split(0, world.rank())),
-          sums_(world.split(0, world.rank())) {
+          sums_(world.split(0, world.rank())),
+          tensors_(&world_) {
         require(!make_hook_ || config_.statistics == kfac_statistics::all,
                 "kfac: compressed sums are for statistics on all ranks; with reduce-scatter they cannot be");
         require(config_.broadcast_error_bound >= 0 && (config_.broadcast_error_bound == 0 || std::same_as<T, float>),
                 "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
+    /// On a device. `device_channel` carries tensors of D between the same ranks as `world`; it must outlive this, and
+    /// is used when nobody else uses it, by the thread that owns the device's stream. Throws on what is for the host
+    /// alone: a bound of the error of what travels.
+    kfac_ranks(C& world, C& device_channel, kfac_ranks_config c) requires(!on_host)
+        : base(std::move(c), world.rank(), world.size()),
+          world_(world.split(0, world.rank())),
+          tensors_(&device_channel) {
+        require(config_.broadcast_error_bound == 0, "kfac: bound ", config_.broadcast_error_bound,
+                " of the error of what travels is for the host; on ", D::name, " it must be 0 (exact)");
+    }
 
     void start(blocks& all) override {
-        base::put_in_place(world_, all, [&] { return measure_link(world_); });
-        column_.emplace(world_.split(place_->column_of(rank_), rank_));
-        row_.emplace(world_.split(place_->row_of(rank_), rank_));
+        base::put_in_place(world_, all, [&] {
+            if constexpr (on_host)
+                return measure_link(world_);
+            else
+                return measure_device_link<D>(world_, *tensors_);
+        });
+        if (place_->rows() > 1 &&
+            place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
+            column_.emplace(tensors_->split(place_->column_of(rank_), rank_));
+            row_.emplace(tensors_->split(place_->row_of(rank_), rank_));
+        }
         make_buckets(all);
-        if (config_.overlap && size_ > 1 && config_.statistics != kfac_statistics::local)
-            thread_ = std::make_unique<progress_thread>();
+        if (on_host && config_.overlap && sums_travel()) thread_ = std::make_unique<progress_thread>();
     }
 
     void sums_ready(blocks& all, std::size_t i) override {
-        if (config_.statistics == kfac_statistics::local || size_ == 1) return;
+        if (!on_host || !sums_travel()) return;
         done_[i] = true;
         while (next_ < buckets_.size() && is_done(buckets_[next_])) launch(all, next_++);
     }
 
     void finish_sums(blocks& all) override {
-        if (config_.statistics == kfac_statistics::local || size_ == 1) return;
+        if (!sums_travel()) return;
         while (next_ < buckets_.size()) launch(all, next_++);
         {
             const trace_scope scope("wait for factors", "", "communication");
@@ -100,13 +126,13 @@ public:
         wait_for_decompositions(world_, all);
         agree_on_fresh(world_, fresh, failure);
         if (place_->rows() == 1) return;
-        const std::vector<std::vector<kfac_factor<T>*>> made = base::made_in_my_column(all, fresh);
+        const std::vector<std::vector<factor*>> made = base::made_in_my_column(all, fresh);
         std::vector<std::vector<piece>> pieces(made.size());
         index_t total = 0, begin = 0;
         const auto mine = static_cast<std::size_t>(place_->row_of(rank_));
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
-            for (const kfac_factor<T>* f : made[r]) {
+            for (const factor* f : made[r]) {
                 const index_t values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
                 const index_t size = packed_size(f->statistics, config_.form);
                 if (size > values) pieces[r].push_back({size - values, false});
@@ -114,35 +140,49 @@ public:
                 total += size;
             }
         }
-        tensor<T> packed({total}, memory_category::communication);
+        if (total == 0) return;
+        tensor<T, D> packed({total}, memory_category::communication);
         T* to = packed.data() + begin;
-        for (const kfac_factor<T>* f : made[mine]) to = pack(f->inverse, to);
-        gather(*column_, packed.span(), pieces, "kfac's decompositions");
+        for (const factor* f : made[mine]) to = pack(f->inverse, to);
+        gather(column_ ? *column_ : *tensors_, packed.span(), pieces, "kfac's decompositions");
         const T* from = packed.data();
         for (const auto& of_row : made)
-            for (kfac_factor<T>* f : of_row) from = unpack(from, f->statistics, f->inverse);
+            for (factor* f : of_row) from = unpack(from, f->statistics, f->inverse);
     }
 
+    /// What travels in every step needs no memory of its own.
     void share_directions(blocks& all, std::span<T> directions) override {
         if (place_->columns() == 1) return;
         const trace_scope scope("share directions", "", "communication");
         std::vector<std::vector<piece>> pieces(static_cast<std::size_t>(place_->columns()));
         for (std::size_t i = 0; i < all.size(); ++i)
             pieces[static_cast<std::size_t>(place_->layers()[i].column)].push_back({all[i].size(), false});
-        gather(*row_, directions, pieces, "kfac's directions");
+        gather(row_ ? *row_ : *tensors_, directions, pieces, "kfac's directions");
     }
 
+    /// Flags and counts together, because a message each would be many small ones.
     void collect(blocks& all, bool pending) override {
-        if (size_ == 1) return;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            all[i].each_factor([&](kfac_factor<T>& f, char side) {
-                const int root = this->worker(i, side);
-                broadcast(world_, std::span<std::int64_t>(&f.statistics.batches(), 1), root);
-                broadcast(world_, f.statistics.average().span(), root);
-                broadcast_decomposition(f.statistics, f.inverse, root);
-                if (pending) broadcast_decomposition(f.statistics, f.pending, root);
+        if (!place_ || size_ == 1) return;
+        std::vector<double> kept;  // of each factor, as its worker has it: batches, and which decompositions
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](factor& f, char side) {
+                const bool here = this->worker(i, side) == rank_;
+                kept.push_back(here ? static_cast<double>(f.statistics.batches()) : 0);
+                kept.push_back(here && !f.inverse.empty());
+                kept.push_back(here && pending && !f.pending.empty());
             });
-        }
+        all_reduce(world_, std::span<double>(kept), {.op = reduction::max, .label = "what kfac's ranks keep"});
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].each_factor([&](factor& f, char side) {
+                const int from = this->worker(i, side);
+                f.statistics.batches() = static_cast<std::int64_t>(kept[at]);
+                if (config_.statistics != kfac_statistics::all)
+                    broadcast(*tensors_, f.statistics.average().span(), from);
+                if (kept[at + 1] > 0) send(f.statistics, f.inverse, from);
+                if (kept[at + 2] > 0) send(f.statistics, f.pending, from);
+                at += 3;
+            });
     }
 
     C& world() { return world_; }
@@ -160,44 +200,47 @@ private:
         std::unique_ptr<comm_hook<C>> method;
     };
 
-    static T* pack_symmetric(const tensor<T>& m, T* to) {
-        const index_t n = m.extent(0);
-        if (m.rank() == 1) return std::copy_n(m.data(), n, to);
-        for (index_t r = 0; r < n; ++r) to = std::copy_n(m.data() + r * n + r, n - r, to);
-        return to;
+    bool sums_travel() const { return config_.statistics != kfac_statistics::local && size_ > 1; }
+
+    static void copy(const T* from, T* to, index_t n) {
+        if constexpr (on_host)
+            std::copy_n(from, n, to);
+        else
+            D::copy_within(to, from, n * static_cast<index_t>(sizeof(T)));
     }
-    static const T* unpack_symmetric(const T* from, tensor<T>& m) {
-        const index_t n = m.extent(0);
-        if (m.rank() == 1) {
-            std::copy_n(from, n, m.data());
-            return from + n;
-        }
-        for (index_t r = 0; r < n; ++r)
-            for (index_t k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
-        return from;
+    static T* put(const tensor<T, D>& t, T* to) {
+        if (!t.empty()) copy(t.data(), to, t.size());
+        return to + t.size();
     }
-    T* pack(const decomposition<T>& d, T* to) const {
+    static const T* fetch(const T* from, tensor<T, D>& t) {
+        if (!t.empty()) copy(from, t.data(), t.size());
+        return from + t.size();
+    }
+    static T* pack_symmetric(const tensor<T, D>& m, T* to) {
+        if (m.rank() == 1) return put(m, to);
+        const index_t n = m.extent(0);
+        pack_triangle(D{}, n, m.data(), to);
+        return to + n * (n + 1) / 2;
+    }
+    static const T* unpack_symmetric(const T* from, tensor<T, D>& m) {
+        if (m.rank() == 1) return fetch(from, m);
+        const index_t n = m.extent(0);
+        unpack_triangle(D{}, n, from, m.data());
+        return from + n * (n + 1) / 2;
+    }
+    T* pack(const decomposition<T, D>& d, T* to) const {
         if (config_.form == kfac_form::inverse && !d.matrix.empty()) return pack_symmetric(d.matrix, to);
-        to = std::copy_n(d.matrix.data(), d.matrix.empty() ? 0 : d.matrix.size(), to);
-        return std::copy_n(d.values.data(), d.values.size(), to);
+        return put(d.values, put(d.matrix, to));
     }
-    const T* unpack(const T* from, const running_factor<T>& f, decomposition<T>& d) const {
+    const T* unpack(const T* from, const running_factor<T, D>& f, decomposition<T, D>& d) const {
         make_room(f, config_.form, d);
         if (config_.form == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
-        if (!f.is_diagonal()) {
-            std::copy_n(from, d.matrix.size(), d.matrix.data());
-            from += d.matrix.size();
-        }
-        std::copy_n(from, d.values.size(), d.values.data());
-        return from + d.values.size();
+        return fetch(fetch(from, d.matrix), d.values);
     }
-    void broadcast_decomposition(const running_factor<T>& f, decomposition<T>& d, int root) {
-        std::array<std::int64_t, 1> there{d.empty() ? 0 : 1};
-        broadcast(world_, std::span<std::int64_t>(there), root);
-        if (!there[0]) return;
-        make_room(f, config_.form, d);
-        if (!f.is_diagonal()) broadcast(world_, d.matrix.span(), root);
-        if (!d.values.empty()) broadcast(world_, d.values.span(), root);
+    void send(const running_factor<T, D>& of, decomposition<T, D>& d, int from) {
+        make_room(of, config_.form, d);
+        if (!d.matrix.empty()) broadcast(*tensors_, d.matrix.span(), from);
+        if (!d.values.empty()) broadcast(*tensors_, d.values.span(), from);
     }
 
     /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of
@@ -208,7 +251,7 @@ private:
             parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
             for (const piece& p : of_part) parts.back().count += p.count;
         }
-        if constexpr (std::same_as<T, float>)
+        if constexpr (on_host && std::same_as<T, float>)
             if (config_.broadcast_error_bound > 0) return gather_bounded(c, data, parts, pieces);
         all_gather(c, data, parts, label);
     }
@@ -217,7 +260,7 @@ private:
                         const std::vector<std::vector<piece>>& pieces) {
         error_bounded compressor({.bound = config_.broadcast_error_bound});
         std::vector<std::byte> mine;
-        message out;
+        message<> out;
         const encode_step at{.rank = c.rank(), .step = step_};
         index_t begin = parts[static_cast<std::size_t>(c.rank())].begin;
         for (const piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
@@ -233,7 +276,8 @@ private:
             mine.insert(mine.end(), header.begin(), header.end());
             mine.insert(mine.end(), bytes.begin(), bytes.end());
         }
-        const gathered_messages all = gather_messages(c, std::span<const std::byte>(mine));
+        mailbox<> all;
+        gather_messages(c, std::span<const std::byte>(mine), all, false);
         for (int r = 0; r < c.size(); ++r) {
             message_reader reader("kfac's traffic", all.of(r));
             begin = parts[static_cast<std::size_t>(r)].begin;
@@ -258,13 +302,13 @@ private:
         for (std::size_t i = 0; i < all.size();) {
             sum_bucket b{.first = i, .last = i, .count = 0, .parts = {}, .method = nullptr};
             while (i < all.size() && b.count * static_cast<index_t>(sizeof(T)) < config_.bucket_bytes) {
-                all[i].each_factor([&](kfac_factor<T>& f, char) { b.count += triangle(f.statistics); });
+                all[i].each_factor([&](factor& f, char) { b.count += triangle(f.statistics); });
                 b.last = ++i;
             }
             index_t at = 0;
             for (int r = 0; r < size_; ++r) {
                 index_t n = 0;
-                each_sum(all, b, r, [&](running_factor<T>& f) { n += triangle(f); });
+                each_sum(all, b, r, [&](running_factor<T, D>& f) { n += triangle(f); });
                 b.parts.push_back({at, n});
                 at += n;
             }
@@ -278,25 +322,22 @@ private:
     }
     template <class F>
     void each_sum(blocks& all, const sum_bucket& b, int owner, F&& f) const {
-        base::each_sum(all, b.first, b.last, owner, [&](const kfac_layer<T>&, running_factor<T>& one) { f(one); });
+        base::each_sum(all, b.first, b.last, owner,
+                       [&](const kfac_layer<T, D>&, running_factor<T, D>& one) { f(one); });
     }
     void launch(blocks& all, std::size_t which) {
         auto job = [this, &all, which] {
             const trace_scope scope("reduce factors " + std::to_string(which), "", "communication");
             sum_bucket& b = buckets_[which];
-            tensor<T> packed({b.count}, memory_category::communication);
+            tensor<T, D> packed({b.count}, memory_category::communication);
             T* to = packed.data();
             for (int r = 0; r < size_; ++r)
-                each_sum(all, b, r, [&](running_factor<T>& f) { to = pack_symmetric(f.batch(), to); });
-            const bool sharded = config_.statistics == kfac_statistics::sharded;
-            if (sharded)
-                reduce_scatter(sums_, packed.span(), b.parts, reduction::sum, "kfac's factors");
-            else if (!reduce_by_method(b, packed.span()))
-                all_reduce(sums_, packed.span(), {.label = "kfac's factors"});
+                each_sum(all, b, r, [&](running_factor<T, D>& f) { to = pack_symmetric(f.batch(), to); });
+            add_up(b, packed.span());
             for (int r = 0; r < size_; ++r) {
-                if (sharded && r != rank_) continue;
+                if (config_.statistics == kfac_statistics::sharded && r != rank_) continue;
                 const T* from = packed.data() + b.parts[static_cast<std::size_t>(r)].begin;
-                each_sum(all, b, r, [&](running_factor<T>& f) { from = unpack_symmetric(from, f.batch()); });
+                each_sum(all, b, r, [&](running_factor<T, D>& f) { from = unpack_symmetric(from, f.batch()); });
             }
         };
         if (thread_)
@@ -304,21 +345,40 @@ private:
         else
             job();
     }
+    // On all ranks, or each part on the rank that decomposes it.
+    void add_up(sum_bucket& b, std::span<T> data) {
+        C& over = sums_ ? *sums_ : *tensors_;
+        const auto scatter = [&](C& c, std::span<T> all) {
+            reduce_scatter(c, all, b.parts, reduction::sum, "kfac's factors");
+        };
+        if (config_.statistics == kfac_statistics::sharded) {
+            if constexpr (on_host)
+                scatter(over, data);
+            else if (has_vendor_reduce_scatter<T>(over))
+                scatter(over, data);
+            else
+                by_way_of_host<D>(data, [&](std::span<T> here) { scatter(world_, here); });
+        } else if (!reduce_by_method(b, data)) {
+            all_reduce(over, data, {.label = "kfac's factors"});
+        }
+    }
     // Values that are not finite cannot be encoded: they travel as one huge number that makes the sum so on every rank.
     bool reduce_by_method(sum_bucket& b, std::span<T> data) {
-        if constexpr (std::same_as<T, float>) {
+        if constexpr (on_host && std::same_as<T, float>) {
             if (!b.method) return false;
             std::array<float, 1> broken{first_non_finite(tensor<T>::view(data.data(), {b.count})) ? 1.0f : 0.0f};
-            all_reduce(sums_, std::span<float>(broken), {.op = reduction::max});
+            all_reduce(*sums_, std::span<float>(broken), {.op = reduction::max});
             if (broken[0] > 0) return false;
-            b.method->reduce(sums_, data, encode_step{.rank = rank_, .step = step_});
+            b.method->reduce(*sums_, data, encode_step{.rank = rank_, .step = step_});
             return true;
         }
         return false;
     }
 
-    hook_factory make_hook_;
-    C world_, sums_;
+    hook_factory make_hook_;  // the host's
+    C world_;
+    std::optional<C> sums_;  // of the thread beside backward
+    C* tensors_;             // carries tensors of D
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;
     std::vector<bool> done_;  // blocks whose sums are complete

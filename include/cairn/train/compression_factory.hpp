@@ -10,6 +10,7 @@
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/dgc.hpp>
 #include <cairn/compress/error_bounded.hpp>
+#include <cairn/compress/feedback.hpp>
 #include <cairn/compress/fp16.hpp>
 #include <cairn/compress/natural.hpp>
 #include <cairn/compress/onebit.hpp>
@@ -18,8 +19,10 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
+#include <cairn/device/cuda/codecs.hpp>
+#include <cairn/device/cuda/low_rank.hpp>
+#include <cairn/device/cuda/select.hpp>
 #include <cairn/parallel/autotuned_reduction.hpp>
-#include <cairn/parallel/device_sparse_hook.hpp>
 #include <cairn/train/configuration.hpp>
 
 #include <functional>
@@ -50,45 +53,9 @@ struct compression_settings {
     std::int64_t dense_steps = 0;
 };
 
-namespace detail {
-
-template <class K>
-any_hook messages_of(K k, index_t n, bool feedback) {
-    if (feedback)
-        return std::make_unique<message_hook<any_communicator, error_feedback<K>>>(error_feedback<K>(std::move(k)), n);
-    return std::make_unique<message_hook<any_communicator, K>>(std::move(k), n);
-}
-
-inline any_hook make_comm_hook(const std::string& kind, const compression_settings& c, const bucket_layout& layout,
-                               index_t n, int ranks, int rank) {
-    using world = any_communicator;
-    if (kind == "bf16") return messages_of(bf16{}, n, false);
-    if (kind == "fp16") return messages_of(fp16{}, n, false);
-    if (kind == "topk") return messages_of(topk({.ratio = c.ratio}), n, c.error_feedback);
-    if (kind == "sampled_topk") return messages_of(sampled_topk({.ratio = c.ratio}), n, c.error_feedback);
-    if (kind == "dgc") return messages_of(dgc({.ratio = c.ratio, .momentum = c.momentum, .ranks = ranks}), n, false);
-    if (kind == "randomk")
-        return messages_of(randomk({.ratio = c.ratio, .unbiased = !c.error_feedback}), n, c.error_feedback);
-    if (kind == "qsgd") return messages_of(qsgd({.levels = c.levels}), n, false);
-    if (kind == "natural") return messages_of(natural{}, n, false);
-    if (kind == "sign" && !c.sign_in_two_phases()) return messages_of(sign{}, n, c.error_feedback);
-    if (kind == "sign") return std::make_unique<two_phase_hook<world, sign>>(sign{}, n, ranks, rank);
-    if (kind == "onebit") return std::make_unique<two_phase_hook<world, onebit>>(onebit{}, n, ranks, rank);
-    if (kind == "error_bounded") return messages_of(error_bounded({.bound = c.bound}), n, c.error_feedback);
-    if (kind == "powersgd")
-        return std::make_unique<reducing_hook<world, powersgd>>(powersgd({.rank = c.rank}, layout, n));
-    if (kind == "powersgd_alternating")
-        return std::make_unique<reducing_hook<world, powersgd_alternating>>(
-            powersgd_alternating({.rank = c.rank}, layout, n));
-    return std::make_unique<dense_hook<world>>();
-}
-
-}  // namespace detail
-
 /// Makes the method of a bucket whose gradients are on D.
 template <Device D>
-using device_hook_factory =
-    std::function<std::unique_ptr<comm_hook<any_communicator, D>>(const bucket_layout&, index_t n)>;
+using method_maker_on = std::function<std::unique_ptr<comm_hook<any_communicator, D>>(const bucket_layout&, index_t n)>;
 
 /// What the settings ask for: nothing (dense), one method, or candidates for the governor.
 struct compression {
@@ -98,48 +65,63 @@ struct compression {
     std::vector<autotune_candidate<any_communicator>> candidates = {};
 };
 
-/// The same method on a grid device; nothing where its messages are made on the host.
-template <GridDevice D>
-device_hook_factory<D> hook_on_device(const compression& how, int ranks, int rank) {
+namespace detail {
+
+/// What D has no kernels for travels by way of the host.
+inline bool is_for_host(const std::string& kind) { return kind == "onebit" || kind == "error_bounded"; }
+
+/// The method of one bucket on D, as one of `ranks` ranks.
+template <Device D>
+std::unique_ptr<comm_hook<any_communicator, D>> make_comm_hook(const std::string& kind, const compression_settings& c,
+                                                               const bucket_layout& layout, index_t n, int ranks,
+                                                               int rank) {
     using world = any_communicator;
-    using any_device_hook = std::unique_ptr<comm_hook<world, D>>;
-    const auto first = [steps = how.settings.dense_steps](any_device_hook m) -> any_device_hook {
-        if (steps == 0) return m;
-        return std::make_unique<dense_warmup<world, D>>(std::move(m), steps);
+    using any = std::unique_ptr<comm_hook<world, D>>;
+    const auto messages = [&]<class K>(K k, bool feedback) -> any {
+        if (!feedback) return std::make_unique<message_hook<world, K>>(std::move(k), n, ranks);
+        using with = error_feedback<K>;
+        return std::make_unique<message_hook<world, with>>(with(std::move(k)), n, ranks);
     };
-    const auto messages = [=](auto k, bool feedback) -> device_hook_factory<D> {
-        return [=](const bucket_layout&, index_t n) {
-            return first(std::make_unique<device_message_hook<world, decltype(k), D>>(k, n, ranks, feedback));
-        };
+    const auto two_phases = [&]<class K>(const K& k) -> any {
+        return std::make_unique<two_phase_hook<world, K>>(k, n, ranks, rank);
     };
-    const compression_settings& c = how.settings;
-    if (how.kind == "bf16") return messages(bf16{}, false);
-    if (how.kind == "fp16") return messages(fp16{}, false);
-    if (how.kind == "qsgd") return messages(qsgd({.levels = c.levels}), false);
-    if (how.kind == "natural") return messages(natural{}, false);
-    if (how.kind == "sign" && !c.sign_in_two_phases()) return messages(sign{}, c.error_feedback);
-    if (how.kind == "sign")
-        return [=](const bucket_layout&, index_t n) {
-            return first(std::make_unique<device_two_phase_hook<world, sign, D>>(sign{}, n, ranks, rank));
-        };
-    if (how.kind == "topk" || how.kind == "sampled_topk" || how.kind == "dgc")
-        return [=, kind = how.kind](const bucket_layout&, index_t n) {
-            typename device_topk_hook<world, D>::config k{.name = kind, .ratio = c.ratio, .feedback = c.error_feedback};
-            if (kind == "dgc") k.momentum = c.momentum;
-            return first(std::make_unique<device_topk_hook<world, D>>(k, n, ranks));
-        };
-    if (how.kind == "randomk")
-        return [=](const bucket_layout&, index_t n) {
-            const bool unbiased = !c.error_feedback;
-            return first(std::make_unique<device_randomk_hook<world, D>>(
-                randomk({.ratio = c.ratio, .unbiased = unbiased}), unbiased, n, c.error_feedback));
-        };
-    if (how.kind.starts_with("powersgd"))
-        return [=, alternating = how.kind == "powersgd_alternating"](const bucket_layout& layout, index_t n) {
-            return first(std::make_unique<device_powersgd_hook<world, D>>(powersgd::config{.rank = c.rank}, layout, n,
-                                                                          alternating));
-        };
-    return {};
+    const auto reducing = [&]<class K>(K k) -> any { return std::make_unique<reducing_hook<world, K>>(std::move(k)); };
+    if (kind == "bf16") return messages(bf16<D>{}, false);
+    if (kind == "fp16") return messages(fp16<D>{}, false);
+    if (kind == "topk") return messages(topk<D>({.ratio = c.ratio}), c.error_feedback);
+    if (kind == "sampled_topk") return messages(sampled_topk<D>({.ratio = c.ratio}), c.error_feedback);
+    if (kind == "dgc") return messages(dgc<D>({.ratio = c.ratio, .momentum = c.momentum, .ranks = ranks}), false);
+    if (kind == "randomk")
+        return messages(randomk<D>({.ratio = c.ratio, .unbiased = !c.error_feedback}), c.error_feedback);
+    if (kind == "qsgd") return messages(qsgd<D>({.levels = c.levels}), false);
+    if (kind == "natural") return messages(natural<D>{}, false);
+    if (kind == "sign") return c.sign_in_two_phases() ? two_phases(sign<D>{}) : messages(sign<D>{}, c.error_feedback);
+    if (kind == "powersgd") return reducing(powersgd<D>({.rank = c.rank}, layout, n));
+    if (kind == "powersgd_alternating") return reducing(powersgd_alternating<D>({.rank = c.rank}, layout, n));
+    if constexpr (std::same_as<D, cpu>) {
+        if (kind == "onebit") return two_phases(onebit{});
+        if (kind == "error_bounded") return messages(error_bounded({.bound = c.bound}), c.error_feedback);
+    }
+    return std::make_unique<dense_hook<world, D>>();
+}
+
+/// The same after the settings' dense steps.
+template <Device D>
+method_maker_on<D> method_maker_of(const std::string& kind, const compression_settings& c, int ranks, int rank) {
+    return [=](const bucket_layout& layout, index_t n) -> std::unique_ptr<comm_hook<any_communicator, D>> {
+        auto method = make_comm_hook<D>(kind, c, layout, n, ranks, rank);
+        if (c.dense_steps == 0) return method;
+        return std::make_unique<dense_warmup<any_communicator, D>>(std::move(method), c.dense_steps);
+    };
+}
+
+}  // namespace detail
+
+/// The same method on a grid device; nothing where its messages are made on the host, or where nothing is compressed.
+template <GridDevice D>
+method_maker_on<D> hook_on_device(const compression& how, int ranks, int rank) {
+    if (!how.method || detail::is_for_host(how.kind)) return {};
+    return detail::method_maker_of<D>(how.kind, how.settings, ranks, rank);
 }
 
 /// The settings' compression for rank `rank` of `ranks`.
@@ -174,17 +156,12 @@ inline compression make_compression(configuration& settings, int ranks, int rank
                                       : two ? exchange::two_phase
                                             : exchange::all_gather,
                                       [name, c](const bucket_layout& layout, index_t n, int ranks_, int rank_) {
-                                          return detail::make_comm_hook(name, c, layout, n, ranks_, rank_);
+                                          return detail::make_comm_hook<cpu>(name, c, layout, n, ranks_, rank_);
                                       }});
         }
         return all;
     }
-    const auto make = [=](const bucket_layout& layout, index_t n) -> any_hook {
-        any_hook method = detail::make_comm_hook(kind, c, layout, n, ranks, rank);
-        if (c.dense_steps == 0) return method;
-        return std::make_unique<dense_warmup<any_communicator>>(std::move(method), c.dense_steps);
-    };
-    return {kind, c, make, {}};
+    return {kind, c, detail::method_maker_of<cpu>(kind, c, ranks, rank), {}};
 }
 
 }  // namespace cairn

@@ -20,7 +20,6 @@
 #include <cairn/optim/precondition/muon.hpp>
 #include <cairn/optim/precondition/shampoo.hpp>
 #include <cairn/optim/precondition/soap.hpp>
-#include <cairn/parallel/kfac_device_ranks.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/compression_factory.hpp>
 #include <cairn/train/configuration.hpp>
@@ -112,7 +111,7 @@ inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(co
     typename kfac_ranks<any_communicator>::hook_factory method;
     if (read.compress != "none")
         method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index_t n) {
-            return make_comm_hook(kind, how, bucket_layout{}, n, ranks, rank);
+            return make_comm_hook<cpu>(kind, how, bucket_layout{}, n, ranks, rank);
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
 }
@@ -180,7 +179,7 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configur
     }
     require(compress == "none" && how.broadcast_error_bound == 0, "on ", D::name,
             " kfac.compress must be none and kfac.broadcast_error_bound 0: other values are for the host");
-    using roles = kfac_device_ranks<any_communicator, float, D>;
+    using roles = kfac_ranks<any_communicator, float, D>;
     return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *device_channel, how));
 }
 

@@ -16,7 +16,6 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
-#include <cairn/parallel/kfac_device_ranks.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 
 #include <atomic>
@@ -116,7 +115,7 @@ struct spread_ways {
 
     template <class T>
     auto roles(const kfac_ranks_config& r) {
-        return std::make_unique<kfac_device_ranks<any_communicator, T, emulated_gpu>>(world, device_channel, r);
+        return std::make_unique<kfac_ranks<any_communicator, T, emulated_gpu>>(world, device_channel, r);
     }
 };
 

@@ -1,15 +1,20 @@
 #pragma once
-// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/device_hook.hpp): the
-// host's sums and the host's states. Ranks are threads; the device's memory is made beforehand, on the thread that owns
-// it.
+// Gradients on a grid device, summed over ranks by messages that the device makes (parallel/comm_hook.hpp): the
+// host's sums and the host's states, of one list of compressors. Ranks are threads; the device's memory is made
+// beforehand, on the thread that owns it.
 
+#include "compress/every_compressor.hpp"
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/compress/dgc.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
 #include <cairn/core/event.hpp>
-#include <cairn/parallel/device_sparse_hook.hpp>
+#include <cairn/device/cuda/codecs.hpp>
+#include <cairn/device/cuda/low_rank.hpp>
+#include <cairn/device/cuda/select.hpp>
+#include <cairn/parallel/comm_hook.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -123,31 +128,34 @@ inline void check_same(const outcome& got, const outcome& wanted) {
 
 inline const std::vector<index_t> sizes{0, 7, 129, 9001};
 
-template <class D, class K>
-void same_messages(const K& k) {
+template <class C, class K>
+std::unique_ptr<comm_hook<C, typename K::device>> messages_of(K k, index_t n, int ranks, bool feedback) {
+    using with = error_feedback<K>;
+    if (feedback) return std::make_unique<message_hook<C, with>>(with(std::move(k)), n, ranks);
+    return std::make_unique<message_hook<C, K>>(std::move(k), n, ranks);
+}
+
+/// make(device) → the compressor there.
+template <class D, class Make>
+void same_messages(const std::vector<index_t>& of_sizes, int steps, Make make) {
     for (const int ranks : {1, 3})
-        for (const index_t n : sizes)
+        for (const index_t n : of_sizes)
             for (const bool feedback : {false, true}) {
-                CAPTURE(k.name(), ranks, n, feedback);
-                const auto got = on_device<D>(ranks, n, 3, [&](int) -> device_hook<D> {
-                    return std::make_unique<device_message_hook<mail<D>, K, D>>(k, n, ranks, feedback);
-                });
-                const auto wanted = on_host(ranks, n, 3, [&](int) -> host_hook {
-                    using C = threads_communicator;
-                    if (feedback) return std::make_unique<message_hook<C, error_feedback<K>>>(error_feedback<K>(k), n);
-                    return std::make_unique<message_hook<C, K>>(k, n);
-                });
-                check_same(got, wanted);
+                CAPTURE(make(cpu{}).name(), ranks, n, feedback);
+                check_same(on_device<D>(ranks, n, steps,
+                                        [&](int) { return messages_of<mail<D>>(make(D{}), n, ranks, feedback); }),
+                           on_host(ranks, n, steps, [&](int) {
+                               return messages_of<threads_communicator>(make(cpu{}), n, ranks, feedback);
+                           }));
             }
 }
 
+/// Every compressor of the list.
 template <class D>
 void messages() {
-    same_messages<D>(bf16{});
-    same_messages<D>(fp16{});
-    same_messages<D>(natural{});
-    same_messages<D>(sign{});
-    same_messages<D>(qsgd({.levels = 7}));
+    laws::for_every_compressor([](auto make) { same_messages<D>({0, 1, 129, 9001}, 3, make); });
+    // The host codes positions in few bits.
+    same_messages<D>({9001}, 2, []<class E>(E) { return topk<E>({.ratio = 0.02}); });
 }
 
 /// As the host's; and what was sent, with what waits, is the sum of all gradients.
@@ -158,10 +166,10 @@ void two_phases() {
         for (const index_t n : sizes) {
             CAPTURE(ranks, n);
             const auto got = on_device<D>(ranks, n, steps, [&](int r) -> device_hook<D> {
-                return std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, ranks, r);
+                return std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
             });
             check_same(got, on_host(ranks, n, steps, [&](int r) -> host_hook {
-                           return std::make_unique<two_phase_hook<threads_communicator, sign>>(sign{}, n, ranks, r);
+                           return std::make_unique<two_phase_hook<threads_communicator, sign<>>>(sign{}, n, ranks, r);
                        }));
             auto all = got.total;
             for (const auto& [name, t] : got.state) {
@@ -183,46 +191,8 @@ void two_phases() {
         }
 }
 
-/// topk sends what the host sends, in other bytes.
-template <class D>
-void sparse() {
-    for (const int ranks : {1, 3})
-        for (const index_t n : {index_t{0}, index_t{1}, index_t{9001}})
-            for (const double ratio : {0.02, 1.0})
-                for (const bool feedback : {false, true}) {
-                    CAPTURE(ranks, n, ratio, feedback);
-                    check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_hook<D> {
-                                                return std::make_unique<device_topk_hook<mail<D>, D>>(
-                                                    typename device_topk_hook<mail<D>, D>::config{.ratio = ratio,
-                                                                                                  .feedback = feedback},
-                                                    n, ranks);
-                                            }),
-                               on_host(ranks, n, 2, [&](int) -> host_hook {
-                                   using C = threads_communicator;
-                                   const topk k({.ratio = ratio});
-                                   if (feedback)
-                                       return std::make_unique<message_hook<C, error_feedback<topk>>>(
-                                           error_feedback<topk>(k), n);
-                                   return std::make_unique<message_hook<C, topk>>(k, n);
-                               }));
-                    const randomk k({.ratio = ratio, .unbiased = !feedback});
-                    check_same(on_device<D>(ranks, n, 2,
-                                            [&](int) -> device_hook<D> {
-                                                return std::make_unique<device_randomk_hook<mail<D>, D>>(k, !feedback,
-                                                                                                         n, feedback);
-                                            }),
-                               on_host(ranks, n, 2, [&](int) -> host_hook {
-                                   using C = threads_communicator;
-                                   if (feedback)
-                                       return std::make_unique<message_hook<C, error_feedback<randomk>>>(
-                                           error_feedback<randomk>(k), n);
-                                   return std::make_unique<message_hook<C, randomk>>(k, n);
-                               }));
-                }
-}
-
-/// The k largest by sorting, of values with many that are equal; positions rise; and zeros in their places.
+/// The k largest by sorting, of values with many that are equal; positions rise. The message is the host's with plain
+/// positions, byte for byte.
 template <class D>
 void largest() {
     for (const index_t n : {index_t{1}, index_t{5000}, index_t{12'300}})
@@ -240,35 +210,41 @@ void largest() {
                 std::ranges::stable_sort(order, [&](index_t a, index_t b) { return std::abs(x[a]) > std::abs(x[b]); });
                 order.resize(static_cast<std::size_t>(k));
                 std::ranges::sort(order);
-                auto d_x = tensor<float, D>::copy_of(x), also = tensor<float, D>::copy_of(x);
-                largest_values<D> search(n);
-                tensor<std::byte, D> out({search.bytes(k)});
-                search.take(d_x.data(), k, out.data(), also.data());
-                const auto got = out.on_host();
-                bool same = true;
+                const auto d_x = tensor<float, D>::copy_of(x);
+                selection<D> chosen;
+                chosen.prepare(n, k);
+                select_largest(D{}, d_x.span(), k, chosen);
+                const auto positions = chosen.positions.on_host();
+                const auto values = chosen.values.on_host();
+                bool same = chosen.count() == k;
                 for (index_t i = 0; i < k; ++i) {
                     const index_t wanted = order[static_cast<std::size_t>(i)];
-                    std::uint32_t position;
-                    float value;
-                    std::memcpy(&position, got.data() + 4 * i, 4);
-                    std::memcpy(&value, got.data() + 4 * (k + i), 4);
-                    same = same && position == wanted && value == x[wanted];
+                    same = same && positions[i] == wanted && values[i] == x[wanted];
                 }
                 CHECK(same);
-                for (const index_t i : order) x[i] = 0;
-                kernel_laws::check_close(d_x, x, 0);
-                kernel_laws::check_close(also, x, 0);
+                for (const sparse_value type : {sparse_value::float32, sparse_value::bfloat16}) {
+                    message<D> there;
+                    message<> here;
+                    selection<cpu> wanted;
+                    select_largest(cpu{}, std::as_const(x).span(), k, wanted);
+                    encode_sparse<plain_positions>(chosen, type, there);
+                    encode_sparse<plain_positions>(wanted, type, here);
+                    std::vector<std::byte> got(static_cast<std::size_t>(there.size()));
+                    D::copy_to_host(got.data(), there.bytes().data(), there.size());
+                    CHECK(std::ranges::equal(got, here.bytes()));
+                }
             }
 }
 
 /// Deep Gradient Compression by plain loops.
 template <class D>
-void deep_gradient_compression() {
+void same_as_paper(double clip) {
+    CAPTURE(clip);
     constexpr index_t n = 1000, k = 50;
     constexpr int ranks = 2, steps = 4;
     const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_hook<D> {
-        return std::make_unique<device_topk_hook<mail<D>, D>>(
-            typename device_topk_hook<mail<D>, D>::config{.name = "dgc", .ratio = 0.05, .momentum = 0.9}, n, ranks);
+        return std::make_unique<message_hook<mail<D>, dgc<D>>>(
+            dgc<D>({.ratio = 0.05, .momentum = 0.9, .clip = clip, .ranks = ranks}), n, ranks);
     });
     std::vector<tensor<float>> u, v;
     for (int r = 0; r < ranks; ++r) u.push_back(tensor<float>::zeros({n})), v.push_back(tensor<float>::zeros({n}));
@@ -278,9 +254,13 @@ void deep_gradient_compression() {
         for (int r = 0; r < ranks; ++r) {
             auto &velocity = u[static_cast<std::size_t>(r)], &all = v[static_cast<std::size_t>(r)];
             const auto g = gradient_of(r, n, step);
+            double squares = 0;
+            for (index_t i = 0; i < n; ++i) squares += double(g[i]) * double(g[i]);
+            const double allowed = clip / std::sqrt(double(ranks)), norm = std::sqrt(squares);
+            const float shrink = clip > 0 && norm > allowed ? static_cast<float>(allowed / norm) : 1.0f;
             std::vector<std::pair<float, index_t>> order;
             for (index_t i = 0; i < n; ++i) {
-                velocity[i] = 0.9f * velocity[i] + g[i];
+                velocity[i] = 0.9f * velocity[i] + shrink * g[i];
                 all[i] += velocity[i];
                 order.emplace_back(-std::abs(all[i]), i);
             }
@@ -300,6 +280,12 @@ void deep_gradient_compression() {
     check_nearly_all_close(got.state[3].second, v[1]);
 }
 
+template <class D>
+void deep_gradient_compression() {
+    same_as_paper<D>(0);
+    same_as_paper<D>(20);
+}
+
 /// Shapes around tiles and blocks, vectors and gaps among them.
 inline bucket_layout layout_of_shapes(index_t& n) {
     bucket_layout layout;
@@ -312,19 +298,20 @@ inline bucket_layout layout_of_shapes(index_t& n) {
     return layout;
 }
 
-template <class D, class K>
-void same_low_rank(int rank, bool alternating, int ranks) {
-    CAPTURE(rank, alternating, ranks);
+/// make(device, layout, n) → the compressor there.
+template <class D, class Make>
+void same_low_rank(int ranks, int steps, Make make) {
     index_t n = 0;
     const bucket_layout layout = layout_of_shapes(n);
-    const int steps = alternating ? 3 : 2;
-    const auto got = on_device<D>(ranks, n, steps, [&](int) -> device_hook<D> {
-        return std::make_unique<device_powersgd_hook<mail<D>, D>>(powersgd::config{.rank = rank}, layout, n,
-                                                                  alternating);
-    });
-    const auto wanted = on_host(ranks, n, steps, [&](int) -> host_hook {
-        return std::make_unique<reducing_hook<threads_communicator, K>>(K({.rank = rank}, layout, n));
-    });
+    CAPTURE(make(cpu{}, layout, n).name(), ranks);
+    const auto method = [&]<class C, class E>(std::type_identity<C>, E e) {
+        auto k = make(e, layout, n);
+        return std::make_unique<reducing_hook<C, decltype(k)>>(std::move(k));
+    };
+    const auto got = on_device<D>(ranks, n, steps,
+                                  [&](int) -> device_hook<D> { return method(std::type_identity<mail<D>>{}, D{}); });
+    const auto wanted = on_host(
+        ranks, n, steps, [&](int) -> host_hook { return method(std::type_identity<threads_communicator>{}, cpu{}); });
     kernel_laws::check_close(got.last, wanted.last, 2e-4);
     REQUIRE(got.state.size() == wanted.state.size());
     for (std::size_t i = 0; i < got.state.size(); ++i) {
@@ -335,9 +322,14 @@ void same_low_rank(int rank, bool alternating, int ranks) {
 
 template <class D>
 void low_rank() {
-    same_low_rank<D, powersgd>(5, false, 2);
-    same_low_rank<D, powersgd_alternating>(2, true, 2);
-    same_low_rank<D, powersgd>(1, false, 1);
+    const auto of_rank = [](int rank) {
+        return [=]<class E>(E, const bucket_layout& layout, index_t n) { return powersgd<E>({rank}, layout, n); };
+    };
+    same_low_rank<D>(2, 2, of_rank(5));
+    same_low_rank<D>(1, 2, of_rank(1));
+    same_low_rank<D>(2, 3, []<class E>(E, const bucket_layout& layout, index_t n) {
+        return powersgd_alternating<E>({2}, layout, n);
+    });
 }
 
 /// Steps that are sent dense first; and what waits in residuals joins a gradient that will be.
@@ -346,7 +338,7 @@ void dense_steps() {
     constexpr index_t n = 1000;
     const auto got = on_device<D>(2, n, 2, [&](int r) -> device_hook<D> {
         return std::make_unique<dense_warmup<mail<D>, D>>(
-            std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, 2, r), 2);
+            std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, 2, r), 2);
     });
     for (index_t i = 0; i < n; ++i) CHECK(got.last[i] == gradient_of(0, n, 1)[i] + gradient_of(1, n, 1)[i]);
 }
@@ -388,12 +380,12 @@ void released() {
     };
     const auto got = left(
         [&](int r) -> device_hook<D> {
-            return std::make_unique<device_two_phase_hook<mail<D>, sign, D>>(sign{}, n, ranks, r);
+            return std::make_unique<two_phase_hook<mail<D>, sign<D>>>(sign<D>{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return tensor<float, D>::copy_of(t); }, there{});
     const auto wanted = left(
         [&](int r) -> host_hook {
-            return std::make_unique<two_phase_hook<threads_communicator, sign>>(sign{}, n, ranks, r);
+            return std::make_unique<two_phase_hook<threads_communicator, sign<>>>(sign{}, n, ranks, r);
         },
         [](const tensor<float>& t) { return t.clone(); }, here{});
     for (int r = 0; r < ranks; ++r)
@@ -402,13 +394,9 @@ void released() {
 
 template <GridDevice D>
 const std::vector<law>& all() {
-    static const std::vector<law> laws{{"messages", messages<D>},
-                                       {"two phases", two_phases<D>},
-                                       {"sparse", sparse<D>},
-                                       {"largest", largest<D>},
-                                       {"dgc", deep_gradient_compression<D>},
-                                       {"low rank", low_rank<D>},
-                                       {"dense steps", dense_steps<D>},
+    static const std::vector<law> laws{{"messages", messages<D>}, {"two phases", two_phases<D>},
+                                       {"largest", largest<D>},   {"dgc", deep_gradient_compression<D>},
+                                       {"low rank", low_rank<D>}, {"dense steps", dense_steps<D>},
                                        {"release", released<D>}};
     return laws;
 }

@@ -94,6 +94,12 @@ std::vector<double> sums_of_squares(cpu, const parts_in_pieces& parts, const T* 
     return of_part;
 }
 
+/// The same to where `out` points: what devices do without waiting.
+template <class T>
+void sum_of_squares_into(cpu d, index_t n, const T* x, double* out) {
+    *out = sum_of_squares(d, n, x);
+}
+
 /// Σ x y.
 template <class T>
 double dot(cpu, index_t n, const T* x, const T* y) {

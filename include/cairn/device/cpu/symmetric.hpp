@@ -21,6 +21,19 @@ void mirror_upper(cpu, index_t n, T* m, index_t ld) {
     });
 }
 
+/// to (n (n + 1) / 2) = the upper triangle of m (n, n), row after row.
+template <class T>
+void pack_triangle(cpu, index_t n, const T* m, T* to) {
+    for (index_t r = 0; r < n; ++r) to = std::copy_n(m + r * n + r, n - r, to);
+}
+
+/// m (n, n), symmetric, from its upper triangle as pack_triangle leaves it.
+template <class T>
+void unpack_triangle(cpu, index_t n, const T* from, T* m) {
+    for (index_t r = 0; r < n; ++r)
+        for (index_t k = r; k < n; ++k) m[r * n + k] = m[k * n + r] = *from++;
+}
+
 /// Adds `value` to n numbers that are `step` apart: with n + 1, to a diagonal.
 template <class T>
 void add_to_diagonal(cpu, index_t n, index_t step, T value, T* m) {

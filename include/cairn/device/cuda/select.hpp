@@ -1,19 +1,12 @@
 #pragma once
-// A few values of a bucket, found, sent and added on a grid device.
-//   largest_values<D>     the k values of largest magnitude, exactly, of equal ones the first: select.hpp's, by three
-//                         histograms of 11, 10 and 10 bits of all values, and one pass that counts and one that writes,
-//                         so that positions rise
-//   random_values         randomk's places, which all ranks know
-// Message of largest_values:   | k positions, 4 bytes each | k values, 4 bytes each |
-// 8 k bytes, where the host's code for positions (index_code.hpp) makes about 5 k of it: a gap's width depends on all
-// gaps before it.
-//
-// Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after the constructor, and how many values are equal
-// does not matter.
+// A few values of an array on a grid device (device/selection.hpp). The k values of largest magnitude, exactly, of
+// equal ones the first: by three histograms of 11, 10 and 10 bits of all values, and one pass that counts and one that
+// writes, so that positions rise. Bytes a value: 5 reads of 4. Nothing waits, nothing is allocated after prepare, and
+// how many values are equal does not matter.
 
-#include <cairn/compress/randomk.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/selection.hpp>
 
 #include <bit>
 
@@ -176,11 +169,10 @@ struct scan_chunks {
     }
 };
 
-/// Writes what is chosen, and zeros in its place. A block a chunk.
+/// Writes what is chosen. A block a chunk.
 struct write_chosen {
     index_t n;
-    float* x;
-    float* also;  // becomes zero too; may be null
+    const float* x;
     const magnitude_search* search;
     const run_counts* before;
     std::uint32_t* positions;
@@ -200,137 +192,183 @@ struct write_chosen {
                 const std::uint32_t place = at.above + (at.equal < ties ? at.equal : ties);
                 positions[place] = static_cast<std::uint32_t>(i);
                 values[place] = v;
-                x[i] = 0;
-                if (also) also[i] = 0;
             }
             at.see(v, threshold);
         }
     }
 };
 
-/// into[positions[i]] += values[i]; positions differ.
-struct add_at_positions {
+struct narrow {
+    CAIRN_HD void operator()(std::uint16_t& h, const float& v) const { h = bf16_format::nearest(v); }
+};
+
+template <class Value, class Put>
+struct put_values {
     index_t k, n;
     const std::uint32_t* positions;
-    const float* values;
+    const Value* values;
     float* into;
+    Put put;
+
+    CAIRN_HD static float wide(float v) { return v; }
+    CAIRN_HD static float wide(std::uint16_t h) { return bf16_format::widen(h); }
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
-            if (positions[i] < n) into[positions[i]] += values[i];
+            if (positions[i] < n) put(into[positions[i]], wide(values[i]));
     }
 };
 
-/// randomk's places: values[i] = x[place i], which becomes zero if `take`; or x[place i] = size of the stratum ·
-/// values[i], 1 for its size unless `unbiased`.
-struct random_places {
-    index_t n, k;
-    random_stream random;
-    bool put, unbiased, take;
-    float *x, *values;
-
-    CAIRN_HD index_t begin_of(index_t i) const { return i * (n / k) + i * (n % k) / k; }
+struct zero_values {
+    index_t k;
+    const std::uint32_t* positions;
+    float* x;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads()) {
-            const std::uint64_t r = random.bits4(static_cast<std::uint64_t>(i / 4))[static_cast<std::size_t>(i % 4)];
-            const index_t first = begin_of(i), size = begin_of(i + 1) - first;
-            const index_t place = first + static_cast<index_t>((r * static_cast<std::uint64_t>(size)) >> 32);
-            if (put) {
-                x[place] = unbiased ? values[i] * static_cast<float>(size) : values[i];
-            } else {
-                values[i] = x[place];
-                if (take) x[place] = 0;
-            }
-        }
+        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
+            x[positions[i]] = 0;
     }
 };
 
-/// u = m u + g;  v += u
-struct accumulate_velocity {
-    float momentum;
-    CAIRN_HD void operator()(const float& g, float& u, float& v) const {
-        u = momentum * u + g;
-        v += u;
+/// f(i, place i, size of its stratum).
+template <class F>
+struct each_place {
+    random_places places;
+    F f;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        for (index_t i = b.block() * b.threads() + b.thread(); i < places.k; i += b.blocks() * b.threads()) {
+            const auto words = places.random.bits4(static_cast<std::uint64_t>(i / 4));
+            places.at(i, words[static_cast<std::size_t>(i % 4)],
+                      [&](index_t place, index_t size) { f(i, place, size); });
+        }
     }
 };
+struct take_place {
+    const float* x;
+    float* values;
+    CAIRN_HD void operator()(index_t i, index_t place, index_t) const { values[i] = x[place]; }
+};
+template <class Put>
+struct put_place {
+    const float* values;
+    bool unbiased;
+    float* into;
+    Put put;
+    CAIRN_HD void operator()(index_t i, index_t place, index_t stratum) const {
+        put(into[place], unbiased ? values[i] * static_cast<float>(stratum) : values[i]);
+    }
+};
+
+/// A thread for each of k values.
+template <GridDevice D, class Body>
+void launch_few(D, index_t k, const Body& body) {
+    flop_counter::count(0, 16.0 * static_cast<double>(k));
+    if (k > 0) D::launch({.blocks = blocks_for<D>(k, 256), .threads = 256}, body);
+}
 
 }  // namespace grid
 
-/// See the top of the file; for arrays of n values, n < 2³².
 template <GridDevice D>
-class largest_values {
+class selection<D> {
 public:
-    explicit largest_values(index_t n) : n_(n) {
-        detail::check_countable("topk", n);
+    void prepare(index_t n, index_t most) {
+        if (!bins.empty()) return;
         const auto room = [](index_t bytes) {
             return tensor<std::uint8_t, D>::zeros({bytes}, memory_category::communication);
         };
-        bins_ = room(grid::select_bins * 4);
-        search_ = room(sizeof(grid::magnitude_search));
-        counts_ = room(chunks() * static_cast<index_t>(sizeof(grid::run_counts)));
+        positions = tensor<std::uint32_t, D>({most}, memory_category::communication);
+        values = tensor<float, D>({most}, memory_category::communication);
+        bins = room(grid::select_bins * 4);
+        search = room(sizeof(grid::magnitude_search));
+        counts =
+            room((n + grid::select_chunk - 1) / grid::select_chunk * static_cast<index_t>(sizeof(grid::run_counts)));
     }
+    index_t count() const { return k; }
 
-    /// Bytes of the message of k values.
-    static index_t bytes(index_t k) { return 8 * k; }
-
-    /// The k largest of x (n), 1 ≤ k ≤ n, to `out`; in x, and in `also` if it is not null, they become zero.
-    void take(float* x, index_t k, std::byte* out, float* also = nullptr) {
-        flop_counter::count(0, 20.0 * static_cast<double>(n_) + static_cast<double>(bytes(k)));
-        auto* const bins = reinterpret_cast<std::uint32_t*>(bins_.data());
-        auto* const search = reinterpret_cast<grid::magnitude_search*>(search_.data());
-        auto* const counts = reinterpret_cast<grid::run_counts*>(counts_.data());
-        constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
-        D::launch({.blocks = 1, .threads = 32}, grid::begin_search{search, static_cast<std::uint32_t>(k)});
-        int shift = 20;
-        for (const int bits : {11, 10, 10}) {
-            D::launch({.blocks = grid::blocks_for<D>(n_, grid::select_threads, 16),
-                       .threads = grid::select_threads,
-                       .shared = grid::select_bins * 4},
-                      grid::count_magnitudes{n_, x, search, shift, bits, bins});
-            D::launch({.blocks = 1, .threads = grid::select_threads, .shared = grid::select_threads * 4},
-                      grid::take_bin{bins, bits, search});
-            shift -= 10;
-        }
-        D::launch({.blocks = chunks(), .threads = grid::select_threads, .shared = grid::select_threads * 4},
-                  grid::count_chunk{n_, x, search, counts});
-        D::launch({.blocks = 1, .threads = grid::select_threads, .shared = of_counts},
-                  grid::scan_chunks{chunks(), counts});
-        D::launch({.blocks = chunks(), .threads = grid::select_threads, .shared = of_counts},
-                  grid::write_chosen{n_, x, also, search, counts, positions_in(out), values_in(out, k)});
-    }
-
-    /// into[position] += value, of all k of a message.
-    void add(std::byte* message, index_t k, float* into) const {
-        flop_counter::count(0, 16.0 * static_cast<double>(k));
-        D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
-                  grid::add_at_positions{k, n_, positions_in(message), values_in(message, k), into});
-    }
-
-private:
-    index_t chunks() const { return (n_ + grid::select_chunk - 1) / grid::select_chunk; }
-    static std::uint32_t* positions_in(std::byte* m) { return reinterpret_cast<std::uint32_t*>(m); }
-    static float* values_in(std::byte* m, index_t k) { return reinterpret_cast<float*>(m + 4 * k); }
-
-    index_t n_;
-    tensor<std::uint8_t, D> bins_, search_, counts_;
+    index_t k = 0;
+    tensor<std::uint32_t, D> positions;
+    tensor<float, D> values;
+    tensor<std::uint8_t, D> bins, search, counts;  // of the search
 };
 
-/// values (k) = x (n) at randomk's places of this step; `take`: x is zero there then.
+/// The k largest of x, 0 ≤ k ≤ n < 2³².
 template <GridDevice D>
-void take_random_values(D, index_t n, index_t k, const encode_step& at, bool take, float* x, float* values) {
-    flop_counter::count(0, 12.0 * static_cast<double>(k));
-    D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
-              grid::random_places{n, k, at.shared_random("randomk"), false, false, take, x, values});
+void select_largest(D, std::span<const float> values, index_t k, selection<D>& chosen) {
+    const auto n = static_cast<index_t>(values.size());
+    const index_t chunks = (n + grid::select_chunk - 1) / grid::select_chunk;
+    const float* const x = values.data();
+    chosen.k = k;
+    if (k == 0) return;
+    flop_counter::count(0, 20.0 * static_cast<double>(n) + 8.0 * static_cast<double>(k));
+    auto* const bins = reinterpret_cast<std::uint32_t*>(chosen.bins.data());
+    auto* const search = reinterpret_cast<grid::magnitude_search*>(chosen.search.data());
+    auto* const counts = reinterpret_cast<grid::run_counts*>(chosen.counts.data());
+    constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
+    D::launch({.blocks = 1, .threads = 32}, grid::begin_search{search, static_cast<std::uint32_t>(k)});
+    int shift = 20;
+    for (const int bits : {11, 10, 10}) {
+        D::launch({.blocks = grid::blocks_for<D>(n, grid::select_threads, 16),
+                   .threads = grid::select_threads,
+                   .shared = grid::select_bins * 4},
+                  grid::count_magnitudes{n, x, search, shift, bits, bins});
+        D::launch({.blocks = 1, .threads = grid::select_threads, .shared = grid::select_threads * 4},
+                  grid::take_bin{bins, bits, search});
+        shift -= 10;
+    }
+    D::launch({.blocks = chunks, .threads = grid::select_threads, .shared = grid::select_threads * 4},
+              grid::count_chunk{n, x, search, counts});
+    D::launch({.blocks = 1, .threads = grid::select_threads, .shared = of_counts}, grid::scan_chunks{chunks, counts});
+    D::launch({.blocks = chunks, .threads = grid::select_threads, .shared = of_counts},
+              grid::write_chosen{n, x, search, counts, chosen.positions.data(), chosen.values.data()});
 }
-/// x at those places = values, times what makes them unbiased if that is asked for.
+
+/// Exactly k: the histograms cost less than to ask how many a sampled threshold lets pass.
 template <GridDevice D>
-void put_random_values(D, index_t n, index_t k, const encode_step& at, bool unbiased, float* x, float* values) {
-    flop_counter::count(0, 12.0 * static_cast<double>(k));
-    D::launch({.blocks = grid::blocks_for<D>(k, 256), .threads = 256},
-              grid::random_places{n, k, at.shared_random("randomk"), true, unbiased, false, x, values});
+void select_sampled(D d, std::span<const float> x, index_t k, selection<D>& chosen) {
+    select_largest(d, x, k, chosen);
+}
+
+template <GridDevice D>
+void pack_values(D d, const selection<D>& chosen, sparse_value type, std::byte* out) {
+    if (type == sparse_value::float32)
+        D::copy_within(out, chosen.values.data(), 4 * chosen.k);
+    else
+        for_each(d, chosen.k, grid::narrow{}, reinterpret_cast<std::uint16_t*>(out), chosen.values.data());
+}
+
+template <GridDevice D, class Put>
+void put_at_positions(D d, std::span<const std::uint32_t> positions, const std::byte* values, sparse_value type,
+                      std::span<float> into, Put put) {
+    const auto k = static_cast<index_t>(positions.size()), n = static_cast<index_t>(into.size());
+    const auto run = [&](auto* typed) {
+        using value = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
+        grid::launch_few(d, k, grid::put_values<value, Put>{k, n, positions.data(), typed, into.data(), put});
+    };
+    if (type == sparse_value::float32)
+        run(reinterpret_cast<const float*>(values));
+    else
+        run(reinterpret_cast<const std::uint16_t*>(values));
+}
+
+template <GridDevice D>
+void zero_at_positions(D d, const selection<D>& chosen, float* x) {
+    grid::launch_few(d, chosen.k, grid::zero_values{chosen.k, chosen.positions.data(), x});
+}
+
+template <GridDevice D>
+void take_at_places(D d, const random_places& places, const float* x, std::byte* out) {
+    grid::launch_few(d, places.k, grid::each_place<grid::take_place>{places, {x, reinterpret_cast<float*>(out)}});
+}
+
+template <GridDevice D, class Put>
+void put_at_places(D d, const random_places& places, const std::byte* values, bool unbiased, float* into, Put put) {
+    using one = grid::put_place<Put>;
+    grid::launch_few(d, places.k,
+                     grid::each_place<one>{places, {reinterpret_cast<const float*>(values), unbiased, into, put}});
 }
 
 }  // namespace cairn

@@ -1,12 +1,12 @@
 #pragma once
-// What the kernels that make and read messages (device_formats.hpp) have in common. A warp encodes a span of 1,024
-// values, eight packets of four
-// a thread: thread l of the warp has values 128 k + 4 l … + 3 of it as packet k, so that a warp reads 512 bytes at a
-// time and its packets k are a group of 128 of random_bits.hpp, bit_planes.hpp. Bits are brought together by shuffles.
-// Random words go through shared memory: each thread computes four Philox blocks of the span, and takes the 32 halves
-// of words that belong to its values.
+// What the kernels that make and read messages (codecs.hpp) have in common. A warp encodes a span of 1,024 values,
+// eight packets of four a thread: thread l of the warp has values 128 k + 4 l … + 3 of it as packet k, so that a warp
+// reads 512 bytes at a time and its packets k are a group of 128 (device/codes.hpp). Bits are brought together by
+// shuffles. Random words go through shared memory: each thread computes four Philox blocks of the span, and takes the
+// 32 halves of words that belong to its values.
 
-#include <cairn/compress/random_bits.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/device/codes.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #pragma once
-// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit send:
+// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit
+// send:
 //
 //   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte
 //   filled with zeros |
@@ -7,14 +8,14 @@
 // onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode
 // writes it once.
 
-#include <cairn/compress/compressor.hpp>
+#include <cairn/core/message_reader.hpp>
+#include <cairn/core/parallel.hpp>
+#include <cairn/device/codes.hpp>
+#include <cairn/device/cpu/simd.hpp>
+
+#include <vector>
 
 namespace cairn {
-
-inline constexpr index_t one_scale = index_t{1} << 40;  // a block that no bucket fills
-
-constexpr index_t scale_count(index_t n, index_t block) { return (n + block - 1) / block; }
-constexpr index_t sign_bytes(index_t n, index_t block = one_scale) { return 4 * scale_count(n, block) + (n + 7) / 8; }
 
 /// Σ|x| and Σx², taken while the signs are packed.
 struct magnitude_sums {

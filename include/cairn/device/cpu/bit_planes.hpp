@@ -3,7 +3,7 @@
 // vectors and needs no shifts across codes.
 //   group of m ≤ 128 codes of b bits: b planes of ⌈m/8⌉ bytes; code i is in bit i mod 8 of byte i / 8 of each plane
 
-#include <cairn/core/shape.hpp>
+#include <cairn/device/codes.hpp>
 #include <cairn/device/cpu/simd.hpp>
 
 #include <algorithm>
@@ -13,13 +13,6 @@
 #include <type_traits>
 
 namespace cairn {
-
-inline constexpr index_t plane_group = 128;
-
-/// Bytes of n codes of `bits` bits in groups of 128.
-constexpr index_t plane_bytes(index_t n, index_t bits) {
-    return bits * (n / plane_group * (plane_group / 8) + (n % plane_group + 7) / 8);
-}
 
 namespace detail {
 

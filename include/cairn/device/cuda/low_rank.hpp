@@ -1,16 +1,16 @@
 #pragma once
-// PowerSGD's products (low_rank.hpp) on a grid device: all matrices of a bucket in one launch each. Sums are in another
-// order than the host's, the same one in every run.
+// PowerSGD's products (device/low_rank.hpp) on a grid device: all matrices of a bucket in one launch each. Sums are in
+// another order than the host's, the same one in every run.
 //   project           a block a row of M; reads M once for r ≤ 4
 //   back_project      a block a tile of 64 rows and 128 columns, then the sum over tiles; reads M once for r ≤ 4, and
 //                     moves r / 32 of it more
 //   reconstruct       a block a row: reads M, writes M̂ and the residual
 //   orthonormalise    a block a matrix, in double
-// Memory is made in the constructor; what follows launches and returns.
+// Memory is made with the tables; what follows launches and returns.
 
-#include <cairn/compress/powersgd.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/low_rank.hpp>
 
 #include <cmath>
 #include <vector>
@@ -170,7 +170,7 @@ struct reconstruct_row {
 /// As cairn::orthonormalise, of the factor P or Q of each matrix.
 struct orthonormalise_factor {
     const low_rank_matrix* matrices;
-    bool of_p;
+    factor_side side;
     float* all;
     double* room;  // as many values as `all` has
 
@@ -184,7 +184,7 @@ struct orthonormalise_factor {
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = matrices[b.block()];
-        const index_t length = of_p ? m.rows : m.cols, first = of_p ? m.p : m.q;
+        const index_t length = length_of(m, side), first = begin_of(m, side);
         double* const rows = room + first;
         // A thread has the same elements of every row, so that only sums are shared.
         for (index_t c = 0; c < m.rank; ++c)
@@ -212,15 +212,15 @@ struct orthonormalise_factor {
 /// As cairn::draw_zero_rows.
 struct draw_zero_row {
     const matrix_row* rows;
-    bool of_p;
+    factor_side side;
     random_stream random;
     float* all;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const low_rank_matrix m = rows[b.block()].m;
-        const index_t length = of_p ? m.rows : m.cols;
-        const index_t first = (of_p ? m.p : m.q) + rows[b.block()].row * length;
+        const index_t length = length_of(m, side);
+        const index_t first = begin_of(m, side) + rows[b.block()].row * length;
         float found = 0;
         for (index_t i = b.thread(); i < length; i += b.threads())
             if (all[first + i] != 0) found = 1;
@@ -250,115 +250,104 @@ struct copy_run {
     }
 };
 
+/// A block for each of `blocks`.
+template <GridDevice D, class Body>
+void launch_all(D, index_t blocks, int threads, index_t shared, const Body& body) {
+    if (blocks > 0) D::launch({.blocks = blocks, .threads = threads, .shared = shared}, body);
+}
+
 }  // namespace grid
 
-/// The state of PowerSGD of one bucket and the steps of both variants on D.
 template <GridDevice D>
-class device_low_rank {
+class low_rank_tables<D> {
 public:
-    /// Throws as low_rank_plan does.
-    device_low_rank(const bucket_layout& layout, index_t n, int rank) : plan(layout, n, rank) {
-        std::vector<grid::matrix_row> rows, factor_rows;
-        std::vector<grid::matrix_tile> tiles, strips;
-        std::vector<dense_run> runs;
-        index_t partial = 0;
+    explicit low_rank_tables(const low_rank_plan& plan) : matrices(plan.matrices) {
+        std::vector<grid::matrix_row> all_rows, all_factor_rows;
+        std::vector<grid::matrix_tile> all_tiles, all_strips;
+        std::vector<dense_run> all_runs;
+        index_t sums = 0;
         for (const low_rank_matrix& m : plan.matrices) {
-            for (index_t i = 0; i < m.rows; ++i) rows.push_back({m, i});
-            for (index_t c = 0; c < m.rank; ++c) factor_rows.push_back({m, c});
+            products += static_cast<double>(m.rows * m.cols * m.rank);
+            bytes += 4.0 * static_cast<double>(m.rows * m.cols);
+            for (index_t i = 0; i < m.rows; ++i) all_rows.push_back({m, i});
+            for (index_t c = 0; c < m.rank; ++c) all_factor_rows.push_back({m, c});
             const index_t chunks = (m.rows + grid::tile_rows - 1) / grid::tile_rows;
             for (index_t j = 0; j < m.cols; j += grid::tile_columns) {
-                strips.push_back({m, j, 0, partial});
-                for (index_t k = 0; k < chunks; ++k) tiles.push_back({m, j, k, partial});
+                all_strips.push_back({m, j, 0, sums});
+                for (index_t k = 0; k < chunks; ++k) all_tiles.push_back({m, j, k, sums});
             }
-            partial += chunks * m.rank * m.cols;
+            sums += chunks * m.rank * m.cols;
         }
         constexpr index_t piece = 4096;
         for (const dense_run& d : plan.dense)
             for (index_t at = 0; at < d.count; at += piece)
-                runs.push_back({d.offset + at, std::min(piece, d.count - at), d.at + at});
-        matrices_ = decltype(matrices_)(plan.matrices);
-        rows_ = decltype(rows_)(rows);
-        factor_rows_ = decltype(factor_rows_)(factor_rows);
-        tiles_ = decltype(tiles_)(tiles);
-        strips_ = decltype(strips_)(strips);
-        runs_ = decltype(runs_)(runs);
-        const auto zeros = [](index_t count) {
-            return tensor<float, D>::zeros({count}, memory_category::communication);
-        };
-        p = zeros(plan.p_size + plan.dense_size);
-        q = zeros(plan.q_size + plan.dense_size);
-        residual = zeros(n);
-        partial_ = zeros(partial);
-        room_ = tensor<double, D>::zeros({std::max(plan.p_size, plan.q_size)}, memory_category::communication);
+                all_runs.push_back({d.offset + at, std::min(piece, d.count - at), d.at + at});
+        rows = decltype(rows)(all_rows);
+        factor_rows = decltype(factor_rows)(all_factor_rows);
+        tiles = decltype(tiles)(all_tiles);
+        strips = decltype(strips)(all_strips);
+        runs = decltype(runs)(all_runs);
+        partial = tensor<float, D>::zeros({sums}, memory_category::communication);
+        room = tensor<double, D>::zeros({std::max(plan.p_size, plan.q_size)}, memory_category::communication);
     }
 
-    /// x = gradient + residual, in place, and what is no matrix of it to `dense`.
-    void start(float* gradient, float* dense) {
-        for_each(D{}, plan.n, functors::add{}, gradient, std::as_const(residual).data());
-        launch(runs_.size(), grid::low_rank_threads, 0,
-               grid::copy_run{runs_.data(), gradient, dense, true, 1.0f, 1.0f});
-    }
-    /// gradient = dense / ranks · ranks where no matrix is: the sum, rounded as the host rounds it.
-    void finish_dense(const float* dense, int ranks, float* gradient) {
-        const float r = static_cast<float>(ranks);
-        launch(runs_.size(), grid::low_rank_threads, 0,
-               grid::copy_run{runs_.data(), dense, gradient, false, 1.0f / r, r});
-    }
-    void draw(bool of_p, const random_stream& random) {
-        launch(factor_rows_.size(), grid::low_rank_threads, 16 * sizeof(float),
-               grid::draw_zero_row{factor_rows_.data(), of_p, random, (of_p ? p : q).data()});
-    }
-    void orthonormalise(bool of_p) {
-        launch(matrices_.size(), grid::tile_threads, 16 * sizeof(double),
-               grid::orthonormalise_factor{matrices_.data(), of_p, (of_p ? p : q).data(), room_.data()});
-    }
-    void project(const float* x) {
-        flop_counter::count(2.0 * products(), bytes_of_matrices());
-        launch(rows_.size(), grid::low_rank_threads, 16 * sizeof(float),
-               grid::project_row{rows_.data(), x, q.data(), p.data()});
-    }
-    void back_project(const float* x) {
-        flop_counter::count(2.0 * products(), bytes_of_matrices());
-        launch(tiles_.size(), grid::tile_threads,
-               grid::tile_threads / warp_threads * grid::tile_columns * static_cast<index_t>(sizeof(float)),
-               grid::back_project_tile{tiles_.data(), x, p.data(), partial_.data()});
-        launch(strips_.size(), grid::low_rank_threads, 0, grid::sum_tiles{strips_.data(), partial_.data(), q.data()});
-    }
-    /// x becomes `ranks` times the estimate of the mean.
-    void reconstruct(float* x, int ranks) {
-        flop_counter::count(2.0 * products(), 3 * bytes_of_matrices());
-        const float r = static_cast<float>(ranks);
-        launch(rows_.size(), grid::low_rank_threads, 0,
-               grid::reconstruct_row{rows_.data(), p.data(), q.data(), 1.0f / r, r, x, residual.data()});
-    }
-
-    low_rank_plan plan;
-    tensor<float, D> p, q, residual;  // as detail::low_rank_state's
-
-private:
-    template <class Body>
-    static void launch(index_t blocks, index_t threads, std::size_t shared, const Body& body) {
-        if (blocks > 0)
-            D::launch({.blocks = blocks, .threads = static_cast<int>(threads), .shared = static_cast<index_t>(shared)},
-                      body);
-    }
-    double products() const {
-        double all = 0;
-        for (const low_rank_matrix& m : plan.matrices) all += static_cast<double>(m.rows * m.cols * m.rank);
-        return all;
-    }
-    double bytes_of_matrices() const {
-        double all = 0;
-        for (const low_rank_matrix& m : plan.matrices) all += 4.0 * static_cast<double>(m.rows * m.cols);
-        return all;
-    }
-
-    grid::device_list<low_rank_matrix, D> matrices_;
-    grid::device_list<grid::matrix_row, D> rows_, factor_rows_;
-    grid::device_list<grid::matrix_tile, D> tiles_, strips_;  // strips: the tiles of chunk 0
-    grid::device_list<dense_run, D> runs_;                    // in pieces
-    tensor<float, D> partial_;                                // sums of tiles
-    tensor<double, D> room_;                                  // of orthonormalise
+    grid::device_list<low_rank_matrix, D> matrices;
+    grid::device_list<grid::matrix_row, D> rows, factor_rows;
+    grid::device_list<grid::matrix_tile, D> tiles, strips;  // strips: the tiles of chunk 0
+    grid::device_list<dense_run, D> runs;                   // in pieces
+    tensor<float, D> partial;                               // sums of tiles
+    tensor<double, D> room;                                 // of orthonormalise
+    double products = 0, bytes = 0;                         // of all matrices
 };
+
+template <GridDevice D>
+bool add_residual(D d, index_t n, const float* g, const float* e, float* x) {
+    for_each(d, n, functors::sum{}, x, g, e);
+    return true;
+}
+template <GridDevice D>
+void gather_dense(D d, const low_rank_tables<D>& t, const float* x, float* dense) {
+    grid::launch_all(d, t.runs.size(), grid::low_rank_threads, 0,
+                     grid::copy_run{t.runs.data(), x, dense, true, 1.0f, 1.0f});
+}
+template <GridDevice D>
+void scatter_dense(D d, const low_rank_tables<D>& t, const float* dense, int ranks, float* x) {
+    const auto r = static_cast<float>(ranks);
+    grid::launch_all(d, t.runs.size(), grid::low_rank_threads, 0,
+                     grid::copy_run{t.runs.data(), dense, x, false, 1.0f / r, r});
+}
+template <GridDevice D>
+void draw_zero_rows(D d, const low_rank_tables<D>& t, factor_side side, const random_stream& random, float* factors) {
+    grid::launch_all(d, t.factor_rows.size(), grid::low_rank_threads, 16 * sizeof(float),
+                     grid::draw_zero_row{t.factor_rows.data(), side, random, factors});
+}
+template <GridDevice D>
+void orthonormalise(D d, low_rank_tables<D>& t, factor_side side, float* factors) {
+    grid::launch_all(d, t.matrices.size(), grid::tile_threads, 16 * sizeof(double),
+                     grid::orthonormalise_factor{t.matrices.data(), side, factors, t.room.data()});
+}
+template <GridDevice D>
+void project(D d, const low_rank_tables<D>& t, const float* x, const float* q, float* p) {
+    flop_counter::count(2.0 * t.products, t.bytes);
+    grid::launch_all(d, t.rows.size(), grid::low_rank_threads, 16 * sizeof(float),
+                     grid::project_row{t.rows.data(), x, q, p});
+}
+template <GridDevice D>
+void back_project(D d, low_rank_tables<D>& t, const float* x, const float* p, float* q) {
+    flop_counter::count(2.0 * t.products, t.bytes);
+    grid::launch_all(d, t.tiles.size(), grid::tile_threads,
+                     grid::tile_threads / warp_threads * grid::tile_columns * static_cast<index_t>(sizeof(float)),
+                     grid::back_project_tile{t.tiles.data(), x, p, t.partial.data()});
+    grid::launch_all(d, t.strips.size(), grid::low_rank_threads, 0,
+                     grid::sum_tiles{t.strips.data(), t.partial.data(), q});
+}
+template <GridDevice D>
+void reconstruct(D d, const low_rank_tables<D>& t, const float* p, const float* q, int ranks, float* x,
+                 float* residual) {
+    flop_counter::count(2.0 * t.products, 3 * t.bytes);
+    const auto r = static_cast<float>(ranks);
+    grid::launch_all(d, t.rows.size(), grid::low_rank_threads, 0,
+                     grid::reconstruct_row{t.rows.data(), p, q, 1.0f / r, r, x, residual});
+}
 
 }  // namespace cairn

@@ -1,27 +1,39 @@
 #pragma once
-// Finding the k numbers of largest magnitude among n. Magnitudes are compared as the integers that their bits are, so
-// NaN is above Inf is above all numbers; of equal ones the first win. Two ways:
+// Finding the k numbers of largest magnitude among n, and moving a few values of an array (device/selection.hpp).
+// Magnitudes are compared as the integers that their bits are, so NaN is above Inf is above all numbers; of equal ones
+// the first win. Two ways:
 //   select_largest    exact: a threshold that surely lets k pass, guessed from a sample, one pass that collects the
 //                     candidates, and a radix select among them; if the guess was wrong, a histogram gives one that is
 //                     right
 //   select_sampled    DGC's estimate: the threshold from a sample of 1 %, accepted if it lets 0.8 to 1.3 k pass
 // Memory traffic: the array once where the guess holds, about 2 % of it for the rest.
 
-#include <cairn/compress/compressor.hpp>
+#include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/selection.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace cairn {
 
 /// Some values of an array and where they are, by rising position.
-struct selection {
+template <>
+class selection<cpu> {
+public:
+    /// Room for `most` of n values. Grows by itself here.
+    void prepare(index_t, index_t most) {
+        positions.reserve(static_cast<std::size_t>(most));
+        values.reserve(static_cast<std::size_t>(most));
+    }
     std::vector<std::uint32_t> positions;
     std::vector<float> values;
 
+    index_t count() const { return static_cast<index_t>(positions.size()); }
     std::size_t size() const { return positions.size(); }
     void resize(std::size_t n) {
         positions.resize(n);
@@ -45,10 +57,10 @@ inline index_t collect_run(const float* x, index_t begin, index_t end, std::uint
                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; i + 16 <= end; i += 16) {
         const __m512i v = _mm512_loadu_si512(x + i);
-        const __mmask16 pass = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
-        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass, at));
-        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass, v));
-        count += std::popcount(static_cast<unsigned>(pass));
+        const __mmask16 pass_context = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
+        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass_context, at));
+        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass_context, v));
+        count += std::popcount(static_cast<unsigned>(pass_context));
         at = _mm512_maskz_add_epi32(0xffff, at, step);
     }
 #endif
@@ -61,22 +73,22 @@ inline index_t collect_run(const float* x, index_t begin, index_t end, std::uint
 }
 
 /// All values of magnitudes ≥ t. They are carried along: going back for them would miss the caches.
-inline void collect(std::span<const float> x, std::uint32_t t, selection& found) {
+inline void collect(std::span<const float> x, std::uint32_t t, selection<cpu>& found) {
     const index_t n = static_cast<index_t>(x.size());
-    std::vector<selection> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
+    std::vector<selection<cpu>> pieces(static_cast<std::size_t>((n + compress_grain - 1) / compress_grain));
     parallel_chunks(n, compress_grain, [&](index_t chunk, index_t begin, index_t end) {
-        static thread_local selection room;
+        static thread_local selection<cpu> room;
         room.resize(static_cast<std::size_t>(compress_grain + 16));
         const index_t count = collect_run(x.data(), begin, end, t, room.positions.data(), room.values.data());
-        selection& piece = pieces[static_cast<std::size_t>(chunk)];
+        selection<cpu>& piece = pieces[static_cast<std::size_t>(chunk)];
         piece.positions.assign(room.positions.begin(), room.positions.begin() + count);
         piece.values.assign(room.values.begin(), room.values.begin() + count);
     });
     std::size_t total = 0;
-    for (const selection& p : pieces) total += p.size();
+    for (const selection<cpu>& p : pieces) total += p.size();
     found.resize(total);
     std::size_t at = 0;
-    for (const selection& p : pieces) {
+    for (const selection<cpu>& p : pieces) {
         std::copy(p.positions.begin(), p.positions.end(), found.positions.begin() + static_cast<std::ptrdiff_t>(at));
         std::copy(p.values.begin(), p.values.end(), found.values.begin() + static_cast<std::ptrdiff_t>(at));
         at += p.size();
@@ -141,13 +153,13 @@ inline std::uint32_t histogram_threshold(std::span<const float> x, index_t k) {
 }  // namespace detail
 
 /// The k values of largest magnitude, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
-inline void select_largest(std::span<const float> x, index_t k, selection& chosen) {
+inline void select_largest(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     const index_t n = static_cast<index_t>(x.size());
     chosen.resize(0);
     if (k == 0) return;
     const index_t stride = std::max<index_t>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
     const double expected = static_cast<double>(k) / static_cast<double>(stride);
-    selection candidates;
+    selection<cpu> candidates;
     detail::collect(
         x, detail::sample_threshold(x, stride, static_cast<index_t>(1.1 * expected + 3 * std::sqrt(expected) + 3)),
         candidates);
@@ -169,7 +181,7 @@ inline void select_largest(std::span<const float> x, index_t k, selection& chose
 /// About k values, all those of magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
 /// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k;
 /// exact after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
-inline int select_sampled(std::span<const float> x, index_t k, selection& chosen) {
+inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     constexpr int most = 10;
     chosen.resize(0);
     if (k == 0) return 0;
@@ -183,8 +195,71 @@ inline int select_sampled(std::span<const float> x, index_t k, selection& chosen
         if (passed >= 0.8 * target && passed <= 1.3 * target) return adapted;
         threshold *= passed > target ? 1.3f : 0.8f;
     }
-    select_largest(x, k, chosen);
+    select_largest(cpu{}, x, k, chosen);
     return most + 1;
+}
+
+inline void pack_values(cpu, const selection<cpu>& chosen, sparse_value type, std::byte* out) {
+    if (type == sparse_value::float32) {
+        if (chosen.size()) std::memcpy(out, chosen.values.data(), 4 * chosen.size());
+        return;
+    }
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const std::uint16_t h = bf16_format::nearest(chosen.values[i]);
+        std::memcpy(out + 2 * i, &h, 2);
+    }
+}
+
+/// Values may begin at any byte.
+template <class Put>
+void put_at_positions(cpu, std::span<const std::uint32_t> positions, const std::byte* values, sparse_value type,
+                      std::span<float> into, Put put) {
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+        float& target = into[positions[i]];
+        if (type == sparse_value::float32) {
+            float v;
+            std::memcpy(&v, values + 4 * i, 4);
+            put(target, v);
+        } else {
+            std::uint16_t h;
+            std::memcpy(&h, values + 2 * i, 2);
+            put(target, bf16_format::widen(h));
+        }
+    }
+}
+
+inline void zero_at_positions(cpu, const selection<cpu>& chosen, float* x) {
+    for (const std::uint32_t p : chosen.positions) x[p] = 0;
+}
+
+namespace detail {
+
+/// each(i, place i, size of its stratum), four to a Philox block.
+template <class Each>
+void for_each_place(const random_places& places, Each each) {
+    parallel_for((places.k + 3) / 4, 1024, [=](index_t begin, index_t end) {
+        for (index_t block = begin; block < end; ++block) {
+            const auto bits = places.random.bits4(static_cast<std::uint64_t>(block));
+            for (index_t i = 4 * block; i < std::min(4 * block + 4, places.k); ++i)
+                places.at(i, bits[static_cast<std::size_t>(i % 4)],
+                          [&](index_t place, index_t size) { each(i, place, size); });
+        }
+    });
+}
+
+}  // namespace detail
+
+inline void take_at_places(cpu, const random_places& places, const float* x, std::byte* out) {
+    detail::for_each_place(places, [=](index_t i, index_t place, index_t) { std::memcpy(out + 4 * i, x + place, 4); });
+}
+
+template <class Put>
+void put_at_places(cpu, const random_places& places, const std::byte* values, bool unbiased, float* into, Put put) {
+    detail::for_each_place(places, [=](index_t i, index_t place, index_t stratum) {
+        float v;
+        std::memcpy(&v, values + 4 * i, 4);
+        put(into[place], unbiased ? v * static_cast<float>(stratum) : v);
+    });
 }
 
 }  // namespace cairn

@@ -5,12 +5,10 @@
 //   bits of value i of group g = half (i/16 mod 2) of word (i/32) of Philox block 16 g + i mod 16,   0 ≤ i < 128
 // Tested against the scalar philox() of core/random.hpp.
 
+#include <cairn/device/codes.hpp>
 #include <cairn/device/cpu/philox.hpp>
 
 namespace cairn {
-
-/// Values that share sixteen Philox blocks.
-inline constexpr index_t random_group = 128;
 
 class group_bits {
 public:

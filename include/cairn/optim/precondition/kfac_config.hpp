@@ -1,0 +1,62 @@
+#pragma once
+// Settings of K-FAC (kfac.hpp) and what they may be.
+
+#include <cairn/core/error.hpp>
+#include <cairn/optim/precondition/factor.hpp>
+#include <cairn/optim/precondition/kronecker.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution are divided by S,
+/// the block is A ⊗ G, and averages start from the identity: its damping means something else.
+enum class kfac_scaling { kfc, kfac_pytorch };
+
+/// Whether the points of a convolution's kernel have one large factor together, or one small one for each alike
+/// (factor.hpp).
+enum class kfac_spatial { full, uncorrelated };
+
+struct kfac_config {
+    double damping = 1e-3;                     // γ
+    double factor_decay = 0.95;                // ρ
+    std::int64_t factor_update_interval = 10;  // steps
+    std::int64_t inverse_update_interval = 100;
+    // steps between the start of decompositions and their use; 0: they are waited for
+    std::int64_t inverse_staleness = 0;
+    double kl_clip = 1e-3;     // κ; 0: none
+    double norm_limit = 0;     // of lr · V over all layers; 0: none
+    bool graft = false;        // each layer's V gets the length of its gradient; then nothing is clipped
+    bool norm_layers = false;  // normalisation layers too
+    kfac_form form = kfac_form::eigen;
+    weight_sharing sharing = weight_sharing::expand;
+    kfac_scaling scaling = kfac_scaling::kfc;
+    kfac_spatial spatial = kfac_spatial::full;
+    sample_strides sample = {};          // rows that statistics are made of
+    index_t max_size = 8192;             // of a factor; larger ones are diagonal
+    std::vector<std::string> skip = {};  // parts of names of weights that are left alone
+};
+
+/// Throws on settings that make no sense.
+inline void check(const kfac_config& c) {
+    require(c.damping > 0, "kfac: damping ", c.damping,
+            "; it must be positive, or directions without curvature become infinite");
+    require(c.factor_decay >= 0 && c.factor_decay < 1, "kfac: factor_decay ", c.factor_decay, "; it must be in [0, 1)");
+    require(c.factor_update_interval >= 1 && c.inverse_update_interval >= 1, "kfac: factors every ",
+            c.factor_update_interval, " steps, decompositions every ", c.inverse_update_interval,
+            "; both must be at least 1");
+    require(c.inverse_staleness >= 0 && c.inverse_staleness < c.inverse_update_interval, "kfac: lag ",
+            c.inverse_staleness, " steps; it must be at least 0 and less than ", c.inverse_update_interval,
+            ", the steps between decompositions");
+    require(c.kl_clip >= 0 && c.norm_limit >= 0, "kfac: kl_clip ", c.kl_clip, ", norm_limit ", c.norm_limit,
+            "; they must be 0 (off) or positive");
+    require(c.sample.examples >= 1 && c.sample.positions >= 1, "kfac: statistics of every ", c.sample.examples,
+            "th sample, every ", c.sample.positions, "th position; both must be at least 1");
+    require(c.spatial == kfac_spatial::full || c.sharing == weight_sharing::expand,
+            "kfac: kernel points that are uncorrelated have no rows to join; weight sharing must be expand");
+    require(c.max_size >= 1, "kfac: max_size ", c.max_size);
+}
+
+}  // namespace cairn

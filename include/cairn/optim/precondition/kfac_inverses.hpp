@@ -1,0 +1,209 @@
+#pragma once
+// K-FAC's decompositions: when they are made, where (at once, beside training, or in shares over the steps until their
+// use), and how they come into use on all ranks.
+
+#include <cairn/core/trace.hpp>
+#include <cairn/device/cpu/blas_threads.hpp>
+#include <cairn/optim/precondition/kfac_state.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <future>
+#include <optional>
+
+namespace cairn {
+
+template <class T, Device D>
+class kfac_inverses {
+public:
+    using block = kfac_layer<T, D>;
+    explicit kfac_inverses(kfac_state<T, D>& s) : s_(s) {}
+    ~kfac_inverses() {
+        if (background_.valid()) background_.wait();
+    }
+    kfac_inverses(const kfac_inverses&) = delete;
+    kfac_inverses& operator=(const kfac_inverses&) = delete;
+
+    /// Before a step's directions.
+    void decompose_if_due() {
+        const bool none = std::ranges::none_of(s_.blocks, [](const block& b) { return b.ready != 0; });
+        if (begun_ >= 0 && s_.steps >= begun_ + s_.config.inverse_staleness) install();
+        if (!is_due() && !none) return;
+        if (begun_ >= 0) install();
+        begin_decompositions();
+        if (s_.config.inverse_staleness == 0 || none) {
+            make_all();
+            install();
+        } else if constexpr (on_host) {
+            blas_.emplace();
+            background_ = std::async(std::launch::async, [this] {
+                set_threads(1);  // of this thread: the others are for training
+                for (task& t : tasks_) make(t);
+            });
+        }
+    }
+
+    /// This step's share of what will be used `lag` steps after it was begun.
+    void make_share() {
+        if (begun_ < 0) return;
+        const auto cost = [](const task& t) {
+            const auto n = static_cast<double>(t.factor->statistics.size());
+            return t.factor->statistics.is_diagonal() ? n : n * n * n;
+        };
+        double all = 0, done = 0;
+        for (const task& t : tasks_) all += cost(t);
+        const double wanted = all * static_cast<double>(s_.steps - begun_ + 1) /
+                              static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1));
+        for (std::size_t i = 0; i < made_; ++i) done += cost(tasks_[i]);
+        const trace_scope scope("decompose", "", "kfac");
+        for (; made_ < tasks_.size() && done < wanted; done += cost(tasks_[made_++])) make(tasks_[made_]);
+    }
+    /// Waits for what is made beside training.
+    void finish() {
+        if constexpr (on_host) {
+            if (background_.valid()) background_.get();
+        } else {
+            make_rest();
+        }
+    }
+
+    /// After a checkpoint was read in the middle of a lag: the run goes on as one that was not cut off.
+    void resume() {
+        if (on_host && s_.config.inverse_staleness > 0 && begun_ >= 0 && !blas_) blas_.emplace();
+    }
+
+    /// Step at which decompositions were begun that are not in use yet; below 0: none.
+    std::int64_t& begun() { return begun_; }
+    /// Decompositions that failed, so that the ones before stayed; and why the first of them did.
+    std::int64_t kept_old() const { return kept_old_; }
+    const std::string& first_kept() const { return first_kept_; }
+
+private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+
+    /// A decomposition to be made.
+    struct task {
+        kfac_factor<T, D>* factor;
+        const block* of;
+        tensor<T, D> average;
+        double damping;  // of the inverse form
+        bool first;      // nothing older can be used instead
+        std::string failure = {};
+    };
+
+    /// Every `inverse_update_interval` steps; before that whenever the number of steps has doubled, because the first
+    /// averages are of few batches of a network that changes fast.
+    bool is_due() const {
+        const bool doubled =
+            s_.steps < s_.config.inverse_update_interval && std::has_single_bit(static_cast<std::uint64_t>(s_.steps));
+        return s_.steps % s_.config.inverse_update_interval == 0 ||
+               (doubled && s_.steps >= s_.config.factor_update_interval);
+    }
+
+    void begin_decompositions() {
+        begun_ = s_.steps;
+        tasks_.clear();
+        made_ = 0;
+        std::vector<double> means;
+        for (block& b : s_.blocks)
+            b.each_factor([&](kfac_factor<T, D>& f, char) {
+                means.push_back(s_.config.form == kfac_form::inverse ? f.statistics.mean_diagonal() : 0);
+            });
+        if (s_.config.form == kfac_form::inverse) s_.roles->share_diagonals(means);
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
+            block& b = s_.blocks[i];
+            const double root = std::sqrt(s_.config.damping / s_.shared_positions(b));
+            double pi = 1;
+            b.each_factor([&](kfac_factor<T, D>& f, char side) {
+                if (side == 'a' && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
+                    pi = std::sqrt(means[at] / means[at + 1]);
+                ++at;
+                if (!s_.roles->decomposes(i, side) || f.statistics.batches() == 0) return;
+                const double damping = b.diagonal ? s_.config.damping : side == 'a' ? pi * root : root / pi;
+                const tensor<T, D>& average = f.statistics.average();
+                tasks_.push_back(
+                    {&f, &b, s_.config.inverse_staleness ? average.clone(memory_category::workspace) : average.share(),
+                     damping, f.inverse.empty()});
+                if (side == 'g') pi = 1;
+            });
+        }
+    }
+
+    static decomposition<T, D> kept(const decomposition<T, D>& d) {
+        const auto copy = [](const tensor<T, D>& t) {
+            return t.empty() ? tensor<T, D>{} : t.clone(memory_category::optimizer);
+        };
+        return {copy(d.matrix), copy(d.values)};
+    }
+    void make(task& t) const {
+        try {
+            t.factor->pending = kept(s_.config.form == kfac_form::eigen ? eigen_decomposition_of(t.average)
+                                                                        : damped_inverse_of(t.average, t.damping));
+        } catch (const error& e) {
+            t.failure = concat(t.of->name, ": ", e.what());
+            t.factor->pending = kept(t.factor->inverse);  // the last good one stays
+        }
+    }
+    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less
+    // of it.
+    void make_all() {
+        const trace_scope scope("decompose", "", "kfac");
+        if constexpr (!on_host) return make_rest();
+        constexpr index_t large = 2048;
+        std::vector<task*> small;
+        for (task& t : tasks_) {
+            if (t.average.rank() == 2 && t.average.extent(0) >= large)
+                make(t);
+            else
+                small.push_back(&t);
+        }
+        std::ranges::stable_sort(small, std::greater<>{}, [](const task* t) { return t->average.size(); });
+        parallel_tasks(static_cast<index_t>(small.size()),
+                       [&](index_t i) { make(*small[static_cast<std::size_t>(i)]); });
+    }
+
+    void make_rest() {
+        while (made_ < tasks_.size()) make(tasks_[made_++]);
+    }
+
+    void install() {
+        const trace_scope scope("share decompositions", "", "kfac");
+        finish();
+        blas_.reset();
+        std::string failure;
+        for (const task& t : tasks_) {
+            if (t.failure.empty()) continue;
+            if (t.first && failure.empty()) failure = concat("kfac: step ", s_.steps + 1, ", ", t.failure);
+            if (!t.first && kept_old_++ == 0) first_kept_ = concat("step ", s_.steps + 1, ", ", t.failure);
+        }
+        tasks_.clear();
+        begun_ = -1;
+        std::vector<bool> fresh;
+        for (block& b : s_.blocks)
+            b.each_factor([&](kfac_factor<T, D>& f, char) {
+                fresh.push_back(!f.pending.empty() && f.statistics.batches() > 0);
+                if (fresh.back()) f.inverse = std::move(f.pending);
+                f.pending = {};
+            });
+        s_.roles->share_decompositions(s_.blocks, fresh, failure);
+        std::size_t at = 0;
+        for (block& b : s_.blocks) {
+            bool all = true;
+            b.each_factor([&](kfac_factor<T, D>&, char) { all = fresh[at++] && all; });
+            if (all) b.ready = 1;
+        }
+    }
+    kfac_state<T, D>& s_;
+    std::int64_t kept_old_ = 0;
+    std::string first_kept_;
+    std::int64_t begun_ = -1;
+    std::vector<task> tasks_;
+    std::size_t made_ = 0;                    // of tasks_, on a device
+    std::optional<single_blas_thread> blas_;  // until they are installed: a resumed run computes likewise
+    std::future<void> background_;            // works on tasks_
+};
+
+}  // namespace cairn

@@ -1,0 +1,35 @@
+#pragma once
+// What the parts of K-FAC (kfac.hpp) share: settings, layers and who does what.
+
+#include <cairn/optim/precondition/kfac_config.hpp>
+#include <cairn/optim/precondition/kfac_layer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+template <class T, Device D>
+struct kfac_state {
+    using block = kfac_layer<T, D>;
+
+    kfac_config config;
+    std::unique_ptr<kfac_work_assignment<T, D>> roles;
+    std::vector<parameter<T, D>*> parameters = {};
+    std::vector<block> blocks = {};  // in the order in which backward comes to them
+    std::vector<std::string> diagnostics = {};
+    std::int64_t steps = 0;
+    bool started = false;  // all layers are known
+
+    // Joined one-hot rows would have no diagonal factor.
+    weight_sharing sharing_of(const block& b) const { return b.transposed ? weight_sharing::expand : config.sharing; }
+    // The block's S: that of the mean over rows of A ⊗ G.
+    double shared_positions(const block& b) const {
+        const bool one = config.scaling == kfac_scaling::kfac_pytorch || sharing_of(b) == weight_sharing::reduce;
+        return one || b.diagonal ? 1 : static_cast<double>(b.positions);
+    }
+};
+
+}  // namespace cairn

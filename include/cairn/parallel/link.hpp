@@ -1,0 +1,80 @@
+#pragma once
+// What messages between ranks cost: the model α + β · bytes and its two numbers, measured.
+
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/core/clock.hpp>
+#include <cairn/core/tensor.hpp>
+
+#include <algorithm>
+#include <span>
+
+namespace cairn {
+
+/// How the messages of a method travel: what their bytes cost.
+enum class exchange { all_reduce, all_gather, two_phase };
+
+/// Start-up time of a message and seconds a byte, as all-reduces see them.
+struct exchange_model {
+    double alpha = 0, beta = 0;
+
+    /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
+    double seconds(exchange kind, double bytes, int p) const {
+        const double q = p - 1.0;
+        if (kind == exchange::all_gather) return q * (2 * alpha + bytes * beta);
+        const double rounds = kind == exchange::two_phase ? 4 * q : 2 * q;
+        return rounds * alpha + 2 * q / p * bytes * beta;
+    }
+};
+
+/// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of
+/// kilobytes may go at the speed of buffers and token buckets. The slowest rank counts.
+template <Communicator C>
+exchange_model measure_link(C& c) {
+    const int p = c.size();
+    if (p == 1) return {};
+    const auto timed = [&](index_t n) {
+        tensor<float> data = tensor<float>::zeros({n}, memory_category::communication);
+        double best = 1e300;
+        for (int i = 0; i < 3; ++i) {
+            stopwatch watch;
+            ring_all_reduce(c, data.span());
+            double seconds = watch.seconds();
+            all_reduce(c, std::span<double>(&seconds, 1), {.op = reduction::max});
+            best = std::min(best, seconds);
+        }
+        return best;
+    };
+    timed(index_t{1} << 10);  // connections are made
+    const double small = timed(index_t{1} << 8), q = p - 1.0;
+    index_t n = index_t{1} << 18;
+    double large = timed(n);
+    if (large < 0.1) large = timed(n = index_t{1} << 21);
+    const double beta = std::max(1e-13, (large - small) / (2 * q / p * 4 * static_cast<double>(n)));
+    return {small / (2 * q), beta};
+}
+
+/// Collective. α and β of messages between devices, from all-gathers of 1 KiB and of 1 MiB; the slowest rank counts.
+template <Device D, Communicator C>
+exchange_model measure_device_link(C& world, C& device_channel) {
+    const int p = world.size();
+    if (p == 1) return {};
+    const auto timed = [&](index_t n) {
+        tensor<float, D> data = tensor<float, D>::zeros({n}, memory_category::communication);
+        double best = 1e300;
+        for (int i = 0; i < 3; ++i) {
+            const stopwatch watch;
+            all_gather(device_channel, data.span());
+            double seconds = watch.seconds();
+            all_reduce(world, std::span<double>(&seconds, 1), {.op = reduction::max});
+            best = std::min(best, seconds);
+        }
+        return best;
+    };
+    constexpr index_t large = index_t{1} << 18;
+    timed(index_t{1} << 10);  // connections are made
+    const double little = timed(index_t{1} << 8), much = timed(large), steps = p - 1.0;
+    return {little / steps, std::max(1e-13, (much - little) * p / (steps * 4 * static_cast<double>(large)))};
+}
+
+}  // namespace cairn
