@@ -9,9 +9,8 @@
 //                                                                         for by nobody
 //                numbers.launch();    a = numbers.place(value);  …       // the same places in the same order:
 //                                                                        addresses for kernels
-// Recorded launches keep their addresses; of later steps only the first two lines are left.
-// A copy reads the host's memory when the device comes to it: steps take turns in slots of it, and a slot is written
-// again when its copy is
+// Recorded launches keep their addresses; of later steps only the first two lines are left. A copy reads the host's
+// memory when the device comes to it: steps take turns in slots of it, and a slot is written again when its copy is
 // done. Memory traffic: the bytes of the values, once a step.
 
 #include <cairn/core/device_scalar.hpp>
