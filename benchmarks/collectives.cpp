@@ -2,8 +2,8 @@
 //
 //   mpirun -np 2 collectives [--quick] [--max-bytes 268435456] [--algorithms ring,tree] [--seconds 1.5]
 //   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what
-//                                            `automatic` chooses
-//                                            from: ~/.cache/cairn/collectives.tsv, see comm/collectives/selection.hpp
+//                                            `automatic` chooses from in ~/.cache/cairn/collectives.tsv, see
+//                                            comm/collectives/selection.hpp
 //   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
 //
 // Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each

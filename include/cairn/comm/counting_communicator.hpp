@@ -7,7 +7,7 @@
 //              one longer than what this rank had waited for before; receiving continues the sender's chain (Lamport's
 //              clock, carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
-// What a library does by itself (native collectives) nobody sees: counted is what a ring sends for the same, which is
+// What a library does by itself (vendor collectives) is hidden: counted is what a ring sends for the same, which is
 // what the library must at least; and no peak.
 
 #include <cairn/comm/reduction.hpp>

@@ -6,10 +6,10 @@
 //   row      n ranks, one in each column: the gradient worker of a layer in it sends the others the result
 //
 //   fraction 1     COMM-OPT    every rank preconditions everything: nothing is sent after the decompositions
-//   fraction 1/P   MEM-OPT     one rank for each layer: decompositions are not sent at all, gradients to everybody
+//   fraction 1/P   MEM-OPT     one rank for each layer: decompositions are not sent at all, gradients to all ranks
 //   between        HYBRID
 //
-// Layers go to columns, and factors to the ranks of a column, the largest first, each to whoever has least so far
+// Layers go to columns, and factors to the ranks of a column, the largest first, each to the one with the least load
 // (Graham's longest processing time first: within 4/3 of the best makespan). Ties go to the lower rank, equal layers in
 // their order: every rank computes the same table. Tested as literal tables in tests/optim/kfac_assignment_test.cpp.
 

@@ -89,7 +89,7 @@ public:
     muon(arena<T, D>& weights, muon_config c) : config_(std::move(c)) {
         require(config_.momentum >= 0 && config_.momentum < 1, "muon: momentum ", config_.momentum,
                 "; it must be in [0, 1)");
-        require(config_.adam_lr_ratio >= 0, "muon: rest ", config_.adam_lr_ratio, "; it must not be negative");
+        require(config_.adam_lr_ratio >= 0, "muon: adam_lr_ratio ", config_.adam_lr_ratio, "; it must not be negative");
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
             parameter<T, D>* const p = named.p;
