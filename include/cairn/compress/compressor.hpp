@@ -121,10 +121,9 @@ struct compressor_tensor_on {
 using compressor_tensor = compressor_tensor_on<cpu>;
 
 /// What every compressor says of its state.
-///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none; throws on another n than the
-///                       first
-///   tensors()           handles to the state that a checkpoint keeps, none before it is made
-///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
+///   prepare(n)                 makes the state of a bucket of n values, zeros; throws on another n than the first
+///   tensors()                  handles to the state that a checkpoint keeps, none before it is made
+///   flush_residual(gradient)   gradient += the residual, which is zero then: before a step that is sent dense
 template <class C>
 concept CompressorState = std::movable<C> && Device<typename C::device> &&
     requires(C& c, index_t n, std::span<float> gradient) {
@@ -185,7 +184,7 @@ template <Device D>
 void flush_into(tensor<float, D>& residual, std::span<float> gradient) {
     if (residual.empty()) return;
     const auto n = static_cast<index_t>(gradient.size());
-    require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
+    require(residual.size() == n, "flush_residual: a bucket of ", n, " values, a residual of ", residual.size());
     for_each(D{}, n, functors::take_residual{}, gradient.data(), residual.data());
 }
 

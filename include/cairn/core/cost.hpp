@@ -1,6 +1,6 @@
 #pragma once
-// What a layer costs, computed from shapes alone: the input of profiles, stash plans, schedules and the performance
-// model.
+// What a layer costs, computed from shapes alone: the input of profiles, recomputation plans, schedules and the
+// performance model.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/core/shape.hpp>

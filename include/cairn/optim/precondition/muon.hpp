@@ -5,7 +5,8 @@
 //   direction = X √max(1, rows / columns)
 // G: the gradient as a matrix (first extent, all others). The coefficients drive singular values into about [0.7, 1.2],
 // not to 1.
-// Vectors, and what `skip` names (embeddings, the last layer), get Adam's direction times `rest` (β 0.9, 0.95; ε 1e-8).
+// Vectors, and what `skip` names (embeddings, the last layer), get Adam's direction times `adam_lr_ratio` (β 0.9, 0.95;
+// ε 1e-8).
 // The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ).
 // Five products of n² m a step. State: M (and Adam's second moment where Adam is used).
 // On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) a step asks it nothing.
