@@ -52,7 +52,7 @@ DOORS = [
     ("MPI", r"mpi(-ext)?\.h", "comm/mpi_environment.hpp"),
     ("NCCL", r"nccl\.h", "comm/nccl_connection.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
-    ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
+    ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/driver.hpp"),
     ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
