@@ -53,7 +53,7 @@ struct bucket_slice {
     index_t offset = 0;
     cairn::shape shape;
 };
-/// The parameters of a bucket by rising offset. Gaps between them belong to nobody and hold zeros.
+/// The parameters of a bucket by rising offset. Gaps between them hold zeros.
 using bucket_layout = std::vector<bucket_slice>;
 
 /// What an encoding depends on beside the values. For decode: what the sender encoded with.

@@ -64,7 +64,7 @@ private:
 
 namespace detail {
 
-/// A pool over memory, or over addresses alone, that somebody else holds. Where its blocks lie does not depend on how
+/// A pool over memory, or over addresses alone, owned elsewhere. Where its blocks lie does not depend on how
 /// much there is.
 class pool_in_block final : public memory_pool {
 public:

@@ -83,7 +83,7 @@ public:
         return t;
     }
 
-    /// A tensor over memory that somebody else keeps alive.
+    /// A tensor over memory that another object keeps alive.
     static tensor view(T* data, cairn::shape s) {
         tensor t;
         t.data_ = data;

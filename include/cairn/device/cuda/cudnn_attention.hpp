@@ -163,7 +163,7 @@ public:
         const value most = list_.reduce(CUDNN_REDUCE_TENSOR_MAX, s);
         const value weights = list_.each(CUDNN_POINTWISE_EXP, list_.each(CUDNN_POINTWISE_SUB, s, most));
         const value total = list_.reduce(CUDNN_REDUCE_TENSOR_ADD, weights);
-        // The engines know an attention with logarithms, if need be of nobody's.
+        // The engines know an attention with logarithms, which may be unused.
         list_.each_to(CUDNN_POINTWISE_ADD, most, list_.each(CUDNN_POINTWISE_LOG, total),
                       logs ? row_of(id_logs) : list_.on_chip(CUDNN_DATA_FLOAT, most.size));
         const value p = list_.on_chip(data_type<T>(), s.size);  // the tensor cores take it so
