@@ -1,14 +1,16 @@
 #pragma once
 // Counts what an algorithm asks of the network: wraps any communicator and satisfies the same concept, so that
 // students' and the library's algorithms are measured alike, whatever the machine.
-//   counting c(world);  ring_all_reduce(c, data);  c.counts().messages, .bytes, .rounds;  c.model_seconds(α, β, γ)
+//   counting_communicator c(world);
+//   ring_all_reduce(c, data);
+//   c.counts().messages, .bytes, .rounds;  c.model_seconds(α, β, γ)
 //   messages   sends that this rank started               bytes      of them
 //   rounds     how long the longest chain of dependent messages is that ends at this rank: a message that is sent is
 //              one longer than what this rank had waited for before; receiving continues the sender's chain (Lamport's
 //              clock, carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
-// What a library does by itself (vendor collectives) is hidden: counted is what a ring sends for the same, which is
-// what the library must at least; and no peak.
+// Vendor collectives hide their messages: they count as what a ring sends for the same, the least possible, without a
+// peak.
 
 #include <cairn/comm/reduction.hpp>
 

@@ -1,7 +1,6 @@
 #pragma once
 // One contiguous block for all parameters of a model and one for all gradients; a parameter's tensors are slices of
-// them.
-// Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
+// them. Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
 //   [ p0 | p1 | p2 | … ]   every slice starts on a multiple of 64 bytes, the gaps hold zeros
 
 #include <cairn/core/compiled.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // Order between threads that use one device. What a thread launches on a GPU runs in that thread's order, beside what
 // others launch:
-//   launched<D> before;                  // here
+//   event<D> before;                     // here
 //   other thread: before.wait();         // what it launches from now on finds what was launched here done
 // A device that runs work in the call that asks for it has nothing to wait for.
 

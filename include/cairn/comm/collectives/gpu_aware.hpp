@@ -5,7 +5,7 @@
 //   gpu_aware_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));
 //   all_reduce(gpus, gradients.span());
 // The library below knows nothing of what was launched: each call first waits on the host for what the calling thread
-// has launched. Which way the bytes take, and what adds them, is the library's affair.
+// has launched. The library decides which way the bytes take and what adds them.
 
 #include <cairn/comm/collectives/vendor.hpp>
 #include <cairn/core/tensor.hpp>

@@ -1,6 +1,7 @@
 #pragma once
-// The all-reduce of the library below, MPI_Allreduce for instance, and which other collectives it has. What it costs,
-// and whether all runs give the same bits, is that library's affair; our time limits and named errors end at its door.
+// The all-reduce of the library below, MPI_Allreduce for instance, and which other collectives it has. That
+// library decides what it costs and whether all runs give the same bits; our time limits and named errors do not reach
+// into it.
 
 #include <cairn/comm/reduction.hpp>
 

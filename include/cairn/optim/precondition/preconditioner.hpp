@@ -1,6 +1,6 @@
 #pragma once
 // The seam of preconditioners: what changes all gradients of an arena before an optimizer uses them. A training step is
-//   context.curvature = p.begin_step();        // null: this one needs no more than gradients
+//   context.curvature = p.begin_step();     // null: needs gradients alone
 //   forward, loss, backward                 // layers announce their rows to the listener
 //   p.precondition(batch, lr);              // gradients ← P⁻¹ gradients
 //   optimizer.step(lr);
