@@ -51,8 +51,8 @@ constexpr conv_geometry onto_shape{
 TEMPLATE_TEST_CASE("gradients onto gradients, emulated: the sum is rounded once", "[cudnn]", bfloat16, float16) {
     const onto_world world("onto0");
     const std::size_t before = emulated::cudnn_runs().size();
-    CHECK(onto_error<TestType>(onto_shape) <=
-          2);  // half a unit in the last place, of numbers up to twice as far from it
+    // half a unit in the last place, of numbers up to twice as far from it
+    CHECK(onto_error<TestType>(onto_shape) <= 2);
     CHECK(onto_error<TestType>({.n = 3, .in = {1, 4, 3}, .c_in = 16, .c_out = 8}) <= 1);
     CHECK(emulated::cudnn_runs().size() == before + 2 * (1 + 2));  // tried once each
 }

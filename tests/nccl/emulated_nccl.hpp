@@ -20,8 +20,8 @@ namespace emulated {
 /// How NCCL behaves from now on.
 struct nccl_behaviour {
     unsigned in_progress = 2;  // of how many calls one answers ncclInProgress; 0: none but those that always do
-    bool deaths_are_seen =
-        true;  // an abort is ncclRemoteError on the others, as over a network; else they wait for ever
+    // an abort is ncclRemoteError on the others, as over a network; else they wait for ever
+    bool deaths_are_seen = true;
     bool gives_ids = true;
 };
 void behave(const nccl_behaviour& how);

@@ -19,8 +19,8 @@ namespace cairn {
 struct quijote_config {
     std::vector<std::string> targets{"Omega_m", "sigma_8"};
     index_t reduce = 1;  // means of reduce × reduce pixels first
-    index_t crop =
-        0;  // edge, after reduction, of the window given out: at a random place if augmented, else the middle; 0: all
+    // edge, after reduction, of the window given out: at a random place if augmented, else the middle; 0: all
+    index_t crop = 0;
     bool augment = false;  // the eight symmetries of the square, and the crop's place
 };
 

@@ -34,8 +34,8 @@ struct attention_geometry {
     const std::int32_t* lengths = nullptr;  ///< (batch), on the device, each in [0, length]; null: all positions count
     double dropout = 0;                     ///< probability that a weight is dropped, in [0, 1)
     random_stream random{};                 ///< of the mask: the same in forward and backward
-    const std::uint32_t* step =
-        nullptr;        ///< on the device, holds random.step when the work runs; null: it is part of it
+    /// on the device, holds random.step when the work runs; null: it is part of it
+    const std::uint32_t* step = nullptr;
     index_t first = 0;  ///< sequences of the whole batch before these
 
     [[nodiscard]] index_t width() const { return heads * head_dim; }

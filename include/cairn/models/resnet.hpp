@@ -25,8 +25,8 @@ struct resnet_config {
     std::vector<int> blocks{2, 2, 2, 2};                     // in each stage
     bool bottleneck = false;
     index_t channels = 3, classes = 10;
-    bool zero_init_residual =
-        false;  // last gamma of each block starts at 0: the block starts as its shortcut (Goyal et al. 2017)
+    // last gamma of each block starts at 0: the block starts as its shortcut (Goyal et al. 2017)
+    bool zero_init_residual = false;
     init_rule init = init::kaiming_normal_fan_out;
 };
 

@@ -44,8 +44,8 @@ struct update_context {
     // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
     const double* device_norm = nullptr;
     double* device_scratch = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated
-    launch_parameters* numbers =
-        nullptr;  // not null: functors go to the device by way of these, and are launched where these say so
+    // not null: functors go to the device by way of these, and are launched where these say so
+    launch_parameters* numbers = nullptr;
 };
 
 /// An optimizer that finds the norm of the gradients at device_norm, or does without; and changes things by

@@ -41,8 +41,8 @@ std::vector<double> numerical_gradient(F&& f, std::span<const double> theta) {
 
 struct gradient_verdict {
     bool right = false;
-    std::size_t worst =
-        0;  // the parameter with the largest error in units of what is allowed; one that is not finite, if there is
+    // the parameter with the largest error in units of what is allowed, or one whose error is not finite
+    std::size_t worst = 0;
 };
 
 /// Task 4b. Right, where for every i  |g_i − n_i| ≤ 1e-6 max(|g_i|, |n_i|) + 1e-8 |f(θ)|,  n being the numerical

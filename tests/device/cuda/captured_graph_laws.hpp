@@ -97,8 +97,8 @@ void waiting_is_refused() {
     }
     CHECK_FALSE(step.recorded());
     CHECK_FALSE(step.refusal().empty());
-    CHECK(D::memory().use_of(memory_category::activations).live ==
-          before);  // nothing is kept for a step that cannot be recorded
+    // nothing is kept for a step that cannot be recorded
+    CHECK(D::memory().use_of(memory_category::activations).live == before);
     CHECK(pool_instead<D> == nullptr);
 }
 
