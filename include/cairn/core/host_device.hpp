@@ -1,5 +1,5 @@
 #pragma once
-// Marks what runs on the host and on a GPU alike: the rules of optimizers, functors of for_each, bodies of kernels.
+// Marks what runs on the host and on a GPU alike: the rules of optimizers, functors of for_each, kernels.
 // CAIRN_UNROLL stands before a loop over an array that a GPU keeps in registers, which it can only where every index is
 // known.
 

@@ -1,6 +1,5 @@
 #pragma once
-// A GPU made of the host's processor, for tests of what a real one runs: the bodies of kernels (device/cuda/grid.hpp),
-// thread by thread.
+// A GPU made of the host's processor, for tests of what a real one runs: kernels (device/cuda/grid.hpp), thread by thread.
 // The threads of a block are coroutines, so that sync() and shuffle_xor() mean what they mean there. Found are, with an
 // exception:
 //   a thread that leaves its block, or the kernel, while others wait in sync()
@@ -57,7 +56,7 @@ public:
           shared_(static_cast<std::size_t>(g.shared) + 64),
           exchange_(static_cast<std::size_t>(g.threads)) {}
 
-    /// What a body sees.
+    /// What a kernel sees.
     class thread_view {
     public:
         thread_view(block_runner& all, int thread) : all_(all), thread_(thread) {}

@@ -107,7 +107,7 @@ struct inputs_of_pixels_kernel {
 }  // namespace grid
 
 /// x (N, H, W, C) of `pixels` of the same shape, `moves` (N) and `table` (C, 256), all in memory of D, launched by
-/// queue.launch(grid, body): D itself, or its stream of copies. Throws when an image has 2^31 values or more.
+/// queue.launch(grid, kernel): D itself, or its stream of copies. Throws when an image has 2^31 values or more.
 template <class T, GridDevice D, class Queue>
 void inputs_of_pixels(D, Queue&& queue, const shape& images, const std::uint8_t* pixels, const crop_flip* moves,
                       const T* table, T* x) {

@@ -1,8 +1,8 @@
 #pragma once
-// The seam between the text of a kernel and what runs it. A kernel is a body, a function object
+// The seam between the text of a kernel and what runs it. A kernel is a function object
 //
 //   struct scale_rows {
-//       const float* v; float* a; index columns;
+//       const float* v; float* a; index_t columns;
 //       template <class Block> CAIRN_HD void operator()(Block& b) const {
 //           for (index_t c = b.thread(); c < columns; c += b.threads()) a[b.block() * columns + c] *= v[c];
 //       }
@@ -16,7 +16,7 @@
 //                                            call it alike
 //   add(to, n)                               *to += n, of whole numbers; whatever others add at the same time
 //   shared<T>()                              the memory of this block, grid_size::shared bytes
-// A device whose kernels are bodies is a GridDevice. cuda (runtime.hpp) is one; tests run the same bodies, thread by
+// A device that launches such kernels is a GridDevice. cuda (runtime.hpp) is one; tests run the same ones, thread by
 // thread, on an emulated one, whose memory the host cannot touch outside of launches and copies
 // (tests/device/cuda/emulated_gpu.hpp).
 
@@ -49,7 +49,7 @@ T* library_aligned(T* at) {
     return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(at) + n - 1) / n * n);
 }
 
-/// A device that runs bodies on a grid. launch() may return before the body has run; copies and later launches see its
+/// A device that runs kernels on a grid. launch() may return before the kernel has run; copies and later launches see its
 /// results.
 template <class D>
 concept GridDevice = Device<D> && requires(grid_size g, void* to, const void* from, index_t bytes) {

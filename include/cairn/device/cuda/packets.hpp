@@ -153,7 +153,7 @@ CAIRN_HD inline void copy_bytes(int lane, const std::uint8_t* from, index_t byte
     if (lane < bytes - tail) to[tail + lane] = from[tail + lane];
 }
 
-/// Runs a body whose warps take spans of n values, with `shared` bytes a warp.
+/// Runs a kernel whose warps take spans of n values, with `shared` bytes a warp.
 template <GridDevice D, class Body>
 void launch_spans(D, index_t n, index_t shared, const Body& body) {
     D::launch({.blocks = blocks_for<D>(n, span_threads, 4 * span_packets),
