@@ -1,5 +1,6 @@
 #pragma once
-// A GPU made of the host's processor, for tests of what a real one runs: kernels (device/cuda/grid.hpp), thread by thread.
+// A GPU made of the host's processor, for tests of what a real one runs: kernels (device/cuda/grid.hpp), thread by
+// thread.
 // The threads of a block are coroutines, so that sync() and shuffle_xor() mean what they mean there. Found are, with an
 // exception:
 //   a thread that leaves its block, or the kernel, while others wait in sync()
