@@ -4,8 +4,8 @@
     tests/checks/run_tests.py build/dev [--scripts] [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
 
 Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the end is shown. A test that cannot run here (no
-data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts appends "passed failed skipped" to
-FILE. --scripts runs tests/**/*_check.py as well, one case each. Exits 1 if anything failed, crashed, timed out, or if no test ran.
+data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts writes a line
+"FOLDER passed failed skipped" each to FILE. --scripts runs tests/**/*_check.py as well, one case each. Exits 1 if anything failed, crashed, timed out, or if no test ran.
 """
 
 import argparse
@@ -85,12 +85,13 @@ def main():
     # Threads that wait must not spin while another executable works; undefined behaviour reports where it happened.
     environment = {"OMP_WAIT_POLICY": "passive", "UBSAN_OPTIONS": "print_stacktrace=1",
                    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1", **os.environ}
-    total = [0, 0, 0]
+    total, lines_of_counts = [0, 0, 0], []
     width = max((len(folder) for folder, _ in tests), default=0)
     with concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
         running = [pool.submit(run, *test, options.build, options.timeout, environment) for test in tests]
         for done in concurrent.futures.as_completed(running):
             folder, passed, failed, skipped, seconds, reason, log = done.result()
+            lines_of_counts.append(f"{folder} {passed} {failed} {skipped}")
             total = [total[0] + passed, total[1] + failed, total[2] + skipped]
             counts = f"{passed} passed, {failed} failed, {skipped} skipped"
             print(f"  {folder:{width}}  {counts}  {seconds:.1f} s  {reason}".rstrip(), flush=True)
@@ -99,8 +100,7 @@ def main():
                 print("\n".join("    | " + line for line in lines[-60:]))
                 print(f"    the whole log: {log}", flush=True)
     if options.counts:
-        with open(options.counts, "a") as file:
-            print(*total, file=file)
+        options.counts.write_text("".join(line + "\n" for line in lines_of_counts))
     return 1 if total[1] or not sum(total) else 0
 
 
