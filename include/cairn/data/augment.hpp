@@ -1,8 +1,8 @@
 #pragma once
 // Augmentations of images. Each is a small aggregate with the usual defaults and draws from the random numbers of its
 // sample alone.
-//   random_resized_crop  a box of random area and aspect ratio (Szegedy et al. 2015): 10 tries, then the largest that
-//   fits
+//   random_resized_crop  a box of random area and aspect ratio (Szegedy et al. 2015): 10 tries, then the largest
+//                        that fits
 //   centre_crop          the short side to `resize`, of that the middle `crop`: one box, so that one resampling does
 //                        both
 //   colour_jitter        brightness, contrast, saturation and hue by random factors, in random order
