@@ -68,6 +68,7 @@ public:
         model_ = make_model<D, T>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index_t>("train.batch", 32);
         require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
+        require(micro_batches() >= 1, "train.micro_batches = ", micro_batches(), "; at least 1 is needed");
         check_shapes(reconstruct);
         weights_ = std::make_unique<arena<float, D>>(model_.parameters(), seed_);
         const std::string stash =
