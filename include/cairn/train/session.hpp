@@ -55,10 +55,9 @@ struct session_options {
 template <Device D = cpu, class T = float>
 class session {
 public:
-    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot. `decoders`:
-    /// for data.decode = gpu.
+    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot.
     session(configuration settings, session_options options, any_communicator world = self_communicator{},
-            std::optional<any_communicator> device_channel = {}, const encoded_image_decoders<D>& decoders = nullptr)
+            std::optional<any_communicator> device_channel = {})
         : settings_(std::move(settings)), options_(std::move(options)), comm_(std::move(world)) {
         name_ = settings_.get("name", "run");
         seed_ = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
@@ -92,7 +91,7 @@ public:
                                     .rank = comm_.rank(),
                                     .world = comm_.size()};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
-        train_ = staged(data_.train, loading, as_pixels, decoders);
+        train_ = std::make_unique<prefetcher<D, any_dataset>>(data_.train, loading, as_pixels);
         test_every_ = settings_.get<std::int64_t>("train.test_every", 1);
         require(test_every_ >= 0, "train.test_every = ", test_every_,
                 "; epochs between tests, or 0 for no test at all");
@@ -103,7 +102,7 @@ public:
             require(testing.batch >= comm_.size(), "the test set of ", data_.test.size(), " samples is too small for ",
                     comm_.size(), " ranks");
             testing.workers = 0;
-            test_ = staged(data_.test, testing, as_pixels, decoders);
+            test_ = std::make_unique<prefetcher<D, any_dataset>>(data_.test, testing, as_pixels);
         }
         epochs_ = settings_.get<std::int64_t>("train.epochs", 1);
         require(epochs_ >= 1 && epochs_ <= most_steps / train_->batches_per_epoch(), "train.epochs = ", epochs_,
@@ -350,29 +349,6 @@ private:
     layer_cost cost_of_batch() const { return model_.cost(batch_shape()); }
 
     bool is_root() const { return comm_.rank() == 0; }
-
-    std::unique_ptr<prefetcher<D, any_dataset>> staged(const any_dataset& data, const loader_config& loading,
-                                                       bool as_pixels, const encoded_image_decoders<D>& decoders) {
-        if (settings_.has("data.decode") && settings_.get("data.decode", std::string("cpu")) == "gpu") {
-            require(bool{data.device_transform()},
-                    "data.decode = gpu is for photographs, data.format = folder; take data.decode = cpu");
-            require(!on_host,
-                    "data.decode = gpu needs the network on a GPU: take train.device = cuda, or data.decode = cpu");
-            require(decoders != nullptr,
-                    "data.decode = gpu: this program was built without nvJPEG; install it beside the CUDA Toolkit, or "
-                    "give -DNVJPEG_ROOT=/prefix, configure and build again, or take data.decode = cpu");
-            if constexpr (!on_host) return std::make_unique<prefetcher<D, any_dataset>>(data, loading, decoders());
-        }
-        return std::make_unique<prefetcher<D, any_dataset>>(data, loading, as_pixels);
-    }
-
-    // Once, where a GPU decodes.
-    void tell_who_decoded() const {
-        const auto [on_device, by_host] = train_->decoded();
-        if (is_root() && on_device + by_host > 0)
-            std::fprintf(stderr, "encoded images: %td decoded by the GPU, %td of kinds that it refuses by the host\n",
-                         on_device, by_host);
-    }
 
     bool data_may_skip() {
         return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
@@ -798,7 +774,6 @@ private:
         if (!is_root()) return {};
         const std::vector<std::string> diagnostics =
             curvature_ ? curvature_->diagnostics() : std::vector<std::string>{};
-        tell_who_decoded();
         tell_what_was_not_recorded();
         for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
         nlohmann::json result{
