@@ -2,7 +2,7 @@
 // What ranks decide together once a step: the loss of the whole batch, whether some rank was asked to stop, and whether
 // a gradient of some rank is not finite, so that either all take the step or none does.
 //   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of four numbers
-// Message of a step that nobody can take: the same on every rank, with the rank and the parameter that spoilt it.
+// The message of a step that cannot be taken is the same on every rank: it names the rank and the parameter to blame.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>

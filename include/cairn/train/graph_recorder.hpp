@@ -40,7 +40,7 @@ struct step_scalars {
         scalar_on<D> loss, correct;  // correct: samples classified right
     };
     std::vector<piece> pieces;              // of each micro-batch
-    scalar_on<D> broken = 0;                // gradients that are not finite, where somebody counts
+    scalar_on<D> broken = 0;                // gradients that are not finite, where they are counted
     std::optional<scalar_on<D>> norm = {};  // of the gradients, where the update was launched too
 };
 
@@ -88,8 +88,8 @@ public:
         return numbers_.place(step_);
     }
 
-    /// Launches the gradients of a step: what f() launches and returns. Recorded, but for steps to which somebody
-    /// listens (`observed`).
+    /// Launches the gradients of a step: what f() launches and returns. Recorded, but for steps whose
+    /// layers announce their rows (`observed`).
     template <class F>
     step_scalars<D> gradients(const micro_batches<D>& b, any_optimizer<float, D>& optimizer, double lr, bool observed,
                               F&& f) {

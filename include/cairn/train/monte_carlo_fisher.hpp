@@ -1,7 +1,7 @@
 #pragma once
 // Curvature from labels that the model draws (the Fisher matrix, where those of the data give the empirical one): one
 // more forward and backward of the step's micro-batches, in which layers announce their rows. Gradients are made
-// afterwards, from the data's labels, and nobody is told.
+// afterwards, from the data's labels, unannounced.
 
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/random.hpp>

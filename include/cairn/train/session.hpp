@@ -293,7 +293,7 @@ public:
                 "hidden\n",
                 1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
             if (const auto* autotuned = ranks_->gradients.autotuned()) {
-                std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
+                std::printf("compression autotuner, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
                             1e-6 / autotuned->link().beta, autotuned->describe().c_str());
             }
             communication = nlohmann::json::object(
@@ -394,7 +394,7 @@ private:
         require(c.gradients.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
         if (comm_.size() == 1) {
             zero_stage_ = 0;
-            c.gradients.method = {};  // nobody to send to
+            c.gradients.method = {};  // there is no other rank
             c.gradients.hook_on_device = {};
             c.gradients.candidates.clear();
             if (c.agree.non_finite == non_finite_policy::stop) return;

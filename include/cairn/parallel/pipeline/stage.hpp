@@ -26,7 +26,7 @@ public:
     L& layers() { return layers_; }
     arena<weight_of<T>, D>& weights() { return weights_; }
 
-    /// Is told in the last backward of a step which gradients are final; null: nobody.
+    /// Is told in the last backward of a step which gradients are final; may be null.
     gradient_listener* listener = nullptr;
     /// Called before the last backward of a step.
     std::function<void()> before_last_backward = {};
