@@ -63,6 +63,7 @@ outcome run(const std::string& actions) {
         o.before_last += "!";
     };
     weights.zero_grad();
+    const index_t saved_before = memory_pool::host().use_of(memory_category::saved).live;
     const auto gradient = [](int m, tensor<double> y) {
         tensor<std::int32_t> labels({y.extent(0)});
         for (index_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>((i + m) % 4);
@@ -74,6 +75,7 @@ outcome run(const std::string& actions) {
     execute(parse_actions(actions), whole, gradient, input);
     o.gradients.assign(weights.grads().span().begin(), weights.grads().span().end());
     o.told = listener.told;
+    CHECK(memory_pool::host().use_of(memory_category::saved).live == saved_before);
     return o;
 }
 

@@ -92,6 +92,9 @@ std::vector<double> losses_of(const how& h) {
         for (int step = 0; step < steps; ++step) {
             const double loss = r.train->step({part_of(step, h.ranks, rank), h.micro_batches}).loss;
             if (rank == 0) losses.push_back(loss);
+            const memory_use saved = memory_pool::host().use_of(memory_category::saved);  // of this rank
+            require(saved.live == 0 && saved.peak > 0, "saved after step ", step, ": ", saved.live, " bytes, at most ",
+                    saved.peak);
         }
     };
     if (h.ranks == 1) {
