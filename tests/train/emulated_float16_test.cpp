@@ -80,7 +80,8 @@ outcome train_on(any_communicator* world, const how& h) {
         if (h.compressor)
             c.gradients.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout,
                                                                                    index_t n) {
-                return detail::make_comm_hook(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count, rank);
+                return detail::make_comm_hook<cpu>(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count,
+                                                   rank);
             };
         all = std::make_unique<ranks<D>>(*world, weights, std::move(c));
         broadcast_values(all->over, weights, {});

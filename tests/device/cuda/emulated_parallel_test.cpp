@@ -11,6 +11,7 @@
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/nn/activation.hpp>
