@@ -24,6 +24,7 @@
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
