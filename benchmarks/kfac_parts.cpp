@@ -16,7 +16,6 @@
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
-#include <cairn/parallel/data.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/record.hpp>

@@ -59,13 +59,13 @@ void measure(workload& w, int steps, bool show) {
         for (row& r : rows) {
             apply(w.net, r.plan);
             const memory_pool& pool = memory_pool::host();
-            const cairn::index_t before = pool.use_of(memory_category::activations).live;
+            const cairn::index_t before = pool.activations().live;
             memory_pool::host().reset_peaks();
             const stopwatch watch;
             step(w.net, weights, x);
             if (i < 0) continue;  // kernels are chosen and memory is touched in the first round
             r.seconds.push_back(watch.seconds());
-            r.measured_peak = pool.use_of(memory_category::activations).peak - before;
+            r.measured_peak = pool.activations().peak - before;
         }
     const double base = rows[0].median();
     for (row& r : rows) {

@@ -24,6 +24,7 @@
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
@@ -147,10 +148,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
         std::printf(",\"loss_scale\":%.0f,\"skipped_first\":%d,\"skipped_steps\":%d", scaler.scale(), skipped_first,
                     skipped);
     if (recorded) {
-        require(recorded->recorded_steps() > 0, "no step was recorded: ", recorded->why_not_recorded());
+        require(recorded->recorder().launched() > 0, "no step was recorded: ", recorded->recorder().refusal());
         std::printf(",\"recorded_steps\":%lld,\"graphs_a_step\":%lld",
-                    static_cast<long long>(recorded->recorded_steps()),
-                    static_cast<long long>(recorded->recorded_graphs()));
+                    static_cast<long long>(recorded->recorder().launched()),
+                    static_cast<long long>(recorded->recorder().graphs()));
     } else if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
         const auto mean_seconds = [&] {

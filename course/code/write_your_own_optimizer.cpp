@@ -8,7 +8,7 @@
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 #include <cairn/optim/sgd.hpp>
-#include <cairn/parallel/data.hpp>
+#include <cairn/parallel/gradient_sync.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -105,7 +105,9 @@ double train(threads_communicator& world, O rule, bool scale_rows, double lr) {
     arena<float> weights(net.parameters(), 1);
     bound_optimizer optimizer(rule, weights);
     row_scaling scaling(weights);
-    data_parallel<threads_communicator> ranks(world, weights, {});
+    channel<threads_communicator> over(world);
+    gradient_sync<threads_communicator> gradients(over, weights, {});
+    agreement<threads_communicator> agree(over.host);
     const range mine = shard_of(32, world.size(), world.rank());
     double loss = 0;
     for (std::int64_t step = 0; step < 20; ++step) {
@@ -116,15 +118,15 @@ double train(threads_communicator& world, O rule, bool scale_rows, double lr) {
             target(i, 0) = x(i, 0) * x(i, 1);
         }
         weights.zero_grad();
-        ranks.begin(step);
+        gradients.begin(step);
         saved_tensors<float> saved;
-        const pass_context p = ranks.context_of({}, true);
+        const pass_context p{.listener = gradients.listener()};
         auto [value, dy] = mean_squared{}(net.forward(std::move(x), saved, p), target);
         const auto share = static_cast<float>(mine.count) / 32.0f;  // of the batch: gradients are summed over ranks
         for_each([share](float& g) { g *= share; }, dy);
         net.backward(std::move(dy), saved, p);
         const double count = static_cast<double>(mine.count);
-        const step_totals all = ranks.finish({.loss = value * count, .samples = count}, step + 1);
+        const step_totals all = synchronise(gradients, agree, {.loss = value * count, .samples = count}, step + 1);
         if (scale_rows) scaling.precondition(all.samples, lr);
         optimizer.step(lr);
         loss = all.loss / all.samples;

@@ -15,6 +15,7 @@
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
 
@@ -94,7 +95,7 @@ double from_the_host(int ranks, const std::string& workload, const std::vector<c
 }
 
 /// A chain of linear layers whose gradients leave in several buckets beside backward: weights after four steps. Zero
-/// stages as in data_parallel.
+/// stages as in data_axis.
 template <Device D>
 std::vector<double> small_buckets(int ranks, int zero_stage) {
     constexpr index_t width = 32;
@@ -106,14 +107,14 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
             net.add(concat("tanh", layer), activation_layer<double, D>(activation::tanh));
         }
         arena<double, D> weights(net.parameters(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
-        typename data_parallel<any_communicator, double, D>::config config{.bucket_bytes = 10'000,
-                                                                           .zero_stage = zero_stage};
+        typename data_axis<any_communicator, double, D>::config config{.gradients = {.bucket_bytes = 10'000},
+                                                                       .zero_stage = zero_stage};
         if (zero_stage) config.owners = owners_of(weights, ranks, true);
-        config.device_channel = std::move(device_channel);
+        config.device = std::move(device_channel);
         any_communicator world(c.split(0, c.rank()));
-        data_parallel<any_communicator, double, D> group(world, weights, std::move(config));
-        require(group.reducer().buckets().size() == 3, "three buckets of two layers");
-        group.start(net.buffers());
+        data_axis<any_communicator, double, D> group(world, weights, std::move(config));
+        require(group.gradients.reducer().buckets().size() == 3, "three buckets of two layers");
+        broadcast_values(group.over, weights, net.buffers());
         const auto train = [&](auto& optimizer) {
             for (std::uint32_t step = 0; step < 4; ++step) {
                 const auto drawn = [&](std::uint32_t stream) {
@@ -124,19 +125,19 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
                 };
                 saved_tensors<double, D> saved;
                 weights.zero_grad();
-                group.begin(step);
-                const pass_context how = group.context_of({.step = step, .input_gradient = false}, true);
+                group.gradients.begin(step);
+                const pass_context how{.step = step, .input_gradient = false, .listener = group.gradients.listener()};
                 auto y = net.forward(drawn(2 * step), saved, how);
                 net.backward(drawn(2 * step + 1), saved, how);
-                group.finish({.samples = 3}, step);
+                synchronise(group.gradients, group.agree, {.samples = 3}, step);
                 optimizer.step(0.05);
-                if (zero_stage) group.share_values();
+                if (zero_stage) share_values(group.over, weights, group.owners);
             }
         };
         const sgd rule{{.momentum = 0.9}};
         if (zero_stage) {
             const range mine = owners_of(weights, ranks, true)[static_cast<std::size_t>(c.rank())];
-            const auto sum = [&](std::span<double> by_parameter) { all_reduce(group.world(), by_parameter); };
+            const auto sum = [&](std::span<double> by_parameter) { all_reduce(group.over.host, by_parameter); };
             bound_optimizer<sharded<sgd>, double, D> optimizer(sharded<sgd>{rule, mine, sum}, weights);
             train(optimizer);
         } else {

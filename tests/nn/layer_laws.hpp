@@ -76,9 +76,7 @@ bool same_bits(const tensor<T>& a, const tensor<T>& b) {
             (a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0));
 }
 
-inline index_t live_activations() {
-    return cairn::memory_pool::host().use_of(cairn::memory_category::activations).live;
-}
+inline index_t live_activations() { return cairn::memory_pool::host().activations().live; }
 
 /// A layer with memory for its parameters, and one training pass through it.
 template <class T>
@@ -345,7 +343,7 @@ inline void peak_is_as_predicted(const law_case& c) {
     const index_t before = live_activations();
     cairn::memory_pool::host().reset_peaks();
     step();
-    CHECK(cairn::memory_pool::host().use_of(cairn::memory_category::activations).peak - before == predicted);
+    CHECK(cairn::memory_pool::host().activations().peak - before == predicted);
 }
 
 inline void work_is_as_costed(const law_case& c) {

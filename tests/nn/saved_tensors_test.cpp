@@ -23,7 +23,7 @@ TEST_CASE("saved tensors: what was put is taken once", "[saved_tensors]") {
 }
 
 TEST_CASE("saved tensors: taking the last share frees the block", "[saved_tensors]") {
-    const auto live = [] { return memory_pool::host().use_of(memory_category::activations).live; };
+    const auto live = [] { return memory_pool::host().activations().live; };
     const index_t before = live();
     saved_tensors<float> saved;
     saved.put(0, tensor<float>({100}));
@@ -35,11 +35,39 @@ TEST_CASE("saved tensors: taking the last share frees the block", "[saved_tensor
     CHECK(live() == before);
 }
 
+TEST_CASE("saved tensors: what is held counts as saved, once a block, and then as an activation again",
+          "[saved_tensors]") {
+    const auto& pool = memory_pool::host();
+    const auto live = [&](memory_category use) { return pool.use_of(use).live; };
+    const index_t saved_before = live(memory_category::saved), before = live(memory_category::activations),
+                  all = pool.activations().live;
+    {
+        saved_tensors<float> saved;
+        auto x = tensor<float>({100}), y = tensor<float>({1000}, memory_category::data);
+        const index_t bytes = live(memory_category::activations) - before;
+        saved.put(0, x.share());
+        saved.child(1).put(0, x.slice(10, {5}));
+        saved.child(1).put(1, y.share());  // of another use, which it keeps
+        CHECK(live(memory_category::saved) == saved_before + bytes);
+        CHECK(live(memory_category::activations) == before);
+        CHECK(pool.activations().live == all + bytes);
+        saved.take(0).reset();
+        CHECK(live(memory_category::saved) == saved_before + bytes);
+        saved.child(1).put(0, tensor<float>({1}));  // in its place
+        CHECK(live(memory_category::activations) == before + bytes);
+        saved.put(0, std::move(x));
+        const saved_tensors<float> moved = std::move(saved);
+        CHECK(live(memory_category::saved) == saved_before + bytes + memory_pool::alignment);
+    }
+    CHECK(live(memory_category::saved) == saved_before);
+    CHECK(live(memory_category::activations) == before);
+}
+
 TEST_CASE("saved tensors: a shape travels without elements", "[saved_tensors]") {
-    const index_t before = memory_pool::host().use_of(memory_category::activations).live;
+    const index_t before = memory_pool::host().activations().live;
     saved_tensors<float> saved;
     saved.put(0, tensor<float>::view(nullptr, {2, 3}));
-    CHECK(memory_pool::host().use_of(memory_category::activations).live == before);
+    CHECK(memory_pool::host().activations().live == before);
     CHECK(saved.take(0).shape() == shape{2, 3});
 }
 

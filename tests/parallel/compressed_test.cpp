@@ -151,19 +151,19 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
             using method = message_hook<threads_communicator, error_feedback<topk<>>>;
             auto net = lenet<float>();
             arena<float> weights(net.parameters(), 1);
-            data_parallel<threads_communicator, float>::config how;
-            how.non_finite = non_finite_policy::skip;
-            how.method = [ranks = c.size()](const bucket_layout&, index_t n) {
+            data_axis<threads_communicator>::config how;
+            how.agree.non_finite = non_finite_policy::skip;
+            how.gradients.method = [ranks = c.size()](const bucket_layout&, index_t n) {
                 return std::make_unique<method>(error_feedback<topk<>>(topk({.ratio = 0.01})), n, ranks);
             };
-            data_parallel<threads_communicator, float> all(c, weights, how);
+            data_axis<threads_communicator> all(c, weights, how);
             for (int step = 0; step < 4; ++step) {
                 if (step == 2 && !broken_step) continue;
-                all.begin(step);
+                all.gradients.begin(step);
                 const auto g = gradient_of(c.rank(), weights.count(), step);
                 std::ranges::copy(g, weights.grads().data());
                 if (step == 2 && c.rank() == 1) weights.grads()[7] = std::numeric_limits<float>::quiet_NaN();
-                const step_totals t = all.finish({.samples = 1}, step);
+                const step_totals t = synchronise(all.gradients, all.agree, {.samples = 1}, step);
                 require((t.skip > 0) == (step == 2), "step ", step, ": skip is ", t.skip);
             }
             if (c.rank() == 0) last.assign(weights.grads().data(), weights.grads().data() + weights.count());

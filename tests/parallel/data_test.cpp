@@ -23,8 +23,8 @@ TEST_CASE("data parallel: LeNet on 2, 3 and 4 ranks is LeNet on one", "[parallel
     const outcome alone = train_alone(p, momentum);
     for (const int ranks : {1, 2, 3, 4}) {
         CHECK(difference(train_together(p, momentum, ranks, {}), alone) < rounding);
-        CHECK(difference(train_together(p, momentum, ranks, {.bucket_bytes = 20'000, .overlap = false}), alone) <
-              rounding);
+        CHECK(difference(train_together(p, momentum, ranks, {.gradients = {.bucket_bytes = 20'000, .overlap = false}}),
+                         alone) < rounding);
     }
 }
 
@@ -33,7 +33,7 @@ TEST_CASE("data parallel: ResNet-18 with the batch norm of the whole batch is Re
     const problem p = resnet18_problem();
     const outcome alone = train_alone(p, momentum);
     for (const int ranks : {2, 3, 4}) {
-        world::config sync{.bucket_bytes = 1 << 20, .sync_batch_norm = true};
+        world::config sync{.gradients = {.bucket_bytes = 1 << 20}, .sync_batch_norm = true};
         CHECK(difference(train_together(p, momentum, ranks, sync), alone) < rounding);
     }
 }
@@ -57,7 +57,7 @@ TEST_CASE("data parallel: sharded optimizers take the same steps", "[parallel][z
     const outcome adam_alone = train_alone(p, by_element), lamb_alone = train_alone(p, by_layer);
     for (const int ranks : {2, 3, 4})
         for (const int stage : {1, 2}) {
-            const world::config zero{.bucket_bytes = 30'000, .zero_stage = stage};
+            const world::config zero{.gradients = {.bucket_bytes = 30'000}, .zero_stage = stage};
             CHECK(difference(train_together(p, by_element, ranks, zero), adam_alone) < rounding);
             CHECK(difference(train_together(p, by_layer, ranks, zero, true), lamb_alone) < rounding);
         }
@@ -69,7 +69,7 @@ TEST_CASE("data parallel: ResNet-18, sharded, with the batch norm of the whole b
     p.steps = 3;
     const outcome alone = train_alone(p, momentum);
     for (const int stage : {1, 2}) {
-        const world::config c{.bucket_bytes = 1 << 20, .sync_batch_norm = true, .zero_stage = stage};
+        const world::config c{.gradients = {.bucket_bytes = 1 << 20}, .sync_batch_norm = true, .zero_stage = stage};
         CHECK(difference(train_together(p, momentum, 3, c), alone) < rounding);
     }
 }
@@ -89,12 +89,11 @@ TEST_CASE("data parallel: a gradient that is not finite stops all ranks with one
         auto net = lenet<double>();
         arena<double> weights(net.parameters(), 1);
         world all(c, weights, {});
-        all.start({});
-        all.begin(4);
+        all.gradients.begin(4);
         if (c.rank() == 1) weights.parameters()[2].p->grad[5] = std::numeric_limits<double>::quiet_NaN();
         if (c.rank() == 0) name = weights.parameters()[2].name;
         try {
-            all.finish({.samples = 1}, 4);
+            synchronise(all.gradients, all.agree, {.samples = 1}, 4);
         } catch (const error& e) {
             told[static_cast<std::size_t>(c.rank())] = e.what();
         }
@@ -108,13 +107,14 @@ TEST_CASE("data parallel: or all ranks skip the step together", "[parallel]") {
     run_ranks(3, [&](threads_communicator& c) {
         auto net = lenet<double>();
         arena<double> weights(net.parameters(), 1);
-        world all(c, weights, {.non_finite = non_finite_policy::skip});
-        all.begin(0);
+        world all(c, weights, {.agree = {.non_finite = non_finite_policy::skip}});
+        all.gradients.begin(0);
         if (c.rank() == 2) weights.parameters()[0].p->grad[0] = std::numeric_limits<double>::infinity();
-        require(all.finish({.samples = 1}, 0).skip == 1, "the step is not skipped");
+        require(synchronise(all.gradients, all.agree, {.samples = 1}, 0).skip == 1, "the step is not skipped");
         weights.zero_grad();
-        all.begin(1);
-        const step_totals t = all.finish({.loss = 2, .samples = 1, .stop = c.rank() == 1 ? 1.0 : 0.0}, 1);
+        all.gradients.begin(1);
+        const step_totals t =
+            synchronise(all.gradients, all.agree, {.loss = 2, .samples = 1, .stop = c.rank() == 1 ? 1.0 : 0.0}, 1);
         require(t.skip == 0 && t.loss == 6 && t.samples == 3 && t.stop == 1, "totals are ", t.skip, ' ', t.loss, ' ',
                 t.samples, ' ', t.stop);
     });

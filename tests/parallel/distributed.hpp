@@ -11,7 +11,7 @@
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/sgd.hpp>
-#include <cairn/parallel/data.hpp>
+#include <cairn/parallel/data_axis.hpp>
 
 #include <functional>
 #include <mutex>
@@ -21,7 +21,7 @@ namespace distributed {
 
 using namespace cairn;
 using cairn::index_t;
-using world = data_parallel<threads_communicator, double>;
+using world = data_axis<threads_communicator, double>;
 
 struct problem {
     std::function<sequential<double>()> model;
@@ -118,30 +118,33 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
         world::config mine = config;
         if (mine.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
         world all(c, weights, mine);
-        all.start(net.buffers());
+        broadcast_values(all.over, weights, net.buffers());
         saved_tensors<double> saved;
         outcome out;
         const auto train = [&](auto& o) {
             for (int step = 0; step < p.steps; ++step) {
                 const range batch = batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
                 weights.zero_grad();
-                all.begin(step);
+                all.gradients.begin(step);
                 const double share = static_cast<double>(s.count) / static_cast<double>(batch.count);
                 double loss = 0;
                 if (s.count)
                     loss = one_part(net, saved, p, batch.begin + s.begin, s.count, share,
-                                    all.context_of({.input_gradient = false}, true));
-                const step_totals t = all.finish(
+                                    {.input_gradient = false,
+                                     .listener = all.gradients.listener(),
+                                     .group = all.group ? &*all.group : nullptr});
+                const step_totals t = synchronise(
+                    all.gradients, all.agree,
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
                 o.step(0.05);
-                if (mine.zero_stage) all.share_values();
+                if (mine.zero_stage) share_values(all.over, weights, all.owners);
             }
         };
         if (mine.zero_stage) {
             bound_optimizer o(
                 sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
-                           [&](std::span<double> by_parameter) { all_reduce(all.world(), by_parameter); }},
+                           [&](std::span<double> by_parameter) { all_reduce(all.over.host, by_parameter); }},
                 weights);
             train(o);
         } else {

@@ -25,7 +25,7 @@ index_t measured_peak(sequential<float>& net, const arena<float>&, const tensor<
     tensor<float> y = net.forward(x.share(), saved, p);
     net.backward(std::move(y), saved, p);
     CHECK(saved.empty());
-    return memory_pool::host().use_of(memory_category::activations).peak - before;
+    return memory_pool::host().activations().peak - before;
 }
 
 /// saves: whether recomputation can lower the peak much.

@@ -73,16 +73,18 @@ outcome train_on(any_communicator* world, const how& h) {
     std::unique_ptr<ranks<D>> all;
     if (world) {
         typename ranks<D>::config c;
-        c.bucket_bytes = 100;
-        c.non_finite = non_finite_policy::skip;
+        c.gradients.bucket_bytes = 100;
+        c.agree.non_finite = non_finite_policy::skip;
         if constexpr (!std::same_as<D, cpu>)
-            c.device_channel = staged_communicator<D, any_communicator>(world->split(0, world->rank()));
+            c.device = staged_communicator<D, any_communicator>(world->split(0, world->rank()));
         if (h.compressor)
-            c.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout, index_t n) {
-                return detail::make_comm_hook(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count, rank);
+            c.gradients.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout,
+                                                                                   index_t n) {
+                return detail::make_comm_hook<cpu>(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count,
+                                                   rank);
             };
         all = std::make_unique<ranks<D>>(*world, weights, std::move(c));
-        all->start({});
+        broadcast_values(all->over, weights, {});
     }
     std::unique_ptr<kfac<float, D>> curvature;
     if (h.curvature)
@@ -93,8 +95,7 @@ outcome train_on(any_communicator* world, const how& h) {
     constexpr bool scales = std::same_as<T, float16>;
     trainer<D, T> t(model, weights, bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
                     objective({h.last_targets > 0 ? objective_kind::values : objective_kind::classes, 0}, {}),
-                    {.micro_batches = h.micro_batches, .graph = h.graph}, all.get(), curvature.get(), nullptr,
-                    scales ? &scaler : nullptr);
+                    {.graph = h.graph}, all.get(), curvature.get(), nullptr, scales ? &scaler : nullptr);
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
     outcome o;
     std::optional<samples<D>> place;  // of every batch, for steps that are recorded
@@ -104,7 +105,8 @@ outcome train_on(any_communicator* world, const how& h) {
                                     : h.last_targets > 0                        ? 1
                                                                                 : 0);
         for (bool taken = false; !taken;) {
-            const step_result done = h.graph ? t.step(brought<D>(b, place)) : t.step(b);
+            const step_result done =
+                h.graph ? t.step({brought<D>(b, place), h.micro_batches}) : t.step({b, h.micro_batches});
             taken = !done.skipped;
             o.skipped.push_back(done.skipped);
             o.scales.push_back(scaler.scale());
@@ -113,8 +115,8 @@ outcome train_on(any_communicator* world, const how& h) {
         }
     }
     require(t.steps() == 8, "steps: ", t.steps());
-    require(t.why_not_recorded().empty(), t.why_not_recorded());
-    require(!h.graph || t.recorded_steps() > 0, "no step was recorded");
+    require(t.recorder().refusal().empty(), t.recorder().refusal());
+    require(!h.graph || t.recorder().launched() > 0, "no step was recorded");
     const tensor<float> values = weights.values().on_host();
     o.weights.assign(values.data(), values.data() + values.size());
     return o;
@@ -240,9 +242,8 @@ TEST_CASE("float16: where no scale helps, the error names step and parameter", "
                 std::unique_ptr<ranks<emulated_gpu>> all;
                 if (world) {
                     ranks<emulated_gpu>::config how;
-                    how.non_finite = non_finite_policy::skip;
-                    how.device_channel =
-                        staged_communicator<emulated_gpu, any_communicator>(world->split(0, world->rank()));
+                    how.agree.non_finite = non_finite_policy::skip;
+                    how.device = staged_communicator<emulated_gpu, any_communicator>(world->split(0, world->rank()));
                     all = std::make_unique<ranks<emulated_gpu>>(*world, weights, std::move(how));
                 }
                 loss_scaler scaler(c);

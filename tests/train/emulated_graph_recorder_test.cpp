@@ -36,15 +36,15 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
     model.add("second", linear<float, D>({.in = 8, .out = classes}));
     arena<float, D> weights(model.parameters(), 2);
     ranks<D>::config c;
-    c.bucket_bytes = h.bucket_bytes;
-    c.overlap = h.overlap;
-    c.non_finite = non_finite_policy::skip;
-    c.device_channel = staged_communicator<D, any_communicator>(world.split(0, world.rank()));
+    c.gradients.bucket_bytes = h.bucket_bytes;
+    c.gradients.overlap = h.overlap;
+    c.agree.non_finite = non_finite_policy::skip;
+    c.device = staged_communicator<D, any_communicator>(world.split(0, world.rank()));
     ranks<D> all(world, weights, std::move(c));
-    all.start(model.buffers());
+    broadcast_values(all.over, weights, model.buffers());
     outcome o;
     index_t at_begin = 0;
-    all.reducer().before([&](int, std::span<float>) { o.launches.push_back(D::launches - at_begin); });
+    all.gradients.reducer().before([&](int, std::span<float>) { o.launches.push_back(D::launches - at_begin); });
     std::unique_ptr<kfac<float, D>> curvature;
     if (h.curvature)
         curvature = std::make_unique<kfac<float, D>>(
@@ -53,7 +53,7 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
     using rule = clipped<adamw>;
     trainer<D> t(model, weights, bound_optimizer<rule, float, D>(rule{adamw{}, by_norm{0.4}}, weights),
                  warmup(4, 0.001, cosine(9, 0.02)), objective({objective_kind::classes, 0}, {}),
-                 {.seed = 5, .micro_batches = h.micro_batches, .graph = graph}, &all, curvature.get());
+                 {.seed = 5, .graph = graph}, &all, curvature.get());
     if (curvature) t.choose_kernels({6 / h.micro_batches, inputs}, mode::train);
     tensor<float, D> x({6, inputs});
     tensor<std::int32_t, D> labels({6});
@@ -74,13 +74,14 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
         const index_t n = b.count;
         o.launches.clear();
         at_begin = D::launches;
-        o.losses.push_back(
-            t.step(device_batch<D>(std::move(b), {x.slice(0, {n, inputs}), labels.slice(0, {n}), {}})).loss);
+        o.losses.push_back(t.step({device_batch<D>(std::move(b), {x.slice(0, {n, inputs}), labels.slice(0, {n}), {}}),
+                                   h.micro_batches})
+                               .loss);
     }
     require(t.steps() == 9, "steps: ", t.steps());
-    o.recorded = t.recorded_steps();
-    o.graphs = t.recorded_graphs();
-    o.refusal = t.why_not_recorded();
+    o.recorded = t.recorder().launched();
+    o.graphs = t.recorder().graphs();
+    o.refusal = t.recorder().refusal();
     const tensor<float> values = weights.values().on_host();
     o.weights.assign(values.data(), values.data() + values.size());
     for (const auto& [name, buffer] : model.buffers()) {

@@ -164,14 +164,14 @@ TEST_CASE("data parallel: on devices, too, the rank that spoilt a step is named"
                 linear<float, emulated_gpu> layer({.in = 2, .out = 3});
                 arena<float, emulated_gpu> weights(layer.parameters(), 1);
                 ranks<emulated_gpu>::config config;
-                config.device_channel = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+                config.device = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
                 any_communicator world(c.split(0, c.rank()));
                 ranks<emulated_gpu> all(world, weights, std::move(config));
-                all.begin(0);
+                all.gradients.begin(0);
                 const bool guilty = c.rank() == 1;
                 const float nan = std::numeric_limits<float>::quiet_NaN();
                 if (guilty) emulated_gpu::copy_to_device(weights.parameters()[0].p->grad.data(), &nan, sizeof nan);
-                all.finish({}, 7, guilty ? reason : "");
+                synchronise(all.gradients, all.agree, {}, 7, guilty ? reason : "");
             });
         });
     };
@@ -188,17 +188,17 @@ TEST_CASE("data parallel: a device does not send what is not finite, and its ran
             arena<float, emulated_gpu> weights(layer.parameters(), 1);
             weights.zero_grad();
             ranks<emulated_gpu>::config config;
-            config.device_channel = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
-            config.hook_on_device = [](const bucket_layout&, index_t n) {
+            config.device = staged_communicator<emulated_gpu, threads_communicator>(c.split(0, c.rank()));
+            config.gradients.hook_on_device = [](const bucket_layout&, index_t n) {
                 using natural_there = error_feedback<natural<emulated_gpu>>;
                 return std::make_unique<message_hook<any_communicator, natural_there>>(natural_there{}, n, 2);
             };
             any_communicator world(c.split(0, c.rank()));
             ranks<emulated_gpu> all(world, weights, std::move(config));
-            all.begin(0);
+            all.gradients.begin(0);
             const float value = c.rank() == 1 ? std::numeric_limits<float>::infinity() : 4;
             emulated_gpu::copy_to_device(weights.parameters()[1].p->grad.data() + 1, &value, sizeof value);
-            std::string said = test::message_of([&] { all.finish({}, 7); });
+            std::string said = test::message_of([&] { synchronise(all.gradients, all.agree, {}, 7); });
             const std::scoped_lock lock(one_at_a_time);
             sums.push_back(weights.parameters()[1].p->grad.on_host());
             fail(said);
@@ -419,7 +419,7 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
                                                        c.split(0, c.rank()));
                              });
                          }),
-                         "set tensors_over"));
+                         "give the channel a communicator of the device's memory"));
 }
 
 }  // namespace cairn

@@ -65,7 +65,7 @@ struct run {
     run(const how& h, any_communicator* world) {
         if (world) {
             ranks<cpu>::config c;
-            if (h.may_skip) c.non_finite = non_finite_policy::skip;
+            if (h.may_skip) c.agree.non_finite = non_finite_policy::skip;
             all.emplace(*world, weights, std::move(c));
         }
         if (h.sampled_labels) {
@@ -78,10 +78,7 @@ struct run {
         train.emplace(model, weights,
                       h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
                       constant(0.01), objective({objective_kind::classes, 0}, {}),
-                      trainer_config{.seed = 5,
-                                     .micro_batches = h.micro_batches,
-                                     .may_skip = h.may_skip,
-                                     .sampled_every = h.sampled_labels ? 1 : 0},
+                      trainer_config{.seed = 5, .may_skip = h.may_skip, .sampled_every = h.sampled_labels ? 1 : 0},
                       all ? &*all : nullptr, curvature.get());
         if (curvature) train->choose_kernels({2, inputs}, mode::train);
     }
@@ -93,8 +90,11 @@ std::vector<double> losses_of(const how& h) {
         run r(h, world);
         const int rank = world ? world->rank() : 0;
         for (int step = 0; step < steps; ++step) {
-            const double loss = r.train->step(part_of(step, h.ranks, rank)).loss;
+            const double loss = r.train->step({part_of(step, h.ranks, rank), h.micro_batches}).loss;
             if (rank == 0) losses.push_back(loss);
+            const memory_use saved = memory_pool::host().use_of(memory_category::saved);  // of this rank
+            require(saved.live == 0 && saved.peak > 0, "saved after step ", step, ": ", saved.live, " bytes, at most ",
+                    saved.peak);
         }
     };
     if (h.ranks == 1) {
@@ -139,7 +139,7 @@ TEST_CASE("identity: a run that goes on keeps its masks", "[identity]") {
     const std::vector<double> expected = losses_of(h);
     run before(h, nullptr);
     for (int step = 0; step < 3; ++step)
-        CHECK(before.train->step(part_of(step, 1, 0)).loss == expected[std::size_t(step)]);
+        CHECK(before.train->step({part_of(step, 1, 0), h.micro_batches}).loss == expected[std::size_t(step)]);
     run after(h, nullptr);
     const auto copy = [](tensor<float>& to, const tensor<float>& from) {
         std::copy_n(from.data(), from.size(), to.data());
@@ -152,7 +152,7 @@ TEST_CASE("identity: a run that goes on keeps its masks", "[identity]") {
     }
     after.train->optimizer().steps() = 3;
     for (int step = 3; step < steps; ++step)
-        CHECK(after.train->step(part_of(step, 1, 0)).loss == expected[std::size_t(step)]);
+        CHECK(after.train->step({part_of(step, 1, 0), h.micro_batches}).loss == expected[std::size_t(step)]);
 }
 
 TEST_CASE("identity: each part of a batch draws the labels of the whole batch", "[identity]") {

@@ -1,12 +1,13 @@
 #pragma once
 // Ranks as threads of one process: labs, tests, debuggers and sanitizers.
 //   run_ranks(4, [](threads_communicator& c) { … });      c.rank() is 0 … 3
-// How messages travel: comm/thread_world.hpp.
+// How messages travel: comm/thread_world.hpp. Each rank has a memory pool of its own, as a process would.
 // The first rank that fails ends all: whoever waits, now or later, gets an error that names it, and run_ranks throws
 // what it threw.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/comm/thread_world.hpp>
+#include <cairn/core/memory.hpp>
 #include <cairn/core/parallel.hpp>
 
 #include <algorithm>
@@ -167,6 +168,8 @@ void run_ranks(int n, const thread_ranks& options, Body&& body) {
     std::exception_ptr first;
     const auto run = [&](int rank) {
         set_threads(kernels);
+        const memory_pool::of_rank memory;
+        const memory_pool::scope here(*memory);
         threads_communicator c(world, rank);
         try {
             body(c);

@@ -7,12 +7,15 @@
 //   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays
 //   free
 //   release:  the range merges with its free neighbours
+// A rank that is a thread has a pool of its own, and so have the threads that help it (in_pool_of_caller).
 // Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -30,10 +33,19 @@
 namespace cairn {
 
 /// What a block of memory is for.
-enum class memory_category { parameters, gradients, optimizer, activations, workspace, communication, data };
+enum class memory_category {
+    parameters,
+    gradients,
+    optimizer,
+    activations,
+    saved,  // activations that forward leaves for backward, as long as saved_tensors holds them
+    workspace,
+    communication,
+    data
+};
 
-inline constexpr std::array<const char*, 7> memory_category_names{
-    "parameters", "gradients", "optimizer", "activations", "workspace", "communication", "data"};
+inline constexpr std::array<const char*, 8> memory_category_names{
+    "parameters", "gradients", "optimizer", "activations", "saved", "workspace", "communication", "data"};
 
 /// Live and highest bytes so far, of one category or of all.
 struct memory_use {
@@ -56,22 +68,72 @@ class memory_pool {
 public:
     static constexpr index_t alignment = 64;
 
-    /// The pool of this process. Never destroyed, so that tensors of static storage outlive nothing.
-    static memory_pool& host() {
-        static memory_pool* pool = new memory_pool;
-        return *pool;
-    }
+    /// The host's pool of the calling thread: that of its rank, if ranks are threads, else that of the process.
+    static memory_pool& host() { return current_ ? *current_ : of_process(); }
+
+    /// Live bytes of all pools of the host.
+    static index_t host_live() { return host_live_; }
+
+    /// While it lives, the calling thread takes the host's memory from `pool`.
+    class scope {
+    public:
+        explicit scope(memory_pool& pool) : before_(std::exchange(current_, &pool)) {}
+        ~scope() { current_ = before_; }
+        scope(const scope&) = delete;
+        scope& operator=(const scope&) = delete;
+
+    private:
+        memory_pool* before_;
+    };
+
+    /// A pool of the host for one rank. Goes back after use; kept for ever, so that tensors may outlive their rank.
+    class of_rank {
+    public:
+        of_rank() {
+            const std::scoped_lock lock(unused().mutex);
+            auto& pools = unused().pools;
+            const auto clean = std::find_if(pools.begin(), pools.end(), [](auto* p) { return p->total().live == 0; });
+            if (clean == pools.end()) {
+                pool_ = new memory_pool;
+            } else {
+                pool_ = *clean;
+                pools.erase(clean);
+            }
+            pool_->set_limit(of_process().limit());
+            pool_->reset_peaks();
+        }
+        ~of_rank() {
+            const std::scoped_lock lock(unused().mutex);
+            unused().pools.push_back(pool_);
+        }
+        of_rank(const of_rank&) = delete;
+        of_rank& operator=(const of_rank&) = delete;
+        memory_pool& operator*() const { return *pool_; }
+
+    private:
+        struct list {
+            std::mutex mutex;
+            std::vector<memory_pool*> pools;
+        };
+        static list& unused() {
+            static list* all = new list;
+            return *all;
+        }
+        memory_pool* pool_;
+    };
 
     /// A block of at least `bytes` bytes. Throws error naming what was asked, held and allowed when memory is out.
     void* allocate(index_t bytes, memory_category use) {
         const std::scoped_lock lock(mutex_);
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
         const index_t size = rounded(bytes);
-        if (total_.live + size > limit_) throw_out_of_memory(size, use);
+        if ((of_host_ ? host_live_.load() : total_.live) + size > limit_) throw_out_of_memory(size, use);
         void* block = system_ ? allocate_alone(size) : carve(size);
         if (!block) throw_out_of_memory(size, use);
+        if (of_host_) host_live_ += size;
         total_.grow(size);
         by_category_[static_cast<std::size_t>(use)].grow(size);
+        if (is_activation(use)) activations_.grow(size);
         if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, true});
         return block;
     }
@@ -80,8 +142,10 @@ public:
     void release(void* block, index_t bytes, memory_category use) noexcept {
         const index_t size = rounded(bytes);
         const std::scoped_lock lock(mutex_);
+        if (of_host_) host_live_ -= size;
         total_.shrink(size);
         by_category_[static_cast<std::size_t>(use)].shrink(size);
+        if (is_activation(use)) activations_.shrink(size);
         if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, false});
         if (system_)
             release_alone(block);
@@ -89,6 +153,18 @@ public:
             coalesce(static_cast<char*>(block), size);
     }
 
+    /// From now on a block counts as another use: activations as saved ones, or back.
+    void recount(index_t bytes, memory_category from, memory_category to) noexcept {
+        const std::scoped_lock lock(mutex_);
+        by_category_[static_cast<std::size_t>(from)].shrink(rounded(bytes));
+        by_category_[static_cast<std::size_t>(to)].grow(rounded(bytes));
+    }
+
+    /// Activations, saved ones among them.
+    memory_use activations() const {
+        const std::scoped_lock lock(mutex_);
+        return activations_;
+    }
     memory_use use_of(memory_category use) const {
         const std::scoped_lock lock(mutex_);
         return by_category_[static_cast<std::size_t>(use)];
@@ -102,6 +178,7 @@ public:
     void reset_peaks() {
         const std::scoped_lock lock(mutex_);
         total_.peak = total_.live;
+        activations_.peak = activations_.live;
         for (memory_use& use : by_category_) use.peak = use.live;
     }
 
@@ -156,7 +233,7 @@ protected:
     char* touched_end() const { return touched_; }  // of all blocks so far
 
 private:
-    memory_pool() {
+    memory_pool() : of_host_(true) {
         const index_t physical = index_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
         limit_ = physical;
         if (const char* text = std::getenv("CAIRN_MEMORY_LIMIT")) limit_ = std::strtoll(text, nullptr, 10);
@@ -169,6 +246,15 @@ private:
 #endif
         if (const char* text = std::getenv("CAIRN_POOL")) system_ = std::string(text) == "system";
         if (!system_) reserve(4 * physical);
+    }
+
+    static memory_pool& of_process() {
+        static memory_pool* pool =
+            new memory_pool;  // never destroyed, so that tensors of static storage outlive nothing
+        return *pool;
+    }
+    static bool is_activation(memory_category use) {
+        return use == memory_category::activations || use == memory_category::saved;
     }
 
     static index_t rounded(index_t bytes) {
@@ -234,8 +320,9 @@ private:
             if (by_category_[i].live)
                 held += concat(held.empty() ? "" : ", ", memory_category_names[i], ' ', by_category_[i].live);
         fail("out of ", what_, ": ", size, " bytes asked for ", memory_category_names[static_cast<std::size_t>(use)],
-             ", ", total_.live, " held (", held.empty() ? "nothing" : held, "), ", limit_, " allowed", beside(),
-             "; use a smaller batch, recomputation, or raise ", limit_name_);
+             ", ", total_.live, " held (", held.empty() ? "nothing" : held, ')',
+             of_host_ && host_live_ != total_.live ? concat(", ", host_live_.load(), " by all ranks") : "", ", ",
+             limit_, " allowed", beside(), "; use a smaller batch, recomputation, or raise ", limit_name_);
     }
 
     struct notes {
@@ -244,17 +331,29 @@ private:
     };
     static inline thread_local notes noted_{};  // who else takes memory at the same time is not noted
 
+    static inline thread_local memory_pool* current_ = nullptr;  // of the host; null: that of the process
+    static inline std::atomic<index_t> host_live_{0};
+
     mutable std::mutex mutex_;
     std::map<char*, index_t> free_;
     std::set<std::pair<index_t, char*>> by_size_;
     std::array<memory_use, memory_category_names.size()> by_category_{};
-    memory_use total_;
+    memory_use total_, activations_;
     index_t limit_ = 0;
     char* begin_ = nullptr;
     char* touched_ = nullptr;
-    bool system_ = false;
+    bool system_ = false, of_host_ = false;
     std::string what_ = "memory";
     const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };
+
+/// f for a thread that helps the calling one: it takes the host's memory from the caller's pool.
+template <class F>
+auto in_pool_of_caller(F f) {
+    return [&pool = memory_pool::host(), f = std::move(f)]() mutable {
+        const memory_pool::scope here(pool);
+        return f();
+    };
+}
 
 }  // namespace cairn

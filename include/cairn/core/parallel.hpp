@@ -3,6 +3,7 @@
 // work is cut by the size of the data, never by the number of threads, and partial results are added in chunk order.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/memory.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
@@ -68,9 +69,11 @@ void parallel_chunks(index_t n, index_t grain, Body&& body) {
     }
     std::exception_ptr failure;
     std::atomic<bool> failed{false};
+    memory_pool& pool = memory_pool::host();  // of the rank for which the threads work
 #pragma omp parallel for schedule(static)
     for (index_t chunk = 0; chunk < chunks; ++chunk) {
         if (failed.load(std::memory_order_relaxed)) continue;
+        const memory_pool::scope here(pool);
         try {
             body(chunk, chunk * grain, std::min(n, (chunk + 1) * grain));
         } catch (...) {

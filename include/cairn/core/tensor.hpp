@@ -35,6 +35,25 @@ concept Device = requires {
 template <Device D>
 inline thread_local memory_pool* pool_instead = nullptr;
 
+namespace detail {
+
+/// Gives a block of memory back to its pool.
+struct block_owner {
+    memory_pool* pool;
+    index_t bytes;
+    memory_category use;
+    int saved = 0;  // places of saved_tensors that hold it
+
+    void operator()(void* block) const { pool->release(block, bytes, use); }
+
+    void count(memory_category as) {
+        pool->recount(bytes, use, as);
+        use = as;
+    }
+};
+
+}  // namespace detail
+
 /// Owning, row-major array of T on device D.
 template <class T, Device D = cpu>
 class tensor {
@@ -52,7 +71,7 @@ public:
     tensor(cairn::shape s, memory_category use, memory_pool& pool) : shape_(s) {
         const index_t bytes = std::max<index_t>(s.size(), 1) * static_cast<index_t>(sizeof(T));
         data_ = static_cast<T*>(pool.allocate(bytes, use));
-        block_ = std::shared_ptr<void>(data_, [&pool, bytes, use](void* p) { pool.release(p, bytes, use); });
+        block_ = std::shared_ptr<void>(data_, detail::block_owner{&pool, bytes, use});
     }
 
     /// Elements all equal to `value`.
@@ -147,6 +166,18 @@ public:
         t.data_ += begin;
         t.shape_ = s;
         return t;
+    }
+
+    /// An activation counts as memory_category::saved from the first call of hold() to as many calls of let_go(). Other
+    /// uses of memory stay what they are.
+    void hold() const {
+        auto* const block = std::get_deleter<detail::block_owner>(block_);
+        if (!block || (block->use != memory_category::activations && block->use != memory_category::saved)) return;
+        if (block->saved++ == 0) block->count(memory_category::saved);
+    }
+    void let_go() const {
+        auto* const block = std::get_deleter<detail::block_owner>(block_);
+        if (block && block->saved > 0 && --block->saved == 0) block->count(memory_category::activations);
     }
 
     /// Drops this handle; the block goes back to the pool with its last owner.

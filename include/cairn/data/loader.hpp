@@ -433,7 +433,7 @@ private:
         dead_ = nullptr;
         next_planned_ = position_.batch < batches_ ? position_ : cursor{position_.epoch + 1, 0};
         try {
-            for (int i = 0; i < config_.workers; ++i) workers_.emplace_back([this] { work(); });
+            for (int i = 0; i < config_.workers; ++i) workers_.emplace_back(in_pool_of_caller([this] { work(); }));
         } catch (const std::system_error& e) {
             stop_workers();
             fail("loader: cannot start ", config_.workers, " worker threads: ", e.what(), "; use fewer workers");

@@ -16,15 +16,39 @@
 
 namespace cairn {
 
+namespace detail {
+
+/// A tensor that waits for backward: while it does, its memory counts as memory_category::saved.
+template <class T, Device D>
+class saved_tensor {
+public:
+    explicit saved_tensor(tensor<T, D> t) : t_(std::move(t)) { t_.hold(); }
+    saved_tensor(saved_tensor&&) noexcept = default;
+    saved_tensor& operator=(saved_tensor&& other) noexcept {
+        t_.let_go();
+        t_ = std::move(other.t_);
+        return *this;
+    }
+    ~saved_tensor() { t_.let_go(); }
+    const tensor<T, D>& get() const { return t_; }
+
+private:
+    tensor<T, D> t_;
+};
+
+}  // namespace detail
+
 /// What forward leaves for backward: tensors of one layer for one micro-batch, in numbered slots, and those of its
 /// children.
 template <class T, Device D = cpu>
 class saved_tensors {
 public:
-    using entry = std::conditional_t<
-        sizeof(T) < sizeof(float),  // statistics are kept in float
-        std::variant<std::monostate, tensor<T, D>, tensor<std::int32_t, D>, tensor<std::uint8_t, D>, tensor<float, D>>,
-        std::variant<std::monostate, tensor<T, D>, tensor<std::int32_t, D>, tensor<std::uint8_t, D>>>;
+    template <class U>
+    using kept = detail::saved_tensor<U, D>;
+    using entry =
+        std::conditional_t<sizeof(T) < sizeof(float),  // statistics are kept in float
+                           std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>, kept<float>>,
+                           std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>>>;
 
     saved_tensors() = default;
     saved_tensors(saved_tensors&&) noexcept = default;
@@ -35,7 +59,7 @@ public:
     void put(int slot, tensor<U, D> t) {
         if (discarding_) return;
         if (static_cast<std::size_t>(slot) >= entries_.size()) entries_.resize(static_cast<std::size_t>(slot) + 1);
-        entries_[static_cast<std::size_t>(slot)] = std::move(t);
+        entries_[static_cast<std::size_t>(slot)] = kept<U>(std::move(t));
     }
 
     bool has(int slot) const {
@@ -48,7 +72,7 @@ public:
     const tensor<U, D>& get(int slot) const {
         require(has(slot), "backward: no saved tensor in slot ", slot,
                 " (was forward run in training mode with these saved tensors?)");
-        return std::get<tensor<U, D>>(entries_[static_cast<std::size_t>(slot)]);
+        return std::get<kept<U>>(entries_[static_cast<std::size_t>(slot)]).get();
     }
 
     /// Takes the tensor out of slot `slot`.

@@ -12,8 +12,8 @@
 //   directions            from gradient workers to everybody: all-gather inside a row
 //                         optim/precondition/kfac_assignment.hpp
 //
-// One text over the device D of the numbers. They travel by `device_channel`, a communicator of D's memory; a few of
-// the host's (rows, which decompositions are new) by `world`. What only the host does: sums travel beside backward, on
+// One text over the device D of the numbers. They travel by a channel's `device`; a few of the host's (rows, which
+// decompositions are new) by its `host`. What only the host does: sums travel beside backward, on
 // a thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
 //
 // Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
@@ -28,6 +28,7 @@
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
+#include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/comm_hook.hpp>
 #include <cairn/parallel/distributed_kfac_base.hpp>
 #include <cairn/parallel/link.hpp>
@@ -71,13 +72,13 @@ public:
                 "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
-    /// On a device. `device_channel` carries tensors of D between the same ranks as `world`; it must outlive this, and
-    /// is used when nobody else uses it, by the thread that owns the device's stream. Throws on what is for the host
-    /// alone: a bound of the error of what travels.
-    kfac_ranks(C& world, C& device_channel, kfac_ranks_config c) requires(!on_host)
-        : base(std::move(c), world.rank(), world.size()),
-          world_(world.split(0, world.rank())),
-          tensors_(&device_channel) {
+    /// On a device. `over` must outlive this; its `device` is used by the thread that owns the device's stream. Throws
+    /// on what is for the host alone: a bound of the error of what travels.
+    kfac_ranks(channel<C>& over, kfac_ranks_config c) requires(!on_host)
+        : base(std::move(c), over.rank(), over.size()),
+          world_(over.host.split(0, over.rank())),
+          over_(&over),
+          tensors_(&over.device) {
         require(config_.broadcast_error_bound == 0, "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels is for the host; on ", D::name, " it must be 0 (exact)");
     }
@@ -87,7 +88,7 @@ public:
             if constexpr (on_host)
                 return measure_link(world_);
             else
-                return measure_device_link<D>(world_, *tensors_);
+                return measure_device_link<D>(*over_);
         });
         if (place_->rows() > 1 &&
             place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
@@ -377,8 +378,9 @@ private:
 
     hook_factory make_hook_;  // the host's
     C world_;
-    std::optional<C> sums_;  // of the thread beside backward
-    C* tensors_;             // carries tensors of D
+    std::optional<C> sums_;       // of the thread beside backward
+    channel<C>* over_ = nullptr;  // a device's
+    C* tensors_;                  // carries tensors of D
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;
     std::vector<bool> done_;  // blocks whose sums are complete

@@ -5,6 +5,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/parallel/channel.hpp>
 
 #include <algorithm>
 #include <span>
@@ -56,17 +57,17 @@ exchange_model measure_link(C& c) {
 
 /// Collective. α and β of messages between devices, from all-gathers of 1 KiB and of 1 MiB; the slowest rank counts.
 template <Device D, Communicator C>
-exchange_model measure_device_link(C& world, C& device_channel) {
-    const int p = world.size();
+exchange_model measure_device_link(channel<C>& over) {
+    const int p = over.size();
     if (p == 1) return {};
     const auto timed = [&](index_t n) {
         tensor<float, D> data = tensor<float, D>::zeros({n}, memory_category::communication);
         double best = 1e300;
         for (int i = 0; i < 3; ++i) {
             const stopwatch watch;
-            all_gather(device_channel, data.span());
+            all_gather(over.device, data.span());
             double seconds = watch.seconds();
-            all_reduce(world, std::span<double>(&seconds, 1), {.op = reduction::max});
+            all_reduce(over.host, std::span<double>(&seconds, 1), {.op = reduction::max});
             best = std::min(best, seconds);
         }
         return best;

@@ -4,6 +4,7 @@
 // Collectives are the same blocking functions there as everywhere; no algorithm needs to be cut into steps for the sake
 // of overlap.
 
+#include <cairn/core/memory.hpp>
 #include <cairn/core/parallel.hpp>
 
 #include <condition_variable>
@@ -19,10 +20,10 @@ namespace cairn {
 class progress_thread {
 public:
     explicit progress_thread(int kernel_threads = 1)
-        : thread_([this, kernel_threads] {
+        : thread_(in_pool_of_caller([this, kernel_threads] {
               set_threads(kernel_threads);
               work();
-          }) {}
+          })) {}
 
     /// Drops the jobs that have not begun, waits for the one that runs.
     ~progress_thread() {

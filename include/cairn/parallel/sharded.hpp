@@ -6,7 +6,10 @@
 // Bytes on the wire: stage 1  3 (N-1)/N n,  stage 2  2 (N-1)/N n  as a plain all-reduce. State: 1/N.
 // sharded<O> satisfies Optimizer as O does; bound_optimizer(sharded{…}, arena) is the driver.
 
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/core/trace.hpp>
 #include <cairn/optim/optimizer.hpp>
+#include <cairn/parallel/channel.hpp>
 
 #include <cmath>
 #include <functional>
@@ -48,6 +51,13 @@ struct sharded {
         return by_parameter;
     }
 };
+
+/// Collective, after a sharded optimizer's step: every rank gets the values that the others updated.
+template <Communicator C, class T, Device D>
+void share_values(channel<C>& over, arena<T, D>& weights, const std::vector<range>& owners) {
+    const trace_scope scope("share values", "", "communication");
+    all_gather(over.device, weights.values().span(), owners);
+}
 
 /// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so
 /// asked (layer-wise optimizers need norms of those). A rank's range may be empty.

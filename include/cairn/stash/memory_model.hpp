@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-/// Plays training steps of layers over T; live() and peak() are bytes of memory_category::activations.
+/// Plays training steps of layers over T; live() and peak() are bytes of memory_pool::activations().
 template <class T = float, Device D = cpu>
 class memory_model {
 public:

@@ -162,25 +162,23 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
     return detail::make_matrix_preconditioner(settings, weights, kind);
 }
 
-/// The same on another device than the host. `world` and what carries tensors of D between its ranks are
-/// null for one rank; else they must outlive the preconditioner.
+/// The same on another device than the host. `over` is null for one rank; else it must outlive the preconditioner.
 template <Device D>
 std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configuration& settings,
                                                                         arena<float, D>& weights,
-                                                                        any_communicator* world,
-                                                                        any_communicator* device_channel) {
+                                                                        channel<any_communicator>* over) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
     const kfac_config c = detail::read_kfac_config(settings);
     const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
-    if (!world) {
+    if (!over) {
         detail::require_fits_one_rank(how);
         return std::make_unique<kfac<float, D>>(weights, c);
     }
     require(compress == "none" && how.broadcast_error_bound == 0, "on ", D::name,
             " kfac.compress must be none and kfac.broadcast_error_bound 0: other values are for the host");
     using roles = kfac_ranks<any_communicator, float, D>;
-    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*world, *device_channel, how));
+    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*over, how));
 }
 
 /// The step with its own size, null unless kfac.step_size asks for it.
@@ -190,6 +188,11 @@ std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, 
     auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
     if (!curvature || settings.choice("kfac.step_size", {"optimizer", "quadratic_model"}, "optimizer") == "optimizer")
         return nullptr;
+    const auto pieces = settings.get<index_t>("train.micro_batches", 1);
+    require(pieces == 1,
+            "kfac.step_size = quadratic_model runs forward several times on a whole batch: one micro-batch a step, "
+            "here there are ",
+            pieces, "; kfac.step_size = optimizer is for any");
     damping_rule rule;
     rule.lambda = curvature->config().damping;
     rule.every = settings.get<std::int64_t>("kfac.damping_interval", rule.every);

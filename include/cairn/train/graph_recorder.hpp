@@ -12,11 +12,13 @@
 #include <cairn/core/captured_graph.hpp>
 #include <cairn/core/device_scalar.hpp>
 #include <cairn/core/launch_parameters.hpp>
-#include <cairn/data/prefetcher.hpp>
+#include <cairn/parallel/gradient_reducer.hpp>
 #include <cairn/train/any_optimizer.hpp>
+#include <cairn/train/micro_batches.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -38,68 +40,104 @@ struct step_scalars {
         scalar_on<D> loss, correct;  // correct: samples classified right
     };
     std::vector<piece> pieces;              // of each micro-batch
-    scalar_on<D> broken = 0;                // gradients that are not finite, where somebody counts
+    scalar_on<D> broken = 0;                // gradients that are not finite, where they are counted
     std::optional<scalar_on<D>> norm = {};  // of the gradients, where the update was launched too
 };
 
-/// See the top of the file. Nothing on devices that do not record.
-template <Device D>
-struct graph_recorder {};
+/// How a trainer launches its steps.
+struct recording_config {
+    bool on = false;            // record them
+    bool update_within = true;  // the update belongs to them: nothing changes gradients between backward and update
+};
 
+/// On a device that does not record: steps are launched one by one.
+template <Device D>
+class graph_recorder {
+public:
+    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* /*leaving*/ = nullptr) {
+        require(!c.on, "train.cuda_graph = on is for GPUs; the network is on ", D::name);
+    }
+    const std::uint32_t* step_at() { return nullptr; }
+    template <class F>
+    step_scalars<D> gradients(const micro_batches<D>&, any_optimizer<float, D>&, double, bool, F&& f) {
+        return f();
+    }
+    /// Each number is waited for when it is read.
+    void wait(step_scalars<D>&, const std::function<void()>& meanwhile) {
+        if (meanwhile) meanwhile();
+    }
+    void update(any_optimizer<float, D>& optimizer, double lr, const step_scalars<D>&) { optimizer.step(lr); }
+
+    std::int64_t launched() const { return 0; }
+    index_t graphs() const { return 0; }
+    std::string refusal() const { return {}; }
+};
+
+/// See the top of the file.
 template <RecordsSteps D>
 class graph_recorder<D> {
 public:
-    /// Sends what this step's launches are to know: its number, and what the update is told.
-    void send(std::uint32_t step, any_optimizer<float, D>& optimizer, double lr) {
-        step_ = step;
-        numbers_.collect();
-        numbers_.place(step_);
-        update_begins_ = numbers_.position();
-        if (optimizer.capturable()) optimizer.collect(lr, numbers_);
-        numbers_.send();
-    }
+    /// `leaving`: sends full buckets of gradients to other ranks; null for one rank.
+    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* leaving = nullptr)
+        : config_(c), leaving_(leaving) {}
 
-    /// Where launches find the number of the step.
-    const std::uint32_t* step() {
+    /// Where launches find the number of the step; null: it is part of them.
+    const std::uint32_t* step_at() {
+        if (!config_.on) return nullptr;
         numbers_.launch();
         return numbers_.place(step_);
     }
-    /// What an update is launched with.
-    launch_parameters& of_update() {
-        numbers_.launch(update_begins_);
-        return numbers_;
-    }
 
-    /// What `gradients` returns, which launches the step on batch b, of `whole` samples of all ranks from sample
-    /// `first` on.
+    /// Launches the gradients of a step: what f() launches and returns. Recorded, but for steps whose
+    /// layers announce their rows (`observed`).
     template <class F>
-    step_scalars<D> gradients(const device_batch<D>& b, double whole, index_t first, F&& f) {
-        const place at{b.there.x.data(), b.there.labels.data(), b.there.targets.data(), b.host.count, whole, first};
-        if (!by_place_.contains(at) && by_place_.size() >= most_places) return f(host_callback());
-        auto& step = by_place_.try_emplace(at, memory_).first->second;
-        auto numbers = step(f);
+    step_scalars<D> gradients(const micro_batches<D>& b, any_optimizer<float, D>& optimizer, double lr, bool observed,
+                              F&& f) {
+        if (!config_.on) return f();
+        send(static_cast<std::uint32_t>(optimizer.steps()), optimizer, lr);
+        const auto all = [&](const host_callback& host) {
+            const bucket_watch watch(leaving_, host);
+            step_scalars<D> numbers = f();
+            if (config_.update_within && optimizer.capturable()) {
+                std::vector<device_scalar<D>> losses;
+                for (const auto& piece : numbers.pieces) losses.push_back(piece.loss);
+                optimizer.launch(of_update(), losses);
+                numbers.norm = optimizer.norm_of_update();
+            }
+            return numbers;
+        };
+        place at{{}, b.global_count(), b.first_sample()};
+        for (int m = 0; m < b.size(); ++m)
+            std::get<0>(at).push_back(
+                {b[m].there.x.data(), b[m].there.labels.data(), b[m].there.targets.data(), b[m].host.count});
+        const bool one_more = !by_place_.contains(at);
+        if (observed || b.count() == 0 || (one_more && by_place_.size() >= most_places)) return all(host_callback());
+        auto& step = by_place_.try_emplace(std::move(at), memory_).first->second;
+        auto numbers = step(all);
         launched_ += step.recorded();
         return numbers;
     }
 
-    /// The norm of the gradients that an update was taken with, launched by itself.
-    double update(any_optimizer<float, D>& optimizer) {
-        device_scalar<D> norm = update_([&] {
-            optimizer.launch(of_update());
-            return optimizer.norm_of_update();
-        });
-        device_scalar<D>* const wanted[] = {&norm};
-        to_host_.fetch(wanted, [] {});
-        return norm;
-    }
-
-    /// The host knows the numbers afterwards; what is called between is done beside the step.
-    template <class Meanwhile>
-    void fetch(step_scalars<D>& numbers, Meanwhile&& between) {
+    /// Waits for the numbers of a step, and with them for its launches; calls `meanwhile`, if set, beside them.
+    void wait(step_scalars<D>& numbers, const std::function<void()>& meanwhile) {
+        const auto between = [&] {
+            if (meanwhile) meanwhile();
+        };
+        if (!config_.on) return between();  // each number is waited for when it is read
         std::vector<device_scalar<D>*> all{&numbers.broken};
         for (auto& [loss, correct] : numbers.pieces) all.insert(all.end(), {&loss, &correct});
         if (numbers.norm) all.push_back(&*numbers.norm);
         to_host_.fetch(all, between);
+    }
+
+    /// The update of a step whose gradients are final, unless it was launched with them.
+    void update(any_optimizer<float, D>& optimizer, double lr, const step_scalars<D>& numbers) {
+        if (numbers.norm)
+            optimizer.finish(*numbers.norm);
+        else if (config_.on && optimizer.capturable())
+            optimizer.finish(launched_update(optimizer));
+        else
+            optimizer.step(lr);
     }
 
     /// Steps that were launched as a whole.
@@ -118,10 +156,59 @@ public:
     }
 
 private:
-    // Samples, labels and targets on the device, how many, how many of all ranks, and how many of those come before.
-    using place = std::tuple<const void*, const void*, const void*, index_t, double, index_t>;
+    // Of each micro-batch: samples, labels and targets on the device, and how many. Then how many of all ranks, and how
+    // many of those come before.
+    using piece_at = std::tuple<const void*, const void*, const void*, index_t>;
+    using place = std::tuple<std::vector<piece_at>, index_t, index_t>;
     static constexpr std::size_t most_places = 8;  // two sets of buffers, whole and short batches
 
+    // While backward is recorded, full buckets do not leave: they do at these places each time the record is launched.
+    class bucket_watch {
+    public:
+        bucket_watch(gradient_reducer<float, D>* leaving, const host_callback& host) {
+            if (!leaving) return;
+            host([leaving] { leaving->begin(); });
+            if (!host.recording()) return;
+            held_ = leaving;
+            leaving->hold([leaving, &host] { host([leaving] { leaving->leave(); }); });
+        }
+        ~bucket_watch() {
+            if (held_) held_->hold({});
+        }
+        bucket_watch(const bucket_watch&) = delete;
+        bucket_watch& operator=(const bucket_watch&) = delete;
+
+    private:
+        gradient_reducer<float, D>* held_ = nullptr;
+    };
+
+    // Sends what this step's launches are to know: its number, and what the update is told.
+    void send(std::uint32_t step, any_optimizer<float, D>& optimizer, double lr) {
+        step_ = step;
+        numbers_.collect();
+        numbers_.place(step_);
+        update_begins_ = numbers_.position();
+        if (optimizer.capturable()) optimizer.collect(lr, numbers_);
+        numbers_.send();
+    }
+    // What an update is launched with.
+    launch_parameters& of_update() {
+        numbers_.launch(update_begins_);
+        return numbers_;
+    }
+    // The norm of the gradients that an update was taken with, launched by itself.
+    double launched_update(any_optimizer<float, D>& optimizer) {
+        device_scalar<D> norm = update_([&] {
+            optimizer.launch(of_update());
+            return optimizer.norm_of_update();
+        });
+        device_scalar<D>* const wanted[] = {&norm};
+        to_host_.fetch(wanted, [] {});
+        return norm;
+    }
+
+    recording_config config_;
+    gradient_reducer<float, D>* leaving_;
     graph_memory<D> memory_;
     std::map<place, captured_graph<D, step_scalars<D>>> by_place_;
     captured_graph<D, device_scalar<D>> update_{memory_};

@@ -15,6 +15,7 @@
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/compression_factory.hpp>
 #include <cairn/train/data_factory.hpp>
+#include <cairn/train/evaluate.hpp>
 #include <cairn/train/interrupt.hpp>
 #include <cairn/train/model_factory.hpp>
 #include <cairn/train/optimizer_factory.hpp>
@@ -66,6 +67,7 @@ public:
         model_ = make_model<D, T>(settings_, data_.sample, reconstruct ? data_.sample.size() : data_.info.count());
         batch_ = settings_.get<index_t>("train.batch", 32);
         require(batch_ >= 1, "train.batch = ", batch_, "; at least 1 is needed");
+        require(micro_batches() >= 1, "train.micro_batches = ", micro_batches(), "; at least 1 is needed");
         check_shapes(reconstruct);
         weights_ = std::make_unique<arena<float, D>>(model_.parameters(), seed_);
         const std::string stash =
@@ -125,7 +127,6 @@ public:
         trainer_ = std::make_unique<trainer<D, T>>(
             model_, *weights_, std::move(optimizer), rate_, objective({kind, smoothing}, data_.info),
             trainer_config{.seed = seed_,
-                           .micro_batches = micro_batches(),
                            .sharded = zero_stage_ > 0,
                            .may_skip = data_may_skip(),
                            .stop_at_loss = !skips(),
@@ -189,10 +190,11 @@ public:
             }
             for (const std::string& skipped : b->host.skipped) line.print("skipped " + skipped);
             const bool nothing = b->host.count == 0 && !ranks_;
-            const step_result done = nothing ? step_result{.stop = interrupt_guard::requested()}
-                                             : trainer_->step(*b, interrupt_guard::requested(), [this] {
-                                                   if (trainer_->steps() + 1 < last_step_) train_->prepare();
-                                               });
+            const step_result done = nothing
+                                         ? step_result{.stop = interrupt_guard::requested()}
+                                         : trainer_->step({*b, micro_batches()}, interrupt_guard::requested(), [this] {
+                                               if (trainer_->steps() + 1 < last_step_) train_->prepare();
+                                           });
             b.reset();
             stopped_ = done.stop;
             if (done.samples == 0) {  // all of them are corrupt
@@ -235,18 +237,18 @@ public:
         require(b.has_value(), "throughput: no batch");
         share_kernel_autotune();
         const stopwatch warming;
-        for (int i = 0; i < warm_up_steps; ++i) trainer_->step(*b);
+        for (int i = 0; i < warm_up_steps; ++i) trainer_->step({*b, micro_batches()});
         const double estimate = broadcast_from_root(comm_, warming.seconds() / warm_up_steps);
         if (steps < 0)
             steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(measured_seconds / estimate), 5, 2000);
         D::memory().reset_peaks();
-        if (ranks_) ranks_->reducer().reset_time();
+        if (ranks_) ranks_->gradients.reducer().reset_time();
         trace::global().enable(table);
         std::vector<double> rates;
         progress_line line(is_root());
         for (std::int64_t i = 0; i < steps && !stopped_; ++i) {
             const stopwatch watch;
-            const step_result done = trainer_->step(*b, interrupt_guard::requested());
+            const step_result done = trainer_->step({*b, micro_batches()}, interrupt_guard::requested());
             stopped_ = done.stop;
             skipped_steps_ += done.skipped;
             rates.push_back(static_cast<double>(done.samples) / watch.seconds());
@@ -284,13 +286,13 @@ public:
         std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
         nlohmann::json communication;
         if (ranks_) {
-            const reduction_time& t = ranks_->reducer().time();
+            const reduction_time& t = ranks_->gradients.reducer().time();
             const double n = static_cast<double>(rates.size());
             std::printf(
                 "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% "
                 "hidden\n",
                 1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
-            if (const auto* autotuned = ranks_->autotuned()) {
+            if (const auto* autotuned = ranks_->gradients.autotuned()) {
                 std::printf("compression autotuner, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
                             1e-6 / autotuned->link().beta, autotuned->describe().c_str());
             }
@@ -310,7 +312,7 @@ public:
                 {"parameters", weights_->count()},
                 {"flops_per_sample", flops},
                 {"device", D::name},
-                {"recorded_steps", trainer_->recorded_steps()},
+                {"recorded_steps", trainer_->recorder().launched()},
                 {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
                 {"pool_peak_bytes", pool_peak},
                 {"memory", memory}};
@@ -361,9 +363,8 @@ private:
         if constexpr (on_host) {
             curvature_ = make_preconditioner(settings_, *weights_, comm_);
         } else {
-            any_communicator* const world = ranks_ && comm_.size() > 1 ? &ranks_->world() : nullptr;
-            curvature_ =
-                make_preconditioner_on_device(settings_, *weights_, world, world ? &ranks_->device_channel() : nullptr);
+            curvature_ = make_preconditioner_on_device(settings_, *weights_,
+                                                       ranks_ && comm_.size() > 1 ? &ranks_->over : nullptr);
         }
         quadratic_ = make_quadratic_step(settings_, *weights_, curvature_.get());
     }
@@ -371,44 +372,44 @@ private:
     // [parallel] of the settings; nothing is made for one rank.
     void make_ranks(std::optional<any_communicator> device_channel) {
         typename ranks<D>::config c;
-        c.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25) << 20;
-        c.overlap = settings_.get("parallel.overlap", true);
+        c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25) << 20;
+        c.gradients.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
         // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
         // itself.
         const bool may_skip = skips() || (scales_itself() && comm_.size() > 1);
-        c.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
-        if (scaler_ && !scales_itself()) c.advice += ", or take a smaller train.loss_scale, or dynamic";
-        c.seed = seed_;
+        c.agree.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
+        if (scaler_ && !scales_itself()) c.agree.advice += ", or take a smaller train.loss_scale, or dynamic";
+        c.gradients.seed = seed_;
         compression how = make_compression(settings_, comm_.size(), comm_.rank());
-        c.device_channel = std::move(device_channel);
-        c.method = std::move(how.method);
-        c.candidates = std::move(how.candidates);
-        if constexpr (!on_host) c.hook_on_device = hook_on_device<D>(how, comm_.size(), comm_.rank());
-        compresses_ = (c.method || !c.candidates.empty()) && comm_.size() > 1;
+        c.device = std::move(device_channel);
+        c.gradients.method = std::move(how.method);
+        c.gradients.candidates = std::move(how.candidates);
+        if constexpr (!on_host) c.gradients.hook_on_device = hook_on_device<D>(how, comm_.size(), comm_.rank());
+        compresses_ = (c.gradients.method || !c.gradients.candidates.empty()) && comm_.size() > 1;
         has_own_momentum_ = comm_.size() > 1 && settings_.choice("compress.kind", compressor_names, "none") == "dgc";
         zero_stage_ = static_cast<int>(settings_.get<index_t>("parallel.zero_stage", 0));
         require(zero_stage_ >= 0 && zero_stage_ <= 2, "parallel.zero_stage = ", zero_stage_,
                 "; stages 0, 1 and 2 are there");
-        require(c.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
+        require(c.gradients.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
         if (comm_.size() == 1) {
             zero_stage_ = 0;
-            c.method = {};  // nobody to send to
-            c.hook_on_device = {};
-            c.candidates.clear();
-            if (c.non_finite == non_finite_policy::stop) return;
+            c.gradients.method = {};  // there is no other rank
+            c.gradients.hook_on_device = {};
+            c.gradients.candidates.clear();
+            if (c.agree.non_finite == non_finite_policy::stop) return;
         }
         make_ranks(std::move(c));
     }
 
     // Collective: everybody begins with the values of rank 0.
     void start_ranks() {
-        if (ranks_) ranks_->start(model_.buffers());
+        if (ranks_) broadcast_values(ranks_->over, *weights_, model_.buffers());
     }
 
     // Collective: running statistics become the mean over the ranks.
     void average_buffers() {
-        if (ranks_) ranks_->average(model_.buffers());
+        if (ranks_) cairn::average_buffers(ranks_->over, model_.buffers());
     }
 
     void make_ranks(typename ranks<D>::config c) {
@@ -417,7 +418,7 @@ private:
             c.zero_stage = zero_stage_;
             c.owners = owners_of(*weights_, comm_.size(), rule == "lars" || rule == "lamb");
             shard_plan_ = {c.owners[static_cast<std::size_t>(comm_.rank())],
-                           [this](std::span<double> by_parameter) { all_reduce(ranks_->world(), by_parameter); }};
+                           [this](std::span<double> by_parameter) { all_reduce(ranks_->over.host, by_parameter); }};
             owners_ = c.owners;
         }
         const index_t rest = train_->samples_per_epoch() % batch_, least = (rest ? rest : batch_) / comm_.size();
@@ -466,7 +467,7 @@ private:
     double training_accuracy() {
         const auto [correct, seen] = trainer_->take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
-        if (ranks_) all_reduce(ranks_->world(), std::span<double>(sums));
+        if (ranks_) all_reduce(ranks_->over.host, std::span<double>(sums));
         return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(data_.info.labels_each) : 0;
     }
 
@@ -507,7 +508,7 @@ private:
         average_buffers();
         if (zero_stage_) {
             whole_.emplace(trainer_->optimizer(), *weights_);
-            whole_->collect(ranks_->device_channel(), owners_);
+            whole_->collect(ranks_->over.device, owners_);
         }
         if (compresses_) show_residuals(), residuals_->collect();
         collect_curvature();
@@ -520,9 +521,10 @@ private:
 
     // What compressors of all ranks keep, as tensors of the host for as long as it is saved or loaded.
     void show_residuals() {
-        std::vector<compressor_tensor> all = ranks_->tensors();
-        for (auto& [name, t] : ranks_->tensors_on_device()) all.push_back({name, staged_residuals_.host_of(t)});
-        residuals_.emplace(ranks_->world(), std::move(all));
+        std::vector<compressor_tensor> all = ranks_->gradients.tensors();
+        for (auto& [name, t] : ranks_->gradients.tensors_on_device())
+            all.push_back({name, staged_residuals_.host_of(t)});
+        residuals_.emplace(ranks_->over.host, std::move(all));
     }
     void hide_residuals() {
         residuals_.reset();
@@ -574,29 +576,29 @@ private:
 
     void share_what_was_read() {
         std::array<std::int64_t, 4> numbers{trainer_->steps(), saved_epoch_, saved_batch_, recorded_ ? 1 : 0};
-        broadcast(ranks_->world(), std::span<std::int64_t>(numbers), 0);
+        broadcast(ranks_->over.host, std::span<std::int64_t>(numbers), 0);
         trainer_->optimizer().steps() = numbers[0];
         saved_epoch_ = numbers[1];
         saved_batch_ = numbers[2];
         recorded_ = numbers[3] != 0;
         if (scales_itself()) {
             loss_scaler::state now = scaler_->saved();
-            broadcast(ranks_->world(), std::span<double>(&now.scale, 1), 0);
-            broadcast(ranks_->world(), std::span<std::int64_t>(&now.good_steps, 1), 0);
+            broadcast(ranks_->over.host, std::span<double>(&now.scale, 1), 0);
+            broadcast(ranks_->over.host, std::span<std::int64_t>(&now.good_steps, 1), 0);
             scaler_->restore(now);
         }
         start_ranks();
         for (auto& [name, t] : whole_ ? whole_->tensors() : trainer_->optimizer().tensors())
-            broadcast(ranks_->device_channel(), t.span(), 0);
+            broadcast(ranks_->over.device, t.span(), 0);
         if (curvature_) {
-            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->device_channel(), t.span(), 0);
+            for (auto& [name, t] : curvature_tensors_) broadcast(ranks_->over.device, t.span(), 0);
             for (auto& [name, number] : curvature_->counters())
-                broadcast(ranks_->world(), std::span<std::int64_t>(number, 1), 0);
+                broadcast(ranks_->over.host, std::span<std::int64_t>(number, 1), 0);
         }
         if (quadratic_) {
-            broadcast(ranks_->device_channel(), quadratic_->previous().span(), 0);
-            broadcast(ranks_->world(), std::span<double>(&quadratic_->lambda(), 1), 0);
-            broadcast(ranks_->world(), std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
+            broadcast(ranks_->over.device, quadratic_->previous().span(), 0);
+            broadcast(ranks_->over.host, std::span<double>(&quadratic_->lambda(), 1), 0);
+            broadcast(ranks_->over.host, std::span<std::int64_t>(&quadratic_->steps(), 1), 0);
         }
         if (whole_) whole_->distribute();
         if (residuals_) residuals_->distribute();
@@ -729,10 +731,10 @@ private:
     void test(progress_line& line) {
         average_buffers();
         test_->reset_stats();
-        evaluation_ = trainer_->evaluate(*test_);
+        evaluation_ = evaluate(model_, trainer_->goal(), *test_);
         if (const auto skipped = test_->stats().skipped; skipped > 0)
             line.print(concat(skipped, " corrupt test samples were left out"));
-        if (ranks_) add_over_ranks(ranks_->world(), evaluation_);
+        if (ranks_) add_over_ranks(ranks_->over.host, evaluation_);
         metrics_ = trainer_->goal().metrics(evaluation_);
         last_tested_ = trainer_->steps();
         nlohmann::json entry{{"step", trainer_->steps()}, {"test_loss", evaluation_.loss()}};
@@ -752,7 +754,7 @@ private:
     }
 
     void tell_what_was_not_recorded() const {
-        if (const std::string why = trainer_->why_not_recorded(); !why.empty())
+        if (const std::string why = trainer_->recorder().refusal(); !why.empty())
             std::fprintf(stderr,
                          "train.cuda_graph = on: steps were launched one by one, for they could not be recorded: %s\n",
                          why.c_str());
@@ -790,7 +792,7 @@ private:
         if (const auto loss = recent_loss()) result["train_loss"] = *loss;
         if (evaluation_.count) result["test_loss"] = evaluation_.loss();
         if (scaler_) result["loss_scale"] = scaler_->scale();
-        if (!on_host) result["recorded_steps"] = trainer_->recorded_steps();
+        if (!on_host) result["recorded_steps"] = trainer_->recorder().launched();
         for (const auto& [figure, value] : metrics_) result["test_" + figure] = value;
 
         nlohmann::json record = record_of(name_, result, metrics_, rates);

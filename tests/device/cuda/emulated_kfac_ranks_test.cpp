@@ -105,17 +105,18 @@ double spread_error(const tensor<T>& a, const tensor<T>& b) {
 /// A rank's two ways to the others.
 struct spread_ways {
     counting_communicator<threads_communicator> counted;
-    any_communicator world, device_channel;
+    any_communicator world;
+    channel<any_communicator> over;
 
     explicit spread_ways(threads_communicator& c)
         : counted(c.split(0, c.rank())),
           world(counted.split(0, c.rank())),
-          device_channel(staged_communicator<emulated_gpu, counting_communicator<threads_communicator>>(
-              counted.split(0, c.rank()))) {}
+          over(world, staged_communicator<emulated_gpu, counting_communicator<threads_communicator>>(
+                          counted.split(0, c.rank()))) {}
 
     template <class T>
     auto roles(const kfac_ranks_config& r) {
-        return std::make_unique<kfac_ranks<any_communicator, T, emulated_gpu>>(world, device_channel, r);
+        return std::make_unique<kfac_ranks<any_communicator, T, emulated_gpu>>(over, r);
     }
 };
 

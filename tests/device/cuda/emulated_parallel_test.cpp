@@ -11,6 +11,7 @@
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/nn/activation.hpp>
@@ -26,7 +27,7 @@ namespace {
 using distributed::outcome;
 using distributed::problem;
 using gpu = emulated_gpu;
-using world = data_parallel<any_communicator, double, gpu>;
+using world = data_axis<any_communicator, double, gpu>;
 using network = std::function<sequential<double, gpu>()>;
 
 constexpr double rounding = 1e-9;
@@ -82,16 +83,15 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
         auto net = make();
         arena<double, gpu> weights(net.parameters(), 5 + static_cast<std::uint64_t>(c.rank()));  // only rank 0's count
         if (run.steps) gpu::copy_to_device(weights.values().data(), run.values.data(), run.values.bytes());
-        world::config mine{.bucket_bytes = how.bucket_bytes,
-                           .overlap = how.overlap,
+        world::config mine{.gradients = {.bucket_bytes = how.bucket_bytes, .overlap = how.overlap},
                            .sync_batch_norm = how.sync_batch_norm,
                            .zero_stage = how.zero_stage};
-        mine.device_channel = staged_communicator<gpu, threads_communicator>(c.split(0, c.rank()));
+        mine.device = staged_communicator<gpu, threads_communicator>(c.split(0, c.rank()));
         if (how.zero_stage) mine.owners = owners_of(weights, ranks, layer_wise);
         any_communicator everybody(c.split(0, c.rank()));
         const range own = how.zero_stage ? mine.owners[static_cast<std::size_t>(c.rank())] : range{};
         world all(everybody, weights, std::move(mine));
-        all.start(net.buffers());
+        broadcast_values(all.over, weights, net.buffers());
         saved_tensors<double, gpu> saved;
         outcome out;
         const auto take_steps = [&](auto& o) {
@@ -105,10 +105,12 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
             for (int step = static_cast<int>(run.steps); step < last; ++step) {
                 const range batch = distributed::batch_of(p, step), s = shard_of(batch.count, ranks, c.rank());
                 weights.zero_grad();
-                all.begin(step);
+                all.gradients.begin(step);
                 double loss = 0;
                 if (s.count) {
-                    const pass_context final = all.context_of({.input_gradient = false}, true);
+                    const pass_context final{.input_gradient = false,
+                                             .listener = all.gradients.listener(),
+                                             .group = all.group ? &*all.group : nullptr};
                     const auto x = tensor<double, gpu>::copy_of(distributed::inputs(p, batch.begin + s.begin, s.count));
                     const auto y =
                         tensor<std::int32_t, gpu>::copy_of(distributed::labels(batch.begin + s.begin, s.count));
@@ -118,18 +120,19 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                     net.backward(std::move(dy), saved, final);
                     loss = value;
                 }
-                const step_totals t = all.finish(
+                const step_totals t = synchronise(
+                    all.gradients, all.agree,
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
                 o.step(0.05);
-                if (how.zero_stage) all.share_values();
+                if (how.zero_stage) share_values(all.over, weights, all.owners);
             }
             for (const auto& [name, t] : o.flat_state())
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());
         };
         if (how.zero_stage) {
             bound_optimizer o(
-                sharded<O>{rule, own, [&](std::span<double> by_parameter) { all_reduce(all.world(), by_parameter); }},
+                sharded<O>{rule, own, [&](std::span<double> by_parameter) { all_reduce(all.over.host, by_parameter); }},
                 weights);
             take_steps(o);
         } else {

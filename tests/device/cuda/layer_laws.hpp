@@ -66,7 +66,7 @@ tensor<T, D> numbers(const shape& s, std::uint32_t stream, index_t tokens = 0) {
 
 template <class D>
 index_t live_activations() {
-    return D::memory().use_of(memory_category::activations).live;
+    return D::memory().activations().live;
 }
 
 /// A layer with memory for its parameters, and one training pass through it.

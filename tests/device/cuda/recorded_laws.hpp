@@ -183,8 +183,7 @@ outcome trained(const O& optimizer, const how& h) {
     auto model = training_laws::of_rows::network<float, D>(5);
     arena<float, D> weights(model.parameters(), 3);
     trainer<D> t(model, weights, bound_optimizer<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02)),
-                 objective({objective_kind::classes, 0.1}, {}),
-                 {.seed = 9, .micro_batches = h.micro_batches, .graph = h.graph});
+                 objective({objective_kind::classes, 0.1}, {}), {.seed = 9, .graph = h.graph});
     outcome o;
     buffers<D> batches;
     const auto keep_state = [&] {
@@ -197,7 +196,7 @@ outcome trained(const O& optimizer, const how& h) {
         if (h.spoiled && s == 6) {
             const auto before = keep_state();
             try {
-                t.step(batches.bring(s, true));
+                t.step({batches.bring(s, true), h.micro_batches});
             } catch (const error& e) {
                 o.said = e.what();
             }
@@ -209,13 +208,13 @@ outcome trained(const O& optimizer, const how& h) {
             for (const auto& [name, b] : model.buffers()) for_each(functors::assign<float>{0.5f}, *b);
         const auto b = batches.bring(s, false);
         if constexpr (requires { D::waits.load(); }) o.waits = D::waits;
-        o.losses.push_back(t.step(b).loss);
+        o.losses.push_back(t.step({b, h.micro_batches}).loss);
         if constexpr (requires { D::waits.load(); }) o.waits = D::waits - o.waits;
     }
     CHECK(t.steps() == 14);
-    CHECK(t.why_not_recorded().empty());
-    o.recorded = t.recorded_steps();
-    o.graphs = t.recorded_graphs();
+    CHECK(t.recorder().refusal().empty());
+    o.recorded = t.recorder().launched();
+    o.graphs = t.recorder().graphs();
     o.state = keep_state();
     for (const auto& [name, b] : model.buffers()) o.state.push_back(b->on_host());
     return o;

@@ -130,13 +130,13 @@ void recomputed() {
         weights.zero_grad();
         if (again) net.recompute({{0, 3}, {4, 9}});
         const auto x = tensor<T, D>::copy_of(kernel_laws::drawn<T>(training_laws::of_images::in(2), 73));
-        const index_t before = D::memory().use_of(memory_category::activations).live;
+        const index_t before = D::memory().activations().live;
         results.emplace_back();
         for (std::uint32_t step = 0; step < 2; ++step) {
             saved_tensors<T, D> saved;
             const pass_context p{.seed = 5, .step = step};
             auto y = net.forward(x.clone(), saved, p);
-            if (step == 0) kept.push_back(D::memory().use_of(memory_category::activations).live - before);
+            if (step == 0) kept.push_back(D::memory().activations().live - before);
             results.back().push_back(y.on_host());
             results.back().push_back(net.backward(std::move(y), saved, p).on_host());
         }

@@ -15,6 +15,7 @@
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
 #include <cairn/device/cuda/matrices.hpp>
+#include <cairn/device/cuda/rows.hpp>
 
 #include <array>
 #include <cstdio>

@@ -38,10 +38,10 @@ public:
             install();
         } else if constexpr (on_host) {
             blas_.emplace();
-            background_ = std::async(std::launch::async, [this] {
-                set_threads(1);  // of this thread: the others are for training
-                for (task& t : tasks_) make(t);
-            });
+            background_ = std::async(std::launch::async, in_pool_of_caller([this] {
+                                         set_threads(1);  // of this thread: the others are for training
+                                         for (task& t : tasks_) make(t);
+                                     }));
         }
     }
 

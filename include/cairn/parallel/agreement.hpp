@@ -1,0 +1,94 @@
+#pragma once
+// What ranks decide together once a step: the loss of the whole batch, whether some rank was asked to stop, and whether
+// a gradient of some rank is not finite, so that either all take the step or none does.
+//   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of four numbers
+// The message of a step that cannot be taken is the same on every rank: it names the rank and the parameter to blame.
+
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/text.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What ranks add up once a step.
+struct step_totals {
+    double loss =
+        0;  // mean loss of this rank · its samples; over all ranks: divided by `samples` it is the batch's loss
+    double samples = 0;
+    double stop = 0;  // ranks that were asked to stop
+    double skip = 0;  // ranks that found a gradient which is not finite
+};
+
+/// What to do together when a gradient is not finite.
+enum class non_finite_policy { stop, skip };
+
+/// Reasons that begin so were found in a sum over the ranks: they do not tell which rank spoilt it.
+inline constexpr const char* found_in_sum = "the ranks' sum of the ";
+
+/// See the top of the file. Every member is collective.
+template <Communicator C>
+class agreement {
+public:
+    struct config {
+        non_finite_policy non_finite = non_finite_policy::stop;
+        std::string advice = "Lower the learning rate, warm up, or clip";  // to who has to stop
+    };
+
+    /// `ranks` must outlive this.
+    agreement(C& ranks, config c) : ranks_(ranks), config_(std::move(c)) {}
+    explicit agreement(C& ranks) : agreement(ranks, config{}) {}
+
+    bool may_skip() const { return config_.non_finite == non_finite_policy::skip; }
+
+    /// The sums over the ranks. `reason`: why this rank cannot take the step, else empty.
+    step_totals on(const step_totals& mine, std::string reason = {}) {
+        reason_ = std::move(reason);
+        std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, reason_.empty() ? 0.0 : 1.0};
+        all_reduce(ranks_, std::span<double>(sums));
+        return {sums[0], sums[1], sums[2], sums[3]};
+    }
+
+    /// Throws under the policy `stop` if some rank cannot take step number `step`.
+    void require_finite(const step_totals& all, std::int64_t step) {
+        if (all.skip > 0 && !may_skip()) throw_non_finite(step, config_.advice);
+    }
+
+    /// Throws on every rank, naming parameter, rank and step, after an on() that said skip.
+    [[noreturn]] void throw_non_finite(std::int64_t step, const std::string& advice) {
+        // Every rank gives its reason; all say the same.
+        const std::vector<std::string> reasons = all_gather_text(ranks_, reason_);
+        const auto is_own = [](const std::string& why) { return !why.empty() && !why.starts_with(found_in_sum); };
+        const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it
+        for (int r = 0; r < ranks_.size(); ++r)
+            if (const std::string& why = reasons[static_cast<std::size_t>(r)]; any_own ? is_own(why) : !why.empty())
+                fail("step ", step, ": rank ", r, " of ", ranks_.size(), ": ", why, "; no rank took the step. ",
+                     advice);
+        fail("step ", step, ": a gradient is not finite. ", advice);
+    }
+
+    /// Where `count` samples of this rank lie among those of all ranks: how many come before, and how many there are.
+    std::pair<index_t, index_t> place_of(index_t count) {
+        std::vector<double> counts(static_cast<std::size_t>(ranks_.size()));
+        const auto mine = counts.begin() + ranks_.rank();
+        *mine = static_cast<double>(count);
+        all_gather(ranks_, std::span<double>(counts));
+        return {static_cast<index_t>(std::accumulate(counts.begin(), mine, 0.0)),
+                static_cast<index_t>(std::accumulate(counts.begin(), counts.end(), 0.0))};
+    }
+
+private:
+    C& ranks_;
+    config config_;
+    std::string reason_;  // this rank's, of the last step
+};
+
+}  // namespace cairn

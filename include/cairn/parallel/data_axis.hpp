@@ -1,0 +1,64 @@
+#pragma once
+// One rank of a data axis: every rank has the whole model and a part of each batch. Only the parts are here; each has
+// its header:
+//   over        channel.hpp         how the ranks reach each other
+//   gradients   gradient_sync.hpp   gradients become sums
+//   agree       agreement.hpp       totals of the batch; whether all take the step
+//   group       replicas.hpp        batch normalisation over the batch of all ranks
+//   owners      sharded.hpp         which rank's optimizer updates which parameters; share_values() afterwards
+
+#include <cairn/parallel/agreement.hpp>
+#include <cairn/parallel/channel.hpp>
+#include <cairn/parallel/gradient_sync.hpp>
+#include <cairn/parallel/replicas.hpp>
+#include <cairn/parallel/sharded.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+template <Communicator C, class T = float, Device D = cpu>
+struct data_axis {
+    struct config {
+        typename gradient_sync<C, T, D>::config gradients = {};  // but may_skip and owners, which follow from the rest
+        typename agreement<C>::config agree = {};
+        bool sync_batch_norm = false;    // statistics of the batch of all ranks
+        int zero_stage = 0;              // 2: reduce-scatter of gradients to `owners`
+        std::vector<range> owners = {};  // of a sharded optimizer
+        std::optional<C> device = {};    // carries tensors of D where `world` cannot
+    };
+
+    /// Collective. The agreement's policy tells the gradients whether steps may be skipped.
+    data_axis(C& world, arena<T, D>& weights, config c)
+        : over(world, std::move(c.device)),
+          gradients(over, weights, of_gradients(c)),
+          agree(over.host, c.agree),
+          owners(std::move(c.owners)) {
+        if (c.sync_batch_norm) group.emplace(world.split(0, world.rank()));
+    }
+    data_axis(const data_axis&) = delete;
+    data_axis& operator=(const data_axis&) = delete;
+
+    int rank() const { return over.rank(); }
+    int size() const { return over.size(); }
+
+    channel<C> over;
+    gradient_sync<C, T, D> gradients;
+    agreement<C> agree;
+    std::optional<group_over<C>> group;
+    std::vector<range> owners;
+
+private:
+    static typename gradient_sync<C, T, D>::config of_gradients(const config& c) {
+        auto gradients = c.gradients;
+        gradients.may_skip = c.agree.non_finite == non_finite_policy::skip;
+        gradients.owners = c.zero_stage == 2 ? c.owners : std::vector<range>{};
+        return gradients;
+    }
+};
+
+}  // namespace cairn

@@ -1,0 +1,300 @@
+#pragma once
+// Gradients of ranks that hold the same parameters become their sum, so that all take the same step. The loss of a rank
+// is weighted by its share of the batch (dy · samples here / samples of all): sums, not means, and uneven batches come
+// out right.
+//   gradients.begin(step);                                  before backward
+//   backward, told pass_context::listener = gradients.listener() with the last micro-batch: full buckets leave
+//   totals = synchronise(gradients, agreement, mine, step); gradients are sums, or all ranks throw
+// How a bucket is summed is a comm_hook's business (comm_hook.hpp), or the compression autotuner's. What adds on the
+// host (compressors that have no config::hook_on_device, a reduce-scatter that the channel's device communicator has
+// not itself) gets a device's gradients there and back, bucket by bucket, beside backward.
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/reduce_scatter.hpp>
+#include <cairn/comm/collectives/staged.hpp>
+#include <cairn/core/finite.hpp>
+#include <cairn/device/cpu/reduce.hpp>
+#include <cairn/parallel/agreement.hpp>
+#include <cairn/parallel/autotuned_reduction.hpp>
+#include <cairn/parallel/channel.hpp>
+#include <cairn/parallel/comm_hook.hpp>
+#include <cairn/parallel/gradient_reducer.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+namespace functors {
+
+/// Every thread that finds one writes the same number.
+template <class T>
+struct note_non_finite {
+    std::int32_t* found;
+    CAIRN_HD void operator()(const T& g) const {
+        if (!(g - g == T(0))) *found = 1;
+    }
+};
+
+}  // namespace functors
+
+/// See the top of the file.
+template <Communicator C, class T = float, Device D = cpu>
+class gradient_sync {
+public:
+    struct config {
+        index_t bucket_bytes = index_t{25} << 20;
+        bool overlap = true;  // reduce on a thread of its own while backward runs
+        // Whether ranks may agree to skip a step: what a compressor has sent it does not send again, so that then they
+        // agree before they send.
+        bool may_skip = false;
+        std::vector<range> owners = {};  // of each rank: gradients are reduce-scattered to these; empty: all-reduced
+        std::uint64_t seed = 1;          // of compressors that draw random numbers
+        /// Makes the method of one bucket; unset: dense.
+        std::function<std::unique_ptr<comm_hook<C>>(const bucket_layout&, index_t n)> method = {};
+        /// Of gradients on a device; takes the place of `method` there, if it is set.
+        std::function<std::unique_ptr<comm_hook<C, D>>(const bucket_layout&, index_t n)> hook_on_device = {};
+        /// Among which the compression autotuner chooses, bucket by bucket, instead.
+        std::vector<autotune_candidate<C>> candidates = {};
+    };
+
+    /// Collective. `over` must outlive this.
+    gradient_sync(channel<C>& over, arena<T, D>& weights, config c)
+        : weights_(weights),
+          config_(std::move(c)),
+          over_(over),
+          own_(over.host.split(0, over.rank())),
+          reducer_(weights, make_buckets(weights, config_.bucket_bytes), config_.overlap && !agrees_first(),
+                   [this](int which, std::span<T> g) { reduce(which, g); }) {
+        require_carries<D>(over_);
+        require(!scatters() || !compresses(),
+                "gradients that are compressed cannot be reduce-scattered too: take one of both");
+        require(!scatters() || static_cast<int>(config_.owners.size()) == over_.size(),
+                "reduce-scatter of gradients needs one owner range for each of ", over_.size(), " ranks");
+        if (on_device()) found_ = tensor<std::int32_t, D>::zeros({1}, memory_category::communication);
+        for (const bucket& b : reducer_.buckets()) {
+            layouts_.push_back(layout_of(b));
+            if (on_device())
+                hooks_on_device_.push_back(config_.hook_on_device(layouts_.back(), b.size()));
+            else
+                methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
+                                                  : std::make_unique<dense_hook<C>>());
+        }
+        if constexpr (std::constructible_from<C, self_communicator>)
+            if (!config_.candidates.empty())
+                autotuned_ = std::make_unique<autotuned_reduction<C>>(
+                    own_, reducer_.buckets(), layouts_, config_.candidates, compression_autotuner::config{});
+    }
+
+    /// A new step. Call before backward.
+    void begin(std::int64_t step) {
+        step_ = step;
+        step_watch_.restart();
+        reducer_.begin();
+        broken_.clear();
+    }
+
+    /// Told by backward of a step's last micro-batch which gradients are final.
+    gradient_listener* listener() { return &reducer_; }
+
+    /// Whether ranks agree to take a step before compressors send.
+    bool agrees_first() const { return config_.may_skip && compresses(); }
+
+    /// "gradient of …" of the first gradient of this rank that is not finite; empty if all are. Before finish().
+    std::string find_non_finite() {
+        broken_.clear();
+        if constexpr (!on_host)
+            find_on_device("gradient of ");
+        else
+            for (std::size_t b = 0; b < reducer_.buckets().size(); ++b)
+                is_finite(static_cast<int>(b), subspan(weights_.grads().span(),
+                                                       {reducer_.buckets()[b].begin, reducer_.buckets()[b].size()}));
+        return broken_;
+    }
+
+    /// Reduces what is left, and waits. Returns why the step cannot be taken: a gradient that is not finite, else
+    /// `reason`.
+    std::string finish(const std::string& reason = {}) {
+        const double compute_end = step_watch_.seconds();
+        reducer_.finish();
+        if (broken_.empty()) broken_ = reason;
+        if constexpr (!on_host)
+            if (!by_host() && broken_.empty()) find_on_device(found_in_sum + std::string("gradient of "));
+        if (autotuned_) autotuned_->end_step(over_.host, step_watch_.seconds(), compute_end);
+        return broken_;
+    }
+
+    gradient_reducer<T, D>& reducer() { return reducer_; }
+
+    /// What the methods keep between steps, "bucket3/residual".
+    std::vector<compressor_tensor> tensors() {
+        if (autotuned_) return autotuned_->tensors();
+        return tensors_of<compressor_tensor>(methods_);
+    }
+    /// The same of gradients on a device.
+    std::vector<compressor_tensor_on<D>> tensors_on_device() {
+        return tensors_of<compressor_tensor_on<D>>(hooks_on_device_);
+    }
+
+    /// The compression autotuner, where there is one.
+    const autotuned_reduction<C>* autotuned() const { return autotuned_.get(); }
+
+private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+
+    /// Of a method for each bucket, with its bucket's name.
+    template <class Named, class Methods>
+    static std::vector<Named> tensors_of(const Methods& methods) {
+        std::vector<Named> all;
+        for (std::size_t b = 0; b < methods.size(); ++b)
+            for (auto& [name, t] : methods[b]->tensors()) all.push_back({concat("bucket", b, '/', name), std::move(t)});
+        return all;
+    }
+
+    bool scatters() const { return !config_.owners.empty(); }
+    bool compresses() const { return config_.method || on_device() || !config_.candidates.empty(); }
+    bool on_device() const { return !on_host && config_.hook_on_device; }
+    // What adds on the host gets a device's gradients there.
+    bool by_host() const {
+        return !on_host &&
+               ((compresses() && !on_device()) || (scatters() && !has_vendor_reduce_scatter<T>(over_.device)));
+    }
+
+    void reduce(int which, std::span<T> g) {
+        if constexpr (on_host) {
+            reduce_on_host(which, g);
+        } else if (by_host()) {
+            by_way_of_host<D>(g, [&](std::span<T> here) { reduce_on_host(which, here); });
+        } else if (on_device()) {
+            if constexpr (std::same_as<T, float>) reduce_on_device(which, g);
+        } else if (scatters()) {
+            reduce_scatter(over_.device, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
+        } else {
+            all_reduce(over_.device, g);
+        }
+    }
+
+    // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a
+    // collective.
+    void reduce_on_host(int which, std::span<T> g) {
+        if (!is_finite(which, g) && (config_.method || autotuned_)) std::fill(g.begin(), g.end(), T{});
+        if (scatters())
+            reduce_scatter(own_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
+        else if constexpr (std::same_as<T, float>)
+            reduce_floats(which, g);
+        else
+            all_reduce(own_, g);  // compressors take floats
+    }
+
+    void reduce_on_device(int which, std::span<float> g) {
+        if (is_broken_on_device(which, g)) D::set_bytes(g.data(), 0, static_cast<index_t>(g.size_bytes()));
+        hooks_on_device_[static_cast<std::size_t>(which)]->reduce(over_.device, g, step_of(which));
+    }
+
+    encode_step step_of(int which) const {
+        return {.seed = config_.seed,
+                .rank = over_.rank(),
+                .step = step_,
+                .bucket = static_cast<std::uint32_t>(which),
+                .layout = &layouts_[static_cast<std::size_t>(which)]};
+    }
+
+    void reduce_floats(int which, std::span<float> g) {
+        const auto b = static_cast<std::size_t>(which);
+        const encode_step at = step_of(which);
+        if (autotuned_)
+            autotuned_->reduce(own_, which, g, at, reducer_.ready(which) - step_watch_.begin());
+        else
+            methods_[b]->reduce(own_, g, at);
+    }
+
+    bucket_layout layout_of(const bucket& b) const {
+        bucket_layout all;
+        for (int i = b.first; i < b.last; ++i) {
+            const auto& [name, p] = weights_.parameters()[static_cast<std::size_t>(i)];
+            all.push_back({name, p->grad.data() - weights_.grads().data() - b.begin, p->shape});
+        }
+        return all;
+    }
+
+    // The owners' parts of a bucket, counted from its beginning.
+    std::vector<range> parts_in(const bucket& b) const {
+        std::vector<range> parts;
+        for (const range& o : config_.owners) {
+            const index_t begin = std::clamp(o.begin, b.begin, b.end), end = std::clamp(o.end(), b.begin, b.end);
+            parts.push_back({begin - b.begin, end - begin});
+        }
+        return parts;
+    }
+
+    // Whether all of a bucket, on the host, is finite; else notes which parameter is not.
+    bool is_finite(int which, std::span<T> g) {
+        if (!first_non_finite(tensor<T>::view(g.data(), {static_cast<index_t>(g.size())}))) return true;
+        for (const bucket_slice& s : layouts_[static_cast<std::size_t>(which)])
+            if (broken_.empty())
+                broken_ = first_non_finite("gradient of " + s.name, tensor<T>::view(g.data() + s.offset, s.shape));
+        return false;
+    }
+
+    // The same of a bucket on the device. The host waits for one number, on the thread that reduces.
+    bool is_broken_on_device(int which, std::span<T> g) {
+        if (agrees_first()) return false;
+        std::int32_t found = 0;
+        D::set_bytes(found_.data(), 0, found_.bytes());
+        for_each(D{}, static_cast<index_t>(g.size()), functors::note_non_finite<T>{found_.data()},
+                 std::as_const(g).data());
+        D::copy_to_host(&found, found_.data(), found_.bytes());
+        if (found) {
+            tensor<T> here({static_cast<index_t>(g.size())}, memory_category::communication);
+            D::copy_to_host(here.data(), g.data(), here.bytes());
+            is_finite(which, here.span());
+        }
+        return found != 0;
+    }
+
+    // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite
+    // either. After a reduce-scatter each rank has the sums of its part, and all parts together are looked at.
+    void find_on_device(const std::string& what) {
+        if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
+        for (const auto& [name, p] : weights_.parameters())
+            if (broken_.empty()) broken_ = first_non_finite(what + name, p->grad);
+    }
+
+    arena<T, D>& weights_;
+    config config_;
+    channel<C>& over_;
+    C own_;               // of the host, for the thread that reduces
+    std::string broken_;  // why a gradient of this rank is not finite
+    std::vector<bucket_layout> layouts_;
+    std::vector<std::unique_ptr<comm_hook<C>>> methods_;
+    std::vector<std::unique_ptr<comm_hook<C, D>>> hooks_on_device_;  // instead
+    tensor<std::int32_t, D> found_;  // (1) whether a bucket on the device has a NaN or an infinite value
+    std::unique_ptr<autotuned_reduction<C>> autotuned_;
+    std::int64_t step_ = 0;
+    stopwatch step_watch_;
+    gradient_reducer<T, D> reducer_;  // last: its thread uses the rest
+};
+
+/// Ends backward of a step on all ranks: gradients are the ranks' sums, `mine` is added up. `reason`: why this rank
+/// cannot take the step (its loss is not finite), else empty. Throws on all ranks when a gradient is not finite on any,
+/// naming parameter, rank and step; under the policy `skip`, totals.skip > 0 says instead that no rank takes this step.
+template <Communicator C, class T, Device D>
+step_totals synchronise(gradient_sync<C, T, D>& gradients, agreement<C>& ranks, const step_totals& mine,
+                        std::int64_t step, const std::string& reason = {}) {
+    if (gradients.agrees_first()) {  // encoding changes residuals
+        const step_totals all = ranks.on(mine, reason.empty() ? gradients.find_non_finite() : reason);
+        if (all.skip == 0) gradients.finish();
+        return all;
+    }
+    const step_totals all = ranks.on(mine, gradients.finish(reason));
+    ranks.require_finite(all, step);
+    return all;
+}
+
+}  // namespace cairn

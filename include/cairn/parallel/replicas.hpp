@@ -1,0 +1,50 @@
+#pragma once
+// What ranks that hold the same parameters keep in common, beside gradients (gradient_sync.hpp).
+
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/core/arena.hpp>
+#include <cairn/core/for_each.hpp>
+#include <cairn/nn/layer.hpp>
+#include <cairn/parallel/channel.hpp>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace cairn {
+
+/// Collective: parameters and buffers of rank 0 on all ranks.
+template <Communicator C, class T, Device D>
+void broadcast_values(channel<C>& over, arena<T, D>& weights, const buffer_list<T, D>& buffers) {
+    broadcast(over.device, weights.values().span(), 0);
+    for (const auto& [name, t] : buffers) broadcast(over.device, t->span(), 0);
+}
+
+/// Collective: running statistics of batch normalisation become the mean over the ranks.
+template <Communicator C, class T, Device D>
+void average_buffers(channel<C>& over, const buffer_list<T, D>& buffers) {
+    if (over.size() == 1) return;
+    for (const auto& [name, t] : buffers) {
+        all_reduce(over.device, t->span());
+        for_each(functors::times<T>{T(1) / static_cast<T>(over.size())}, *t);
+    }
+}
+
+/// Batch normalisation over all ranks of a communicator (nn's batch_group).
+template <Communicator C>
+class group_over final : public batch_group {
+public:
+    explicit group_over(C c) : c_(std::move(c)) {}
+    int size() const override { return c_.size(); }
+    void gather(std::span<const double> mine, std::span<double> all) override {
+        std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * c_.rank());
+        all_gather(c_, all);
+    }
+
+private:
+    C c_;
+};
+
+}  // namespace cairn

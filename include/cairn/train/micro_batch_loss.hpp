@@ -1,0 +1,59 @@
+#pragma once
+// The loss of a step's micro-batches as parts of the loss of the whole batch: its gradient over each output, and what
+// the parts add up to. Counts the training samples that are classified right on the way.
+
+#include <cairn/core/trace.hpp>
+#include <cairn/parallel/agreement.hpp>
+#include <cairn/train/graph_recorder.hpp>
+#include <cairn/train/micro_batches.hpp>
+#include <cairn/train/objective.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+namespace cairn {
+
+/// See the top of the file.
+class micro_batch_loss {
+public:
+    explicit micro_batch_loss(objective goal) : goal_(std::move(goal)) {}
+    const objective& goal() const { return goal_; }
+
+    /// The gradient over output y of micro-batch m. Its numbers are added to those of the step, in the order of calls.
+    template <Device D>
+    tensor<float, D> gradient(const micro_batches<D>& batch, int m, tensor<float, D> y,
+                              step_scalars<D>& numbers) const {
+        const trace_scope scope("loss", "", "loss");
+        scalar_on<D> correct = goal_.correct(y, batch[m].there);
+        auto [loss, dy] = goal_.loss(std::move(y), batch[m].there);
+        const double share = batch.share(batch[m].host.count);
+        if (share != 1) for_each(functors::times<float>{static_cast<float>(share)}, dy);
+        numbers.pieces.push_back({std::move(loss), std::move(correct)});
+        return std::move(dy);
+    }
+
+    /// Sums over this rank's micro-batches. `not_finite(m, loss)` is called for each loss that is not.
+    template <Device D, class NotFinite>
+    step_totals totals(const micro_batches<D>& batch, const step_scalars<D>& numbers, NotFinite&& not_finite) {
+        step_totals mine{.samples = static_cast<double>(batch.count())};
+        for (int m = 0; m < batch.size(); ++m) {
+            const auto& piece = numbers.pieces[static_cast<std::size_t>(m)];
+            const double loss = piece.loss;
+            mine.loss += loss * static_cast<double>(batch[m].host.count);
+            correct_ += static_cast<index_t>(static_cast<double>(piece.correct));
+            seen_ += batch[m].host.count;
+            if (!std::isfinite(loss)) not_finite(m, loss);
+        }
+        return mine;
+    }
+
+    /// Samples classified right, and seen, since the last call.
+    std::pair<index_t, index_t> take_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
+
+private:
+    objective goal_;
+    index_t correct_ = 0, seen_ = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+#pragma once
+// Curvature from labels that the model draws (the Fisher matrix, where those of the data give the empirical one): one
+// more forward and backward of the step's micro-batches, in which layers announce their rows. Gradients are made
+// afterwards, from the data's labels, unannounced.
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/nn/cast.hpp>
+#include <cairn/nn/sequential.hpp>
+#include <cairn/optim/precondition/preconditioner.hpp>
+#include <cairn/parallel/pipeline/execute.hpp>
+#include <cairn/train/loss_scaling.hpp>
+#include <cairn/train/micro_batches.hpp>
+#include <cairn/train/objective.hpp>
+
+#include <utility>
+
+namespace cairn {
+
+/// Of one sample in `stride` of each micro-batch. `pass(m)`: of micro-batch m, with the listener to curvature.
+template <class T, Device D, class Pass>
+void observe_drawn_labels(sequential<T, D>& model, arena<float, D>& weights, const objective& goal,
+                          const micro_batches<D>& batch, index_t stride, preconditioner<float, D>& curvature,
+                          const loss_scaling<D, T>& scaling, Pass&& pass) {
+    stage observed(model, weights);
+    observed.before_last_backward = [&] { curvature.last_micro_batch(); };
+    const auto chosen = [&](int m) { return first_of(batch[m], stride); };
+    const auto input = [&](int m) {
+        pass_context p = pass(m);
+        p.repeated = true;
+        p.weight_gradient = false;
+        return stage_input<T, D>{cast<T>(chosen(m).there.x.share()), p};
+    };
+    const auto gradient = [&](int m, tensor<T, D> y) {
+        const pass_context p = pass(m);
+        const random_stream random = stream_of_path(p.seed, p.path, "sampled labels", p.step);
+        tensor<float, D> dy = goal.sampled_gradient(cast<float>(std::move(y)), random, p.first_sample);
+        for_each(functors::times<float>{static_cast<float>(batch.share(chosen(m).host.count))}, dy);
+        return scaling.of_layers(std::move(dy));
+    };
+    execute(gradient_accumulation(batch.size()), observed, gradient, input);
+}
+
+}  // namespace cairn

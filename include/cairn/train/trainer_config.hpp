@@ -1,0 +1,30 @@
+#pragma once
+// What a trainer is told, and what it tells of a step.
+
+#include <cairn/core/shape.hpp>
+
+#include <cstdint>
+
+namespace cairn {
+
+struct trainer_config {
+    std::uint64_t seed = 1;
+    bool sharded = false;       // the optimizer updates this rank's part of the parameters alone
+    bool may_skip = false;      // corrupt samples are left out of batches
+    bool stop_at_loss = true;   // one that is not finite is an error, though ranks skip steps whose gradients are not
+    bool graph = false;         // steps are recorded and launched as a whole (graph_recorder.hpp), on devices that can
+    index_t model_every = 1;    // F of the quadratic step is that of one sample in so many
+    index_t sampled_every = 0;  // curvature from labels that the model draws for one sample in so many; 0: the data's
+};
+
+/// What one step did, over all ranks.
+struct step_result {
+    double loss = 0;       // of the whole batch, before the update
+    index_t samples = 0;   // of the whole batch
+    bool skipped = false;  // a gradient was not finite, and the policy is to go on
+    bool stop = false;     // some rank was asked to stop
+
+    bool taken() const { return !skipped && samples > 0; }  // 0: all samples of all ranks were left out
+};
+
+}  // namespace cairn
