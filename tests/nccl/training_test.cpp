@@ -125,7 +125,7 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
                 saved_tensors<double, D> saved;
                 weights.zero_grad();
                 group.begin(step);
-                const pass_context how = group.context_of({.step = step, .input_gradient = false}, true);
+                const pass_context how = group.context_of({.random = {.step = step}, .input_gradient = false}, true);
                 auto y = net.forward(drawn(2 * step), saved, how);
                 net.backward(drawn(2 * step + 1), saved, how);
                 group.finish({.samples = 3}, step);

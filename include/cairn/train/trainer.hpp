@@ -182,7 +182,7 @@ public:
     /// Runs forward, and in training backward, once on zeros of this shape, so that each kernel has its algorithm;
     /// changes nothing else.
     void choose_kernels(const shape& in, mode how) {
-        pass_context p{.mode = how, .seed = config_.seed, .repeated = true, .input_gradient = false};
+        pass_context p{.mode = how, .random = {.seed = config_.seed}, .repeated = true, .input_gradient = false};
         if (curvature_ && p.training()) p.curvature = curvature_->discover();
         saved_tensors<T, D> scratch;
         tensor<T, D> y = model_.forward(tensor<T, D>::zeros(in), scratch, p);
@@ -230,10 +230,9 @@ private:
     // Of samples s of this rank.
     pass_context context_of(range s, bool last) {
         const pass_context p{.mode = mode::train,
-                             .seed = config_.seed,
-                             .step = static_cast<std::uint32_t>(steps()),
-                             .first_sample = first_ + s.begin,
-                             .repeated = false,
+                             .random = {.seed = config_.seed,
+                                        .step = static_cast<std::uint32_t>(steps()),
+                                        .first_sample = first_ + s.begin},
                              .input_gradient = false,
                              .curvature = listener_};
         return world_ ? world_->context_of(p, last) : p;
@@ -251,9 +250,9 @@ private:
             p.repeated = true;
             p.weight_gradient = false;
             saved_tensors<T, D> scratch;
-            const random_stream random = stream_of_path(config_.seed, p.path, "sampled labels", p.step);
+            const random_stream random = stream_of_path(config_.seed, p.random.path, "sampled labels", p.random.step);
             tensor<float, D> dy = goal_.sampled_gradient(
-                cast<float>(model_.forward(cast<T>(piece.there.x.share()), scratch, p)), random, p.first_sample);
+                cast<float>(model_.forward(cast<T>(piece.there.x.share()), scratch, p)), random, p.random.first_sample);
             const float weight = static_cast<float>(static_cast<double>(piece.host.count) / whole);
             for_each(functors::times<float>{weight}, dy);
             model_.backward(scaled(std::move(dy)), scratch, p);
@@ -312,7 +311,7 @@ private:
             if (listener_ && m + 1 == pieces) curvature_->last_micro_batch();
             pass_context p = context_of(s, m + 1 == pieces);
             if constexpr (RecordsSteps<D>)
-                if (config_.graph) p.step_at = recorded_.step();
+                if (config_.graph) p.random.step_at = recorded_.step();
             numbers.pieces.push_back(forward_backward(slice(b, s), p, static_cast<double>(s.count) / whole));
         }
         numbers.broken = look_at_gradients();
