@@ -14,10 +14,6 @@ target_compile_options(cairn_flags INTERFACE
     # GCC 12 warns wrongly about "text" + std::string (its bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
-if(CAIRN_UNITY_TESTS AND NOT CAIRN_SANITIZE)  # built once and run: compiled in five sixths of the time without lines for a debugger
-    target_compile_options(cairn_flags INTERFACE -g0)
-endif()
-
 if(CAIRN_NATIVE)
     check_cxx_compiler_flag(-march=native CAIRN_ACCEPTS_MARCH_NATIVE)
     if(CAIRN_ACCEPTS_MARCH_NATIVE)
@@ -63,7 +59,8 @@ if(NOT CAIRN_SANITIZE MATCHES "thread")  # whose tests have no layers
     target_link_libraries(cairn_programs INTERFACE cairn::compiled)
 endif()
 target_link_libraries(cairn_compiled PRIVATE cairn_flags cairn_sanitizers)
-if(CAIRN_SANITIZE)  # all tests compute with these
+option(CAIRN_UNOPTIMISED_TESTS "For build types without optimisation: compiles with it what tests spend their time in" OFF)
+if(CAIRN_UNOPTIMISED_TESTS)  # all tests compute with these
     set(layers ${cairn_part_files})
     list(FILTER layers INCLUDE REGEX "/layers_[a-z]+[.]cpp$")
     set_source_files_properties(${layers} PROPERTIES COMPILE_OPTIONS -O1)

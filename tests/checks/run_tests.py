@@ -4,8 +4,9 @@
     tests/checks/run_tests.py build/dev [--scripts] [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
 
 Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the end is shown. A test that cannot run here (no
-data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts appends "passed failed skipped" to
-FILE. --scripts runs tests/**/*_check.py as well, one case each. Exits 1 if anything failed, crashed, timed out, or if no test ran.
+data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts writes a line
+"FOLDER passed failed skipped" each to FILE. --scripts runs tests/**/*_check.py as well, one case each; --exhaustive instead runs test cases tagged [.exhaustive] and
+scripts named *_exhaustive_check.py. Exits 1 if anything failed, crashed, timed out, or if no test ran.
 """
 
 import argparse
@@ -19,13 +20,13 @@ import sys
 import time
 
 
-def run(folder, executable, build, timeout, environment):
+def run(folder, executable, build, timeout, environment, selection):
     """Outcome of one executable: passed, failed, skipped, seconds, reason for a failure beyond its test cases, log."""
     log = build / "tests" / f"{folder}.log"
     start = time.monotonic()
     reason = ""
     with open(log, "w") as output:
-        command = [sys.executable, executable] if executable.endswith(".py") else [executable, "--durations", "yes"]
+        command = [sys.executable, executable] if executable.endswith(".py") else [executable, "--durations", "yes", *selection]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, env=environment, start_new_session=True)
         try:
@@ -52,7 +53,7 @@ def run(folder, executable, build, timeout, environment):
         reason = f"ended by signal {signal.Signals(-process.returncode).name}"
     elif process.returncode != 0 and failed == 0 and not reason:
         reason = f"exit status {process.returncode}"
-    elif passed + failed + skipped == 0 and not reason:
+    elif passed + failed + skipped == 0 and not reason and not selection:
         reason = "no test ran"
     return folder, passed, failed + bool(reason and not failed), skipped, seconds, reason, log
 
@@ -65,15 +66,17 @@ def main():
     parser.add_argument("--timeout", type=float, default=600, help="seconds an executable may take")
     parser.add_argument("--counts", type=pathlib.Path)
     parser.add_argument("--scripts", action="store_true")
+    parser.add_argument("--exhaustive", action="store_true")
     options = parser.parse_args()
 
     if not (options.build / "tests" / "executables.txt").exists():
         sys.exit(f"{options.build} holds no tests: configure it with CAIRN_TESTS=ON, and Catch2 installed")
     listing = (options.build / "tests" / "executables.txt").read_text().split("\n")
     tests = [line.split(" ", 1) for line in listing if line]
-    if options.scripts:
+    if options.scripts or options.exhaustive:
         root = pathlib.Path(__file__).resolve().parents[2]
-        tests += [[script.stem, str(script)] for script in sorted((root / "tests").rglob("*_check.py"))]
+        tests += [[script.stem, str(script)] for script in sorted((root / "tests").rglob("*_check.py"))
+                  if script.stem.endswith("_exhaustive_check") == options.exhaustive]
     if options.folders:
         unknown = set(options.folders) - {folder for folder, _ in tests}
         if unknown:
@@ -85,12 +88,14 @@ def main():
     # Threads that wait must not spin while another executable works; undefined behaviour reports where it happened.
     environment = {"OMP_WAIT_POLICY": "passive", "UBSAN_OPTIONS": "print_stacktrace=1",
                    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1", **os.environ}
-    total = [0, 0, 0]
+    total, lines_of_counts = [0, 0, 0], []
     width = max((len(folder) for folder, _ in tests), default=0)
     with concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
-        running = [pool.submit(run, *test, options.build, options.timeout, environment) for test in tests]
+        running = [pool.submit(run, *test, options.build, options.timeout, environment,
+                               ["[exhaustive]"] if options.exhaustive else []) for test in tests]
         for done in concurrent.futures.as_completed(running):
             folder, passed, failed, skipped, seconds, reason, log = done.result()
+            lines_of_counts.append(f"{'exhaustive/' * options.exhaustive}{folder} {passed} {failed} {skipped}")
             total = [total[0] + passed, total[1] + failed, total[2] + skipped]
             counts = f"{passed} passed, {failed} failed, {skipped} skipped"
             print(f"  {folder:{width}}  {counts}  {seconds:.1f} s  {reason}".rstrip(), flush=True)
@@ -99,8 +104,7 @@ def main():
                 print("\n".join("    | " + line for line in lines[-60:]))
                 print(f"    the whole log: {log}", flush=True)
     if options.counts:
-        with open(options.counts, "a") as file:
-            print(*total, file=file)
+        options.counts.write_text("".join(line + "\n" for line in lines_of_counts))
     return 1 if total[1] or not sum(total) else 0
 
 

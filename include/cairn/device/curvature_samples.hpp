@@ -53,7 +53,7 @@ struct curvature_samples {
 /// normalisation).
 enum class normalised_by { channel, row };
 
-/// `count` indices, `step` apart.
+/// One of every `step` indices, and how many these are.
 struct strided_indices {
     index_t first = 0, step = 1, count = 1;
     CAIRN_HD index_t operator[](index_t i) const { return first + i * step; }

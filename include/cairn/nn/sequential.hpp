@@ -2,7 +2,7 @@
 // Layers one after another. Forward drops each activation as soon as the next layer has read it and no layer saved it;
 // backward drops the gradients and saved tensors of a layer as soon as the layer before has what it needs.
 // Segments of the chain can be recomputed: forward keeps the input of a segment alone, backward first runs the segment
-// forward again. Which segments is the business of a stash policy (stash/recompute.hpp); the bits are the same.
+// forward again. A plan says which segments (stash/plan.hpp); results have the same bits under any plan.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>

@@ -291,7 +291,7 @@ public:
                 "hidden\n",
                 1e3 * t.busy / n, 1e3 * t.exposed / n, 100 * t.hidden_share());
             if (const auto* autotuned = ranks_->autotuned()) {
-                std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
+                std::printf("compression autotuner, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
                             1e-6 / autotuned->link().beta, autotuned->describe().c_str());
             }
             communication = nlohmann::json::object(

@@ -57,7 +57,7 @@ public:
     template <class S>
     void add_rows(std::size_t at, const curvature_samples<S>& rows) {
         block& b = s_.blocks[at];
-        const bool alone = !s_.started;  // in a first step without discovery, everybody looks at everything
+        const bool alone = !s_.started;  // in a first step without discovery, every rank looks at everything
         const bool observes_a = alone || s_.roles->observes(at, 'a'),
                    observes_g = !b.diagonal && (alone || s_.roles->observes(at, 'g'));
         if (!observes_a && !observes_g) return;

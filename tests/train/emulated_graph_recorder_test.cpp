@@ -1,5 +1,5 @@
 // Recorded steps of several ranks have the bits of steps that are launched one by one, on the emulated GPU. Those of
-// one rank are in tests/device/cuda/recorded_laws.hpp, those of whole runs in recorded_runs_test.cpp.
+// one rank are in tests/device/cuda/recorded_laws.hpp, those of whole runs in emulated_recorded_runs_test.cpp.
 
 #include "train/device_runs.hpp"
 
