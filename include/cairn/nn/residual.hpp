@@ -27,7 +27,7 @@ public:
         output_shape(x.shape());
         saved_tensors<T, D>& inside = saved.child(0);
         tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
-        tensor<T, D> y = body_.forward_until(layers_apart(), std::move(x), inside, p);
+        tensor<T, D> y = body_.forward_until(plain_layers(), std::move(x), inside, p);
         if (!adds_skip()) return add(std::move(y), std::move(skip));
         const shape in = y.shape();
         const auto add_skip = [&](auto& layer) {
@@ -40,7 +40,7 @@ public:
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         saved_tensors<T, D>& inside = saved.child(0);
         auto [dx, dskip] = gradients_of_sum(std::move(dy), inside, p, false);
-        for (int i = layers_apart(); i-- > 0;) dx = body_.backward_input_of(i, std::move(dx), inside, p);
+        for (int i = plain_layers(); i-- > 0;) dx = body_.backward_input_of(i, std::move(dx), inside, p);
         return add(std::move(dx), shortcut_.backward_input(std::move(dskip), saved.child(1), p.child("shortcut")));
     }
 
@@ -52,7 +52,7 @@ public:
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         saved_tensors<T, D>& inside = saved.child(0);
         auto [dx, dskip] = gradients_of_sum(std::move(dy), inside, p, true);
-        for (int i = layers_apart(); i-- > 0;) dx = body_.backward_of(i, std::move(dx), inside, p);
+        for (int i = plain_layers(); i-- > 0;) dx = body_.backward_of(i, std::move(dx), inside, p);
         return add(std::move(dx), shortcut_.backward(std::move(dskip), saved.child(1), p.child("shortcut")));
     }
 
@@ -110,10 +110,10 @@ public:
 
 private:
     int last() const { return body_.size() - 1; }
-    // Layers of the body that run as in any chain.
-    int layers_apart() const { return adds_skip() ? last() : body_.size(); }
+    // Layers of the body that run as in any chain: all, or all but the one that adds the skip.
+    int plain_layers() const { return adds_skip() ? last() : body_.size(); }
 
-    /// From the gradient of y, that of what the layers apart give, and that of the skip.
+    // From the gradient of y: those of the plain layers' result and of the skip.
     std::pair<tensor<T, D>, tensor<T, D>> gradients_of_sum(tensor<T, D> dy, saved_tensors<T, D>& inside,
                                                            const pass_context& p, bool both_halves) {
         if (!adds_skip()) {

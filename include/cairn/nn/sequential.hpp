@@ -134,13 +134,13 @@ public:
 
     // The phases in parts, for clients that run one layer by themselves (nn/residual.hpp).
 
-    /// Forward of the layers before `end`. Throws where that cuts a recomputed segment.
+    /// Forward of the layers before `end`. Throws where layers behind are to be recomputed: their client runs them.
     tensor<T, D> forward_until(int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        require(segments_.empty() || segments_.back().end <= end, "sequential: layer ", end,
+                " is run by itself and cannot be recomputed");
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
             if (again) {
-                require(again->end <= end, "sequential: layer ", again->end - 1,
-                        " is run apart, it cannot be recomputed");
                 saved.put(i, x.share());
                 const discarding drop(saved);
                 x = forward_range(i, again->end, std::move(x), saved, p);
