@@ -216,14 +216,15 @@ private:
     std::pair<block, block> backward_residual(const sequential<T, D>& chain, block dy, node& saved,
                                               bool input_gradient) {
         const int last = chain.size() - 1;
-        // As batch_norm does it: dskip over dy, or dy itself without an activation; dx over the saved input.
-        node& end = saved.child(last);
-        const layer_cost c = chain[last].cost(end.in);
-        const block beside = std::move(end.beside), sums = sums_of(c);
-        block x = std::move(end.input);
         std::pair<block, block> grads;
-        grads.second = dy.use_count() == 1 || !c.masks_gradient ? std::move(dy) : make(end.in);
-        grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
+        {  // As batch_norm does it: dskip over dy, or dy itself without an activation; dx over the saved input.
+            node& end = saved.child(last);
+            const layer_cost c = chain[last].cost(end.in);
+            const block beside = std::move(end.beside), sums = sums_of(c);
+            block x = std::move(end.input);
+            grads.second = dy.use_count() == 1 || !c.masks_gradient ? std::move(dy) : make(end.in);
+            grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
+        }
         for (int i = last; i-- > 0;) {
             restore(chain, i, saved);
             grads.first = backward(chain[i], std::move(grads.first), saved.child(i), input_gradient || i > 0);
