@@ -107,7 +107,7 @@ private:
         return seconds + update.seconds();
     }
     void forward_backward(curvature_listener* listener) {
-        pass_context p{.step = 1, .input_gradient = false};
+        pass_context p{.random = {.step = 1}, .input_gradient = false};
         p.curvature = listener;
         saved_tensors<float> saved;
         tensor<float> y = net_.forward(x_.share(), saved, p);

@@ -108,7 +108,7 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
         kfac<float> k(weights, config, std::move(roles));
         const tensor<float> x = kfac_input(model, 2, world.rank());
         const auto backward = [&](curvature_listener* listener) {
-            pass_context p{.step = 1, .input_gradient = false};
+            pass_context p{.random = {.step = 1}, .input_gradient = false};
             p.curvature = listener;
             saved_tensors<float> saved;
             tensor<float> y = net.forward(x.share(), saved, p);

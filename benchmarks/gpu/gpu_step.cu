@@ -97,7 +97,7 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
     gradient_scale<cuda> scale;
     int skipped = 0;
     const auto launch_one_by_one = [&] {
-        pass_context p{.mode = mode::train, .seed = 1, .step = number++, .input_gradient = false};
+        pass_context p{.mode = mode::train, .random = {.seed = 1, .step = number++}, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
         auto [value, dy] = given.goal.loss(cast<float>(model.forward(cast<T>(x), saved, p)), given.given);
         loss = value;

@@ -68,7 +68,7 @@ double train(const tensor<float>& x, int steps, bool second_order, double lr) {
         const auto at = static_cast<std::uint32_t>(step);
         // a pass for A and G alone, with targets that the network draws: y + σε is what the loss takes them for
         if (second_order) {
-            pass_context statistics{.step = at, .weight_gradient = false};
+            pass_context statistics{.random = {.step = at}, .weight_gradient = false};
             statistics.curvature = curvature.begin_step();  // layers tell it their rows
             const tensor<float> y = net.forward(x.clone(), saved, statistics);
             tensor<float> drawn = y.clone();
@@ -78,7 +78,7 @@ double train(const tensor<float>& x, int steps, bool second_order, double lr) {
             auto [value, dy] = mean_squared{}(y.clone(), drawn);
             net.backward(std::move(dy), saved, statistics);
         }
-        const pass_context p{.step = at};
+        const pass_context p{.random = {.step = at}};
         auto [value, dy] = mean_squared{}(net.forward(x.clone(), saved, p), x);
         weights.zero_grad();
         net.backward(std::move(dy), saved, p);

@@ -30,21 +30,6 @@ std::vector<cudnn_engine>& cudnn_engines() {
     return all;
 }
 
-std::atomic<double>& cudnn_totals_factor() {
-    static std::atomic<double> factor = 1;
-    return factor;
-}
-
-std::atomic<bool>& cudnn_adds_to_totals() {
-    static std::atomic<bool> it_does = false;
-    return it_does;
-}
-
-std::atomic<bool>& cudnn_ignores_beta() {
-    static std::atomic<bool> it_does = false;
-    return it_does;
-}
-
 std::atomic<std::size_t>& cudnn_version() {
     static std::atomic<std::size_t> version = 91900;
     return version;
@@ -233,12 +218,6 @@ public:
                 return multiply(o);
             case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
                 return reshape(o);
-            case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-                return convolve(o);
-            case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-                return convolve_back(o);
-            case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-                return add_up(o);
             default:
                 throw std::runtime_error("an operation that is not emulated");
         }
@@ -364,91 +343,6 @@ private:
         store(c, std::move(result));
     }
 
-    // Images: (N, C, H, W), whatever the steps.
-    struct image_convolution {
-        tensor_of_graph x, w, y;
-        std::vector<std::int64_t> stride, pad, dilation;
-
-        image_convolution(const object& how, const handle& of_x, const handle& of_w, const handle& of_y)
-            : x(*of_x),
-              w(*of_w),
-              y(*of_y),
-              stride(how.values<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)),
-              pad(how.values<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)),
-              dilation(how.values<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS)) {
-            if (stride.size() != 2 || pad.size() != 2 || dilation.size() != 2)
-                throw std::runtime_error("a convolution of other than two axes");
-            if (x.size[0] != y.size[0] || w.size[0] != y.size[1] || w.size[1] != x.size[1])
-                throw std::runtime_error("a convolution of sizes that do not fit, or in groups");
-            for (std::size_t a = 0; a < 2; ++a)
-                if (y.size[2 + a] !=
-                    (x.size[2 + a] + 2 * pad[a] - dilation[a] * (w.size[2 + a] - 1) - 1) / stride[a] + 1)
-                    throw std::runtime_error("a convolution of another result");
-        }
-
-        template <class F>
-        void each_product(F&& f) const {  // f(place in x, in w, in y), dense
-            y.each([&](std::int64_t at, const sizes& i) {
-                for (std::int64_t c = 0; c < w.size[1]; ++c)
-                    for (std::int64_t kh = 0; kh < w.size[2]; ++kh)
-                        for (std::int64_t kw = 0; kw < w.size[3]; ++kw) {
-                            const std::int64_t h = i[2] * stride[0] - pad[0] + kh * dilation[0],
-                                               v = i[3] * stride[1] - pad[1] + kw * dilation[1];
-                            if (h < 0 || v < 0 || h >= x.size[2] || v >= x.size[3]) continue;
-                            f(std::size_t(((i[0] * x.size[1] + c) * x.size[2] + h) * x.size[3] + v),
-                              std::size_t(((i[1] * w.size[1] + c) * w.size[2] + kh) * w.size[3] + kw), std::size_t(at));
-                        }
-            });
-        }
-    };
-
-    void convolve(const object& o) {
-        const image_convolution g(*o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
-        const numbers in = load(g.x), weight = load(g.w);
-        numbers result(std::size_t(g.y.count()));
-        g.each_product([&](std::size_t x, std::size_t w, std::size_t y) { result[y] += in[x] * weight[w]; });
-        store(g.y, std::move(result));
-    }
-
-    // dx = gradient + β dx.
-    void convolve_back(const object& o) {
-        const image_convolution g(*o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W),
-                                  o.one(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
-        const double beta =
-            cudnn_ignores_beta() ? 0 : double(o.value<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
-        const numbers dy = load(g.y), weight = load(g.w);
-        numbers result = beta == 0 ? numbers(std::size_t(g.x.count())) : load(g.x);
-        for (double& v : result) v *= beta;
-        g.each_product([&](std::size_t x, std::size_t w, std::size_t y) { result[x] += dy[y] * weight[w]; });
-        store(g.x, std::move(result));
-    }
-
-    // Totals of each channel, and of squares.
-    void add_up(const object& o) {
-        const tensor_of_graph x(*o.one(CUDNN_ATTR_OPERATION_GENSTATS_XDESC)),
-            total(*o.one(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC)),
-            square_total(*o.one(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC));
-        const sizes per_channel{1, x.size[1], 1, 1};
-        if (total.size != per_channel || square_total.size != per_channel || total.type != CUDNN_DATA_FLOAT ||
-            square_total.type != CUDNN_DATA_FLOAT)
-            throw std::runtime_error("totals that are not one float a channel");
-        numbers first(std::size_t(x.size[1])), second(std::size_t(x.size[1]));
-        if (cudnn_adds_to_totals()) first = load(total), second = load(square_total);
-        const numbers all = load(x);
-        x.each([&](std::int64_t at, const sizes& i) {
-            const double v = all[std::size_t(at)] * cudnn_totals_factor();
-            first[std::size_t(i[1])] += v;
-            second[std::size_t(i[1])] += v * v;
-        });
-        store(total, std::move(first));
-        store(square_total, std::move(second));
-    }
-
     // The numbers where they lie, seen with other sizes and steps.
     void reshape(const object& o) {
         const tensor_of_graph x(*o.one(CUDNN_ATTR_OPERATION_RESHAPE_XDESC)),
@@ -482,15 +376,6 @@ ends ends_of(const object& o) {
                     {CUDNN_ATTR_OPERATION_MATMUL_CDESC}};
         case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
             return {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC}, {CUDNN_ATTR_OPERATION_RESHAPE_YDESC}};
-        case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-            return {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W},
-                    {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}};
-        case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-            return {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W},
-                    {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX}};
-        case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-            return {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC},
-                    {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC}};
         default:
             throw std::runtime_error("an operation that is not emulated");
     }
@@ -558,25 +443,6 @@ void check_whole(object& o) {
                           CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_ATTR_OPERATION_MATMUL_CDESC});
         case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
             return needs({CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_ATTR_OPERATION_RESHAPE_YDESC});
-        case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-            return needs({CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_ATTR_CONVOLUTION_CONV_MODE,
-                          CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
-                          CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-                          CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS});
-        case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-            return needs({CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y});
-        case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-            return needs(
-                {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY});
-        case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-            return needs({CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC,
-                          CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
-                          CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC});
         case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
             needs({CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_ATTR_OPERATIONGRAPH_OPS});
             static_cast<void>(tensors_of(o));

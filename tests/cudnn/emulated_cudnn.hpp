@@ -1,7 +1,6 @@
 #pragma once
 // cuDNN's graph interface, as device/cuda/cudnn.hpp calls it, on the host: descriptors with attributes, graphs of
-// pointwise operations, reductions, products, transpositions, and convolutions of images with totals of their channels,
-// which plain loops interpret in the streams of the emulated CUDA. Refused, as by cuDNN: what is finalised without what
+// pointwise operations, reductions, products and transpositions, which plain loops interpret in the streams of the emulated CUDA. Refused, as by cuDNN: what is finalised without what
 // it needs, changed after that, or read before it was made; a plan that is not told where its tensors are, or at
 // addresses that are no multiples of their alignment.
 
@@ -25,15 +24,6 @@ std::vector<cudnn_engine>& cudnn_engines();
 
 /// Plans that ran with an engine: index in cudnn_engines().
 std::vector<int> cudnn_runs();
-
-/// What totals of channels are totals of, times the result: 1, unless a test wants an engine that does something else.
-std::atomic<double>& cudnn_totals_factor();
-
-/// Whether engines add totals to what was there, which a test wants.
-std::atomic<bool>& cudnn_adds_to_totals();
-
-/// Whether engines forget to add what was there, which a test wants.
-std::atomic<bool>& cudnn_ignores_beta();
 
 /// What cudnnGetVersion() says.
 std::atomic<std::size_t>& cudnn_version();

@@ -78,17 +78,8 @@ void conv_forward(streamed_gpu, const conv_geometry& g, Arguments... a) {
     streamed_gpu::run([=] { conv_forward(emulated_gpu{}, g, a...); });
 }
 template <class... Arguments>
-bool conv_forward_totals(streamed_gpu, const conv_geometry& g, Arguments... a) {
-    streamed_gpu::run([=] { conv_forward_totals(emulated_gpu{}, g, a...); });
-    return emulated_totals();
-}
-template <class... Arguments>
 void conv_backward_input(streamed_gpu, const conv_geometry& g, Arguments... a) {
     streamed_gpu::run([=] { conv_backward_input(emulated_gpu{}, g, a...); });
-}
-template <class... Arguments>
-void conv_backward_input_onto(streamed_gpu, const conv_geometry& g, Arguments... a) {
-    streamed_gpu::run([=] { conv_backward_input_onto(emulated_gpu{}, g, a...); });
 }
 template <class... Arguments>
 void conv_backward_weight(streamed_gpu, const conv_geometry& g, Arguments... a) {

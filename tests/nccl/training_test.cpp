@@ -126,7 +126,8 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
                 saved_tensors<double, D> saved;
                 weights.zero_grad();
                 group.gradients.begin(step);
-                const pass_context how{.step = step, .input_gradient = false, .listener = group.gradients.listener()};
+                const pass_context how{
+                    .random = {.step = step}, .input_gradient = false, .listener = group.gradients.listener()};
                 auto y = net.forward(drawn(2 * step), saved, how);
                 net.backward(drawn(2 * step + 1), saved, how);
                 synchronise(group.gradients, group.agree, {.samples = 3}, step);

@@ -54,8 +54,8 @@ TEST_CASE("attention layer: dropout and lengths of a padded batch are those of p
             for (const bool causal : {false, true}) {
                 CAPTURE(training, padded, causal);
                 const std::int32_t lengths[]{19, 4, 0};
-                pass_context p{
-                    .mode = training ? mode::train : mode::evaluate, .seed = 8, .step = 2, .first_sample = 5};
+                pass_context p{.mode = training ? mode::train : mode::evaluate,
+                               .random = {.seed = 8, .step = 2, .first_sample = 5}};
                 if (padded) p.lengths = lengths;
                 saved_tensors<double> saved;
                 attention<double> layer({.heads = heads, .head_dim = dim, .causal = causal, .dropout = 0.4});
@@ -68,7 +68,7 @@ TEST_CASE("attention layer: dropout and lengths of a padded batch are those of p
                         for (index_t c = 0; c < width; ++c) parts[which].push_back(x[(row * 3 + which) * width + c]);
                 oracle::attention_case c{batch, length, heads, dim, causal, 1 / std::sqrt(3.0), {}};
                 if (padded) c.lengths.assign(lengths, lengths + batch);
-                const random_stream random = p.random();
+                const random_stream random = p.random.stream();
                 if (training)
                     c.mask = oracle::attention_mask(
                         c, 0.4, [&](std::uint64_t block) { return random.bits4(block); }, 5);
@@ -168,7 +168,7 @@ TEST_CASE("transformer: learns to say what stood three places before", "[transfo
         for (index_t i = 0; i < ids.size(); ++i) ids[i] = float(random.below(vocabulary, std::uint64_t(i)));
         for (index_t i = 0; i < ids.size(); ++i) labels[i] = i % length < 3 ? 0 : std::int32_t(ids[i - 3]);
         saved_tensors<float> saved;
-        const pass_context p{.step = step, .input_gradient = false};
+        const pass_context p{.random = {.step = step}, .input_gradient = false};
         auto [loss, dy] = cross_entropy{}(net.forward(std::move(ids), saved, p), labels);
         weights.zero_grad();
         net.backward(std::move(dy), saved, p);

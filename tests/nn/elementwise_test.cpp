@@ -25,7 +25,7 @@ TEST_CASE("dropout: each place in a model and each step has its own mask", "[dro
         for (int i = 0; i < 3; ++i) net.add(dropout<float>(i == place ? 0.5 : 0.0));
         saved_tensors<float> saved;
         pass_context p;
-        p.step = step;
+        p.random.step = step;
         return net.forward(tensor<float>::filled({1000}, 1.0f), saved, p);
     };
     const tensor<float> first = mask(0, 0);

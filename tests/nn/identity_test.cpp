@@ -93,7 +93,7 @@ std::pair<double, tensor<double>> loss_of(const tensor<double>& y, index_t class
     return {loss, std::move(dy)};
 }
 
-const pass_context how{.seed = 9, .step = 4};
+const pass_context how{.random = {.seed = 9, .step = 4}};
 
 outcome whole(const network& n) {
     model_type net = n.make();
@@ -168,12 +168,12 @@ TEST_CASE("identity: any parts of a batch draw the masks of the whole batch", "[
                 CAPTURE(parts, part);
                 const range s = shard_of(n.x.extent(0), parts, part);
                 pass_context p = how;
-                p.first_sample = s.begin;
+                p.random.first_sample = s.begin;
                 saved_tensors<double> saved;
                 const tensor<double> y = net.forward(rows(n.x, s), saved, p), there = rows(expected.y, s);
                 for (index_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == Approx(there[i]).margin(1e-12));
                 if (s.begin == 0) continue;
-                p.first_sample = 0;  // other samples, other masks
+                p.random.first_sample = 0;  // other samples, other masks
                 CHECK_FALSE(laws::same_bits(net.forward(rows(n.x, s), saved, p), y));
             }
     }
@@ -187,7 +187,7 @@ TEST_CASE("identity: a mask follows from the path, the step and the seed, whatev
         inner.add(name, dropout<double>(0.5));
         net.add("block", std::move(inner));
         saved_tensors<double> saved;
-        return net.forward(tensor<double>::filled({3, 70}, 1), saved, {.seed = seed, .step = step});
+        return net.forward(tensor<double>::filled({3, 70}, 1), saved, {.random = {.seed = seed, .step = step}});
     };
     const tensor<double> one = mask("drop", 0);
     CHECK(laws::same_bits(one, mask("drop", 3)));

@@ -23,7 +23,7 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/autotune.hpp>
-#include <cairn/nn/layer.hpp>
+#include <cairn/nn/any_layer.hpp>
 #include <cairn/stash/memory_model.hpp>
 
 #include <cmath>
@@ -86,8 +86,8 @@ struct bench {
     pass_context p;
 
     explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.parameters(), 8) {
-        p.seed = 11;
-        p.step = 3;
+        p.random.seed = 11;
+        p.random.step = 3;
         // Biases and shifts off zero, scales off one, so that a gradient which ignores them shows; float numbers in
         // both types.
         for (const auto& [name, q] : arena.parameters()) {

@@ -14,7 +14,7 @@ int main() {
     for (int epoch = 1; epoch <= 10; ++epoch) {
         double sum = 0;
         while (auto batch = batches.next()) {
-            const cairn::pass_context context{.step = static_cast<std::uint32_t>(optimizer.steps())};
+            const cairn::pass_context context{.random = {.step = static_cast<std::uint32_t>(optimizer.steps())}};
             auto prediction = net.forward(std::move(batch->x), saved, context);
             auto [loss, gradient] = cairn::mean_squared{}(std::move(prediction), batch->targets);
             weights.zero_grad();

@@ -123,9 +123,9 @@ TEST_CASE("recomputation plans: gradients, statistics and dropout have the same 
             apply(net, plan_of(net));
             saved_tensors<float> saved;
             pass_context p;
-            p.seed = 5;
+            p.random.seed = 5;
             std::vector<tensor<float>> results;
-            for (p.step = 0; p.step < 2; ++p.step) {
+            for (p.random.step = 0; p.random.step < 2; ++p.random.step) {
                 results.push_back(net.forward(x.share(), saved, p));
                 results.push_back(net.backward(results.back().clone(), saved, p));
             }

@@ -1,7 +1,7 @@
 #pragma once
 // What the weight gradient of a layer is a sum over: dW = Σ g aᵀ over rows a of its input and rows g of the gradient of
-// its output.
-// Layers announce these pairs during backward; second-order methods estimate curvature from them.
+// its output. Layers announce rows a in forward and rows g in backward; second-order methods estimate curvature from
+// them.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-/// What the rows of a layer are.
+/// The form of a layer's rows.
 enum class rows_kind {
     linear,       // x holds the rows a
     convolution,  // rows a are the patches of x; with groups each has its own part of them
@@ -21,7 +21,8 @@ enum class rows_kind {
     norm  // y = scale · x̂ + shift, of `in` channels: x and dy hold each example's gradient of scale and of shift
 };
 
-/// The rows of one layer in one micro-batch. Pointers hold as long as the call that hands them over.
+/// Rows of one layer in one micro-batch: in forward those of its input, in backward those of the gradient of its output;
+/// of a norm both, in backward. Pointers hold during the call.
 template <class T>
 struct curvature_samples {
     rows_kind kind = rows_kind::linear;
@@ -33,27 +34,26 @@ struct curvature_samples {
     const T* dy = nullptr;              // (examples · positions, out)
     const std::int32_t* ids = nullptr;  // (examples · positions), of a lookup
     conv_geometry conv{};               // of a convolution
+    bool in_backward = false;
+
+    curvature_samples input(const T* rows) const {
+        curvature_samples s = *this;
+        s.x = rows;
+        return s;
+    }
+    curvature_samples output_gradient(const T* rows) const {
+        curvature_samples s = *this;
+        s.dy = rows;
+        s.in_backward = true;
+        return s;
+    }
 };
 
 /// Which mean and deviation normalise an element: its channel's (batch normalisation) or its row's (layer
 /// normalisation).
 enum class normalised_by { channel, row };
 
-/// Of y = scale · x̂ + shift: each example's gradient of scale and of shift, both (examples, channels).
-template <class T>
-curvature_samples<T> norm_samples(int scale, int shift, index_t examples, index_t channels, const T* scales,
-                                  const T* shifts) {
-    return {.kind = rows_kind::norm,
-            .weight = scale,
-            .bias = shift,
-            .examples = examples,
-            .in = channels,
-            .out = channels,
-            .x = scales,
-            .dy = shifts};
-}
-
-/// One of every `stride` indices, and how many these are.
+/// One of every `step` indices, and how many these are.
 struct strided_indices {
     index_t first = 0, step = 1, count = 1;
     CAIRN_HD index_t operator[](index_t i) const { return first + i * step; }
@@ -78,16 +78,20 @@ struct strided_samples {
     CAIRN_HD index_t rows_each() const { return join ? 1 : at.count; }
 };
 
-/// Told the rows of each layer whose weight it wants, in backward.
+/// Observer of the rows of layers. It says first whether it wants those of a weight.
 struct curvature_listener {
     virtual ~curvature_listener() = default;
-    virtual bool wants(int weight) const = 0;
-    /// Whether scale and shift of normalisation are wanted at all: their rows cost a pass over the activations.
-    virtual bool wants_norm_layers() const { return true; }
-    virtual void take(const curvature_samples<float>&) { fail("curvature: no listener for rows of float"); }
-    virtual void take(const curvature_samples<bfloat16>&) { fail("curvature: no listener for rows of bfloat16"); }
-    virtual void take(const curvature_samples<float16>&) { fail("curvature: no listener for rows of float16"); }
-    virtual void take(const curvature_samples<double>&) { fail("curvature: no listener for rows of double"); }
+    virtual bool wants(int weight, rows_kind kind) const = 0;
+    virtual void take(const curvature_samples<float>&) { fail("curvature: rows of float are not supported"); }
+    virtual void take(const curvature_samples<bfloat16>&) { fail("curvature: rows of bfloat16 are not supported"); }
+    virtual void take(const curvature_samples<float16>&) { fail("curvature: rows of float16 are not supported"); }
+    virtual void take(const curvature_samples<double>&) { fail("curvature: rows of double are not supported"); }
 };
+
+/// What every layer with a weight calls, in forward and in backward. `to` may be null.
+template <class T>
+void announce(curvature_listener* to, const curvature_samples<T>& rows) {
+    if (to && to->wants(rows.weight, rows.kind)) to->take(rows);
+}
 
 }  // namespace cairn

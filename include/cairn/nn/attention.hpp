@@ -111,9 +111,9 @@ private:
         g.lengths = p.lengths;
         if (!p.training()) return g;
         g.dropout = config_.dropout;
-        g.random = p.random();
-        g.step = p.step_at;
-        g.first = p.first_sample;
+        g.random = p.random.stream();
+        g.step = p.random.step_at;
+        g.first = p.random.first_sample;
         return g;
     }
 

@@ -8,15 +8,14 @@
 // Where the batch lies on several processes (pass_context::group), n, mean and var are those of the whole: each process
 // gives its (n, mean, Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta)
 // likewise.
-// Where the layer before made Σ x and Σ x² of each channel when it wrote x (pass_context::totals_of_input), x is not
-// read for mean and var.
 // Saved: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
-#include <cairn/nn/layer.hpp>
+#include <cairn/nn/norm_curvature.hpp>
+#include <cairn/nn/residual_layer.hpp>
 
 namespace cairn {
 
@@ -92,8 +91,9 @@ public:
         return gradients(std::move(dy), saved, p, false).first;
     }
 
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
-                                                                  const pass_context& p) {
+    /// {dx, dskip}
+    std::pair<tensor<T, D>, tensor<T, D>> backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
+                                                            const pass_context& p) {
         return gradients(std::move(dy), saved, p, true);
     }
 
@@ -102,9 +102,6 @@ public:
         add(sums.data(), gamma_.grad);
         add(sums.data() + config_.channels, beta_.grad);
     }
-
-    bool accepts_residual() const { return true; }
-    bool takes_totals() const { return has_epilogues<T, D>; }
 
     layer_parameters<T, D> parameters() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
     layer_buffers<T, D> buffers() { return {{"running_mean", &running_mean_}, {"running_var", &running_var_}}; }
@@ -127,15 +124,8 @@ public:
                            (has_sign() ? block_bytes(simd::mask_bytes<weight_of<T>>(in.size())) : 0);
         cost.saves_input = true;
         cost.in_place_backward = true;
+        cost.masks_gradient = has_sign();
         return cost;
-    }
-
-    layer_cost cost_residual(const shape& in) const {
-        const double n = double(in.size()), size = sizeof(T);
-        layer_cost c = cost(in);
-        c.forward += {n, size * n};
-        if (has_sign()) c.backward_input += {0, size * n};  // else dskip is dy itself
-        return c;
     }
 
     std::string describe() const {
@@ -155,7 +145,7 @@ private:
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std
         S *const mean = statistics.data(), *const invstd = mean + channels;
-        moments(rows, x, p, mean, invstd);
+        batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
         const index_t all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
         if (!p.repeated) update_running(all_rows, mean, invstd);
         for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, invstd, invstd);
@@ -171,13 +161,6 @@ private:
         saved.put(statistics_slot, std::move(statistics));
         if (has_sign()) saved.put(bits_slot, std::move(bits));
         return y;
-    }
-
-    void moments(index_t rows, const tensor<T, D>& x, const pass_context& p, S* mean, S* var) const {
-        if constexpr (has_epilogues<T, D>)
-            if (p.totals_of_input)
-                return batch_statistics_of_totals(D{}, rows, config_.channels, x.data(), p.totals_of_input, mean, var);
-        batch_statistics(D{}, rows, config_.channels, x.data(), mean, var);
     }
 
     tensor<T, D> evaluate(tensor<T, D> x, tensor<T, D> skip) const {
@@ -206,9 +189,15 @@ private:
         S *const dgamma = sums.data(), *const dbeta = dgamma + channels;
         batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
                         dbeta);
-        if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
-            if (p.curvature && p.curvature->wants_norm_layers() && p.curvature->wants(gamma_.id))
-                announce(x, dy, bits, statistics, *p.curvature);
+        announce_norm(p.curvature, gamma_, beta_,
+                      norm_rows<T, S, D>{.channels = channels,
+                                         .x = x,
+                                         .dy = dy,
+                                         .mean = mean,
+                                         .invstd = invstd,
+                                         .bits = bits.empty() ? nullptr : bits.data(),
+                                         .act = config_.act,
+                                         .slope = slope});
 
         tensor<T, D> dx, dskip;
         if (p.input_gradient || with_skip) {
@@ -224,36 +213,6 @@ private:
         }
         saved.put(sums_slot, std::move(sums));
         return {std::move(dx), std::move(dskip)};
-    }
-
-    // Each example's gradient of gamma and beta: the sums of its rows, of which the bits begin where the example does.
-    void announce(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<std::uint8_t, D>& bits,
-                  const tensor<S, D>& statistics, curvature_listener& to) const {
-        const index_t channels = config_.channels, examples = x.extent(0),
-                      size = x.size() / std::max<index_t>(examples, 1);
-        if (examples == 0) return;
-        const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
-        tensor<S, D> scale = tensor<S, D>::zeros({examples, channels}, memory_category::workspace),
-                     shift = tensor<S, D>::zeros({examples, channels}, memory_category::workspace);
-        if constexpr (std::same_as<D, cpu>)
-            parallel_for(examples, std::max<index_t>(1, 16384 / size), [&](index_t first, index_t last) {
-                for (index_t n = first; n < last; ++n) {
-                    S *const sum_scale = scale.data() + n * channels, *const sum_shift = shift.data() + n * channels;
-                    for (index_t e = n * size; e < (n + 1) * size; e += channels)
-                        for (index_t c = 0; c < channels; ++c) {
-                            const bool on = bits.empty() || (bits[(e + c) / 8] >> ((e + c) % 8) & 1) != 0;
-                            const T g = on                                      ? dy[e + c]
-                                        : config_.act == activation::leaky_relu ? slope * dy[e + c]
-                                                                                : T{};
-                            sum_scale[c] += g * (x[e + c] - mean[c]) * invstd[c];
-                            sum_shift[c] += g;
-                        }
-                }
-            });
-        else
-            per_example_gradients(D{}, examples, size / channels, channels, normalised_by::channel, dy.data(), x.data(),
-                                  bits.data(), config_.act, slope, mean, invstd, scale.data(), shift.data());
-        to.take(norm_samples(gamma_.id, beta_.id, examples, channels, scale.data(), shift.data()));
     }
 
     static void to_device(const tensor<S>& host, S* to) {

@@ -19,7 +19,6 @@ class branch_list {
 public:
     using value_type = T;
     using device = D;
-    static constexpr bool is_container = true;
 
     explicit branch_list(std::vector<sequential<T, D>> chains) : chains_(std::move(chains)) {
         require(!chains_.empty(), "branches: none given");

@@ -15,7 +15,6 @@ class concat_skip {
 public:
     using value_type = T;
     using device = D;
-    static constexpr bool is_container = true;
 
     explicit concat_skip(sequential<T, D> inner) : inner_(std::move(inner)) {}
 

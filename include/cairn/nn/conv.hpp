@@ -64,20 +64,14 @@ public:
         const conv_geometry g = geometry(x.shape());
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
         const tensor<T, D> weight = cast<T>(weight_.value), bias = has_bias_ ? cast<T>(bias_.value) : tensor<T, D>{};
-        convolve(g, x, weight, bias, y, p);
+        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
+        announce(p.curvature, samples(g).input(x.data()));
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
-        saved.put(1, std::move(dy));
-        return dx;
-    }
-
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
-                                     const pass_context& p) {
-        tensor<T, D> dx = p.input_gradient ? gradient_onto(std::move(base), dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
     }
@@ -96,21 +90,11 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
-    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
-        tensor<T, D> x = saved.take(0);
-        const shape in = x.shape();
-        weight_gradient(x, dy, p);
-        x.reset();
-        return p.input_gradient ? gradient_onto(std::move(base), dy, in) : tensor<T, D>{};
-    }
-
     layer_parameters<T, D> parameters() {
         layer_parameters<T, D> list{{"weight", &weight_}};
         if (has_bias_) list.push_back({"bias", &bias_});
         return list;
     }
-
-    bool makes_totals() const { return has_epilogues<T, D> && !has_bias_; }
 
     shape output_shape(const shape& in) const { return result_shape(geometry(in)); }
 
@@ -167,49 +151,28 @@ private:
         return out;
     }
 
-    void convolve(const conv_geometry& g, const tensor<T, D>& x, const tensor<T, D>& weight, const tensor<T, D>& bias,
-                  tensor<T, D>& y, const pass_context& p) const {
-        if constexpr (has_epilogues<T, D>)
-            if (output_totals* const totals = p.totals_of_output; totals && makes_totals()) {
-                totals->made = conv_forward_totals(D{}, g, x.data(), weight.data(), y.data(), totals->at);
-                return;
-            }
-        conv_forward(D{}, g, x.data(), weight.data(), has_bias_ ? bias.data() : nullptr, y.data());
-    }
-
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
         conv_backward_input(D{}, geometry(in), dy.data(), cast<T>(weight_.value).data(), dx.data());
         return dx;
     }
 
-    // In base's memory where nobody else holds it, else in a copy: the bits are the same.
-    tensor<T, D> gradient_onto(tensor<T, D> base, const tensor<T, D>& dy, const shape& in) {
-        if constexpr (has_epilogues<T, D>) {
-            require_shape(base, in, "conv: the gradient that dx is added to");
-            if (!base.unique()) base = base.clone();
-            conv_backward_input_onto(D{}, geometry(in), dy.data(), cast<T>(weight_.value).data(), base.data());
-            return base;
-        } else {
-            return add(input_gradient(dy, in), std::move(base));
-        }
-    }
-
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
         const conv_geometry g = geometry(x.shape());
-        if (p.curvature && p.curvature->wants(weight_.id))
-            p.curvature->take(curvature_samples<T>{.kind = rows_kind::convolution,
-                                                   .weight = weight_.id,
-                                                   .bias = has_bias_ ? bias_.id : -1,
-                                                   .examples = g.n,
-                                                   .positions = g.out_points(),
-                                                   .in = g.kernel_points() * (g.c_in / g.groups),
-                                                   .out = g.c_out / g.groups,
-                                                   .x = x.data(),
-                                                   .dy = dy.data(),
-                                                   .conv = g});
+        announce(p.curvature, samples(g).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         conv_backward_weight(D{}, g, x.data(), dy.data(), weight_.grad.data(), has_bias_ ? bias_.grad.data() : nullptr);
+    }
+
+    curvature_samples<T> samples(const conv_geometry& g) const {
+        return {.kind = rows_kind::convolution,
+                .weight = weight_.id,
+                .bias = has_bias_ ? bias_.id : -1,
+                .examples = g.n,
+                .positions = g.out_points(),
+                .in = g.kernel_points() * (g.c_in / g.groups),
+                .out = g.c_out / g.groups,
+                .conv = g};
     }
 
     int dims_;

@@ -46,9 +46,9 @@ private:
     tensor<T, D> apply(tensor<T, D> x, const pass_context& p) const {
         const T* const in = x.data();
         const shape s = x.shape();
-        const index_t first = s.front() ? p.first_sample * (s.size() / s.front()) : 0;
+        const index_t first = s.front() ? p.random.first_sample * (s.size() / s.front()) : 0;
         tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
-        dropout_apply(D{}, y.size(), rate_, p.random(), in, y.data(), first, p.step_at);
+        dropout_apply(D{}, y.size(), rate_, p.random.stream(), in, y.data(), first, p.random.step_at);
         return y;
     }
 

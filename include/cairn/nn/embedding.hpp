@@ -71,6 +71,7 @@ public:
             }
         embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
                           table_.value.data(), y.data());
+        announce(p.curvature, samples(ids));
         if (p.training()) saved.put(0, std::move(ids));
         return cast<T>(std::move(y));
     }
@@ -84,15 +85,7 @@ public:
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
         const tensor<T, D> dy = saved.take(1);
-        if (p.curvature && p.curvature->wants(table_.id))
-            p.curvature->take(curvature_samples<T>{.kind = rows_kind::lookup,
-                                                   .weight = table_.id,
-                                                   .examples = ids.extent(0),
-                                                   .positions = ids.extent(0) ? ids.size() / ids.extent(0) : 1,
-                                                   .in = config_.num_embeddings,
-                                                   .out = config_.embedding_dim,
-                                                   .dy = dy.data(),
-                                                   .ids = ids.data()});
+        announce(p.curvature, samples(ids).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
                            cast<W>(dy).data(), table_.grad.data());
@@ -121,6 +114,17 @@ public:
 
 private:
     using W = weight_of<T>;
+
+    curvature_samples<T> samples(const tensor<std::int32_t, D>& ids) const {
+        const index_t examples = ids.extent(0);
+        return {.kind = rows_kind::lookup,
+                .weight = table_.id,
+                .examples = examples,
+                .positions = examples ? ids.size() / examples : 1,
+                .in = config_.num_embeddings,
+                .out = config_.embedding_dim,
+                .ids = ids.data()};
+    }
 
     config config_;
     layer_parameter<T, D> table_;

@@ -16,6 +16,7 @@ template <class T>
 std::string first_non_finite(sequential<T, cpu>& model, tensor<T, cpu> x, pass_context p, saved_tensors<T, cpu>& saved,
                              const std::string& prefix = "") {
     p.repeated = true;  // running statistics stay as they are
+    p.curvature = nullptr;
     const auto describe = [](const auto& what, const tensor<T, cpu>& t, index_t at) {
         return concat(what, " (element ", at, " of ", t.shape(), " is ", static_cast<double>(t[at]), ')');
     };

@@ -1,7 +1,6 @@
 #pragma once
 // Layer normalisation over the last axis:  y = gamma (x - mean) / sqrt(var + eps) + beta,   mean and var of each row
-// Saved: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy,
-// and in front of a residual branch with the gradient that comes past the branch added to it.
+// Saved: x, mean and 1/std of each row; between the halves of backward (dgamma, dbeta) alone. dx is written over dy.
 // Kernels and formulas: device/cpu/layer_norm.hpp.
 
 #include <cairn/core/compiled.hpp>
@@ -9,6 +8,7 @@
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/layer_norm.hpp>
 #include <cairn/nn/layer.hpp>
+#include <cairn/nn/norm_curvature.hpp>
 
 namespace cairn {
 
@@ -56,28 +56,26 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return backward_input_onto(std::move(dy), {}, saved, p);
-    }
-
-    /// dx + base, or dx where that is empty.
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
-                                     const pass_context& p) {
         const tensor<T, D> x = saved.take(input_slot);
         const tensor<S, D> statistics = saved.template take<S>(statistics_slot);
         require_shape(dy, x.shape(), "layer_norm: dy");
-        if (!base.empty()) require_shape(base, x.shape(), "layer_norm: the gradient that dx is added to");
         const shape s = x.shape();
         const index_t rows = x.size() / config_.features;
         const T* const gradient = dy.data();
-        tensor<S, D> sums({2, config_.features});                       // dgamma, dbeta
-        if constexpr (std::floating_point<T> || !std::same_as<D, cpu>)  // on the host not of fewer digits
-            if (p.curvature && p.curvature->wants_norm_layers() && p.curvature->wants(gamma_.id))
-                announce(x, gradient, statistics, *p.curvature);
+        tensor<S, D> sums({2, config_.features});  // dgamma, dbeta
+        const S *const mean = statistics.data(), *const invstd = mean + rows;
+        announce_norm(p.curvature, gamma_, beta_,
+                      norm_rows<T, S, D>{.by = normalised_by::row,
+                                         .channels = config_.features,
+                                         .x = x,
+                                         .dy = dy,
+                                         .mean = mean,
+                                         .invstd = invstd});
         tensor<T, D> dx;
         if (p.input_gradient) dx = dy.unique() ? std::move(dy) : tensor<T, D>(s);
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
                             statistics.data() + rows, gamma_.value.data(), dx.data(), sums.data(),
-                            sums.data() + config_.features, base.empty() ? nullptr : base.data());
+                            sums.data() + config_.features);
         saved.put(sums_slot, std::move(sums));
         return dx;
     }
@@ -88,8 +86,6 @@ public:
         for_each(D{}, config_.features, functors::add{}, gamma_.grad.data(), sums.data());
         for_each(D{}, config_.features, functors::add{}, beta_.grad.data(), sums.data() + config_.features);
     }
-
-    bool adds_base() const { return true; }
 
     layer_parameters<T, D> parameters() { return {{"weight", &gamma_}, {"bias", &beta_}}; }
 
@@ -119,28 +115,6 @@ private:
     using S = weight_of<T>;  // of statistics and sums
 
     enum slot { input_slot, statistics_slot, sums_slot };
-
-    // Each example's gradient of gamma and beta.
-    void announce(const tensor<T, D>& x, const T* dy, const tensor<S, D>& statistics, curvature_listener& to) const {
-        const index_t features = config_.features, rows = x.size() / features,
-                      examples = x.rank() > 1 ? x.extent(0) : 1;
-        if (examples == 0) return;
-        const S *const mean = statistics.data(), *const invstd = mean + rows;
-        tensor<S, D> scale = tensor<S, D>::zeros({examples, features}, memory_category::workspace),
-                     shift = tensor<S, D>::zeros({examples, features}, memory_category::workspace);
-        if constexpr (std::same_as<D, cpu>)
-            for (index_t r = 0; r < rows; ++r)
-                for (index_t c = 0; c < features; ++c) {
-                    const index_t e = r * features + c, to_example = r / (rows / examples) * features + c;
-                    scale[to_example] += dy[e] * (x[e] - mean[r]) * invstd[r];
-                    shift[to_example] += dy[e];
-                }
-        else
-            per_example_gradients(D{}, examples, rows / examples, features, normalised_by::row, dy, x.data(),
-                                  static_cast<const std::uint8_t*>(nullptr), activation::none, S{}, mean, invstd,
-                                  scale.data(), shift.data());
-        to.take(norm_samples(gamma_.id, beta_.id, examples, features, scale.data(), shift.data()));
-    }
 
     config config_;
     layer_parameter<T, D> gamma_, beta_;

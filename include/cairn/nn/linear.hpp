@@ -1,9 +1,9 @@
 #pragma once
-// Affine map of the last axis:  y = x Wᵀ + b (+ skip),   x (…, in), W (out, in), b (out), y and skip (…, out)
+// Affine map of the last axis:  y = x Wᵀ + b,   x (…, in), W (out, in), b (out), y (…, out)
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
-// Each is one GEMM, with the bias, the skip of a residual block that ends with it and, where the device has that, the
-// bias's gradient in it: gemm_bias and linear_gradients of the device. Saved: x; after backward_input also dy. Tested
-// against plain loops in tests/nn/linear_test.cpp.
+// Each is one GEMM, with the bias and, where the device has that, the bias's gradient in it: gemm_bias and
+// linear_gradients of the device. Saved: x; after backward_input also dy. Tested against plain loops in
+// tests/nn/linear_test.cpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/flop_counter.hpp>
@@ -38,22 +38,14 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        return forward_residual(std::move(x), {}, saved, p);
-    }
-
-    /// An empty skip adds nothing.
-    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
-                                  const pass_context& p) {
         if (weight_.value.empty())
             fail(describe(), ": parameters have no memory; make an arena of the model's parameters() first");
         tensor<T, D> y(output_shape(x.shape()));  // (…, out)
-        if (!skip.empty() && skip.shape() != y.shape())
-            fail(describe(), ": cannot add a skip of shape ", skip.shape(), " to ", y.shape());
         const index_t rows = y.size() / config_.out;
         const tensor<T, D> weight = cast<T>(weight_.value), bias = config_.bias ? cast<T>(bias_.value) : tensor<T, D>{};
         gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
-                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr, activation::none,
-                  skip.empty() ? nullptr : skip.data());
+                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr);
+        announce(p.curvature, samples(x).input(x.data()));
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -62,12 +54,6 @@ public:
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
         saved.put(1, std::move(dy));
         return dx;
-    }
-
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
-                                                                  const pass_context& p) {
-        tensor<T, D> dskip = dy.share();
-        return {backward_input(std::move(dy), saved, p), std::move(dskip)};
     }
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
@@ -83,14 +69,6 @@ public:
         x.reset();
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
-
-    std::pair<tensor<T, D>, tensor<T, D>> backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
-                                                            const pass_context& p) {
-        tensor<T, D> dskip = dy.share();
-        return {backward(std::move(dy), saved, p), std::move(dskip)};
-    }
-
-    bool accepts_residual() const { return true; }
 
     layer_parameters<T, D> parameters() {
         layer_parameters<T, D> list{{"weight", &weight_}};
@@ -121,13 +99,6 @@ public:
         return c;
     }
 
-    layer_cost cost_residual(const shape& in) const {
-        const double y = double(output_shape(in).size());
-        layer_cost c = cost(in);
-        c.forward += {y, sizeof(T) * y};  // dskip is dy
-        return c;
-    }
-
     std::string describe() const { return concat("linear ", config_.in, " -> ", config_.out); }
 
 private:
@@ -142,18 +113,21 @@ private:
 
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
         const index_t rows = dy.size() / config_.out;
-        if (p.curvature && p.curvature->wants(weight_.id))
-            p.curvature->take(curvature_samples<T>{.weight = weight_.id,
-                                                   .bias = config_.bias ? bias_.id : -1,
-                                                   .examples = x.extent(0),
-                                                   .positions = x.extent(0) ? rows / x.extent(0) : 1,
-                                                   .in = config_.in,
-                                                   .out = config_.out,
-                                                   .x = x.data(),
-                                                   .dy = dy.data()});
+        announce(p.curvature, samples(dy).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
                          config_.bias ? bias_.grad.data() : nullptr);
+    }
+
+    // Of x or dy.
+    curvature_samples<T> samples(const tensor<T, D>& t) const {
+        const index_t examples = t.extent(0), rows = t.size() / t.extent(-1);
+        return {.weight = weight_.id,
+                .bias = config_.bias ? bias_.id : -1,
+                .examples = examples,
+                .positions = examples ? rows / examples : 1,
+                .in = config_.in,
+                .out = config_.out};
     }
 
     config config_;

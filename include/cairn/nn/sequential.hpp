@@ -1,15 +1,12 @@
 #pragma once
-// Layers one after another. Where one can add up its result's channels and the next wants that (a convolution, then a
-// batch norm), the totals are handed on beside the activation. Forward drops each activation as soon as the next layer
-// has read it and nobody saved it; backward drops the gradients and saved tensors of each layer as soon as the layer
-// before has what it needs.
-// Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
-// again first.
-// A plan says which segments (stash/plan.hpp); results have the same bits under any plan.
+// Layers one after another. Forward drops each activation as soon as the next layer has read it and no layer saved it;
+// backward drops the gradients and saved tensors of a layer as soon as the layer before has what it needs.
+// Segments of the chain can be recomputed: forward keeps the input of a segment alone, backward first runs the segment
+// forward again. A plan says which segments (stash/plan.hpp); results have the same bits under any plan.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/nn/layer.hpp>
+#include <cairn/nn/any_layer.hpp>
 
 #include <algorithm>
 
@@ -21,7 +18,6 @@ class sequential {
 public:
     using value_type = T;
     using device = D;
-    static constexpr bool is_container = true;
 
     sequential() = default;
 
@@ -37,8 +33,7 @@ public:
     sequential& add(any_layer<T, D> layer) { return add(std::to_string(layers_.size()), std::move(layer)); }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        handed_on beside;
-        return forward_until(size(), std::move(x), beside, saved, p);
+        return forward_until(size(), std::move(x), saved, p);
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -54,77 +49,6 @@ public:
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = size(); i-- > 0;) dy = backward_of(i, std::move(dy), saved, p);
         return dy;
-    }
-
-    /// dx + base: the first layer's business. An empty chain hands dy on.
-    tensor<T, D> backward_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
-                                     const pass_context& p) {
-        for (int i = size(); i-- > 1;) dy = backward_input_of(i, std::move(dy), saved, p);
-        return first_input_onto(std::move(dy), std::move(base), saved, p);
-    }
-    tensor<T, D> backward_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
-        for (int i = size(); i-- > 1;) dy = backward_of(i, std::move(dy), saved, p);
-        return first_onto(std::move(dy), std::move(base), saved, p);
-    }
-
-    bool adds_base() const { return size() > 0 && layers_.front().adds_base(); }
-
-    // Fusing "+ skip" is the business of the last layer.
-    bool accepts_residual() const { return size() > 0 && layers_.back().accepts_residual(); }
-
-    tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
-                                  const pass_context& p) {
-        const int last = size() - 1;
-        require(segments_.empty() || segments_.back().end <= last,
-                "sequential: the last layer adds a skip, it cannot be recomputed");
-        handed_on beside;
-        x = forward_until(last, std::move(x), beside, saved, p);
-        const shape in = x.shape();
-        const auto [its, totals] = with_totals(last, in, beside, p);
-        const auto add = [&, &its = its](auto& layer) {
-            return layer.forward_residual(std::move(x), std::move(skip), saved.child(last), its);
-        };
-        return visit(last, "forward", add, &in);
-    }
-
-    std::pair<tensor<T, D>, tensor<T, D>> backward_input_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
-                                                                  const pass_context& p) {
-        const int last = size() - 1;
-        auto grads = visit(last, "backward_input", [&](auto& layer) {
-            return layer.backward_input_residual(std::move(dy), saved.child(last), context_of(last, p));
-        });
-        for (int i = last; i-- > 0;) grads.first = backward_input_of(i, std::move(grads.first), saved, p);
-        return grads;
-    }
-
-    std::pair<tensor<T, D>, tensor<T, D>> backward_residual(tensor<T, D> dy, saved_tensors<T, D>& saved,
-                                                            const pass_context& p) {
-        const int last = size() - 1;
-        auto grads = visit(last, "backward", [&](auto& layer) {
-            return layer.backward_residual(std::move(dy), saved.child(last), context_of(last, p));
-        });
-        for (int i = last; i-- > 0;) grads.first = backward_of(i, std::move(grads.first), saved, p);
-        return grads;
-    }
-
-    /// Of forward_residual() where the skip was x itself: the sum of both gradients.
-    tensor<T, D> backward_input_sum(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        const int last = size() - 1;
-        if (last == 0) return sum_of(backward_input_residual(std::move(dy), saved, p));
-        auto [dx, dskip] = visit(last, "backward_input", [&](auto& layer) {
-            return layer.backward_input_residual(std::move(dy), saved.child(last), context_of(last, p));
-        });
-        for (int i = last; i-- > 1;) dx = backward_input_of(i, std::move(dx), saved, p);
-        return first_input_onto(std::move(dx), std::move(dskip), saved, p);
-    }
-    tensor<T, D> backward_sum(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        const int last = size() - 1;
-        if (last == 0) return sum_of(backward_residual(std::move(dy), saved, p));
-        auto [dx, dskip] = visit(last, "backward", [&](auto& layer) {
-            return layer.backward_residual(std::move(dy), saved.child(last), context_of(last, p));
-        });
-        for (int i = last; i-- > 1;) dx = backward_of(i, std::move(dx), saved, p);
-        return first_onto(std::move(dx), std::move(dskip), saved, p);
     }
 
     layer_parameters<T, D> parameters() {
@@ -146,8 +70,35 @@ public:
         return s;
     }
 
-    layer_cost cost(const shape& in) const { return total_cost(in, false); }
-    layer_cost cost_residual(const shape& in) const { return total_cost(in, true); }
+    layer_cost cost(const shape& in) const {
+        layer_cost total;
+        shape s = in;
+        bool is_input = true;  // the block that travels from layer to layer: is it the chain's input still,
+        bool on_tape = false;  // and is it saved already?
+        const auto save_block = [&] {
+            if (!std::exchange(on_tape, true))
+                (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
+        };
+        for (int i = 0; i < size(); ++i) {
+            const layer_cost c = (*this)[i].cost(s);
+            const segment* const again = segment_of(i);
+            total.forward += c.forward;
+            total.backward_input += c.backward_input;
+            total.backward_weight += c.backward_weight;
+            total.parameters += c.parameters;
+            if (again) total.backward_input += c.forward;
+            if (again ? again->begin == i : c.saves_input) save_block();
+            if (!again) total.saved_bytes += c.saved_bytes;
+            s = (*this)[i].output_shape(s);
+            if (!c.passes_through) is_input = on_tape = false;
+            total.masks_gradient = c.masks_gradient;
+            if (c.saves_output && !again) save_block();
+        }
+        total.passes_through = is_input;
+        total.saves_output = on_tape && !is_input;
+        if (total.saves_output) total.saved_bytes -= block_bytes<T>(s);  // counted with outputs
+        return total;
+    }
 
     std::string describe() const { return concat("sequential of ", size()); }
 
@@ -181,97 +132,28 @@ public:
     }
     const std::vector<segment>& recomputed() const { return segments_; }
 
-    /// Both halves of backward of layer i; it has no saved tensors afterwards.
-    tensor<T, D> backward_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        restore(i, saved, p);
-        return visit(i, "backward",
-                     [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), context_of(i, p)); });
-    }
+    // The phases in parts, for clients that run one layer by themselves (nn/residual.hpp).
 
-private:
-    layer_cost total_cost(const shape& in, bool add) const {
-        layer_cost total;
-        shape s = in;
-        bool is_input = true;  // the block that travels from layer to layer: is it the chain's input still,
-        bool on_tape = false;  // and is it saved already?
-        const auto save_block = [&] {
-            if (!std::exchange(on_tape, true))
-                (is_input ? total.saves_input = true : total.saved_bytes += block_bytes<T>(s));
-        };
-        for (int i = 0; i < size(); ++i) {
-            const layer_cost c = add && i == size() - 1 ? (*this)[i].cost_residual(s) : (*this)[i].cost(s);
-            const segment* const again = segment_of(i);
-            total.forward += c.forward;
-            total.backward_input += c.backward_input;
-            total.backward_weight += c.backward_weight;
-            total.parameters += c.parameters;
-            if (again) total.backward_input += c.forward;
-            if (again ? again->begin == i : c.saves_input) save_block();
-            if (!again) total.saved_bytes += c.saved_bytes;
-            s = (*this)[i].output_shape(s);
-            if (!c.passes_through) is_input = on_tape = false;
-            if (c.saves_output && !again) save_block();
-        }
-        total.passes_through = is_input;
-        total.saves_output = on_tape && !is_input;
-        if (total.saves_output) total.saved_bytes -= block_bytes<T>(s);  // counted by whoever counts outputs
-        return total;
-    }
-
-    /// Totals of what layer i - 1 gives to layer i.
-    struct handed_on {
-        tensor<float, D> totals;
-        output_totals given;
-    };
-
-    /// The pass of layer i, and the totals of its input, which must outlive its forward: what `beside` holds, which
-    /// then is ready for those of its result. Two layers of which one is recomputed without the other hand nothing on:
-    /// its bits would be others.
-    std::pair<pass_context, tensor<float, D>> with_totals(int i, const shape& in, handed_on& beside,
-                                                          const pass_context& of) const {
-        pass_context p = context_of(i, of);
-        tensor<float, D> taken = beside.given.made ? std::move(beside.totals) : tensor<float, D>{};
-        beside = {};
-        p.totals_of_input = taken.empty() ? nullptr : taken.data();
-        p.totals_of_output = nullptr;
-        if (p.training() && i + 1 < size() && segment_of(i) == segment_of(i + 1) && (*this)[i].makes_totals() &&
-            (*this)[i + 1].takes_totals()) {
-            const shape out = with_context(context(i), [&] { return (*this)[i].output_shape(in); });
-            beside.totals = tensor<float, D>({2, out.back()}, memory_category::workspace);
-            beside.given.at = beside.totals.data();
-            p.totals_of_output = &beside.given;
-        }
-        return {p, std::move(taken)};
-    }
-
-    tensor<T, D> forward_until(int end, tensor<T, D> x, handed_on& beside, saved_tensors<T, D>& saved,
-                               const pass_context& p) {
+    /// Forward of the layers before `end`. Throws where layers behind are to be recomputed: their client runs them.
+    tensor<T, D> forward_until(int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        require(segments_.empty() || segments_.back().end <= end, "sequential: layer ", end,
+                " is run by itself and cannot be recomputed");
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
             if (again) {
                 saved.put(i, x.share());
                 const discarding drop(saved);
-                x = forward_range(i, again->end, std::move(x), beside, saved, p);
+                x = forward_range(i, again->end, std::move(x), saved, p);
                 i = again->end;
             } else {
-                x = forward_range(i, i + 1, std::move(x), beside, saved, p);
+                x = forward_range(i, i + 1, std::move(x), saved, p);
                 ++i;
             }
         }
         return x;
     }
 
-    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, handed_on& beside, saved_tensors<T, D>& saved,
-                               const pass_context& p) {
-        for (int i = begin; i < end; ++i) {
-            const shape in = x.shape();
-            const auto [its, totals] = with_totals(i, in, beside, p);
-            const auto run = [&, &its = its](auto& layer) { return layer.forward(std::move(x), saved.child(i), its); };
-            x = visit(i, "forward", run, &in);
-        }
-        return x;
-    }
-
+    /// backward_input of layer i.
     tensor<T, D> backward_input_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         restore(i, saved, p);
         return visit(i, "backward_input", [&](auto& layer) {
@@ -279,24 +161,34 @@ private:
         });
     }
 
-    static tensor<T, D> sum_of(std::pair<tensor<T, D>, tensor<T, D>> both) {
-        return cairn::add(std::move(both.first), std::move(both.second));
+    /// Both halves of backward of layer i; it has no saved tensors afterwards.
+    tensor<T, D> backward_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        restore(i, saved, p);
+        return visit(i, "backward",
+                     [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), context_of(i, p)); });
     }
 
-    tensor<T, D> first_input_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved,
-                                  const pass_context& p) {
-        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
-        restore(0, saved, p);
-        return visit(0, "backward_input", [&](auto& layer) {
-            return layer.backward_input_onto(std::move(dy), std::move(base), saved.child(0), context_of(0, p));
-        });
+    /// action(layer i), under the layer's name in traces and errors.
+    template <class Action>
+    decltype(auto) visit(int i, const char* phase, Action&& action, const shape* in = nullptr) {
+        trace_scope scope(name(i), phase, "compute");
+        if (scope.active() && in) scope.set_cost((*this)[i].cost(*in));
+        try {
+            return action((*this)[i]);
+        } catch (error& e) {
+            e.add_context(context(i));
+            throw;
+        }
     }
-    tensor<T, D> first_onto(tensor<T, D> dy, tensor<T, D> base, saved_tensors<T, D>& saved, const pass_context& p) {
-        if (size() == 0) return cairn::add(std::move(dy), std::move(base));
-        restore(0, saved, p);
-        return visit(0, "backward", [&](auto& layer) {
-            return layer.backward_onto(std::move(dy), std::move(base), saved.child(0), context_of(0, p));
-        });
+
+private:
+    tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        for (int i = begin; i < end; ++i) {
+            const shape in = x.shape();
+            const auto run = [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), context_of(i, p)); };
+            x = visit(i, "forward", run, &in);
+        }
+        return x;
     }
 
     // Where a segment ends at layer i, saves its tensors by running it again.
@@ -304,8 +196,8 @@ private:
         const segment* const again = segment_of(i);
         if (!again || again->end != i + 1) return;
         p.repeated = true;
-        handed_on beside;
-        forward_range(again->begin, again->end, saved.take(again->begin), beside, saved, p);
+        p.curvature = nullptr;  // it has seen these inputs
+        forward_range(again->begin, again->end, saved.take(again->begin), saved, p);
     }
 
     // The segment that layer i belongs to, or null.
@@ -326,18 +218,6 @@ private:
     };
 
     std::string context(int i) const { return "layer " + name(i); }
-
-    template <class Action>
-    decltype(auto) visit(int i, const char* phase, Action&& action, const shape* in = nullptr) {
-        trace_scope scope(name(i), phase, "compute");
-        if (scope.active() && in) scope.set_cost((*this)[i].cost(*in));
-        try {
-            return action((*this)[i]);
-        } catch (error& e) {
-            e.add_context(context(i));
-            throw;
-        }
-    }
 
     std::vector<std::string> names_;
     std::vector<any_layer<T, D>> layers_;

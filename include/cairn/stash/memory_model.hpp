@@ -7,7 +7,6 @@
 #include <cairn/core/cost.hpp>
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/concat_skip.hpp>
-#include <cairn/nn/linear.hpp>
 #include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 
@@ -57,8 +56,7 @@ public:
         if (const auto* chain = layer.template as<sequential<T, D>>()) return forward(*chain, std::move(x), in, saved);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block skip = forward(r->shortcut(), x, in, saved.child(1));
-            if (r->body().accepts_residual())
-                return forward_residual(r->body(), std::move(x), std::move(skip), in, saved.child(0));
+            if (r->adds_skip()) return forward_residual(r->body(), std::move(x), std::move(skip), in, saved.child(0));
             block y = forward(r->body(), std::move(x), in, saved.child(0));
             return add(std::move(y), std::move(skip), r->output_shape(in));
         }
@@ -92,7 +90,7 @@ public:
             return backward(*chain, std::move(dy), saved, input_gradient);
         if (const auto* r = layer.template as<residual<T, D>>()) {
             block dx, dskip;
-            if (r->body().accepts_residual()) {
+            if (r->adds_skip()) {
                 std::tie(dx, dskip) = backward_residual(r->body(), std::move(dy), saved.child(0), input_gradient);
             } else {
                 dskip = dy;
@@ -211,30 +209,20 @@ private:
         shape s = in;
         const int last = chain.size() - 1;
         x = forward_until(chain, last, std::move(x), s, saved);
-        node& end = saved.child(last);
-        end.in = s;
-        if (const auto* inner = chain[last].template as<sequential<T, D>>())
-            return forward_residual(*inner, std::move(x), std::move(skip), s, end);
-        return leaf_forward(chain[last], std::move(x), std::move(skip), s, end);
+        saved.child(last).in = s;
+        return leaf_forward(chain[last], std::move(x), std::move(skip), s, saved.child(last));
     }
 
     std::pair<block, block> backward_residual(const sequential<T, D>& chain, block dy, node& saved,
                                               bool input_gradient) {
         const int last = chain.size() - 1;
         std::pair<block, block> grads;
-        node& end = saved.child(last);
-        if (const auto* inner = chain[last].template as<sequential<T, D>>()) {
-            grads = backward_residual(*inner, std::move(dy), end, input_gradient || last > 0);
-        } else if (chain[last].template as<linear<T, D>>()) {  // dskip is dy
-            grads.second = dy;
-            grads.first = leaf_backward(chain[last], std::move(dy), end, input_gradient || last > 0);
-        } else {
-            // As batch_norm does it: dskip over dy, or dy itself if there is no activation; dx over the saved input.
+        {  // As batch_norm does it: dskip over dy, or dy itself without an activation; dx over the saved input.
+            node& end = saved.child(last);
             const layer_cost c = chain[last].cost(end.in);
             const block beside = std::move(end.beside), sums = sums_of(c);
             block x = std::move(end.input);
-            const bool acts = c.saved_bytes > block_bytes(c.parameters * index_t(sizeof(T)));
-            grads.second = dy.use_count() == 1 || !acts ? std::move(dy) : make(end.in);
+            grads.second = dy.use_count() == 1 || !c.masks_gradient ? std::move(dy) : make(end.in);
             grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
         }
         for (int i = last; i-- > 0;) {
@@ -248,8 +236,7 @@ private:
         const layer_cost c = layer.cost(in);
         block beside = make(c.saved_bytes);
         const block input = x;
-        const bool over_skip = skip.use_count() == 1 && !layer.template as<linear<T, D>>();
-        block y = over_skip ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
+        block y = skip.use_count() == 1 ? std::move(skip) : c.passes_through ? std::move(x) : nullptr;
         if (!y && c.in_place_forward && input.use_count() == 2) y = std::move(x);  // `input` and x
         if (!y) y = make(layer.output_shape(in));
         if (!saved.discards) {

@@ -33,8 +33,8 @@ void observe_drawn_labels(sequential<T, D>& model, arena<float, D>& weights, con
     };
     const auto gradient = [&](int m, tensor<T, D> y) {
         const pass_context p = pass(m);
-        const random_stream random = stream_of_path(p.seed, p.path, "sampled labels", p.step);
-        tensor<float, D> dy = goal.sampled_gradient(cast<float>(std::move(y)), random, p.first_sample);
+        const random_stream random = stream_of_path(p.random.seed, p.random.path, "sampled labels", p.random.step);
+        tensor<float, D> dy = goal.sampled_gradient(cast<float>(std::move(y)), random, p.random.first_sample);
         for_each(functors::times<float>{static_cast<float>(batch.share(chosen(m).host.count))}, dy);
         return scaling.of_layers(std::move(dy));
     };

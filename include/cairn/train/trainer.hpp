@@ -133,9 +133,9 @@ private:
 
     pass_context pass_of(const device_batch<D>& samples) {
         return {.mode = mode::train,
-                .seed = config_.seed,
-                .step = static_cast<std::uint32_t>(steps()),
-                .first_sample = samples.host.first_sample,
+                .random = {.seed = config_.seed,
+                           .step = static_cast<std::uint32_t>(steps()),
+                           .first_sample = samples.host.first_sample},
                 .input_gradient = false,
                 .group = axis_ && axis_->group ? &*axis_->group : nullptr,
                 .curvature = observer_};
@@ -143,7 +143,7 @@ private:
 
     stage_input<T, D> input_of(const device_batch<D>& samples) {
         pass_context p = pass_of(samples);
-        p.step_at = recorder_.step_at();
+        p.random.step_at = recorder_.step_at();
         return {cast<T>(samples.there.x.share()), p};
     }
 

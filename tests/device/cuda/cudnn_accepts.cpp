@@ -1,12 +1,10 @@
-// Whether the installed cuDNN takes our graphs of attention, and those of convolutions with epilogues, asked without a
-// GPU: cuDNN's heuristics answer for a described one, here an H100. That an engine is suggested means that cuDNN knows
-// the graph as an attention, or as a convolution with an epilogue, and has made a kernel's text for it; nothing runs.
+// Whether the installed cuDNN takes our graphs of attention, asked without a GPU: cuDNN's heuristics answer for a
+// described one, here an H100. That an engine is suggested means that cuDNN knows the graph as an attention and has made
+// a kernel's text for it; nothing runs.
 // Needs a libcuda.so.1: the driver's, or the toolkit's lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends
-// with 77, which ctest counts as skipped, where there is none, or where this version of cuDNN wants other words for a
-// GPU.
+// with 77, which ctest counts as skipped, without one, or with a version of cuDNN that wants other words for a GPU.
 
 #include <cairn/device/cuda/cudnn_attention.hpp>
-#include <cairn/device/cuda/cudnn_conv_totals.hpp>
 
 #include <dlfcn.h>
 
@@ -69,63 +67,6 @@ int refused(const char* type, const attention_geometry& g, const cudnn::descript
     return bad;
 }
 
-/// The convolutions without bias of ResNet-50 and of CosmoFlow that differ in kernel, stride or width, each with a
-/// batch as it is trained with.
-std::vector<conv_geometry> convolutions() {
-    std::vector<conv_geometry> all;
-    const auto image = [&](index_t in, index_t out, index_t size, index_t kernel, index_t stride) {
-        all.push_back(conv_geometry{.n = 256,
-                                    .in = {1, size, size},
-                                    .c_in = in,
-                                    .c_out = out,
-                                    .kernel = {1, kernel, kernel},
-                                    .stride = {1, stride, stride},
-                                    .pad = {0, kernel / 2, kernel / 2}}
-                          .with_output());
-    };
-    image(3, 64, 224, 7, 2);
-    for (index_t stage = 0, in = 64, size = 56; stage < 4; ++stage) {
-        const index_t inner = 64 << stage, out = 4 * inner, stride = stage > 0 ? 2 : 1;
-        image(in, inner, size, 1, 1);
-        image(inner, inner, size, 3, stride);
-        image(in, out, size, 1, stride);
-        size /= stride;
-        image(inner, out, size, 1, 1);
-        image(out, inner, size, 1, 1);
-        image(inner, inner, size, 3, 1);
-        in = out;
-    }
-    for (index_t level = 0, in = 4, size = 128; level < 5; ++level, size /= 2) {
-        const index_t out = 32 << level;
-        all.push_back(conv_geometry{
-            .n = 4, .in = {size, size, size}, .c_in = in, .c_out = out, .kernel = {3, 3, 3}, .pad = {1, 1, 1}}
-                          .with_output());
-        in = out;
-    }
-    return all;
-}
-
-/// Convolutions for which cuDNN has no engine that training may use, in either form of totals, or to add onto a
-/// gradient.
-template <class T>
-int without_epilogues(const char* type, const cudnn::descriptor& gpu) {
-    int bad = 0;
-    for (const conv_geometry& g : convolutions()) {
-        const answer of_result =
-                         ask(cudnn::convolution_totals_graph<T>(cudnn::totals_form::of_result, g, nullptr), gpu),
-                     of_sums = ask(cudnn::convolution_totals_graph<T>(cudnn::totals_form::of_sums, g, nullptr), gpu),
-                     onto = ask(cudnn::convolution_graph<T>(conv_phase::backward_input, g, false, true, nullptr), gpu);
-        std::printf(
-            "convolution %s %s: totals of the result %ld engines, %d that training may use; of sums %ld, %d; onto %ld, "
-            "%d\n",
-            type, g.to_string().c_str(), static_cast<long>(of_result.suggested), of_result.acceptable,
-            static_cast<long>(of_sums.suggested), of_sums.acceptable, static_cast<long>(onto.suggested),
-            onto.acceptable);
-        bad += (of_result.acceptable + of_sums.acceptable == 0) + (onto.acceptable == 0);
-    }
-    return bad;
-}
-
 int run() {
     if (!dlopen("libcuda.so.1", RTLD_LAZY)) {
         std::puts("skipped: no libcuda.so.1, neither the driver's nor the toolkit's stub");
@@ -152,7 +93,6 @@ int run() {
                                            .stride = 3 * 12 * head_dim};
                 bad += refused<bfloat16>("bfloat16", g, gpu) + refused<float16>("float16", g, gpu);
             }
-    bad += without_epilogues<bfloat16>("bfloat16", gpu) + without_epilogues<float16>("float16", gpu);
     std::printf("cuDNN %zu: %d graphs without an engine\n", cudnnGetVersion(), bad);
     return bad > 0;
 }

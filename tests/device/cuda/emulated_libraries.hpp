@@ -203,58 +203,16 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
         detail::narrow(wide_y, y);
     });
 }
-/// Whether convolutions leave totals where they are asked to: as if no plan of cuDNN's that does were the fastest, if
-/// not.
-inline bool& emulated_totals() {
-    static bool are_made = true;
-    return are_made;
-}
-/// Of the sums, before they are rounded.
-template <detail::Half T>
-bool conv_forward_totals(emulated_gpu, const conv_geometry& g, const T* x, const T* w, T* y, float* totals) {
-    detail::as_cudnn_wants<T>(conv_phase::forward, g, x, w, y);
-    const bool are_made = emulated_totals();
-    emulated_gpu::run([=] {
-        const emulated_gpu::opened memory_is;
-        const tensor<float> wide_x = detail::widened(x, g.x_elements()), wide_w = detail::widened(w, g.w_elements());
-        tensor<float> wide_y({g.y_elements()});
-        conv_forward(cpu{}, g, wide_x.data(), wide_w.data(), static_cast<const float*>(nullptr), wide_y.data());
-        detail::narrow(wide_y, y);
-        if (!are_made) return;
-        std::fill_n(totals, 2 * g.c_out, 0.0f);
-        for (index_t i = 0; i < wide_y.size(); ++i) {
-            totals[i % g.c_out] += wide_y[i];
-            totals[g.c_out + i % g.c_out] += wide_y[i] * wide_y[i];
-        }
-    });
-    return are_made;
-}
-namespace detail {
-
-/// Onto what is there, or not; either way it is rounded once.
-template <Half T>
-void half_backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx, bool onto) {
-    as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
-    emulated_gpu::run([=] {
-        const emulated_gpu::opened memory_is;
-        const tensor<float> wide_dy = widened(dy, g.y_elements()), wide_w = widened(w, g.w_elements());
-        tensor<float> wide_dx({g.x_elements()});
-        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
-        if (onto)
-            for (index_t i = 0; i < wide_dx.size(); ++i) wide_dx[i] += float{dx[i]};
-        narrow(wide_dx, dx);
-    });
-}
-
-}  // namespace detail
-
 template <detail::Half T>
 void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    detail::half_backward_input(g, dy, w, dx, false);
-}
-template <detail::Half T>
-void conv_backward_input_onto(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    detail::half_backward_input(g, dy, w, dx, true);
+    detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
+    emulated_gpu::run([=] {
+        const emulated_gpu::opened memory_is;
+        const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
+        tensor<float> wide_dx({g.x_elements()});
+        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
+        detail::narrow(wide_dx, dx);
+    });
 }
 template <detail::Half T>
 void conv_backward_weight(emulated_gpu, const conv_geometry& g, const T* x, const T* dy, float* dw, float* db) {

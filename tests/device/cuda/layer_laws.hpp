@@ -77,8 +77,8 @@ struct bench {
     pass_context p;
 
     explicit bench(any_layer<T, D> l) : layer(std::move(l)), arena(layer.parameters(), 7) {
-        p.seed = 11;
-        p.step = 3;
+        p.random.seed = 11;
+        p.random.step = 3;
         // Biases and shifts off zero, scales off one, so that a gradient which ignores them shows.
         for (const auto& [name, q] : arena.parameters()) {
             const random_stream random{5, static_cast<std::uint32_t>(q->id), 1};

@@ -333,69 +333,6 @@ void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
 }
 
-/// Convolutions that leave totals, by each plan that does, and by none: y is conv_forward()'s within `rounding`;
-/// totals, where they are made, are those of y but for its rounding, the same every time.
-template <class T>
-void convolutions_with_totals(double rounding) {
-    const forced_choice plan("conv_totals_gpu");
-    for (const conv_geometry& g : conv_geometries())
-        for (const char* name : {"apart", "result0", "result1", "sums0", "sums1", "sums2", "sums3"})
-            DYNAMIC_SECTION(name << ' ' << g.to_string()) {
-                const auto x = numbers<T>({g.x_elements()}, 135), w = numbers<T>({g.w_elements()}, 136);
-                tensor<T, cuda> plain({g.y_elements()}), y({g.y_elements()});
-                tensor<float, cuda> totals({2, g.c_out});
-                plan.force(name);
-                conv_forward(cuda{}, g, x.data(), w.data(), static_cast<const T*>(nullptr), plain.data());
-                const bool made = conv_forward_totals(cuda{}, g, x.data(), w.data(), y.data(), totals.data());
-                const tensor<T> expected = on_host(plain), got = on_host(y);
-                const tensor<float> its = on_host(totals);
-                std::vector<double> sums(static_cast<std::size_t>(2 * g.c_out));
-                for (index_t i = 0; i < got.size(); ++i) {
-                    const double v = double(float{got[i]}), e = double(float{expected[i]});
-                    REQUIRE(std::abs(v - e) <= rounding * (1 + std::abs(e)));
-                    sums[static_cast<std::size_t>(i % g.c_out)] += v;
-                    sums[static_cast<std::size_t>(g.c_out + i % g.c_out)] += v * v;
-                }
-                if (!made) continue;  // no such plan
-                const double rows = double(g.n * g.out_points());
-                for (index_t c = 0; c < g.c_out; ++c) {
-                    const double squares = sums[static_cast<std::size_t>(g.c_out + c)];
-                    CHECK(std::abs(double(its[c]) - sums[static_cast<std::size_t>(c)]) <=
-                          rounding * std::sqrt(rows * squares));
-                    CHECK(std::abs(double(its[g.c_out + c]) - squares) <= 2 * rounding * squares);
-                }
-                CHECK(conv_forward_totals(cuda{}, g, x.data(), w.data(), y.data(), totals.data()));
-                check_close(on_host(totals), its, 0);
-            }
-}
-
-/// Input gradients added onto what is there, by each plan that does, and by none: conv_backward_input()'s and that,
-/// within two roundings; the same every time.
-template <class T>
-void convolutions_onto(double rounding) {
-    const forced_choice plan("conv_onto_gpu");
-    for (const conv_geometry& g : conv_geometries())
-        for (const char* name : {"apart", "onto0", "onto1", "onto2", "onto3", "onto4", "onto5"})
-            DYNAMIC_SECTION(name << " onto, " << g.to_string()) {
-                const auto dy = numbers<T>({g.y_elements()}, 137), w = numbers<T>({g.w_elements()}, 138),
-                           base = numbers<T>({g.x_elements()}, 139);
-                tensor<T, cuda> plain({g.x_elements()});
-                conv_backward_input(cuda{}, g, dy.data(), w.data(), plain.data());
-                plan.force(name);
-                const auto run = [&] {
-                    auto dx = base.clone();
-                    conv_backward_input_onto(cuda{}, g, dy.data(), w.data(), dx.data());
-                    return on_host(dx);
-                };
-                const tensor<T> was = on_host(base), alone = on_host(plain), got = run();
-                for (index_t i = 0; i < got.size(); ++i) {
-                    const double b = double(float{was[i]}), d = double(float{alone[i]});
-                    REQUIRE(std::abs(double(float{got[i]}) - b - d) <= rounding * (1 + 2 * std::abs(d) + std::abs(b)));
-                }
-                check_close(run(), got, 0);
-            }
-}
-
 /// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise,
 /// strides larger than the kernel, odd numbers of channels.
 template <class T>

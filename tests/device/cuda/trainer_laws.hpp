@@ -134,7 +134,7 @@ void recomputed() {
         results.emplace_back();
         for (std::uint32_t step = 0; step < 2; ++step) {
             saved_tensors<T, D> saved;
-            const pass_context p{.seed = 5, .step = step};
+            const pass_context p{.random = {.seed = 5, .step = step}};
             auto y = net.forward(x.clone(), saved, p);
             if (step == 0) kept.push_back(D::memory().activations().live - before);
             results.back().push_back(y.on_host());

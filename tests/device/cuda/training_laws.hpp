@@ -95,7 +95,7 @@ history<T> train(const O& optimizer, double lr) {
     history<T> h;
     for (std::uint32_t s = 0; s < 3; ++s) {
         saved_tensors<C, D> saved;
-        const pass_context p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        const pass_context p{.mode = mode::train, .random = {.seed = 5, .step = s}, .input_gradient = false};
         const auto x = tensor<T, D>::copy_of(drawn<T>(N::in(batch), 40 + s));
         auto y = cast<T>(model.forward(cast<C>(x), saved, p));
         auto [loss, dy] =
@@ -234,7 +234,7 @@ std::vector<tensor<T>> kfac_trains(const kfac_config& config) {
         for (index_t i = 0; i < ids.size(); ++i)
             ids[i] = static_cast<T>((i * 7 + static_cast<index_t>(s) * i % 5) % 11);
         saved_tensors<C, D> saved;
-        pass_context p{.mode = mode::train, .seed = 5, .step = s, .input_gradient = false};
+        pass_context p{.mode = mode::train, .random = {.seed = 5, .step = s}, .input_gradient = false};
         p.curvature = curvature.begin_step();
         curvature.last_micro_batch();
         auto y = cast<T>(model.forward(cast<C>(tensor<T, D>::copy_of(ids)), saved, p));

@@ -36,7 +36,7 @@ std::pair<std::vector<double>, std::vector<tensor<T>>> train() {
             labels[i] = static_cast<std::int32_t>((i * 5) % vocabulary);
         }
         saved_tensors<C, D> saved;
-        const pass_context p{.seed = 5, .step = step, .input_gradient = false};
+        const pass_context p{.random = {.seed = 5, .step = step}, .input_gradient = false};
         auto y = cast<T>(net.forward(cast<C>(tensor<T, D>::copy_of(ids)), saved, p));
         auto [loss, dy] = cross_entropy{}(std::move(y), tensor<std::int32_t, D>::copy_of(labels));
         losses.push_back(loss);

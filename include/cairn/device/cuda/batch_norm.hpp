@@ -1,13 +1,10 @@
 #pragma once
 // Batch normalisation on a grid device: same names, arguments and formulas as device/cpu/batch_norm.hpp.
 //   statistics  sums of x - x₀ and (x - x₀)², x₀ the first row: shifted, so that a large mean costs no digits.
-//               From Σ x and Σ x² of the kernel that made x (conv_totals.hpp): mean² is subtracted. Totals that
-//               are off by a share ε make var off by (1 + 2 mean² / var) ε var; a channel of which var < mean² / 256 is
-//               summed again, from x and shifted
 //   apply       y = act(gamma (x - mean) invstd + beta [+ skip]), one bit an element for backward
 //   sums        dbeta = Σ g, dgamma = invstd Σ g (x - mean), g = dy where the bit is set
 //   gradient    dx, and dskip = g
-// Memory traffic: statistics x, none from totals; apply x, y (skip, bits); sums dy, x (bits); gradient dy, x, dx
+// Memory traffic: statistics x; apply x, y (skip, bits); sums dy, x (bits); gradient dy, x, dx
 // (dskip, bits).
 
 #include <cairn/device/activation_kind.hpp>
@@ -58,53 +55,6 @@ struct moments_finish {
         var[c] = static_cast<S>(v > 0 ? v : 0);
     }
 };
-
-/// mean and var of channel b.block() from totals (2, channels) of x (rows, channels), or from x where they have lost
-/// too many digits or are not finite.
-template <class T, class S>
-struct moments_of_totals {
-    index_t rows, channels;
-    const T* x;
-    const float* totals;
-    S *mean, *var;
-    static constexpr int threads = 128;
-
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t c = b.block();
-        const double n = static_cast<double>(rows);
-        double origin = 0, shift = static_cast<double>(totals[c]) / n;
-        double v = static_cast<double>(totals[channels + c]) / n - shift * shift;
-        if (!(256 * v >= shift * shift)) {  // alike for all threads
-            origin = static_cast<double>(x[c]);
-            double first = 0, second = 0;
-            for (index_t r = b.thread(); r < rows; r += b.threads()) {
-                const double d = static_cast<double>(x[r * channels + c]) - origin;
-                first += d;
-                second += d * d;
-            }
-            shift = block_sum(b, first, b.template shared<double>()) / n;
-            v = block_sum(b, second, b.template shared<double>()) / n - shift * shift;
-        }
-        if (b.thread() != 0) return;
-        mean[c] = static_cast<S>(origin + shift);
-        var[c] = static_cast<S>(v > 0 ? v : 0);
-    }
-};
-
-/// As batch_statistics(), not counted as work.
-template <class T, class S, GridDevice D>
-void statistics(D d, index_t rows, index_t channels, const T* x, S* mean, S* var) {
-    channel_sums<S>(d, rows, channels, packets_fit(x), moments_op<T, S>{x}, moments_finish<T, S>{rows, x, mean, var});
-}
-template <class T, class S, GridDevice D>
-void statistics_of_totals(D, index_t rows, index_t channels, const T* x, const float* totals, S* mean, S* var) {
-    using body = moments_of_totals<T, S>;
-    D::launch({.blocks = channels,
-               .threads = body::threads,
-               .shared = body::threads / warp_threads * index_t{sizeof(double)}},
-              body{rows, channels, x, totals, mean, var});
-}
 
 /// dy where bit `lane` of `bits` is set; slope dy elsewhere (0 for relu).
 template <class S>
@@ -255,15 +205,8 @@ template <class T, class S, GridDevice D>
 void batch_statistics(D d, index_t rows, index_t channels, const T* x, S* mean, S* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(4 * n, n * sizeof(T));
-    grid::statistics(d, rows, channels, x, mean, var);
-}
-
-/// The same from totals (2, channels) = Σ x and Σ x², floats; x is read where these have lost digits.
-template <class T, class S, GridDevice D>
-void batch_statistics_of_totals(D d, index_t rows, index_t channels, const T* x, const float* totals, S* mean, S* var) {
-    flop_counter::count(4 * static_cast<double>(channels),
-                        static_cast<double>(channels) * (2 * sizeof(float) + 2 * sizeof(S)));
-    grid::statistics_of_totals(d, rows, channels, x, totals, mean, var);
+    grid::channel_sums<S>(d, rows, channels, grid::packets_fit(x), grid::moments_op<T, S>{x},
+                          grid::moments_finish<T, S>{rows, x, mean, var});
 }
 
 /// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip.

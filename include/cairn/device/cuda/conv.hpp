@@ -10,8 +10,6 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/cuda/conv_im2col_gemm.hpp>
-#include <cairn/device/cuda/conv_onto.hpp>
-#include <cairn/device/cuda/conv_totals.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
 #include <cairn/device/cuda/matrices.hpp>
@@ -192,20 +190,6 @@ void conv_forward(cuda, const conv_geometry& g, const T* x, const T* w, const T*
     detail::count_conv<T>(g, bias ? g.y_elements() : 0);
 }
 
-/// As conv_forward() without bias, of bfloat16 or float16; and whether `totals` (2, c_out) have become Σ y and Σ y² of
-/// each channel, which they do where that is faster than another pass over y.
-template <class T>
-bool conv_forward_totals(cuda d, const conv_geometry& g, const T* x, const T* w, T* y, float* totals) {
-    check(g);
-    const T* const no_bias = nullptr;
-    if (g.n == 0 || std::max(g.x_elements(), g.y_elements()) > detail::most_conv_elements)
-        return conv_forward(d, g, x, w, no_bias, y), false;
-    const bool made = detail::conv_totals_by_choice<cuda>(
-        g, x, w, y, totals, [&] { detail::conv_plans<T>::mine().run(conv_phase::forward, g, x, w, y); });
-    detail::count_conv<T>(g, made ? 3 * g.y_elements() : 0);
-    return made;
-}
-
 /// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
 template <class T>
 void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
@@ -216,23 +200,6 @@ void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, 
                                           dy + first * g.out_points() * g.c_out);
     });
     detail::count_conv<T>(g, 0);
-}
-
-/// dx += the same, of bfloat16 or float16; in one launch where that is faster. The sum is rounded once then.
-template <class T>
-void conv_backward_input_onto(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
-    check(g);
-    if (g.n == 0) return;
-    grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
-        const T* const part_dy = dy + first * g.out_points() * g.c_out;
-        T* const part_dx = dx + first * g.in_points() * g.c_in;
-        require(cudnn::aligned(part_dx, w, part_dy), "convolution ", part.to_string(),
-                ": cuDNN wants addresses that are multiples of 16 bytes");
-        detail::conv_onto_by_choice<cuda>(part, part_dy, w, part_dx, [&](T* to) {
-            detail::conv_plans<T>::mine().run(conv_phase::backward_input, part, to, w, part_dy);
-        });
-    });
-    detail::count_conv<T>(g, g.x_elements());
 }
 
 /// dw (c_out, kernel…, c_in / groups) += gradient with respect to w, db (c_out, or null) += that with respect to bias.

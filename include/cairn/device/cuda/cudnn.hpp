@@ -166,17 +166,9 @@ inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t
     return graph.finalise("making a graph");
 }
 
-/// Numbers of the tensors of a convolution in its graph: its three, the bias, what it sums up before that is rounded,
-/// which no memory holds, and the totals of its result and of that squared.
-enum tensor_id : std::int64_t {
-    id_x = 'x',
-    id_w = 'w',
-    id_y = 'y',
-    id_bias = 'b',
-    id_sums = 's',
-    id_total = '1',
-    id_square_total = '2'
-};
+/// Numbers of the tensors of a convolution in its graph: its three, the bias, and its sums before they are rounded, which
+/// stay on the chip.
+enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y', id_bias = 'b', id_sums = 's' };
 
 /// Sizes of a channels-last tensor in cuDNN's order (N, C, spatial…), and how far apart neighbours lie.
 struct layout {
@@ -226,12 +218,9 @@ descriptor convolution_descriptor(const conv_geometry& g) {
     return convolution.finalise("describing a convolution");
 }
 
-/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias; with `onto`, the result is added
-/// to what was there.
-/// h: null where no GPU is there yet.
+/// A graph of one convolution in one phase; of forward with `bias`, y = sums + bias. h: null before there is a GPU.
 template <class T>
-descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false, bool onto = false,
-                             cudnnHandle_t h = handle()) {
+descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias = false, cudnnHandle_t h = handle()) {
     const std::size_t axis = first_axis(g);
     const descriptor x = tensor_descriptor<T>(id_x, layout(g.n, g.c_in, g.in, axis)),
                      w = tensor_descriptor<T>(id_w, layout(g.c_out, g.c_in / g.groups, g.kernel, axis)),
@@ -241,12 +230,12 @@ descriptor convolution_graph(conv_phase phase, const conv_geometry& g, bool bias
     const descriptor convolution = convolution_descriptor<T>(g);
     const auto sums = std::is_same_v<T, double> ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     const auto number_type = std::is_same_v<T, double> ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-    const number one = 1, before = onto ? 1 : 0;
+    const number one = 1, zero = 0;
     const auto operation = [&](cudnnBackendDescriptorType_t type, auto alpha, auto beta, auto of, auto xs, auto ws,
                                auto ys) {
         descriptor o(type);
         o.set(alpha, number_type, one)
-            .set(beta, number_type, before)
+            .set(beta, number_type, zero)
             .set(of, convolution)
             .set(xs, x)
             .set(ws, w)

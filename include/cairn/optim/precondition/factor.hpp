@@ -239,7 +239,7 @@ void add_rows_of_layer(const curvature_samples<S>& rows, index_t group, tensor<T
     };
     const bool conv = rows.kind == rows_kind::convolution;
     const conv_geometry& g = rows.conv;
-    add(rows.dy + (conv ? group * rows.out : 0), rows.out, conv ? g.c_out : rows.out, 1, outputs);
+    if (outputs) add(rows.dy + (conv ? group * rows.out : 0), rows.out, conv ? g.c_out : rows.out, 1, outputs);
     if (!inputs) return;
     const double mean = 1 / static_cast<double>(positions);
     const S* const x = rows.x + (conv ? group * (g.c_in / g.groups) : 0);

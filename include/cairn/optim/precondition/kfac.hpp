@@ -70,8 +70,10 @@ public:
         return this;
     }
 
-    bool wants(int weight) const override { return taking_ && wanted_[static_cast<std::size_t>(weight)]; }
-    bool wants_norm_layers() const override { return s_.config.norm_layers; }
+    bool wants(int weight, rows_kind kind) const override {
+        return taking_ && wanted_[static_cast<std::size_t>(weight)] &&
+               (kind != rows_kind::norm || s_.config.norm_layers);
+    }
     using curvature_listener::take;
     void take(const curvature_samples<T>& rows) override { take_rows(rows); }
     void take(const curvature_samples<bfloat16>& rows) override { take_rounded(rows); }
@@ -126,13 +128,14 @@ private:
 
     template <class S>
     void take_rows(const curvature_samples<S>& rows) {
-        if (rows.kind == rows_kind::norm && !s_.config.norm_layers) return;
-        const trace_scope scope("factors", "backward", "kfac");
+        if (discovering_ && !rows.in_backward) return;
+        const trace_scope scope("factors", rows.in_backward ? "backward" : "forward", "kfac");
         const std::size_t at = factors_.block_of(rows);
         block& b = s_.blocks[at];
         b.positions = rows.positions;
         if (discovering_) return void(++b.uses);
         factors_.add_rows(at, rows);
+        if (!rows.in_backward) return;
         ++b.seen;
         if (last_ && s_.started && b.seen == b.uses) s_.roles->sums_ready(s_.blocks, at);
     }

@@ -1,6 +1,6 @@
 #pragma once
-// K-FAC's statistics: the layers that backward announces become blocks, their rows the batch's sums, and those the
-// running averages of A and G.
+// K-FAC's statistics: layers that announce themselves become blocks, their rows the batch's sums, and those the running
+// averages of A and G.
 
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_state.hpp>
@@ -17,7 +17,8 @@ public:
     using block = kfac_layer<T, D>;
     explicit kfac_factors(kfac_state<T, D>& s) : s_(s) {}
 
-    /// Number of the layer's block, which is made where the layer is new.
+    /// Number of the layer's block, which is made where the layer is new. Blocks are in the order of backward: those
+    /// that forward makes go to the front.
     template <class S>
     std::size_t block_of(const curvature_samples<S>& rows) {
         for (std::size_t i = 0; i < s_.blocks.size(); ++i)
@@ -47,8 +48,9 @@ public:
                 {running_factor<T, D>(a_size, b.diagonal || b.transposed || a_size > s_.config.max_size), {}, {}});
             if (!b.diagonal) b.g.push_back({running_factor<T, D>(b.out, b.out > s_.config.max_size), {}, {}});
         }
-        s_.blocks.push_back(std::move(b));
-        return s_.blocks.size() - 1;
+        const std::size_t at = rows.in_backward ? s_.blocks.size() : 0;
+        s_.blocks.insert(s_.blocks.begin() + static_cast<std::ptrdiff_t>(at), std::move(b));
+        return at;
     }
 
     /// Adds the rows of a layer to the sums of the batch at hand.
@@ -56,17 +58,19 @@ public:
     void add_rows(std::size_t at, const curvature_samples<S>& rows) {
         block& b = s_.blocks[at];
         const bool alone = !s_.started;  // in a first step without discovery, every rank looks at everything
-        const bool a = alone || s_.roles->observes(at, 'a'), g = !b.diagonal && (alone || s_.roles->observes(at, 'g'));
-        if (!a && !g) return;
+        const bool observes_a = alone || s_.roles->observes(at, 'a'),
+                   observes_g = !b.diagonal && (alone || s_.roles->observes(at, 'g'));
+        if (!observes_a && !observes_g) return;
         if (b.diagonal) return add_scale_shift(b, rows);
+        const bool a = observes_a && !rows.in_backward, g = observes_g && rows.in_backward;
         sample_strides sample = s_.config.sample;
         sample.offset = s_.steps / s_.config.factor_update_interval;
-        const index_t used = rows_taken(rows, s_.sharing_of(b), sample);
+        const bool first = a && !b.a[0].statistics.has_batch();
         for (std::size_t q = 0; q < b.a.size(); ++q)
             add_products(b, rows, static_cast<index_t>(q), a ? &b.a[q].statistics.batch() : nullptr,
                          g ? &b.g[q].statistics.batch() : nullptr, sample);
-        b.rows += used;
-        if (!sample.is_all() && s_.steps == 0 && b.rows == used) note_sampling_error(b, rows);
+        if (rows.in_backward) b.rows += rows_taken(rows, s_.sharing_of(b), sample);
+        if (first && !sample.is_all() && s_.steps == 0) note_sampling_error(b, rows, sample);
     }
 
     /// Sums of all ranks enter the averages.
@@ -127,17 +131,18 @@ private:
 
     // How far the sampled A of the first batch is from that of all rows.
     template <class S>
-    void note_sampling_error(block& b, const curvature_samples<S>& rows) {
+    void note_sampling_error(block& b, const curvature_samples<S>& rows, const sample_strides& sample) {
         if (!b.a[0].statistics.has_batch() || b.a[0].statistics.is_diagonal()) return;
         tensor<T, D> all = tensor<T, D>::zeros(b.a[0].statistics.extents(), memory_category::workspace);
         add_products(b, rows, 0, &all, nullptr, {});
         const tensor<T> whole = all.on_host(memory_category::workspace),
                         part = b.a[0].statistics.batch().on_host(memory_category::workspace);
-        const auto count = static_cast<double>(rows_taken(rows, s_.sharing_of(b), {}));
+        const auto count = static_cast<double>(rows_taken(rows, s_.sharing_of(b), {})),
+                   taken = static_cast<double>(rows_taken(rows, s_.sharing_of(b), sample));
         double difference = 0, length = 0;
         for (index_t i = 0; i < whole.size(); ++i) {
             const double exact = static_cast<double>(whole[i]) / count;
-            const double sampled = static_cast<double>(part[i]) / static_cast<double>(b.rows);
+            const double sampled = static_cast<double>(part[i]) / taken;
             difference += (sampled - exact) * (sampled - exact);
             length += exact * exact;
         }

@@ -13,7 +13,6 @@
 #include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/softmax_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
-#include "device/cuda/totals_laws.hpp"
 #include "forced_choice.hpp"
 
 #include <cairn/device/cuda/attention_plans.hpp>
@@ -36,9 +35,6 @@ TEST_CASE("GPU: attention by cuDNN, and by what is faster, gives the host's resu
             }
 }
 
-TEST_CASE("GPU: mean and variance from totals are those of plain loops", "[gpu]") {
-    check_each(totals_laws::all<cuda>());
-}
 TEST_CASE("GPU: normalisation gives the results of plain loops", "[gpu]") { check_each(norm_laws::all<cuda>()); }
 
 TEST_CASE("GPU: pooling gives the results of plain loops", "[gpu]") { check_each(pool_laws::all<cuda>()); }

@@ -38,10 +38,6 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
     SECTION("convolutions, float") library_laws::convolutions<float>(2e-5);
     SECTION("convolutions, bfloat16") library_laws::convolutions<bfloat16>(0.02);
     SECTION("convolutions, float16") library_laws::convolutions<float16>(0.02 / 8);
-    SECTION("convolutions with totals, bfloat16") library_laws::convolutions_with_totals<bfloat16>(0x1p-7);
-    SECTION("convolutions with totals, float16") library_laws::convolutions_with_totals<float16>(0x1p-10);
-    SECTION("convolutions onto gradients, bfloat16") library_laws::convolutions_onto<bfloat16>(0x1p-7);
-    SECTION("convolutions onto gradients, float16") library_laws::convolutions_onto<float16>(0x1p-10);
     SECTION("convolutions, TF32") library_laws::in_tf32([] { library_laws::convolutions<float>(2e-3); });
     for (const auto& law : convolution_laws::all<cuda>())
         SECTION(std::string("products of patches, ") + law.name) law.check();

@@ -1,0 +1,42 @@
+#pragma once
+// Each example's gradient of scale and shift of y = act(scale · x̂ + shift), x̂ = (x − mean) invstd: rows for
+// second-order methods. The sums over the batch, for the step itself: batch_norm.hpp, layer_norm.hpp.
+// Memory traffic: x, dy (bits).
+
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
+#include <cairn/device/activation_kind.hpp>
+#include <cairn/device/curvature_samples.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cairn {
+
+/// scale, shift (examples, channels) from dy, x (examples · rows, channels) and the bits of forward, null without
+/// activation.
+template <class T>
+void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels, normalised_by by, const T* dy,
+                           const T* x, const std::uint8_t* bits, activation act, T slope, const T* mean,
+                           const T* invstd, T* scale, T* shift) {
+    const T leak = act == activation::leaky_relu ? slope : T{};
+    parallel_for(examples, std::max<index_t>(1, 16384 / std::max<index_t>(rows * channels, 1)),
+                 [=](index_t first, index_t last) {
+                     for (index_t n = first; n < last; ++n) {
+                         T *const sum_scale = scale + n * channels, *const sum_shift = shift + n * channels;
+                         std::fill_n(sum_scale, channels, T{});
+                         std::fill_n(sum_shift, channels, T{});
+                         for (index_t row = n * rows; row < (n + 1) * rows; ++row)
+                             for (index_t c = 0; c < channels; ++c) {
+                                 const index_t e = row * channels + c, k = by == normalised_by::row ? row : c;
+                                 const bool on = !bits || (bits[e / 8] >> (e % 8) & 1) != 0;
+                                 const T g = on ? dy[e] : leak * dy[e];
+                                 sum_scale[c] += g * (x[e] - mean[k]) * invstd[k];
+                                 sum_shift[c] += g;
+                             }
+                     }
+                 });
+}
+
+}  // namespace cairn

@@ -1,0 +1,131 @@
+#pragma once
+// Any layer over T and D behind one type: the element of containers. It also tells the pass's gradient listener which
+// parameters the layer has added to, so that no layer does.
+
+#include <cairn/nn/residual_layer.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A layer whose type is known at run time.
+template <class T, Device D = cpu>
+class any_layer {
+public:
+    using value_type = T;
+    using device = D;
+
+    template <Layer L>
+        requires(!std::same_as<L, any_layer>)
+    any_layer(L layer) {
+        auto held = std::make_unique<model<L>>(std::move(layer));
+        residual_ = residual_calls<T, D>::of(held->layer);
+        self_ = std::move(held);
+    }
+
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        return self_->forward(std::move(x), saved, p);
+    }
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        return self_->backward_input(std::move(dy), saved, p);
+    }
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
+        witness heard(p);
+        self_->backward_weight(saved, heard.context);
+        announce_rest(heard);
+    }
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        witness heard(p);
+        tensor<T, D> dx = self_->backward(std::move(dy), saved, heard.context);
+        announce_rest(heard);
+        return dx;
+    }
+    layer_parameters<T, D> parameters() { return self_->parameters(); }
+    layer_buffers<T, D> buffers() { return self_->buffers(); }
+    shape output_shape(const shape& in) const { return self_->output_shape(in); }
+    layer_cost cost(const shape& in) const { return self_->cost(in); }
+    std::string describe() const { return self_->describe(); }
+
+    /// The trait of nn/residual_layer.hpp, false where the layer does not have it.
+    const residual_calls<T, D>& residual() const { return residual_; }
+
+    /// The layer itself if it is an L, else null: for code that treats one kind specially (profiles, plans).
+    template <class L>
+    L* as() {
+        auto* held = dynamic_cast<model<L>*>(self_.get());
+        return held ? &held->layer : nullptr;
+    }
+    template <class L>
+    const L* as() const {
+        const auto* held = dynamic_cast<const model<L>*>(self_.get());
+        return held ? &held->layer : nullptr;
+    }
+
+private:
+    // Notes which parameters layers inside this one announce, and passes that on.
+    struct witness final : gradient_listener {
+        explicit witness(const pass_context& p) : context(p), to(p.listener) {
+            if (to) context.listener = this;
+        }
+        void added(std::span<const int> parameters) override {
+            heard.insert(heard.end(), parameters.begin(), parameters.end());
+            to->added(parameters);
+        }
+        pass_context context;
+        gradient_listener* to;
+        std::vector<int> heard;
+    };
+
+    void announce_rest(const witness& inside) {
+        if (!inside.to) return;
+        std::vector<int> rest;
+        for (const auto& [name, parameter] : self_->parameters())
+            if (std::ranges::find(inside.heard, parameter->id) == inside.heard.end()) rest.push_back(parameter->id);
+        if (!rest.empty()) inside.to->added(rest);
+    }
+
+    struct interface {
+        virtual ~interface() = default;
+        virtual tensor<T, D> forward(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual tensor<T, D> backward_input(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual void backward_weight(saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual tensor<T, D> backward(tensor<T, D>, saved_tensors<T, D>&, const pass_context&) = 0;
+        virtual layer_parameters<T, D> parameters() = 0;
+        virtual layer_buffers<T, D> buffers() = 0;
+        virtual shape output_shape(const shape&) const = 0;
+        virtual layer_cost cost(const shape&) const = 0;
+        virtual std::string describe() const = 0;
+    };
+
+    template <class L>
+    struct model final : interface {
+        explicit model(L l) : layer(std::move(l)) {}
+        tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& s, const pass_context& p) override {
+            return layer.forward(std::move(x), s, p);
+        }
+        tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& s, const pass_context& p) override {
+            return layer.backward_input(std::move(dy), s, p);
+        }
+        void backward_weight(saved_tensors<T, D>& s, const pass_context& p) override { layer.backward_weight(s, p); }
+        tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& s, const pass_context& p) override {
+            return cairn::backward(layer, std::move(dy), s, p);
+        }
+        layer_parameters<T, D> parameters() override { return layer.parameters(); }
+        layer_buffers<T, D> buffers() override { return buffers_of(layer); }
+        shape output_shape(const shape& in) const override { return layer.output_shape(in); }
+        layer_cost cost(const shape& in) const override { return layer.cost(in); }
+        std::string describe() const override { return layer.describe(); }
+
+        L layer;
+    };
+
+    std::unique_ptr<interface> self_;
+    residual_calls<T, D> residual_;
+};
+
+}  // namespace cairn

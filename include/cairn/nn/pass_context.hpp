@@ -1,0 +1,66 @@
+#pragma once
+// What all layers share during one forward and backward of one micro-batch: the mode, the key of random numbers, the
+// gradients that are wanted, observers, and the batch beyond this micro-batch.
+
+#include <cairn/core/random.hpp>
+#include <cairn/core/shape.hpp>
+#include <cairn/device/curvature_samples.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace cairn {
+
+enum class mode { train, evaluate };
+
+/// Key of a layer's random numbers, without the element: seed, step, path in the whole model, sample of the whole batch.
+/// Backward draws those of forward again.
+struct random_key {
+    std::uint64_t seed = 0;
+    std::uint32_t step = 0;                  // of the run: the same for all ranks and micro-batches
+    const std::uint32_t* step_at = nullptr;  // where a captured kernel finds the step, on its device; null: in `step`
+    std::uint64_t path = root_path;          // core/random.hpp
+    index_t first_sample = 0;                // of this micro-batch in the batch of all ranks
+
+    random_stream stream() const { return stream_of_path(seed, path, "forward", step); }
+};
+
+/// Observer of gradients. Backward tells it that a layer has added its share to these parameters (parameter::id), in the
+/// order of the additions, so that their reduction overlaps the rest of backward.
+struct gradient_listener {
+    virtual ~gradient_listener() = default;
+    virtual void added(std::span<const int> parameters) = 0;
+};
+
+/// Processes that hold parts of one batch, for layers whose result depends on the whole batch.
+struct batch_group {
+    virtual ~batch_group() = default;
+    virtual int size() const = 0;
+    /// all[r · mine.size() …] = the values of process r, the same bits everywhere. Every process calls it alike.
+    virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
+};
+
+/// One forward and backward of one micro-batch. Null pointers switch their part off.
+struct pass_context {
+    cairn::mode mode = cairn::mode::train;
+    random_key random;
+    bool repeated = false;        // not the first forward of this micro-batch: running statistics stay as they are
+    bool input_gradient = true;   // false: dx of this layer is not wanted, backward_input may return an empty tensor
+    bool weight_gradient = true;  // false: parameters' gradients are not wanted, layers may leave them as they are
+    gradient_listener* listener = nullptr;    // in the last micro-batch of a step
+    curvature_listener* curvature = nullptr;  // in steps that take statistics (nn/curvature.hpp)
+    batch_group* group = nullptr;             // null: the micro-batch is the whole batch
+    const std::int32_t* lengths = nullptr;    // (batch), on the device, until backward: valid positions; null: all
+
+    bool training() const { return mode == cairn::mode::train; }
+
+    /// The context of the part of a container that its parameters' paths call `name`.
+    pass_context child(std::string_view name) const {
+        pass_context p = *this;
+        p.random.path = child_path(random.path, name);
+        return p;
+    }
+};
+
+}  // namespace cairn
