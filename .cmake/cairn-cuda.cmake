@@ -49,17 +49,6 @@ if(CAIRN_HAS_CUDA AND NOT TARGET cairn::cuda)
     # The standard as an option: CMake 3.25 does not know what nvcc 13 can. Functors and random numbers are constexpr functions that
     # kernels call; pragmas of the host's compiler are not nvcc's.
     target_compile_options(cairn_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-diag-suppress=1675>")
-    # Photographs decoded on the GPU; Python's package has it where cuDNN and NCCL of such packages are.
-    cairn_find(NVJPEG HEADERS nvjpeg.h LIBRARIES nvjpeg libnvjpeg.so.13 libnvjpeg.so.12)
-    if(NVJPEG_FOUND)
-        target_link_libraries(cairn_cuda INTERFACE cairn_NVJPEG_library)
-        target_compile_definitions(cairn_cuda INTERFACE CAIRN_HAS_NVJPEG=1)
-    else()
-        target_compile_definitions(cairn_cuda INTERFACE CAIRN_HAS_NVJPEG=0)
-        if(NOT cairn_FIND_QUIETLY)
-            message(STATUS "Cairn: nvJPEG not found: photographs are decoded by the host alone (data.decode = gpu is refused). It comes with the CUDA Toolkit (Debian: apt-get install libnvjpeg-dev-13-0); else give -DNVJPEG_ROOT=/prefix")
-        endif()
-    endif()
     if(OpenMP_CXX_FOUND)
         target_compile_options(cairn_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${OpenMP_CXX_FLAGS}>")
     endif()

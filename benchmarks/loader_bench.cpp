@@ -68,7 +68,7 @@ void print_bytes(const std::string& name, const D& data) {
     fmt::print("\n");
 }
 
-void encoded_images(const std::filesystem::path& archive, int threads, cairn::index_t size, int pairs) {
+void photographs(const std::filesystem::path& archive, int threads, cairn::index_t size, int pairs) {
     const auto images = std::make_shared<image_collection>(archive);
     std::vector<cairn::index_t> all(static_cast<std::size_t>(images->size()));
     std::iota(all.begin(), all.end(), cairn::index_t{0});
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
         bool any = false;
         if (const auto archive = data / "caltech101-subset" / "caltech101-25x60.tar";
             std::filesystem::exists(archive)) {
-            encoded_images(archive, threads, size, pairs);
+            photographs(archive, threads, size, pairs);
             any = true;
         }
         if (std::filesystem::exists(data / "mnist")) {

@@ -17,7 +17,6 @@
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/cuda/nvjpeg.hpp>
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
@@ -27,12 +26,8 @@ nlohmann::json run_in(cairn::configuration settings, cairn::session_options opti
                       std::optional<cairn::any_communicator> transport, bool profile) {
     const bool timed = options.generated;
     const std::int64_t steps = options.max_steps;
-    cairn::encoded_image_decoders<cairn::cuda> decoders;
-#if CAIRN_HAS_NVJPEG
-    decoders = [] { return std::make_unique<cairn::encoded_images_on<cairn::cuda, cairn::nvjpeg::decoder>>(); };
-#endif
     cairn::session<cairn::cuda, T> session(std::move(settings), std::move(options), std::move(world),
-                                           std::move(transport), decoders);
+                                           std::move(transport));
     return timed ? session.throughput(steps, profile) : session.train();
 }
 

@@ -106,7 +106,7 @@ int main() {
     const double second = train(x, 200, true, 0.2);
     std::printf("K-FAC: loss %.5f after 200 steps\n", second);
 
-    // --8<-- [start:placement]
+    // --8<-- [start:assignment]
     std::vector<factor_sizes> layers;
     for (const auto& [in, out] : {std::pair{784, 1000}, {1000, 500}, {500, 250}, {250, 30}})
         layers.push_back({.a = in + 1, .g = out});
@@ -116,6 +116,6 @@ int main() {
         for (const layer_place& l : where.layers()) std::printf("  column %d, rank %d", l.column, l.a_worker);
         std::printf("\n");
     }
-    // --8<-- [end:placement]
+    // --8<-- [end:assignment]
     return second < first ? 0 : 1;
 }

@@ -1,6 +1,5 @@
 // Your all-reduce on ranks that are processes: is it right, how long does it take, and what does your model say? Not
-// graded. From the root
-// of the repository:
+// graded. From the root of the repository:
 //   mpicxx -std=c++20 -O2 -DCAIRN_HAS_MPI=1 -I include -I my-lab2 labs/02-ring-allreduce/on_mpi.cpp -o build/on_mpi
 //   mpirun -np 4 --oversubscribe build/on_mpi
 

@@ -1,7 +1,7 @@
 // Steps to the loss of SGD by damping, with and without a clip, on the problem of the public test. From the root of the
 // repository:
 //   g++ -std=c++20 -O2 -pthread -I my-lab4 -I labs/grader/include -I include labs/04-kfac/experiment.cpp -o experiment
-//   && ./experiment
+//   ./experiment
 // A number on the command line is another seed, another problem.
 
 #include "tests/training.hpp"

@@ -40,7 +40,7 @@ CONCEPTS = {
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
     "cairn/optim/precondition/kfac_layer.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
-    "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl.hpp
+    "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl_connection.hpp
 }
 
 # CPU headers never include CUDA, and no device includes another.
@@ -49,14 +49,13 @@ DEVICES = ["cpu", "cuda", "phantom"]
 # Foreign headers, by pattern: where under include/cairn they may be included. Where no file is named, any one file of the
 # folder may, but only one: a foreign library has one door.
 DOORS = [
-    ("MPI", r"mpi(-ext)?\.h", "comm/mpi.hpp"),
-    ("NCCL", r"nccl\.h", "comm/nccl.hpp"),
+    ("MPI", r"mpi(-ext)?\.h", "comm/mpi_environment.hpp"),
+    ("NCCL", r"nccl\.h", "comm/nccl_connection.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
-    ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/runtime.hpp"),
+    ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/driver.hpp"),
     ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
-    ("nvJPEG", r"nvjpeg\.h", "device/cuda/nvjpeg.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
     ("oneDNN", r"(oneapi/dnnl/.*|dnnl.*)", "device/cpu/onednn.hpp"),
     ("CBLAS", r"(cblas|f77blas|openblas_config|lapacke?)\.h", "device/cpu/"),

@@ -24,50 +24,11 @@ namespace {
 
 int cases = 0;
 
-/// Value i of rank r; small whole numbers, which every type adds exactly.
-template <class T>
-T value(index_t i, int r) {
-    return static_cast<T>(static_cast<float>((i * 3 + r) % 4));
-}
-
 /// Every collective with every count, against plain loops.
 template <class T>
 void collectives(any_communicator& c) {
     laws::all_laws<T>(c, laws::expectations<T>(c.size()));
     ++cases;
-}
-
-/// MPI's own collectives on blocks of n, in one call and in several.
-template <class T>
-void vendors(mpi_communicator& c, std::size_t n) {
-    const auto p = static_cast<std::size_t>(c.size());
-    for (const std::size_t most : {std::size_t{1} << 30, std::size_t{3}}) {
-        std::vector<T> data(n * p), all(n * p), mine(n);
-        for (std::size_t i = 0; i < data.size(); ++i) data[i] = value<T>(static_cast<index_t>(i), c.rank());
-        const auto from = [&](std::size_t i, std::size_t r) {
-            return static_cast<float>(value<T>(static_cast<index_t>(i), static_cast<int>(r)));
-        };
-        const auto same = [&](T a, float b, const char* what) {
-            require(static_cast<float>(a) == b, "native ", what, " of ", n, ' ', type_name<T>(), " by ", most);
-        };
-        const auto me = static_cast<std::size_t>(c.rank());
-        for (const reduction how : {reduction::sum, reduction::max}) {
-            c.vendor_reduce_scatter(std::span<const T>(data), std::span<T>(mine), how, most);
-            for (std::size_t i = 0; i < n; ++i) {
-                float want = from(me * n + i, 0);
-                for (std::size_t r = 1; r < p; ++r) {
-                    const float other = from(me * n + i, r);
-                    want = how == reduction::sum ? want + other : std::max(want, other);
-                }
-                same(mine[i], want, "reduce-scatter");
-            }
-        }
-        c.vendor_all_gather(std::span<const T>(data).first(n), std::span<T>(all), most);
-        for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(i % n, i / n), "all-gather");
-        c.vendor_all_to_all(std::span<const T>(data), std::span<T>(all), most);
-        for (std::size_t i = 0; i < all.size(); ++i) same(all[i], from(me * n + i % n, i / n), "all-to-all");
-        cases += 4;
-    }
 }
 
 /// Debug mode: every rank learns who calls what.
@@ -91,13 +52,6 @@ void checks(mpi_communicator& world) {
 void all_laws(mpi_communicator& world) {
     laws::all(world);
     checks(world);
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1000}}) {
-        vendors<float>(world, n);
-        vendors<double>(world, n);
-        vendors<bfloat16>(world, n);
-        vendors<float16>(world, n);
-        vendors<std::int32_t>(world, n);
-    }
     any_communicator c(world.split(0, world.rank()));
     laws::all(c);
     counting_communicator<mpi_communicator> counted(world.split(0, world.rank()));

@@ -17,20 +17,20 @@ namespace cairn {
 
 namespace {
 
-using chain = sequential<double>;
+using model_type = sequential<double>;
 
 /// Layers of every kind of container, each with a dropout of its own.
-chain containers() {
+model_type containers() {
     const auto dense = [](index_t in, index_t out, double rate) {
-        chain c;
+        model_type c;
         c.add("fc", linear<double>({.in = in, .out = out})).add("drop", dropout<double>(rate));
         return c;
     };
-    chain net;
+    model_type net;
     net.add("first", dense(7, 12, 0.2));
     net.add(dropout<double>(0.1));
     net.add("block", residual<double>(dense(12, 9, 0.3), dense(12, 9, 0.4)));
-    std::vector<chain> sides;
+    std::vector<model_type> sides;
     sides.push_back(dense(9, 5, 0.3));
     sides.push_back(dense(9, 4, 0.3));
     net.add("sides", concat_branches<double>(std::move(sides)));
@@ -44,7 +44,7 @@ chain containers() {
     return net;
 }
 
-chain text_model() {
+model_type text_model() {
     return transformer<double>({.vocab_size = 11,
                                 .max_length = 6,
                                 .embedding_dim = 8,
@@ -55,7 +55,7 @@ chain text_model() {
 }
 
 struct network {
-    chain (*make)();
+    model_type (*make)();
     tensor<double> x;
     index_t classes;
 };
@@ -96,7 +96,7 @@ std::pair<double, tensor<double>> loss_of(const tensor<double>& y, index_t class
 const pass_context how{.seed = 9, .step = 4};
 
 outcome whole(const network& n) {
-    chain net = n.make();
+    model_type net = n.make();
     const arena<double> weights(net.parameters(), 3);
     saved_tensors<double> saved;
     outcome o;
@@ -108,11 +108,11 @@ outcome whole(const network& n) {
     return o;
 }
 
-/// Moves the first `left` layers of a chain and of the chains within it to `first`, the others to `second`.
-void cut(chain& from, chain& first, chain& second, int& left) {
+/// Moves the first `left` layers of a model_type and of the chains within it to `first`, the others to `second`.
+void cut(model_type& from, model_type& first, model_type& second, int& left) {
     for (int i = 0; i < from.size(); ++i) {
-        if (auto* const inner = from[i].as<chain>()) {
-            chain before, after;
+        if (auto* const inner = from[i].as<model_type>()) {
+            model_type before, after;
             cut(*inner, before, after, left);
             if (before.size()) first.add(from.name(i), std::move(before));
             if (after.size()) second.add(from.name(i), std::move(after));
@@ -123,7 +123,7 @@ void cut(chain& from, chain& first, chain& second, int& left) {
 }
 
 outcome in_two_stages(const network& n, int layers) {
-    chain net = n.make(), first, second;
+    model_type net = n.make(), first, second;
     cut(net, first, second, layers);
     REQUIRE(first.size() > 0);
     if (second.size() == 0) return {};
@@ -161,7 +161,7 @@ TEST_CASE("identity: a model that is cut anywhere has the values, masks and loss
 TEST_CASE("identity: any parts of a batch draw the masks of the whole batch", "[identity]") {
     for (const network& n : {with_containers(13), with_attention(7)}) {
         const outcome expected = whole(n);
-        chain net = n.make();
+        model_type net = n.make();
         const arena<double> weights(net.parameters(), 3);
         for (const int parts : {1, 2, 3, 5})
             for (int part = 0; part < parts; ++part) {
@@ -182,7 +182,7 @@ TEST_CASE("identity: any parts of a batch draw the masks of the whole batch", "[
 TEST_CASE("identity: a mask follows from the path, the step and the seed, whatever stands beside the layer",
           "[identity]") {
     const auto mask = [](const std::string& name, int before, std::uint32_t step = 1, std::uint64_t seed = 2) {
-        chain inner, net;
+        model_type inner, net;
         for (int i = 0; i < before; ++i) inner.add(concat("idle", i), dropout<double>(0));
         inner.add(name, dropout<double>(0.5));
         net.add("block", std::move(inner));
@@ -201,7 +201,7 @@ TEST_CASE("identity: a mask follows from the path, the step and the seed, whatev
 }
 
 TEST_CASE("identity: two layers of one name are refused", "[identity]") {
-    chain net;
+    model_type net;
     net.add("drop", dropout<double>(0.5));
     CHECK_THROWS_WITH(net.add("drop", dropout<double>(0.5)), Catch::Contains("two layers are called drop"));
 }

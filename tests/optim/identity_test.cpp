@@ -44,11 +44,11 @@ struct parameters_of {
     }
 };
 
-constexpr int layers = 6;
+constexpr int layer_count = 6;
 
 /// Layers [begin, end) of a model, from one value to more than a piece of a sum.
 parameters_of some_layers(int begin, int end) {
-    const std::array<shape, layers> weights{shape{3, 3, 5, 7}, {257, 301}, {1}, {40, 131}, {0}, {33}};
+    const std::array<shape, layer_count> weights{shape{3, 3, 5, 7}, {257, 301}, {1}, {40, 131}, {0}, {33}};
     parameters_of all;
     for (int i = begin; i < end; ++i) {
         all.add(concat("layer", i, "/weight"), weights[static_cast<std::size_t>(i)], true);
@@ -61,7 +61,7 @@ parameters_of some_layers(int begin, int end) {
 template <class O>
 struct of_stage {
     O inner;
-    range range;
+    range part;
     std::function<std::vector<double>(std::vector<double>)> gather;
     static constexpr const char* name = "stage";
     using config = typename O::config;
@@ -72,7 +72,7 @@ struct of_stage {
         cairn::update(inner, theta, grad, s, at);
     }
     void check() const {}
-    range owned() const { return range; }
+    range owned() const { return part; }
     std::vector<double> over_all(std::vector<double> mine) const { return gather(std::move(mine)); }
 };
 
@@ -81,7 +81,7 @@ constexpr int steps = 3;
 template <class O>
 std::vector<double> train(O rule, parameters_of& all, std::uint64_t seed, values_by_path& after) {
     arena<float> weights(all.list, seed);
-    if constexpr (requires { rule.range; }) rule.range = {0, weights.values().size()};
+    if constexpr (requires { rule.part; }) rule.part = {0, weights.values().size()};
     bound_optimizer o(rule, weights);
     std::vector<double> norms;
     for (std::uint32_t step = 0; step < steps; ++step) {
@@ -94,21 +94,21 @@ std::vector<double> train(O rule, parameters_of& all, std::uint64_t seed, values
 
 template <class O>
 void check_stages(const O& rule) {
-    parameters_of whole = some_layers(0, layers);
+    parameters_of whole = some_layers(0, layer_count);
     values_by_path expected;
     const std::vector<double> norms = train(rule, whole, 5, expected);
-    for (int cut = 1; cut < layers; ++cut) {
+    for (int cut = 1; cut < layer_count; ++cut) {
         CAPTURE(O::name, cut);
         values_by_path of_stages;
         std::vector<double> norms_of[2];
         std::mutex one_at_a_time;
         run_ranks(2, [&](threads_communicator& c) {
-            parameters_of mine = c.rank() == 0 ? some_layers(0, cut) : some_layers(cut, layers);
+            parameters_of mine = c.rank() == 0 ? some_layers(0, cut) : some_layers(cut, layer_count);
             const auto gather = [&](const std::vector<double>& sums) {
-                std::vector<double> all(2 * layers);
+                std::vector<double> all(2 * layer_count);
                 const index_t first = c.rank() == 0 ? 0 : 2 * cut;
                 std::copy(sums.begin(), sums.end(), all.begin() + first);
-                all_gather(c, std::span<double>(all), {{0, 2 * cut}, {2 * cut, 2 * (layers - cut)}});
+                all_gather(c, std::span<double>(all), {{0, 2 * cut}, {2 * cut, 2 * (layer_count - cut)}});
                 return all;
             };
             values_by_path after;

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as processes, over any MPI-3: the only file that includes <mpi.h>.
+// Ranks as processes, over any MPI-3.
 //   int main(int argc, char** argv) { return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) { …; return
 //   0; }); }
 // Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores; where
@@ -10,26 +10,18 @@
 #if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
 
 #include <cairn/comm/communicator.hpp>
+#include <cairn/comm/mpi_environment.hpp>
+#include <cairn/comm/rank_state.hpp>
 #include <cairn/comm/reduction.hpp>
 #include <cairn/core/clock.hpp>
 
-#define OMPI_SKIP_MPICXX 1  // the C++ bindings that MPI-3 took out
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
-#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>  // whether it takes memory of GPUs
-#endif
-
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #ifdef __linux__
@@ -40,14 +32,6 @@
 namespace cairn {
 
 namespace detail {
-
-inline void check_mpi(int code, const std::string& what) {
-    if (code == MPI_SUCCESS) return;
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    fail("MPI: ", what, ": ", std::string(text, static_cast<std::size_t>(length)));
-}
 
 /// Sleeps for about so long: Linux by itself adds up to 50 µs, which is more than most messages take.
 inline void nap(double seconds) {
@@ -69,20 +53,12 @@ inline bool more_ranks_than_cores() {
     return answer;
 }
 
-inline bool mpi_runs() {
-    int begun = 0, ended = 0;
-    MPI_Initialized(&begun);
-    MPI_Finalized(&ended);
-    return begun && !ended;
-}
-
 /// A communicator that is freed with its last owner, and what its rank is doing.
-struct mpi_handle {
+struct mpi_handle : rank_state {
     mpi_handle(MPI_Comm c, bool ours) : comm(c), owned(ours) {
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         MPI_Comm_rank(comm, &rank);
         MPI_Comm_size(comm, &size);
-        limit = default_time_limit();
     }
     ~mpi_handle() {
         if (owned && mpi_runs()) MPI_Comm_free(&comm);
@@ -92,119 +68,11 @@ struct mpi_handle {
 
     MPI_Comm comm;
     bool owned;
-    int rank = 0, size = 1;
-    double limit;                        // seconds a wait may take; 0: for ever
-    std::vector<collective_call> calls;  // innermost last; whoever enters keeps the texts
 
-    std::string place() const {
-        if (calls.empty()) return "no collective";
-        const collective_call& call = calls.back();
-        return concat(call.name, " of ", call.count, ' ', call.type,
-                      call.label.empty() ? "" : concat(" (", call.label, ')'));
-    }
+    std::string place() const { return calls.empty() ? "no collective" : text_of(calls.back()); }
 };
-
-template <class T>
-MPI_Datatype mpi_type() {
-    if constexpr (std::same_as<T, float>)
-        return MPI_FLOAT;
-    else if constexpr (std::same_as<T, double>)
-        return MPI_DOUBLE;
-    else if constexpr (std::same_as<T, std::int32_t>)
-        return MPI_INT32_T;
-    else if constexpr (std::same_as<T, std::int64_t>)
-        return MPI_INT64_T;
-    else if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>)
-        return MPI_UINT16_T;
-    else
-        return MPI_BYTE;
-}
-
-/// bfloat16, float16: MPI knows neither.
-template <class T, reduction R>
-void combine_short(void* in, void* into, int* count, MPI_Datatype*) {
-    const auto* a = static_cast<const T*>(in);
-    auto* b = static_cast<T*>(into);
-    for (int i = 0; i < *count; ++i) {
-        const float x = a[i], y = b[i];
-        b[i] = R == reduction::sum ? x + y : R == reduction::max ? std::max(x, y) : std::min(x, y);
-    }
-}
-
-template <class T>
-MPI_Op mpi_op(reduction r) {
-    if constexpr (std::same_as<T, bfloat16> || std::same_as<T, float16>) {
-        static const std::array<MPI_Op, 3> ops = [] {
-            std::array<MPI_Op, 3> made{};
-            MPI_Op_create(combine_short<T, reduction::sum>, 1, &made[0]);
-            MPI_Op_create(combine_short<T, reduction::max>, 1, &made[1]);
-            MPI_Op_create(combine_short<T, reduction::min>, 1, &made[2]);
-            return made;
-        }();
-        return ops[static_cast<std::size_t>(r)];
-    } else {
-        return r == reduction::sum ? MPI_SUM : r == reduction::max ? MPI_MAX : MPI_MIN;
-    }
-}
 
 }  // namespace detail
-
-/// The MPI library as it names itself: name and version.
-inline std::string mpi_library() {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    const std::string all(text, static_cast<std::size_t>(length));
-    return all.substr(0, all.find_first_of(",\n"));
-}
-
-/// Why this MPI cannot be handed memory of CUDA devices, naming it; empty: it says that it can
-/// (MPIX_Query_cuda_support).
-inline std::string why_mpi_takes_no_gpu_memory() {
-#if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000300)
-    if (MPIX_Query_cuda_support() == 1) return "";
-    return mpi_library() + " says that it has no CUDA support";
-#else
-    return mpi_library() + " does not say whether it has CUDA support";
-#endif
-}
-
-/// Whether mpirun, mpiexec or srun with PMI started this process. (A program that nobody started so need not pay for
-/// MPI.)
-inline bool started_by_mpi() {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE"})
-        if (std::getenv(name)) return true;
-    return false;
-}
-
-/// Starts MPI, unless somebody has, and ends it then. Asks for MPI_THREAD_MULTIPLE: gradients travel on a thread of
-/// their own.
-class mpi_environment {
-public:
-    mpi_environment(int* argc, char*** argv) {
-        int begun = 0;
-        MPI_Initialized(&begun);
-        if (begun) {
-            MPI_Query_thread(&level_);
-            return;
-        }
-        detail::check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level_), "cannot start");
-        ours_ = true;
-    }
-    ~mpi_environment() {
-        if (ours_ && detail::mpi_runs()) MPI_Finalize();
-    }
-    mpi_environment(const mpi_environment&) = delete;
-    mpi_environment& operator=(const mpi_environment&) = delete;
-
-    /// Whether two threads of a rank may communicate at once.
-    bool threads_may_communicate() const { return level_ >= MPI_THREAD_MULTIPLE; }
-
-private:
-    int level_ = MPI_THREAD_SINGLE;
-    bool ours_ = false;
-};
 
 /// Ranks of an MPI communicator.
 class mpi_communicator {
@@ -269,8 +137,7 @@ public:
 
         std::string text() const {
             if (peer_ < 0) return concat("part of a native collective of ", bytes_, " bytes");
-            return concat(sends_ ? "send of " : "receive of ", bytes_, " bytes ", sends_ ? "to rank " : "from rank ",
-                          peer_, ", tag ", tag_);
+            return detail::text_of_transfer(sends_, bytes_, peer_, tag_);
         }
         void check_length(const MPI_Status& status) const {
             int got = 0;
@@ -335,17 +202,7 @@ public:
         return mpi_communicator(std::make_shared<detail::mpi_handle>(node, true));
     }
 
-    [[nodiscard]] auto enter(const collective_call& call) {
-        struct leaving {
-            explicit leaving(std::shared_ptr<detail::mpi_handle> h) : handle(std::move(h)) {}
-            ~leaving() { handle->calls.pop_back(); }
-            leaving(const leaving&) = delete;
-            leaving& operator=(const leaving&) = delete;
-            std::shared_ptr<detail::mpi_handle> handle;
-        };
-        handle_->calls.push_back(call);
-        return leaving(handle_);
-    }
+    [[nodiscard]] auto enter(const collective_call& call) { return detail::entered_call(handle_, call); }
 
     /// MPI_Allreduce, started; float, double, int32, int64 and bf16.
     template <class T>
@@ -382,74 +239,13 @@ public:
                               "MPI_Bcast");
     }
 
-    // data and all hold one block of equal size for each rank, in the order of ranks. `most`: what MPI gets in one
-    // call, elements of a reduction, else bytes; more goes in several.
-
-    /// mine ← this rank's block of the reduction of data: MPI_Reduce_scatter_block.
-    template <class T>
-    void vendor_reduce_scatter(std::span<const T> data, std::span<T> mine, reduction r = reduction::sum,
-                               std::size_t most = piece_bytes) {
-        check_blocks("reduce-scatter", data.size(), mine.size());
-        if (data.size() <= most)
-            return detail::check_mpi(
-                MPI_Reduce_scatter_block(data.data(), mine.data(), static_cast<int>(mine.size()), detail::mpi_type<T>(),
-                                         detail::mpi_op<T>(r), handle_->comm),
-                "MPI_Reduce_scatter_block");
-        for (int root = 0; root < size(); ++root)
-            for (std::size_t at = 0; at < mine.size(); at += most)
-                detail::check_mpi(MPI_Reduce(data.data() + static_cast<std::size_t>(root) * mine.size() + at,
-                                             mine.data() + at, static_cast<int>(std::min(mine.size() - at, most)),
-                                             detail::mpi_type<T>(), detail::mpi_op<T>(r), root, handle_->comm),
-                                  "MPI_Reduce");
-    }
-
-    /// all ← the blocks of all ranks: MPI_Allgather.
-    template <class T>
-    void vendor_all_gather(std::span<const T> mine, std::span<T> all, std::size_t most = piece_bytes) {
-        check_blocks("all-gather", all.size(), mine.size());
-        const int bytes = static_cast<int>(mine.size_bytes());
-        if (all.size_bytes() <= most)
-            return detail::check_mpi(
-                MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, handle_->comm),
-                "MPI_Allgather");
-        const auto block = [&](int r) { return all.subspan(static_cast<std::size_t>(r) * mine.size(), mine.size()); };
-        std::copy(mine.begin(), mine.end(), block(rank()).begin());
-        for (int root = 0; root < size(); ++root) vendor_broadcast(block(root), root);
-    }
-
-    /// Block r of out goes to rank r, block r of in comes from there: MPI_Alltoall.
-    template <class T>
-    void vendor_all_to_all(std::span<const T> out, std::span<T> in, std::size_t most = piece_bytes) {
-        const std::size_t n = in.size() / static_cast<std::size_t>(size());
-        check_blocks("all-to-all", out.size(), n);
-        check_blocks("all-to-all", in.size(), n);
-        const int bytes = static_cast<int>(n * sizeof(T));
-        if (in.size_bytes() <= most)
-            return detail::check_mpi(
-                MPI_Alltoall(out.data(), bytes, MPI_BYTE, in.data(), bytes, MPI_BYTE, handle_->comm), "MPI_Alltoall");
-        std::vector<request> all;
-        for (int r = 0; r < size(); ++r) {
-            const std::size_t at = static_cast<std::size_t>(r) * n;
-            all.push_back(cairn::irecv(*this, in.subspan(at, n), r, max_tag));
-            all.push_back(cairn::isend(*this, out.subspan(at, n), r, max_tag));
-        }
-        for (request& one : all) one.wait();
-    }
-
 private:
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // counts of MPI-3 are ints
 
     explicit mpi_communicator(std::shared_ptr<detail::mpi_handle> h) : handle_(std::move(h)) {}
 
-    void check_blocks(const char* what, std::size_t all, std::size_t one) const {
-        require(all == one * static_cast<std::size_t>(size()), "rank ", rank(), " of ", size(), ": native ", what, ": ",
-                all, " elements are not ", size(), " blocks of ", one);
-    }
-
     request start(std::byte* data, std::size_t bytes, int peer, int tag, bool sends) {
-        require(peer >= 0 && peer < size(), "rank ", rank(), " of ", size(), ": there is no rank ", peer, " (",
-                sends ? "send" : "receive", " of ", bytes, " bytes, tag ", tag, ')');
-        require(tag >= 0 && tag <= max_tag, "rank ", rank(), ": tag ", tag, " is outside 0 to ", max_tag);
+        detail::require_transfer(rank(), size(), sends, bytes, peer, tag);
         request r;
         r.handle_ = handle_;
         r.bytes_ = bytes;

@@ -8,7 +8,6 @@
 //   colour_jitter        brightness, contrast, saturation and hue by random factors, in random order
 // Definitions follow torchvision's, so that published recipes carry over.
 
-#include <cairn/core/encoded_image.hpp>
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/image.hpp>
 
@@ -61,43 +60,61 @@ struct centre_crop {
     }
 };
 
+namespace detail {
+
+inline float grey(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
+
+/// factor · pixel + (1 − factor) · other, in 0 … 255.
+inline void blend(float* p, float factor, float other) {
+    const float base = (1 - factor) * other;
+    for (int c = 0; c < 3; ++c) p[c] = std::clamp(factor * p[c] + base, 0.0f, 255.0f);
+}
+
+/// RGB → HSV, hue + turn (of 1), → RGB.
+inline void rotate_hue(float* p, float turn) {
+    const float high = std::max({p[0], p[1], p[2]}), span = high - std::min({p[0], p[1], p[2]});
+    if (span <= 0) return;
+    float h = high == p[0] ? (p[1] - p[2]) / span : high == p[1] ? 2 + (p[2] - p[0]) / span : 4 + (p[0] - p[1]) / span;
+    h = h / 6 + turn;
+    h = (h - std::floor(h)) * 6;
+    // Each channel is a trapezoid over the hue.
+    const float offsets[3] = {5, 3, 1};
+    for (int c = 0; c < 3; ++c) {
+        const float k = std::fmod(offsets[c] + h, 6.0f);
+        p[c] = high - span * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+    }
+}
+
+}  // namespace detail
+
 struct colour_jitter {
     float brightness = 0, contrast = 0, saturation = 0,
           hue = 0;  // 0: off; factors from [1 − b, 1 + b], turns of hue from [−h, h]
 
     bool active() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 
-    /// The factors of one image.
-    jitter_factors draw(sample_random& random) const {
-        jitter_factors out;
-        for (index_t i = 3; i > 0; --i) std::swap(out.order[i], out.order[random.below(i + 1)]);
-        const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
-        out.brightness = factor(brightness);
-        out.contrast = factor(contrast);
-        out.saturation = factor(saturation);
-        out.turn = random.uniform(-hue, hue);
-        out.active[0] = brightness > 0, out.active[1] = contrast > 0, out.active[2] = saturation > 0,
-        out.active[3] = hue > 0;
-        return out;
-    }
-
     /// Changes RGB values 0 … 255 in place.
     void operator()(float* rgb, index_t pixels, sample_random& random) const {
-        const jitter_factors f = draw(random);
+        std::array<int, 4> order{0, 1, 2, 3};
+        for (index_t i = 3; i > 0; --i)
+            std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
+        // All four are drawn, whichever are off: what comes after draws the same numbers.
+        const auto factor = [&](float range) { return random.uniform(std::max(0.0f, 1 - range), 1 + range); };
+        const float bright = factor(brightness), contrasted = factor(contrast), saturated = factor(saturation);
+        const float turn = random.uniform(-hue, hue);
         const auto each = [&](auto&& change) {
             for (index_t i = 0; i < pixels; ++i) change(rgb + 3 * i);
         };
-        for (const int step : f.order) {
-            if (!f.active[step]) continue;
-            if (step == 0) each([&](float* p) { colour::blend(p, f.brightness, 0.0f); });
-            if (step == 1) {
+        for (const int step : order) {
+            if (step == 0 && brightness > 0) each([&](float* p) { detail::blend(p, bright, 0.0f); });
+            if (step == 1 && contrast > 0) {
                 double sum = 0;
-                each([&](const float* p) { sum += static_cast<double>(colour::grey(p)); });
+                each([&](const float* p) { sum += static_cast<double>(detail::grey(p)); });
                 const float mean = static_cast<float>(sum / static_cast<double>(pixels));
-                each([&](float* p) { colour::blend(p, f.contrast, mean); });
+                each([&](float* p) { detail::blend(p, contrasted, mean); });
             }
-            if (step == 2) each([&](float* p) { colour::blend(p, f.saturation, colour::grey(p)); });
-            if (step == 3) each([&](float* p) { colour::rotate_hue(p, f.turn); });
+            if (step == 2 && saturation > 0) each([&](float* p) { detail::blend(p, saturated, detail::grey(p)); });
+            if (step == 3 && hue > 0) each([&](float* p) { detail::rotate_hue(p, turn); });
         }
     }
 };

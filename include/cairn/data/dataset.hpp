@@ -5,7 +5,6 @@
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
 #include <cairn/core/crop_flip.hpp>
-#include <cairn/core/encoded_image.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
@@ -126,40 +125,6 @@ bool read_pixels_of(const D& d, index_t i, augment_key key, pixel_slot slot) {
         fail(d.sample_name(i), ": inputs of this data set are not made of pixels");
 }
 
-/// A data set whose inputs a device may make of photographs (core/encoded_image.hpp). `device_transform()` is empty
-/// where they are not, and the others are not called then. `read_encoded_image` returns and throws what read() does,
-/// with the numbers that read() draws, and writes the label;
-/// `decode_encoded_image` makes a compressed one one of pixels, and throws on a damaged file.
-template <class D>
-concept PhotographBatches = Dataset<D> &&
-    requires(const D& d, index_t i, augment_key key, std::int32_t* label, encoded_image& p) {
-    { d.device_transform() } -> std::same_as<device_image_transform>;
-    { d.read_encoded_image(i, key, label, p) } -> std::same_as<bool>;
-    d.decode_encoded_image(p);
-};
-
-template <Dataset D>
-device_image_transform device_image_transform_of(const D& d) {
-    if constexpr (PhotographBatches<D>)
-        return d.device_transform();
-    else
-        return {};
-}
-template <Dataset D>
-bool read_encoded_image_of(const D& d, index_t i, augment_key key, std::int32_t* label, encoded_image& p) {
-    if constexpr (PhotographBatches<D>)
-        return d.read_encoded_image(i, key, label, p);
-    else
-        fail(d.sample_name(i), ": inputs of this data set are not made of photographs");
-}
-template <Dataset D>
-void decode_encoded_image_of(const D& d, encoded_image& p) {
-    if constexpr (PhotographBatches<D>)
-        d.decode_encoded_image(p);
-    else
-        fail(d.sample_name(p.sample), ": inputs of this data set are not made of photographs");
-}
-
 /// The table of images of `channels`, by what convert(pixels, x, channels) makes of one pixel.
 template <class Convert>
 std::vector<float> make_pixel_table(index_t channels, Convert&& convert) {
@@ -189,11 +154,6 @@ public:
     bool read(index_t i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
     std::vector<float> pixel_table() const { return held().pixel_table(); }
     bool read_pixels(index_t i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
-    device_image_transform device_transform() const { return held().device_transform(); }
-    bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const {
-        return held().read_encoded_image(i, key, label, p);
-    }
-    void decode_encoded_image(encoded_image& p) const { held().decode_encoded_image(p); }
 
     explicit operator bool() const { return held_ != nullptr; }
 
@@ -207,9 +167,6 @@ private:
         virtual bool read(index_t i, augment_key key, sample_slot slot) const = 0;
         virtual std::vector<float> pixel_table() const = 0;
         virtual bool read_pixels(index_t i, augment_key key, pixel_slot slot) const = 0;
-        virtual device_image_transform device_transform() const = 0;
-        virtual bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const = 0;
-        virtual void decode_encoded_image(encoded_image& p) const = 0;
     };
     template <class D>
     struct model final : interface {
@@ -223,11 +180,6 @@ private:
         bool read_pixels(index_t i, augment_key key, pixel_slot slot) const override {
             return read_pixels_of(d, i, key, slot);
         }
-        device_image_transform device_transform() const override { return device_image_transform_of(d); }
-        bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const override {
-            return read_encoded_image_of(d, i, key, label, p);
-        }
-        void decode_encoded_image(encoded_image& p) const override { decode_encoded_image_of(d, p); }
         D d;
     };
 
@@ -239,6 +191,6 @@ private:
     std::shared_ptr<const interface> held_;
 };
 
-static_assert(PixelBatches<any_dataset> && PhotographBatches<any_dataset>);
+static_assert(PixelBatches<any_dataset>);
 
 }  // namespace cairn

@@ -195,7 +195,6 @@ struct image_folder_config {
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
     corrupt_image corrupt = corrupt_image::stop;
     bool rounded = false;     // resampled values become 8 bits again: batches can travel to a GPU as pixels
-    bool compressed = false;  // a device may decode: batches can travel as files (course/decisions/0015)
     index_t cache_bytes = 0;  // decoded images are kept in memory if they all take at most this much
 };
 
@@ -270,53 +269,9 @@ public:
         return resample_to_pixels(i, key, slot.pixels);
     }
 
-    device_image_transform device_transform() const {
-        if (!config_.compressed) return {};
-        return {config_.size, scale_, shift_, config_.rounded, jittered()};
-    }
-    /// A file that GPUs do not know, or that is not whole, is decoded here, at full size.
-    bool read_encoded_image(index_t i, augment_key key, std::int32_t* label, encoded_image& p) const {
-        *label = images_->label(at(i));
-        p.sample = i;
-        thread_local std::vector<std::uint8_t> buffer;
-        try {
-            const byte_span bytes = images_->bytes(at(i), buffer);
-            p.bytes.assign(bytes.begin(), bytes.end());
-            p.compressed = false;
-            if (!is_png(bytes)) {
-                const jpeg_decoder jpeg(bytes, sample_name(i));
-                p.height = jpeg.height();
-                p.width = jpeg.width();
-                p.compressed = jpeg.common() && is_whole_jpeg(bytes);
-            }
-            if (!p.compressed) decode_encoded_image(p);
-        } catch (const error&) {
-            if (config_.corrupt == corrupt_image::skip) return false;
-            throw;
-        }
-        sample_random random(key, at(i));
-        const pixel_box box = box_of(p.height, p.width, random);
-        const bool mirrored = config_.augmented && random.coin(config_.flip);
-        p.down = weights_of(resize_axis(p.height, box.top, box.height, config_.size));
-        p.across = weights_of(resize_axis(p.width, box.left, box.width, config_.size, mirrored));
-        if (jittered()) p.jitter = config_.jitter.draw(random);
-        return true;
-    }
-    void decode_encoded_image(encoded_image& p) const {
-        thread_local image decoded;
-        detail::decode_image(p.bytes, sample_name(p.sample), decoded);
-        p.bytes.assign(decoded.pixels.begin(), decoded.pixels.end());
-        p.height = decoded.height;
-        p.width = decoded.width;
-        p.compressed = false;
-    }
-
 private:
     static constexpr std::array<float, 3> one{1, 1, 1}, zero{};
 
-    static axis_weights weights_of(resize_axis&& axis) {
-        return {static_cast<std::int32_t>(axis.taps), {axis.first.begin(), axis.first.end()}, std::move(axis.weights)};
-    }
     pixel_box box_of(index_t height, index_t width, sample_random& random) const {
         return config_.augmented ? config_.crop(height, width, random)
                                  : centre_crop{config_.resize, config_.size}(height, width);
@@ -398,7 +353,7 @@ private:
     std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
 };
 
-static_assert(PixelBatches<image_folder> && PhotographBatches<image_folder>);
+static_assert(PixelBatches<image_folder>);
 
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
 /// first that differs, or that is corrupt.

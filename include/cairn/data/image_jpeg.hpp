@@ -29,31 +29,6 @@ inline bool is_jpeg(byte_span bytes) {
     return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
 
-/// Whether segments and scans follow each other up to an end marker, as of a file that was neither cut off nor
-/// overwritten in between. What the codes of a scan say is not looked at.
-inline bool is_whole_jpeg(byte_span bytes) {
-    if (!is_jpeg(bytes)) return false;
-    const std::size_t n = bytes.size();
-    for (std::size_t at = 2; at + 1 < n;) {
-        if (bytes[at] != 0xff) return false;
-        const unsigned marker = bytes[at + 1];
-        if (marker == 0xff) {  // fill
-            ++at;
-            continue;
-        }
-        if (marker == 0xd9) return true;
-        if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd8) || at + 3 >= n) return false;
-        const std::size_t length = std::size_t{bytes[at + 2]} * 256 + bytes[at + 3];
-        if (length < 2) return false;
-        at += 2 + length;
-        if (marker != 0xda) continue;
-        while (at + 1 < n && !(bytes[at] == 0xff && bytes[at + 1] != 0 && bytes[at + 1] != 0xff &&
-                               !(bytes[at + 1] >= 0xd0 && bytes[at + 1] <= 0xd7)))
-            ++at;
-    }
-    return false;
-}
-
 #if CAIRN_HAS_JPEG
 
 class jpeg_decoder {
@@ -92,13 +67,6 @@ public:
 
     index_t width() const { return c_.image_width; }
     index_t height() const { return c_.image_height; }
-
-    /// Whether decoders of GPUs know this kind: 8 bits, Huffman's code, greyscale or YCbCr. Others are the host's.
-    bool common() const {
-        return !c_.arith_code && c_.data_precision == 8 &&
-               ((c_.num_components == 1 && c_.jpeg_color_space == JCS_GRAYSCALE) ||
-                (c_.num_components == 3 && c_.jpeg_color_space == JCS_YCbCr));
-    }
 
     /// Decodes at least `box` (in pixels of the full image), shrunk by 1, 2, 4 or 8, as far as box stays at least
     /// target_height × target_width. `out` gets RGB pixels; returns where box lies in them. Throws on corrupt data.
@@ -250,7 +218,6 @@ public:
     }
     index_t width() const { return 0; }
     index_t height() const { return 0; }
-    bool common() const { return false; }
     pixel_box decode(pixel_box box, index_t, index_t, image&) { return box; }
     void decode(image&) {}
 };

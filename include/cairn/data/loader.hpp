@@ -36,11 +36,9 @@ struct cursor {
 
 /// One batch. Destroy it, or let it go before the next call of next(), so that its buffers are used again.
 struct batch {
-    tensor<float> x;              // (N, sample shape…); empty where there are pixels
-    tensor<std::uint8_t> pixels;  // (N, H, W, C), of loader_config::pixels
-    tensor<crop_flip> moves;      // (N), of pixels
-    std::shared_ptr<std::vector<encoded_image>>
-        encoded_images;                // the first N, of loader_config::encoded_images; null where there are none
+    tensor<float> x;                   // (N, sample shape…); empty where there are pixels
+    tensor<std::uint8_t> pixels;       // (N, H, W, C), of loader_config::pixels
+    tensor<crop_flip> moves;           // (N), of pixels
     tensor<std::int32_t> labels;       // (N), of classes; (N, L) where a sample has L of them
     tensor<float> targets;             // (N, K), of values
     cursor at;                         // its own position
@@ -62,8 +60,6 @@ struct loader_config {
     int rank = 0;            // this process reads part `rank` of `world` of every global batch
     int world = 1;
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
-    bool encoded_images =
-        false;  // batches of photographs, which somebody else decodes, where the data set has them (PhotographBatches)
     bool pixels =
         false;  // batches of pixels, of which somebody else makes inputs, where the data set has them (PixelBatches)
 };
@@ -87,8 +83,7 @@ public:
         : data_(std::move(data)),
           config_(config),
           info_(data_.targets()),
-          recipe_(config.encoded_images ? device_image_transform_of(data_) : device_image_transform{}),
-          table_(config.pixels && !recipe_ ? pixel_table_of(data_) : std::vector<float>{}),
+          table_(config.pixels ? pixel_table_of(data_) : std::vector<float>{}),
           values_(data_.sample_shape().size()) {
         const index_t n = data_.size();
         require(config.batch >= 1, "loader: batch size ", config.batch, "; at least 1 is needed");
@@ -154,8 +149,6 @@ public:
     const target_info& targets() const { return info_; }
     /// What becomes of pixels, (C, 256), where batches have pixels; otherwise empty.
     const std::vector<float>& pixel_table() const { return table_; }
-    /// What becomes of photographs, where batches have them; otherwise empty.
-    const device_image_transform& recipe() const { return recipe_; }
     /// Shape of a full batch of this rank, the largest where ranks differ.
     shape batch_shape() const { return shape_of(room_); }
 
@@ -176,18 +169,15 @@ private:
         tensor<float> x;
         tensor<std::uint8_t> pixels;
         tensor<crop_flip> moves;
-        std::shared_ptr<std::vector<encoded_image>> encoded_images;
         tensor<std::int32_t> labels;
         tensor<float> targets;
         bool taken = false;  // by a job; otherwise free as soon as no batch shares it
 
         bool free() const {
-            if (taken || encoded_images.use_count() > 1 || !alone(x) || !alone(pixels) || !alone(moves) ||
-                !alone(labels) || !alone(targets))
+            if (taken || !alone(x) || !alone(pixels) || !alone(moves) || !alone(labels) || !alone(targets))
                 return false;
             // Reading a count orders nothing. Sharing and letting go does: what the last owner read comes before what
             // we write.
-            const auto ours = encoded_images;
             x.share(), pixels.share(), moves.share(), labels.share(), targets.share();
             return true;
         }
@@ -222,9 +212,7 @@ private:
     buffers fresh_buffers() const {
         buffers b;
         memory_pool& pool = config_.memory ? *config_.memory : cpu::memory();
-        if (recipe_) {
-            b.encoded_images = std::make_shared<std::vector<encoded_image>>(static_cast<std::size_t>(room_));
-        } else if (table_.empty()) {
+        if (table_.empty()) {
             b.x = tensor<float>(shape_of(room_), memory_category::data, pool);
         } else {
             b.pixels = tensor<std::uint8_t>(shape_of(room_), memory_category::data, pool);
@@ -287,9 +275,7 @@ private:
             try {
                 const augment_key key{config_.seed, static_cast<std::uint32_t>(j.at.epoch)};
                 j.kept[static_cast<std::size_t>(k)] =
-                    recipe_ ? read_encoded_image_of(data_, sample, key, label,
-                                                    (*b.encoded_images)[static_cast<std::size_t>(k)])
-                    : table_.empty()
+                    table_.empty()
                         ? data_.read(sample, key, {b.x.data() + k * values_, label, targets})
                         : read_pixels_of(data_, sample, key,
                                          {b.pixels.data() + k * values_, b.moves.data() + k, label, targets});
@@ -337,8 +323,6 @@ private:
                 close(b.x, values_, from, kept);
                 close(b.pixels, values_, from, kept);
                 close(b.moves, 1, from, kept);
-                if (b.encoded_images)
-                    std::swap((*b.encoded_images)[k], (*b.encoded_images)[static_cast<std::size_t>(kept)]);
                 close(b.labels, info_.labels_each, from, kept);
                 close(b.targets, targets, from, kept);
             }
@@ -346,7 +330,6 @@ private:
         }
         if (!b.x.empty()) out.x = b.x.slice(0, shape_of(kept));
         if (!b.pixels.empty()) out.pixels = b.pixels.slice(0, shape_of(kept));
-        out.encoded_images = b.encoded_images;
         if (!b.moves.empty()) out.moves = b.moves.slice(0, {kept});
         if (!b.labels.empty()) out.labels = b.labels.slice(0, labels_of(kept));
         if (!b.targets.empty()) out.targets = b.targets.slice(0, {kept, info_.count()});
@@ -471,7 +454,6 @@ private:
     const D data_;
     const loader_config config_;
     const target_info info_;
-    const device_image_transform recipe_;
     const std::vector<float> table_;  // of pixels
     const index_t values_;            // of a sample's input
     index_t batches_ = 0;

@@ -4,8 +4,7 @@
 //   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of
 //           buffers: while the step on one is computed, the next batch arrives in the other. Where the data set has
 //           pixels (PixelBatches), a byte a value is copied in place of four, and the same stream makes the inputs of
-//           them (device/cuda/crop_flip.hpp): the bits are those of the host Photographs may travel as their files: a
-//           decoder of the device makes the inputs (core/encoded_image.hpp)
+//           them (device/cuda/crop_flip.hpp): the bits are those of the host
 // Which batches come, and position(), are the loader's in both.
 
 #include <cairn/data/loader.hpp>
@@ -71,9 +70,8 @@ namespace detail {
 template <CopiesBeside D>
 class arriving {
 public:
-    /// `table`: of the loader's pixels, or empty. `decoder`: of its photographs, or null.
-    explicit arriving(const std::vector<float>& table, std::unique_ptr<encoded_image_decoder<D>> decoder = nullptr)
-        : decoder_(std::move(decoder)) {
+    /// `table`: of the loader's pixels, or empty.
+    explicit arriving(const std::vector<float>& table) {
         if (table.empty()) return;
         tensor<float> host({static_cast<index_t>(table.size())}, memory_category::data);
         std::copy(table.begin(), table.end(), host.data());
@@ -82,39 +80,17 @@ public:
 
     /// Begins to copy b, as soon as what was launched before the last take() is done: it may read the batch before the
     /// last one.
-    /// Photographs are parsed and handed to the decoder by the calling thread.
-    template <class Data>
-    void begin(const batch& b, const loader<Data>& of) {
+    void begin(const batch& b) {
         set& s = sets_[next_];
         if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
         if (before_) uploads_.after(*before_);
         s.from = {b.x.share(), b.labels.share(), b.targets.share()};
         s.pixels_from = b.pixels.share();
         s.moves_from = b.moves.share();
-        s.encoded_images_from = b.encoded_images;
-        if (b.encoded_images) {
-            // What the decoder keeps for itself is still in use by the batch before.
-            if (const set& other = sets_[1 - next_]; other.arrived) other.arrived->finish();
-            const index_t size = of.recipe().size;
-            tensor<float, D> x = part_of(s.x, {b.count, size, size, 3});
-            try {
-                decoder_->begin(
-                    next_, *b.encoded_images, b.count, of.recipe(),
-                    [&](encoded_image& p) { decode_encoded_image_of(of.data(), p); }, uploads_, x.data());
-            } catch (...) {
-                uploads_.done().finish();  // it reads what goes now
-                throw;
-            }
-            s.there = {std::move(x), copied(b.labels, s.labels), {}};
-            s.arrived.emplace(uploads_.done());
-            return;
-        }
         s.there = {b.pixels.empty() ? copied(b.x, s.x) : made(b, s), copied(b.labels, s.labels),
                    copied(b.targets, s.targets)};
         s.arrived.emplace(uploads_.done());
     }
-
-    encoded_image_counts counts() const { return decoder_ ? decoder_->counts() : encoded_image_counts{}; }
 
     /// The batch of the last begin(): what is launched from now on finds it there.
     samples<D> take() {
@@ -137,7 +113,6 @@ private:
         samples<cpu> from;
         tensor<std::uint8_t> pixels_from;
         tensor<crop_flip> moves_from;
-        std::shared_ptr<std::vector<encoded_image>> encoded_images_from;
         std::optional<moment> arrived;
     };
 
@@ -169,7 +144,6 @@ private:
     }
 
     tensor<float, D> table_;  // of pixels
-    std::unique_ptr<encoded_image_decoder<D>> decoder_;
     std::array<set, 2> sets_;
     std::size_t next_ = 0;                     // set, for the next take()
     std::optional<typename D::event> before_;  // the last take()
@@ -179,8 +153,7 @@ private:
 template <Device D>
 struct arriving_on {
     struct type {  // nothing arrives on the host
-        explicit type(const std::vector<float>&, std::nullptr_t) {}
-        encoded_image_counts counts() const { return {}; }
+        explicit type(const std::vector<float>&) {}
     };
 };
 template <CopiesBeside D>
@@ -188,20 +161,7 @@ struct arriving_on<D> {
     using type = arriving<D>;
 };
 
-template <Device D>
-struct decoders_of {
-    using type = std::nullptr_t;
-};
-template <CopiesBeside D>
-struct decoders_of<D> {
-    using type = std::function<std::unique_ptr<encoded_image_decoder<D>>()>;
-};
-
 }  // namespace detail
-
-/// Makes the decoder of a prefetcher<D>; empty: there is none. On the host nothing else is possible.
-template <Device D>
-using encoded_image_decoders = typename detail::decoders_of<D>::type;
 
 /// The loader of a network on D.
 template <Device D, Dataset Data>
@@ -210,18 +170,7 @@ public:
     /// As loader's. `as_pixels`: on a GPU batches travel as pixels where the data set has them; the inputs are the
     /// same.
     prefetcher(Data data, loader_config config, bool as_pixels = true)
-        : from_(std::move(data), in_host_memory(config, as_pixels)), arriving_(from_.pixel_table(), nullptr) {}
-
-    /// Batches travel as the files of photographs, which `decoder` makes inputs of. Throws where the data set has none.
-    prefetcher(Data data, loader_config config,
-               std::unique_ptr<encoded_image_decoder<D>> decoder) requires CopiesBeside<D>
-        : from_(std::move(data), of_encoded_images(in_host_memory(config, false))),
-          arriving_(from_.pixel_table(), std::move(decoder)) {
-        require(bool{from_.recipe()}, "prefetcher: this data set has no photographs that a device decodes");
-    }
-
-    /// Photographs until now, by who decoded them; what is ahead is counted.
-    encoded_image_counts decoded() const { return arriving_.counts(); }
+        : from_(std::move(data), in_host_memory(config, as_pixels)), arriving_(from_.pixel_table()) {}
 
     /// The next batch, as loader's next() gives it. Let the one before go first.
     std::optional<device_batch<D>> next() {
@@ -250,7 +199,7 @@ public:
             fetched_ = true;
             try {
                 ahead_ = from_.next();
-                if (ahead_ && ahead_->count > 0) arriving_.begin(*ahead_, from_);
+                if (ahead_ && ahead_->count > 0) arriving_.begin(*ahead_);
             } catch (...) {
                 ahead_.reset();
                 failure_ = std::current_exception();
@@ -283,11 +232,6 @@ private:
         c.pixels = ahead && as_pixels;
         if constexpr (ahead)
             if (!c.memory) c.memory = &D::host_memory();
-        return c;
-    }
-
-    static loader_config of_encoded_images(loader_config c) {
-        c.encoded_images = true;
         return c;
     }
 

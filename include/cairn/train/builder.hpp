@@ -24,15 +24,13 @@ class builder {
     using parts = run_parts<D, T>;
 
 public:
-    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot. `decoders`:
-    /// for data.decode = gpu.
+    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot.
     static std::unique_ptr<parts> build(configuration settings, session_options options, any_communicator world,
-                                        std::optional<any_communicator> device_channel = {},
-                                        const encoded_image_decoders<D>& decoders = nullptr) {
+                                        std::optional<any_communicator> device_channel = {}) {
         auto run = std::make_unique<parts>(std::move(settings), std::move(options), std::move(world));
         builder b(*run);
         b.make_network();
-        b.make_batches(decoders);
+        b.make_batches();
         b.count_steps();
         b.make_ranks(std::move(device_channel));
         b.make_trainer();
@@ -103,7 +101,7 @@ private:
     }
 
     // This rank's part of every batch, for training and for tests.
-    void make_batches(const encoded_image_decoders<D>& decoders) {
+    void make_batches() {
         const any_communicator& world = run_.world;
         const loader_config training{.batch = run_.batch,
                                      .workers = settings_.get("train.workers", 1),
@@ -113,7 +111,8 @@ private:
                                      .seed = run_.seed,
                                      .rank = world.rank(),
                                      .world = world.size()};
-        run_.train_batches = batches_of(run_.data.train, training, decoders);
+        const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
+        run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
         run_.test_every = settings_.get<std::int64_t>("train.test_every", 1);
         require(run_.test_every >= 0, "train.test_every = ", run_.test_every,
                 "; epochs between tests, or 0 for no test at all");
@@ -124,23 +123,7 @@ private:
         require(testing.batch >= world.size(), "the test set of ", run_.data.test.size(), " samples is too small for ",
                 world.size(), " ranks");
         testing.workers = 0;
-        run_.test_batches = batches_of(run_.data.test, testing, decoders);
-    }
-
-    std::unique_ptr<typename parts::batches> batches_of(const any_dataset& data, const loader_config& loading,
-                                                        const encoded_image_decoders<D>& decoders) {
-        const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
-        if (settings_.has("data.decode") && settings_.get("data.decode", std::string("cpu")) == "gpu") {
-            require(bool{data.device_transform()},
-                    "data.decode = gpu is for photographs, data.format = folder; take data.decode = cpu");
-            require(!on_host,
-                    "data.decode = gpu needs the network on a GPU: take train.device = cuda, or data.decode = cpu");
-            require(decoders != nullptr,
-                    "data.decode = gpu: this program was built without nvJPEG; install it beside the CUDA Toolkit, or "
-                    "give -DNVJPEG_ROOT=/prefix, configure and build again, or take data.decode = cpu");
-            if constexpr (!on_host) return std::make_unique<typename parts::batches>(data, loading, decoders());
-        }
-        return std::make_unique<typename parts::batches>(data, loading, as_pixels);
+        run_.test_batches = std::make_unique<typename parts::batches>(run_.data.test, testing, as_pixels);
     }
 
     void count_steps() {

@@ -121,13 +121,10 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     const float jitter = settings.get("data.jitter", 0.0f);
     training.jitter = {jitter, jitter, jitter, 0};
     training.rounded = settings.get("data.rounded", false);
-    training.compressed = settings.choice("data.decode", {"cpu", "gpu"}, "cpu") == "gpu";
+    require(settings.choice("data.decode", {"cpu", "gpu"}, "cpu") == "cpu",
+            "data.decode = gpu was withdrawn until a GPU has measured it (course/decisions/0015); take data.decode = "
+            "cpu, or leave it out");
     training.cache_bytes = settings.get<index_t>("data.cache_mib", 0) << 20;
-    require(!training.compressed || training.cache_bytes == 0,
-            "data.decode = gpu: files travel, so that data.cache_mib = ", training.cache_bytes >> 20,
-            " of decoded images would not be used; take 0, or data.decode = cpu");
-    require(!training.compressed || !without_files,
-            "data.decode = gpu: generated samples are no files; take data.decode = cpu to time steps without data");
     if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none")
         training.mean = {0, 0, 0}, training.std = {1, 1, 1};
     training.corrupt =

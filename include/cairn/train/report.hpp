@@ -80,16 +80,6 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
     return result;
 }
 
-template <Device D, class T>
-void print_notes(run_parts<D, T>& run, const std::vector<std::string>& diagnostics) {
-    const auto [on_device, by_host] = run.train_batches->decoded();
-    if (on_device + by_host > 0)
-        std::fprintf(stderr, "encoded images: %td decoded by the GPU, %td of kinds that it refuses by the host\n",
-                     on_device, by_host);
-    print_why_not_recorded(run);
-    for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
-}
-
 }  // namespace detail
 
 /// Collective: rank 0 writes the files into `directory`, prints, and returns the figures; the others return nothing.
@@ -103,7 +93,8 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     if (!run.is_root()) return {};
     const std::vector<std::string> diagnostics =
         run.curvature ? run.curvature->diagnostics() : std::vector<std::string>{};
-    detail::print_notes(run, diagnostics);
+    print_why_not_recorded(run);
+    for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
     // To measure the machine takes longer than an interrupted process may have.
     nlohmann::json record = record_of(run.name, result, o.metrics, rates, !o.interrupted);

@@ -22,11 +22,11 @@ template <Device D = cpu, class T = float>
 class session {
 public:
     /// Throws before any training on settings that do not fit together. `device_channel`: the same ranks, by a
-    /// communicator that carries tensors of D, where `world` cannot. `decoders`: for data.decode = gpu.
+    /// communicator that carries tensors of D, where `world` cannot.
     session(configuration settings, session_options options, any_communicator world = self_communicator{},
-            std::optional<any_communicator> device_channel = {}, const encoded_image_decoders<D>& decoders = nullptr)
+            std::optional<any_communicator> device_channel = {})
         : run_(builder<D, T>::build(std::move(settings), std::move(options), std::move(world),
-                                    std::move(device_channel), decoders)) {}
+                                    std::move(device_channel))) {}
 
     /// Trains, tests after each epoch, and leaves the run's directory. Returns the final figures as a JSON object.
     nlohmann::json train() { return training_loop<D, T>(*run_).train(); }

@@ -1,8 +1,7 @@
 #pragma once
 // Lab 1, task 2: a linear layer and ReLU, forward and backward.
 //
-//   y = x Wᵀ + b      x (batch, in), W (out, in), b (out), y (batch, out): the convention of PyTorch and of this
-//                     library
+//   y = x Wᵀ + b      x (batch, in), W (out, in), b (out), y (batch, out): as in PyTorch and in this library
 //   dx = dy W         dy (batch, out): the gradient of the loss with respect to y; dx, dW and db likewise
 //   dW = dyᵀ x
 //   db = column sums of dy

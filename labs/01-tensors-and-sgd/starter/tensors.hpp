@@ -5,8 +5,7 @@
 //   m(i, j), m.shape(0), m.shape(1), m.data()     element, extents, first element
 //   matrix<T>::from_shape({rows, columns})        elements as they happen to be; vec<T>::from_shape({n}) likewise
 //   matrix<T> m = xt::zeros<T>({rows, columns})   all zero
-//   x - y, x * y, xt::exp(x), xt::sqrt(x), …      expressions: nothing is computed before one is assigned to a matrix
-//                                                 or a vec
+//   x - y, x * y, xt::exp(x), xt::sqrt(x), …      expressions: computed when they are assigned to a matrix or a vec
 //   xt::sum(x, {0}), xt::sum(x, {1})              expressions too: sums down the columns, along the rows
 // An expression with operands of different rank broadcasts: a vec stands for equal rows.
 
@@ -43,10 +42,10 @@ inline std::vector<std::size_t> row_major_strides(const std::vector<std::size_t>
     throw std::logic_error("task 1a: row_major_strides is not written yet");
 }
 
-/// Task 1a. The place in memory, in elements from the first one, of the element at `index_t`. Both have one number an
-/// axis.
+/// Task 1a. The place in memory, in elements from the first one, of the element at `index`. Both arguments have one
+/// number an axis.
 inline std::size_t offset_of(const std::vector<std::size_t>& strides, const std::vector<std::size_t>& index) {
-    (void)strides, (void)index_t;
+    (void)strides, (void)index;
     throw std::logic_error("task 1a: offset_of is not written yet");
 }
 

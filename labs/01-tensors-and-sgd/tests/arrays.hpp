@@ -93,8 +93,7 @@ inline std::string fault_of_standardised(std::size_t rows, std::size_t columns, 
     return difference(student::matrix<double>(student::standardised(x, small)), e);
 }
 
-// --------------------------------------------------------------------------------------------------------- linear
-// layer
+// -------------------------------------------------------------------------------------------------------- linear layer
 struct linear_expectation {
     expectation y, dx, dw, db;
 };
@@ -143,8 +142,7 @@ std::string fault_of_linear(std::size_t batch, std::size_t in, std::size_t out, 
     return {};
 }
 
-// --------------------------------------------------------------------------------------------------------
-// cross-entropy
+// ------------------------------------------------------------------------------------------------------- cross-entropy
 struct cross_entropy_expectation {
     expectation p, gradient;
     double loss = 0, loss_bound = 0;
@@ -196,8 +194,7 @@ std::string fault_of_loss(const student::matrix<T>& logits, const std::vector<in
     return difference(std::span<const double>(&got.loss, 1), std::vector{e.loss}, {e.loss_bound});
 }
 
-// ------------------------------------------------------------------------------------------------------- gradient
-// check
+// ------------------------------------------------------------------------------------------------------ gradient check
 /// scale · Σ (a_i sin θ_i + c_i θ_i² / 2) with |a_i| < 1 and c_i in (2, 3). Its value is right but for its last
 /// rounding.
 struct smooth {

@@ -4,9 +4,10 @@
 // Before: every rank has an array of the same length. After: every rank has the sums over all ranks, in place.
 //
 // What you have (cairn/comm/communicator.hpp), for a communicator c:
-//   c.rank(), c.size()                              this rank's number, and how many there are
-//   cairn::sendrecv(c, out, to, in, from, tag)  sends the span `out` to rank `to` while receiving into the span `in`
-//   from rank `from` cairn::send(c, span, to, tag), cairn::receive(c, span, from, tag)
+//   c.rank(), c.size()                           this rank's number, and how many ranks there are
+//   cairn::send(c, span, to, tag), cairn::recv(c, span, from, tag)
+//   cairn::sendrecv(c, out, to, in, from, tag)   sends the span `out` to rank `to` while receiving into the span `in`
+//                                                from rank `from`
 // A receive must have exactly as many elements as were sent. Tags are yours, 0 to 8191.
 
 #include <cairn/comm/communicator.hpp>

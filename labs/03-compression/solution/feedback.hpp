@@ -18,9 +18,8 @@
 namespace student {
 
 /// mean: the mean over the ranks of what their messages decode to, the same bits on each. sent: what this rank's own
-/// message decodes to. One
-/// all-gather: c.size() − 1 messages a rank. Any number of values; the three spans have the same size and do not
-/// overlap.
+/// message decodes to. One all-gather: c.size() − 1 messages a rank. Any number of values; the three spans have the
+/// same size and do not overlap.
 template <class C, class Method>
 void reduce_mean(C& c, Method& method, std::span<const float> values, std::span<float> mean, std::span<float> sent) {
     if constexpr (requires { method.reduce(c, values, mean); }) {  // given

@@ -246,7 +246,7 @@ TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
                 of_column[static_cast<std::size_t>(column)] += cost(next);
                 of_rank[static_cast<std::size_t>(worker)] += cost(next);
             }
-            const student::placement got = student::place_layers(ranks, rows, layers);
+            const student::kfac_assignment got = student::assign_layers(ranks, rows, layers);
             INFO(ranks << " ranks, " << rows << " gradient workers");
             REQUIRE(got.ranks == ranks);
             REQUIRE(got.rows == rows);
@@ -265,7 +265,7 @@ TEST_CASE("traffic: counted message by message") {
         for (int rows = 1; rows <= ranks; ++rows) {
             if (ranks % rows != 0) continue;
             const int columns = ranks / rows;
-            student::placement p{.ranks = ranks, .rows = rows, .layers = {}};
+            student::kfac_assignment p{.ranks = ranks, .rows = rows, .layers = {}};
             std::vector<student::layer_sizes> layers;
             student::traffic should;
             std::vector<std::int64_t> kept(static_cast<std::size_t>(ranks));

@@ -33,8 +33,8 @@ struct layer_place {
     bool operator==(const layer_place&) const = default;
 };
 
-/// A whole placement, as data.
-struct placement {
+/// The whole assignment of work to ranks, as data.
+struct kfac_assignment {
     int ranks = 1;
     int rows = 1;                     // m, gradient workers of a layer
     std::vector<layer_place> layers;  // in the network's order
@@ -52,13 +52,13 @@ inline int gradient_workers(int ranks, double fraction) {
 /// Layers one after another, the most expensive first (equal ones in the network's order): each to the column that has
 /// least so far, and in it to the rank that has least so far; of equals always the lowest. A layer costs a³ + g³.
 /// `workers`: m.
-inline placement place_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
+inline kfac_assignment assign_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
     (void)ranks, (void)workers, (void)layers;
-    throw std::logic_error("task 5: place_layers is not written yet");
+    throw std::logic_error("task 5: assign_layers is not written yet");
 }
 
 /// The rank from which `rank` has the layer's direction: itself if it is a gradient worker of the layer.
-inline int source(const placement& p, std::size_t layer, int rank) {
+inline int source(const kfac_assignment& p, std::size_t layer, int rank) {
     (void)p, (void)layer, (void)rank;
     throw std::logic_error("task 5: source is not written yet");
 }
@@ -74,14 +74,14 @@ struct traffic {
     bool operator==(const traffic&) const = default;
 };
 
-inline traffic traffic_of(const placement& p, const std::vector<layer_sizes>& layers) {
+inline traffic traffic_of(const kfac_assignment& p, const std::vector<layer_sizes>& layers) {
     (void)p, (void)layers;
     throw std::logic_error("task 5: traffic_of is not written yet");
 }
 
 /// Numbers that a rank keeps between steps: the averages of all factors, as squares, and the eigenvectors and
 /// eigenvalues of the layers that it preconditions.
-inline std::int64_t kept_by(const placement& p, const std::vector<layer_sizes>& layers, int rank) {
+inline std::int64_t kept_by(const kfac_assignment& p, const std::vector<layer_sizes>& layers, int rank) {
     (void)p, (void)layers, (void)rank;
     throw std::logic_error("task 5: kept_by is not written yet");
 }

@@ -91,9 +91,9 @@ TEST_CASE("K-FAC assignment: layers in a grid of ranks, the largest first") {
     using table = std::vector<student::layer_place>;
     CHECK(student::gradient_workers(4, 0.5) == 2);
     // One column of ranks 0 to 3.
-    CHECK(student::place_layers(4, 4, layers).layers == table{{0, 1}, {0, 0}, {0, 3}, {0, 2}, {0, 3}});
+    CHECK(student::assign_layers(4, 4, layers).layers == table{{0, 1}, {0, 0}, {0, 3}, {0, 2}, {0, 3}});
     // Ranks 0 and 2 are column 0, ranks 1 and 3 column 1.
-    const student::placement half = student::place_layers(4, 2, layers);
+    const student::kfac_assignment half = student::assign_layers(4, 2, layers);
     CHECK(half.ranks == 4);
     CHECK(half.rows == 2);
     CHECK(half.layers == table{{1, 1}, {0, 0}, {1, 3}, {1, 3}, {1, 3}});
@@ -101,17 +101,17 @@ TEST_CASE("K-FAC assignment: layers in a grid of ranks, the largest first") {
     CHECK(student::source(half, 0, 0) == 1);  // has it from the one in its row
     CHECK(student::source(half, 0, 2) == 3);
     // Each rank a column of its own.
-    CHECK(student::place_layers(4, 1, layers).layers == table{{1, 1}, {0, 0}, {3, 3}, {2, 2}, {3, 3}});
+    CHECK(student::assign_layers(4, 1, layers).layers == table{{1, 1}, {0, 0}, {3, 3}, {2, 2}, {3, 3}});
 }
 
 TEST_CASE("traffic: what ranks send and keep") {
     const std::vector<student::layer_sizes> layers{{3, 2}, {5, 1}};
     // Triangles 6 + 3 + 15 + 1 = 25; eigenvectors and values 12 + 6 + 30 + 2 = 50; directions 6 + 5 = 11; averages 9 +
     // 4 + 25 + 1 = 39.
-    const student::placement all{.ranks = 4, .rows = 4, .layers = {{0, 0}, {0, 1}}};
+    const student::kfac_assignment all{.ranks = 4, .rows = 4, .layers = {{0, 0}, {0, 1}}};
     CHECK(student::traffic_of(all, layers) == student::traffic{2 * 3 * 25, 3 * 50, 0});
     CHECK(student::kept_by(all, layers, 3) == 39 + 50);
-    const student::placement one{.ranks = 4, .rows = 1, .layers = {{1, 1}, {0, 0}}};
+    const student::kfac_assignment one{.ranks = 4, .rows = 1, .layers = {{1, 1}, {0, 0}}};
     CHECK(student::traffic_of(one, layers) == student::traffic{2 * 3 * 25, 0, 3 * 11});
     CHECK(student::kept_by(one, layers, 0) == 39 + 32);
     CHECK(student::kept_by(one, layers, 2) == 39);

@@ -10,7 +10,6 @@
 
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cuda/for_each.hpp>
-#include <cairn/device/cuda/reduce.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,9 +5,9 @@
 // by measurement (conv_autotune.hpp).
 // Bytes moved: dy, w, dx read and written; "apart" the gradient twice more.
 
+#include <cairn/device/cuda/array_sums.hpp>
 #include <cairn/device/cuda/conv_autotune.hpp>
 #include <cairn/device/cuda/for_each.hpp>
-#include <cairn/device/cuda/reduce.hpp>
 
 #include <array>
 

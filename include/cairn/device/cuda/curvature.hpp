@@ -4,9 +4,10 @@
 // gradients were. Only diagonal_sum waits for its result.
 // Meaning as in optim/precondition/, whose host has it in loops.
 
+#include <cairn/device/cuda/array_sums.hpp>
+#include <cairn/device/cuda/column_sums.hpp>
 #include <cairn/device/cuda/label_sampling.hpp>
 #include <cairn/device/cuda/matrix_preconditioner_kernels.hpp>
-#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
 

@@ -27,6 +27,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace cairn {
 
@@ -80,11 +81,22 @@ CAIRN_HD inline index_t quotient(index_t a, index_t b) {
 }
 CAIRN_HD inline index_t remainder(index_t a, index_t b) { return a - quotient(a, b) * b; }
 
+/// The type that sums of T run in: float for what float holds exactly enough of, else double.
+template <class T>
+using sum_type = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Σ of v over the threads of a warp, for all of them.
+template <class Block, class T>
+CAIRN_HD T warp_sum(Block& b, T v) {
+    for (int mask = warp_threads / 2; mask > 0; mask /= 2) v += b.shuffle_xor(v, mask);
+    return v;
+}
+
 /// Σ of v over the threads of a block, for all of them. `scratch`: one T a warp. The order of the sum does not depend
 /// on timing.
 template <class Block, class T>
 CAIRN_HD T block_sum(Block& b, T v, T* scratch) {
-    for (int mask = warp_threads / 2; mask > 0; mask /= 2) v += b.shuffle_xor(v, mask);
+    v = warp_sum(b, v);
     const int warps = static_cast<int>(b.threads()) / warp_threads;
     if (warps == 1) return v;
     if (b.thread() % warp_threads == 0) scratch[b.thread() / warp_threads] = v;

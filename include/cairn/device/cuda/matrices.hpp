@@ -4,7 +4,7 @@
 
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/array_sums.hpp>
 #include <cairn/device/matrix_checks.hpp>
 
 namespace cairn {

@@ -3,7 +3,8 @@
 // on the host. Lengths and orders stay
 // on the device: nothing waits.
 
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/array_sums.hpp>
+#include <cairn/device/cuda/column_sums.hpp>
 
 #include <cmath>
 #include <cstdint>

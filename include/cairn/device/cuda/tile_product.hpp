@@ -9,7 +9,7 @@
 // Nobody waits: sync() stands before, for A and B, and after, for C.
 
 #include <cairn/core/bfloat16.hpp>
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/grid.hpp>
 
 #include <type_traits>
 

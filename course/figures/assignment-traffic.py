@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What eight ranks send a step and keep, by the number of gradient workers: the closed forms of course/kfac.md for the autoencoder
-784-1000-500-250-30 and back, factors every 10 steps, decompositions every 100.   placement-traffic.py OUT.svg"""
+784-1000-500-250-30 and back, factors every 10 steps, decompositions every 100.   assignment-traffic.py OUT.svg"""
 
 import numpy as np
 from style import BLUE, ORANGE, SKY, plt, save

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Eight ranks in the three grids of distributed K-FAC, and what travels for one layer.   placement-grid.py OUT.svg"""
+"""Eight ranks in the three grids of distributed K-FAC, and what travels for one layer.   assignment-grid.py OUT.svg"""
 
 import sys
 

@@ -1,0 +1,334 @@
+#pragma once
+// Sums of whole arrays on a grid device, in double: threads over strided elements, blocks in a tree, then one block
+// over the blocks' results, so that they have the same bits every time. The result of a function that returns a number
+// is waited for; the _into forms leave it in device memory. Every array is read once. Same names and meaning as
+// device/cpu/reduce.hpp.
+
+#include <cairn/device/cuda/for_each.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+namespace cairn {
+
+namespace grid {
+
+inline constexpr int reduce_threads = 256;
+inline constexpr index_t reduce_blocks = 1024;  // at most; fixed, so that sums do not depend on the card
+
+inline index_t reduce_blocks_for(index_t n) {
+    return std::clamp<index_t>((n + 8 * reduce_threads - 1) / (8 * reduce_threads), 1, reduce_blocks);
+}
+
+/// What is summed or compared: one value an element, from one or two arrays.
+struct term_value {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        return static_cast<double>(x);
+    }
+};
+struct term_square {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        return static_cast<double>(x) * static_cast<double>(x);
+    }
+};
+struct term_product {
+    template <class T>
+    CAIRN_HD double operator()(T x, T y) const {
+        return static_cast<double>(x) * static_cast<double>(y);
+    }
+};
+struct term_equal {
+    template <class T>
+    CAIRN_HD double operator()(T x, T y) const {
+        return x == y ? 1.0 : 0.0;
+    }
+};
+struct term_nonfinite {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        const double v = static_cast<double>(x);
+        return v - v == 0 ? 0.0 : 1.0;
+    }
+};
+
+/// partial[block] = Σ term(x[i] …) of the block's elements, element i belonging to thread i mod all threads.
+template <class Term, class... T>
+struct sum_blocks {
+    index_t n;
+    Term term;
+    double* partial;
+    std::tuple<const T*...> arrays;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t stride = b.blocks() * b.threads();
+        double sum = 0;
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride)
+            sum += std::apply([&](const T*... x) { return term(x[i]...); }, arrays);
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) partial[b.block()] = sum;
+    }
+};
+
+/// out[block] = Σ of row `block` of partial (blocks, n).
+struct sum_partials {
+    index_t n;
+    const double* partial;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sum = 0;
+        for (index_t i = b.thread(); i < n; i += b.threads()) sum += partial[b.block() * n + i];
+        sum = block_sum(b, sum, b.template shared<double>());
+        if (b.thread() == 0) out[b.block()] = sum;
+    }
+};
+
+inline constexpr index_t sum_scratch = reduce_threads / warp_threads * static_cast<index_t>(sizeof(double));
+
+template <GridDevice D, class Term, class... T>
+void sum_into(D, double* out, index_t n, Term term, const T*... arrays) {
+    const index_t blocks = reduce_blocks_for(n);
+    tensor<double, D> partial({blocks}, memory_category::workspace);
+    D::launch({.blocks = blocks, .threads = reduce_threads, .shared = sum_scratch},
+              sum_blocks<Term, T...>{n, term, partial.data(), {arrays...}});
+    D::launch({.blocks = 1, .threads = reduce_threads, .shared = sum_scratch},
+              sum_partials{blocks, partial.data(), out});
+}
+
+/// The number that `into(double*)` leaves on the device.
+template <GridDevice D, class Into>
+double waited_for(D, Into into) {
+    tensor<double, D> result({1}, memory_category::workspace);
+    into(result.data());
+    double value = 0;
+    D::copy_to_host(&value, result.data(), sizeof value);
+    return value;
+}
+
+}  // namespace grid
+
+/// Σ x into *out (device memory).
+template <class T, GridDevice D>
+void sum_into(D d, index_t n, const T* x, double* out) {
+    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_value{}, x);
+}
+
+/// How many x are equal to y, into *out (device memory).
+template <class T, GridDevice D>
+void count_equal_into(D d, index_t n, const T* x, const T* y, double* out) {
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_equal{}, x, y);
+}
+
+/// Σ x² into *out (device memory).
+template <class T, GridDevice D>
+void sum_of_squares_into(D d, index_t n, const T* x, double* out) {
+    flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    grid::sum_into(d, out, n, grid::term_square{}, x);
+}
+
+/// Σ x.
+template <class T, GridDevice D>
+double sum(D d, index_t n, const T* x) {
+    return grid::waited_for(d, [&](double* out) { sum_into(d, n, x, out); });
+}
+
+/// Σ x². Squares are formed in double: no overflow for float.
+template <class T, GridDevice D>
+double sum_of_squares(D d, index_t n, const T* x) {
+    return grid::waited_for(d, [&](double* out) { sum_of_squares_into(d, n, x, out); });
+}
+
+namespace grid {
+
+/// *out = finish(Σ of row 0 of partial (2, n), Σ of row 1).
+template <class Finish>
+struct finish_partials {
+    index_t n;
+    const double* partial;
+    Finish finish;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sums[2] = {};
+        for (int row = 0; row < 2; ++row) {
+            for (index_t i = b.thread(); i < n; i += b.threads()) sums[row] += partial[row * n + i];
+            sums[row] = block_sum(b, sums[row], b.template shared<double>());
+        }
+        if (b.thread() != 0) return;
+        *out = at_hand(finish)(sums[0], sums[1]);
+    }
+};
+
+}  // namespace grid
+
+/// Σ x y.
+template <class T, GridDevice D>
+double dot(D d, index_t n, const T* x, const T* y) {
+    flop_counter::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_product{}, x, y); });
+}
+
+namespace grid {
+
+/// Which of up to four arrays are multiplied.
+struct pair_of_arrays {
+    int first, second;
+};
+
+/// partial (Count, blocks) = this block's part of Σ x[first] x[second] for each pair; every array is read once.
+template <int Count, class T>
+struct pair_products_kernel {
+    index_t n;
+    const T* x[4];
+    pair_of_arrays pairs[Count];
+    double* partial;
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        double sums[Count] = {};
+        const index_t stride = b.blocks() * b.threads();
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            double v[4];
+            for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
+            for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
+        }
+        for (int k = 0; k < Count; ++k) {
+            const double sum = block_sum(b, sums[k], b.template shared<double>());
+            if (b.thread() == 0) partial[k * b.blocks() + b.block()] = sum;
+        }
+    }
+};
+
+}  // namespace grid
+
+/// sums[k] = Σ of the product of pair k of four arrays of n numbers. Waited for, once.
+template <int Count, class T, GridDevice D>
+void pair_products(D, index_t n, const T* a, const T* b, const T* c, const T* d,
+                   const grid::pair_of_arrays (&pairs)[Count], double (&sums)[Count]) {
+    flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
+    const index_t blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({Count, blocks}, memory_category::workspace), result({Count}, memory_category::workspace);
+    grid::pair_products_kernel<Count, T> body{n, {a, b, c, d}, {}, partial.data()};
+    for (int k = 0; k < Count; ++k) body.pairs[k] = pairs[k];
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch}, body);
+    D::launch({.blocks = Count, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_partials{blocks, partial.data(), result.data()});
+    D::copy_to_host(sums, result.data(), result.bytes());
+}
+
+/// How many elements are NaN or infinite.
+template <class T, GridDevice D>
+index_t count_nonfinite(D d, index_t n, const T* x) {
+    flop_counter::count(0, static_cast<double>(n) * sizeof(T));
+    return static_cast<index_t>(
+        grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_nonfinite{}, x); }));
+}
+
+namespace grid {
+
+/// partial (2, blocks) = Σ of what f adds to its first two arguments; f may change the elements. Where `only_if_finite`
+/// is not, f is not called.
+template <class F, class... E>
+struct sum_each_blocks {
+    index_t n;
+    F f;
+    double* partial;
+    std::tuple<E*...> arrays;
+    const double* only_if_finite;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t stride = b.blocks() * b.threads(), end = finite_or_none(only_if_finite) ? n : 0;
+        const auto ready = at_hand(f);
+        double first = 0, second = 0;
+        for (index_t i = b.block() * b.threads() + b.thread(); i < end; i += stride)
+            std::apply([&](E*... x) { ready(first, second, x[i]...); }, arrays);
+        first = block_sum(b, first, b.template shared<double>());
+        second = block_sum(b, second, b.template shared<double>());
+        if (b.thread() != 0) return;
+        partial[b.block()] = first;
+        partial[b.blocks() + b.block()] = second;
+    }
+};
+
+}  // namespace grid
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums, out[0]
+/// and out[1] in device memory.
+template <GridDevice D, class F, class... Elements>
+void sum_each_into(D, index_t n, F f, double* out, Elements*... arrays) {
+    const index_t blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({2, blocks}, memory_category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, nullptr});
+    D::launch({.blocks = 2, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_partials{blocks, partial.data(), out});
+}
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums.
+/// finish(first, second) goes into *out (device memory). Where `number`, which the device has computed, is not finite,
+/// f is not called; null: always.
+template <GridDevice D, class F, class Finish, class... Elements>
+void sum_each_into(D, const double* number, index_t n, F f, Finish finish, double* out, Elements*... arrays) {
+    const index_t blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({2, blocks}, memory_category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, number});
+    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::finish_partials<Finish>{blocks, partial.data(), finish, out});
+}
+
+namespace grid {
+
+/// partial[block] = largest |x|; −1 where there is a NaN.
+template <class T>
+struct max_blocks {
+    index_t n;
+    const T* x;
+    double* partial;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t stride = b.blocks() * b.threads();
+        double most = 0, broken = 0;
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
+            const double v = static_cast<double>(x[i]), size = v < 0 ? -v : v;
+            if (v != v) broken = 1;
+            most = size > most ? size : most;
+        }
+        most = block_max(b, most, b.template shared<double>());
+        broken = block_max(b, broken, b.template shared<double>());
+        if (b.thread() == 0) partial[b.block()] = broken > 0 ? -1 : most;
+    }
+};
+
+}  // namespace grid
+
+/// max |x|, 0 of nothing; NaN if any element is NaN.
+template <class T, GridDevice D>
+T max_abs(D, index_t n, const T* x) {
+    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const index_t blocks = grid::reduce_blocks_for(n);
+    tensor<double, D> partial({blocks}, memory_category::workspace);
+    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::max_blocks<T>{n, x, partial.data()});
+    std::vector<double> all(static_cast<std::size_t>(blocks));
+    D::copy_to_host(all.data(), partial.data(), blocks * index_t{sizeof(double)});
+    double most = 0;
+    for (double v : all) {
+        if (v < 0) return static_cast<T>(std::nan(""));
+        most = std::max(most, v);
+    }
+    return static_cast<T>(most);
+}
+
+}  // namespace cairn
