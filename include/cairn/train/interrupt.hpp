@@ -1,8 +1,8 @@
 #pragma once
-// Ctrl-C (SIGINT) and SIGTERM ask a run to stop after its step, with everything written. A second Ctrl-C ends the
-// process at once; a second SIGTERM does not, for launchers send several.
-// Open MPI's mpirun answers Ctrl-C with SIGTERM to its ranks, and SIGKILL a second later (odls_base_sigkill_timeout): what
-// takes longer than that is lost, and the message says so.
+// Ctrl-C (SIGINT), SIGTERM and SIGUSR1 ask a run to stop after its step, with everything written. A second Ctrl-C ends
+// the process at once; other signals do not, for launchers send several.
+// Open MPI's mpirun answers Ctrl-C with SIGTERM to its ranks, and with SIGKILL a second later: what takes longer to save
+// is lost, and the message says so. It hands SIGUSR1 on and waits.
 
 #include <cerrno>
 #include <csignal>
@@ -13,17 +13,16 @@
 
 namespace cairn {
 
-/// Catches SIGINT and SIGTERM from construction on; one object a program.
+/// Catches these signals from construction on; one object a program.
 class interrupt_guard {
 public:
-    /// `tells`: prints what happens now; one rank does.
+    /// `tells`: the first signal prints what happens now; on one rank.
     explicit interrupt_guard(bool tells = false) {
-        const char* const by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE");
-        const char* const patient = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
-        message() = !tells                  ? ""
-                    : by_mpirun && !patient ? "\nstopping after this step, to save; mpirun ends all ranks in a second, "
-                                              "saved or not (mpirun --mca odls_base_sigkill_timeout 60 waits longer)\n"
-                                            : "\nstopping after this step, to save; a second Ctrl-C ends at once\n";
+        const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+        message() = !tells      ? ""
+                    : by_mpirun ? "\nstopping after this step, to save. After Ctrl-C mpirun ends all ranks within a "
+                                  "second, saved or not; kill -USR1 of mpirun's process gives them time\n"
+                                : "\nstopping after this step, to save; a second Ctrl-C ends at once\n";
         struct sigaction action {};
         action.sa_handler = [](int signal) {
             const int before = errno;
@@ -33,8 +32,7 @@ public:
             if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
             errno = before;
         };
-        sigaction(SIGINT, &action, nullptr);
-        sigaction(SIGTERM, &action, nullptr);
+        for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
     }
 
     static bool requested() { return flag() != 0; }

@@ -8,12 +8,12 @@
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/checkpoint.hpp>
-#include <cairn/train/choose_kernels.hpp>
 #include <cairn/train/interrupt.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
+#include <cairn/train/shared_kernels.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -33,7 +33,7 @@ public:
 
     /// Runs to the last step, or until some rank is asked to stop. Returns the final figures on rank 0.
     nlohmann::json train() {
-        choose_kernels(run_);
+        choose_kernels_of_ranks(run_);
         discover_layers(run_);
         open();
         print_head();

@@ -2,7 +2,6 @@
 // train --throughput: training steps on one batch of generated data, timed. With a table, also the layers (--profile).
 
 #include <cairn/perf/machine.hpp>
-#include <cairn/train/choose_kernels.hpp>
 #include <cairn/train/interrupt.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>
@@ -10,6 +9,7 @@
 #include <cairn/train/record.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/shared_kernels.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -36,7 +36,7 @@ template <Device D, class T>
 timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     auto b = run.train_batches->next();
     require(b.has_value(), "throughput: no batch");
-    choose_kernels(run);
+    choose_kernels_of_ranks(run);
     const stopwatch warming;
     for (int i = 0; i < throughput_warm_up; ++i) run.trainer->step(*b);
     const double estimate = broadcast_from_root(run.world, warming.seconds() / throughput_warm_up);

@@ -30,7 +30,7 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
 
 /// Collective: rank 0 measures, the others take what it chose. One rank alone chooses as kernels come up.
 template <Device D, class T>
-void choose_kernels(run_parts<D, T>& run) {
+void choose_kernels_of_ranks(run_parts<D, T>& run) {
     const int size = run.world.size();
     if (size == 1) return;
     if (run.is_root()) {
