@@ -132,10 +132,12 @@ def wait_for(condition, seconds=120):
 def check_ends(train, workload, folder):
     """A full disk under the output, a second run in the directory, and signals, also by way of mpirun."""
     folder = pathlib.Path(folder)
+    small = [word for setting in ("data.size=16", "data.volumes=64", "data.test_volumes=16", "train.batch=16", "train.log_every=1", "train.epochs=1000")
+             for word in ("--set", setting)]
 
-    def start(run, *before, steps=100000):
-        process = subprocess.Popen([*before, str(train), str(workload), "--out", str(run), "--set", "train.log_every=1", "--set", "train.epochs=1000",
-                                    "--steps", str(steps)], cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    def start(run, *before):
+        process = subprocess.Popen([*before, str(train), str(workload), "--out", str(run), *small], cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         check(wait_for(lambda: (run / "metrics.jsonl").exists() or process.poll() is not None), f"{run.name} trains")
         return process
 
@@ -153,7 +155,7 @@ def check_ends(train, workload, folder):
               f"{run.name}: an interrupted run goes on where it was", result.stdout + result.stderr)
 
     with open("/dev/full", "w") as full:
-        result = subprocess.run([str(train), str(workload), "--steps", "1", "--out", f"{folder}/full"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder)
+        result = subprocess.run([str(train), str(workload), "--steps", "1", "--out", f"{folder}/full", *small], stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder)
     check(result.returncode != 0 and "standard output" in result.stderr, "output that cannot be written is an error", result.stderr)
     check((folder / "full" / "record.json").exists(), "and the record is there all the same")
 
