@@ -1,5 +1,6 @@
-# cairn::compiled: what include/cairn/core/compiled.hpp lists, compiled once in the build tree of whoever links it, with that project's
-# own flags. Optional: it makes files that include Cairn compile in a third of the time. Nothing is built where nobody links it.
+# cairn::compiled: what include/cairn/core/compiled.hpp lists, compiled once in the build tree of whoever links it, with
+# that project's own flags. Optional: it makes files that include Cairn compile in a third of the time. Nothing is built
+# where nobody links it.
 
 if(TARGET cairn_compiled)  # found twice
     return()

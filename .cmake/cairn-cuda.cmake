@@ -1,6 +1,6 @@
-# cairn::cuda: NVIDIA GPUs. Found for a build of this repository with -DCAIRN_CUDA=ON (preset cuda), and for a project that calls
-# find_package(cairn COMPONENTS cuda); installed beside cairn-config.cmake. Files that launch kernels are compiled by nvcc (*.cu).
-# Sets CAIRN_HAS_CUDA, and where that is FALSE CAIRN_CUDA_MISSES says why.
+# cairn::cuda: NVIDIA GPUs. Found for a build of this repository with -DCAIRN_CUDA=ON (preset cuda), and for a project
+# that calls find_package(cairn COMPONENTS cuda); installed beside cairn-config.cmake. Files that launch kernels are
+# compiled by nvcc (*.cu). Sets CAIRN_HAS_CUDA, and where that is FALSE CAIRN_CUDA_MISSES says why.
 
 set(CAIRN_HAS_CUDA FALSE)
 set(CAIRN_CUDA_MISSES "")
@@ -46,8 +46,8 @@ if(CAIRN_HAS_CUDA AND NOT TARGET cairn::cuda)
     add_library(cairn_cuda INTERFACE IMPORTED GLOBAL)
     add_library(cairn::cuda ALIAS cairn_cuda)
     target_link_libraries(cairn_cuda INTERFACE CUDA::cudart CUDA::cublasLt CUDA::cusolver cairn_CUDNN_library cairn_NCCL_library)
-    # The standard as an option: CMake 3.25 does not know what nvcc 13 can. Functors and random numbers are constexpr functions that
-    # kernels call; pragmas of the host's compiler are not nvcc's.
+    # The standard as an option: CMake 3.25 does not know what nvcc 13 can. Functors and random numbers are constexpr
+    # functions that kernels call; pragmas of the host's compiler are not nvcc's.
     target_compile_options(cairn_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-diag-suppress=1675>")
     if(OpenMP_CXX_FOUND)
         target_compile_options(cairn_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${OpenMP_CXX_FLAGS}>")

@@ -72,8 +72,8 @@ if(NOT Threads_FOUND)
     cairn_missing("a threads library" "libc6-dev")
 endif()
 
-# xtensor's package files would look for a BLAS of their own and add it; its headers are all that is needed. 0.24 has flat
-# folders, 0.26 and later have not. XTENSOR_USE_XSIMD stays unset in every translation unit.
+# xtensor's package files would look for a BLAS of their own and add it; its headers are all that is needed. 0.24 has
+# flat folders, 0.26 and later have not. XTENSOR_USE_XSIMD stays unset in every translation unit.
 if(NOT TARGET cairn::xtensor)
     find_path(XTENSOR_INCLUDE_DIR NAMES xtensor/xtensor_config.hpp xtensor/core/xtensor_config.hpp
               HINTS ${xtensor_ROOT} ${xtensor_DIR}/../../..)
@@ -92,7 +92,8 @@ if(NOT TARGET cairn::xtensor)
     set_target_properties(cairn::xtensor PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${cairn_xtensor_includes}")
 endif()
 
-# BLAS with the C interface, and LAPACK: OpenBLAS holds all three. Else the reference libraries or what FindLAPACK knows.
+# BLAS with the C interface, and LAPACK: OpenBLAS holds all three. Else the reference libraries or what FindLAPACK
+# knows.
 if(NOT TARGET cairn::blas)
     cairn_find(OPENBLAS HEADERS cblas.h LIBRARIES openblas SUFFIXES openblas openblas-pthread openblas-openmp)
     if(OPENBLAS_FOUND)

@@ -14,7 +14,7 @@ target_compile_options(cairn_flags INTERFACE
     # GCC 12 warns wrongly about "text" + std::string (its bug 105651).
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
-if(CAIRN_UNITY_TESTS AND NOT CAIRN_SANITIZE)  # built once and run: compiled in five sixths of the time without lines for a debugger
+if(CAIRN_UNITY_TESTS AND NOT CAIRN_SANITIZE)  # built once and run: without debug lines in five sixths of the time
     target_compile_options(cairn_flags INTERFACE -g0)
 endif()
 

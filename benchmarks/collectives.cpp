@@ -2,8 +2,8 @@
 //
 //   mpirun -np 2 collectives [--quick] [--max-bytes 268435456] [--algorithms ring,tree] [--seconds 1.5]
 //   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what
-//                                            `automatic` chooses
-//                                            from: ~/.cache/cairn/collectives.tsv, see comm/collectives/selection.hpp
+//                                            `automatic` chooses from in ~/.cache/cairn/collectives.tsv, see
+//                                            comm/collectives/selection.hpp
 //   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
 //
 // Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each
@@ -280,9 +280,8 @@ private:
     }
 
     /// Single messages, all ranks at once on a ring: to exchange, and to exchange and add. What came is sent on in the
-    /// next call, as
-    /// collectives do: data that another core has just written costs more than data that both have in their caches.
-    /// `native`: by MPI's own call, which waits otherwise than ours; that shows where ranks share cores.
+    /// next call, as collectives do: data that another core has just written costs more than data that both have in
+    /// their caches. `native`: by MPI's own call, which waits otherwise than ours; that shows where ranks share cores.
     void add_messages(std::vector<candidate>& all, index_t bytes, bool vendor = false) {
         const int left = (c_.rank() + p_ - 1) % p_, right = (c_.rank() + 1) % p_;
         const std::size_t n = static_cast<std::size_t>(bytes) / sizeof(float);

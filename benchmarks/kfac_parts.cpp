@@ -1,7 +1,7 @@
 // What K-FAC costs a training step, part by part, next to the arithmetic and byte floors of each part.
 //
-//   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-every 10] [--decompose-every
-//   100] …
+//   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-update-interval 10]
+//              [--inverse-update-interval 100] …
 //   mpirun -np 2 kfac_parts …
 //
 // Steps with all parts and steps without K-FAC, and without the all-reduce of gradients, are run in turn; a part's time
@@ -234,11 +234,11 @@ int main(int argc, char** argv) {
     app.add_option("--form", form)->check(CLI::IsMember({"eigen", "inverse"}));
     app.add_option("--spatial", spatial, "kernel points of convolutions")
         ->check(CLI::IsMember({"full", "uncorrelated"}));
-    app.add_option("--factor-every", o.kfac.factor_update_interval, "steps")->check(CLI::PositiveNumber);
-    app.add_option("--decompose-every", o.kfac.inverse_update_interval, "steps")->check(CLI::PositiveNumber);
-    app.add_option("--sample-examples", o.kfac.sample.examples, "statistics of one in so many")
+    app.add_option("--factor-update-interval", o.kfac.factor_update_interval, "steps")->check(CLI::PositiveNumber);
+    app.add_option("--inverse-update-interval", o.kfac.inverse_update_interval, "steps")->check(CLI::PositiveNumber);
+    app.add_option("--example-stride", o.kfac.sample.examples, "statistics of one in so many")
         ->check(CLI::PositiveNumber);
-    app.add_option("--sample-positions", o.kfac.sample.positions, "of one in so many")->check(CLI::PositiveNumber);
+    app.add_option("--position-stride", o.kfac.sample.positions, "of one in so many")->check(CLI::PositiveNumber);
     app.add_option("--max-size", o.kfac.max_size, "of a factor that is not diagonal")->check(CLI::PositiveNumber);
     app.add_option("--fraction", o.ranks.place.grad_worker_fraction, "gradient workers / ranks")
         ->check(CLI::Range(0.0, 1.0));

@@ -1,10 +1,8 @@
 // What the loader costs.
 //   1. Photographs: decode, random resized crop to S², flip and normalisation by a loader with T workers, against
-//   libjpeg-turbo alone: the
-//      same bytes, T threads, each image decoded whole to RGB at full size into a buffer that is used again, nothing
-//      else done. Runs
-//      alternate; the ratio of images/s is given for each pair, by wall time and by processor time (which other
-//      programs disturb less).
+//      libjpeg-turbo alone: the same bytes, T threads, each image decoded whole to RGB at full size into a buffer that
+//      is used again, nothing else done. Runs alternate; the ratio of images/s is given for each pair, by wall time
+//      and by processor time (which other programs disturb less).
 //   2. MNIST and CIFAR-10 (padded, cropped, flipped): batches/s of small images.
 //   3. Bytes a sample that a GPU is sent, as floats and as pixels with a move (data/prefetcher.hpp).
 //   loader_bench [--data DIR] [--threads T] [--size S] [--pairs N]

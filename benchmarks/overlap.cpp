@@ -11,9 +11,8 @@
 //
 // The work of a compute is fixed, so that cores which are lent to communication show as time. Every round runs all ways
 // in turn; a sample is the slowest rank's, figures are medians over the rounds. hidden: 1 - (step - compute) /
-// (communication alone by the same
-// algorithm): 0 % is no overlap, below it the overlap costs more than it gives; what `none` shows is the noise of the
-// machine. The last line is one JSON object.
+// (communication alone by the same algorithm): 0 % is no overlap, below it the overlap costs more than it gives; what
+// `none` shows is the noise of the machine. The last line is one JSON object.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>

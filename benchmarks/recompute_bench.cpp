@@ -1,4 +1,4 @@
-// What recomputation saves and costs: for each model and stash plan the predicted and the measured peak of activation
+// What recomputation saves and costs: for each model and plan the predicted and the measured peak of activation
 // bytes and the time of a training step, relative to keeping everything. Steps of all plans are interleaved, the
 // median counts.
 //   recompute_bench [--model NAME] [--batch N] [--steps N] [--show]
@@ -81,7 +81,7 @@ void measure(workload& w, int steps, bool show) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Peak activation memory and step time of stash plans"};
+    CLI::App app{"Peak activation memory and step time of recomputation plans"};
     std::string model = "all";
     cairn::index_t batch = 0;
     int steps = 5;

@@ -2,7 +2,7 @@
 // memory. One line of JSON.
 //
 //   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS]
-//   [eigen|inverse|recorded]
+//                                  [eigen|inverse|recorded]
 // resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC.
 // bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16,
 // under a dynamic loss scale.

@@ -67,7 +67,8 @@ def end(process, grace=5):
             said = said or process.communicate(timeout=grace)
         except subprocess.TimeoutExpired:
             every = list(dict.fromkeys([*every, *descendants(process.pid)]))
-        # Its output ends a little before a process does, and one that says nothing may be deaf: the GPU's memory is free only without them.
+        # Its output ends a little before a process does, and one that says nothing may be deaf: the GPU's memory is
+        # free only without them.
         while any(map(alive, every)) and time.monotonic() < over:
             time.sleep(0.01)
         if said and not any(map(alive, every)):

@@ -5,7 +5,8 @@ import math
 from style import BLUE, GREY, ORANGE, plt, save
 
 CURVATURE = [1 / (1 + k) for k in range(50)]  # of 50 directions
-NOISE, START, TARGET = 8.0, 1.0, 0.05         # variance of one example's gradient, in units of the curvature; losses are relative to the start
+# Variance of one example's gradient, in units of the curvature; losses are relative to the start.
+NOISE, START, TARGET = 8.0, 1.0, 0.05
 
 
 def steps_to_target(batch, lr):

@@ -4,8 +4,8 @@
 import numpy as np
 from style import GREY, plt, save
 
-# A layer 4 -> 3 inside a network: inputs are outputs of a tanh layer, gradients those of softmax and cross-entropy behind another layer, with labels
-# drawn from the prediction.
+# A layer 4 -> 3 inside a network: inputs are outputs of a tanh layer, gradients those of softmax and cross-entropy
+# behind another layer, with labels drawn from the prediction.
 random = np.random.RandomState(4)
 examples = 20000
 inputs = np.tanh(random.randn(examples, 5) @ random.randn(5, 4))

@@ -47,7 +47,7 @@ class Collection:
             target.write_bytes(data)
         self.written.add(target)
 
-    # ------------------------------------------------------------------------------------------- where things are on the site
+    # ------------------------------------------------------------------------------------ where things are on the site
     @staticmethod
     def local(path):
         """A path of the repository as a path of the site. mkdocs leaves out what begins with a dot."""

@@ -46,8 +46,8 @@ CONCEPTS = {
 # CPU headers never include CUDA, and no device includes another.
 DEVICES = ["cpu", "cuda", "phantom"]
 
-# Foreign headers, by pattern: where under include/cairn they may be included. Where no file is named, any one file of the
-# folder may, but only one: a foreign library has one door.
+# Foreign headers, by pattern: where under include/cairn they may be included. Where no file is named, any one file of
+# the folder may, but only one: a foreign library has one door.
 DOORS = [
     ("MPI", r"mpi(-ext)?\.h", "comm/mpi_environment.hpp"),
     ("NCCL", r"nccl\.h", "comm/nccl_connection.hpp"),

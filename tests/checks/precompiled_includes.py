@@ -53,7 +53,8 @@ def choose(include, headers):
             weights[chosen] = sum((include / name).stat().st_size for name in chosen) + FOREIGN_BYTES * len(libraries)
         return weights[chosen]
 
-    # A set is what two headers have in common. Greedy: the set that saves most beside those that were taken, again and again.
+    # A set is what two headers have in common. Greedy: the set that saves most beside those that were taken, again and
+    # again.
     common = collections.Counter(closures[a] & closures[b] for a in headers for b in headers if a <= b)
     users = {chosen: [name for name in headers if chosen <= closures[name]] for chosen in common if chosen}
     base = dict.fromkeys(headers, frozenset())

@@ -85,7 +85,7 @@ def check_ranks(train, workload, folder, timing):
         check(code != 0 and part in text, f"dgc with {setting} is refused", text)
     code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "compress.kind=auto",
                         "--set", 'compress.candidates=["dgc"]')
-    check(code != 0 and "compress.kind = dgc" in text, "dgc under the governor is refused", text)
+    check(code != 0 and "compress.kind = dgc" in text, "dgc among the candidates of auto is refused", text)
     code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "parallel.sync_batch_norm=true",
                         "--set", "train.batch=3", "--set", "data.volumes=4")
     check(code != 0 and "sync_batch_norm" in text, "a last batch that leaves a rank without samples is refused", text)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid, links of
-Markdown pages to files of the repository exist; the README shows the example that is compiled.
+Markdown pages to files of the repository exist; the README shows the example that is compiled; course/settings.md has the settings
+that the code reads, and no others; lines of comments end at column 120.
 
     tests/checks/scripts.py [ROOT]
 """
@@ -54,10 +55,42 @@ def offences_of(path, root):
                 yield f"links to {target}, which does not exist"
 
 
+COMMENT = {".hpp": "//", ".cpp": "//", ".cu": "//", ".sh": "#", ".py": "#", ".cmake": "#"}
+
+
+def long_comments(path):
+    """Lines of comments, and of comments behind code, that go beyond column 120."""
+    mark = COMMENT.get(path.suffix)
+    if mark is None and path.open("rb").read(2) == b"#!":
+        mark = "#"
+    if mark is None:
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if len(line) > 120 and (line.lstrip().startswith(f"{mark} ") or f"  {mark} " in line[:120] and '"' not in line):
+            yield f"{number}: a line of comment with {len(line)} columns, more than 120"
+
+
+SECTIONS = "train data model loss optimizer lr_schedule kfac shampoo soap muon parallel compress".split()
+SETTING = rf"(?:{'|'.join(SECTIONS)})\.[a-z][a-z0-9_]*"
+
+
+def settings_faults(root):
+    """Settings that the code reads and course/settings.md does not name, and the other way round."""
+    sources = [*root.glob("include/cairn/train/*.hpp"), *root.glob("benchmarks/train*"), *root.glob("benchmarks/train/*")]
+    read = {name for path in sources if path.is_file() and path.name != "renamed_settings.hpp"
+            for name in re.findall(rf'"({SETTING})"', path.read_text(encoding="utf-8"))}
+    named = set(re.findall(rf"`({SETTING})", (root / "course" / "settings.md").read_text(encoding="utf-8")))
+    yield from (f"course/settings.md: {name} is missing, which the code reads" for name in sorted(read - named))
+    yield from (f"course/settings.md: {name}, which no code reads" for name in sorted(named - read))
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     files = tracked(root)
     offences = [f"{path.relative_to(root)}: {what}" for path in files for what in offences_of(path, root)]
+
+    offences += [f"{path.relative_to(root)}:{what}" for path in files for what in long_comments(path)]
+    offences += settings_faults(root)
 
     # The top level is fixed, so that it stays a table of contents.
     allowed = {"CMakeLists.txt", "include", "labs", "benchmarks", "reference", "tests", "course", "README.md",

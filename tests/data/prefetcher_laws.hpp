@@ -17,7 +17,7 @@ namespace cairn::test::prefetcher_laws {
 struct seen_batch {
     std::vector<float> x, targets;
     std::vector<std::int32_t> labels;
-    cursor at, position;  // of the batch, and of the staging while the batch is there
+    cursor at, position;  // of the batch, and of the prefetcher while the batch is there
     bool operator==(const seen_batch&) const = default;
 };
 

@@ -157,7 +157,7 @@ TEST_CASE("autotune: those that were measured while others had the processors ar
     CHECK_FALSE(again.entries().at("test/steady").disturbed);
 }
 
-TEST_CASE("disturbance: other processes are felt", "[autotune]") {
+TEST_CASE("CPU contention: other processes are noticed", "[autotune]") {
 #ifdef __linux__
     if (!std::filesystem::exists("/proc/thread-self/schedstat")) {
         WARN("skipped: this kernel has no schedstat");

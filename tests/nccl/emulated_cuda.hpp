@@ -2,10 +2,9 @@
 // The part of the CUDA runtime that device/cuda/runtime.hpp and comm/nccl.hpp call, on the host: GPUs of this process
 // with memory of their own, streams that run beside the host and beside each other, events. The functions are declared
 // by CUDA's own headers, or where there are none by those in stand_ins/; emulated_cuda.cpp defines them.
-//   what is put into a stream runs later, in the stream's order, on a thread of its own; which stream comes next is
-//   drawn an event is a moment of a stream; a stream or event that was destroyed, or is used on another GPU, is an
-//   error memory of a GPU is a range of addresses that the host can read; who reads it too early finds what was there
-//   before
+//   stream   what is put into it runs later, in its order, on a thread of its own; which stream comes next is drawn
+//   event    a moment of a stream; a stream or event that was destroyed, or is used on another GPU, is an error
+//   memory   of a GPU is a range of addresses that the host can read, too early: it then finds the old content
 // Nothing waits for ever: after `patience` seconds a wait of the host fails.
 
 #include <cuda_runtime.h>

@@ -527,7 +527,7 @@ TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {
     CHECK(distance(grafted, gradient) > 0.1);
 }
 
-TEST_CASE("kfac: decompositions that are made meanwhile are used `lag` steps later", "[kfac]") {
+TEST_CASE("kfac: decompositions that are made meanwhile are used `inverse_staleness` steps later", "[kfac]") {
     // What each step does to a gradient of ones, with statistics that change from step to step.
     const auto run = [](std::int64_t lag) {
         sequential<double> net;

@@ -22,8 +22,7 @@ struct attention_result {
 };
 
 /// The mask of dropout as include/cairn/device/attention_geometry.hpp describes it, of sequences before which the whole
-/// batch has
-/// `first` others. `bits(block)[word]`: random numbers of 32 bits.
+/// batch has `first` others. `bits(block)[word]`: random numbers of 32 bits.
 template <class Bits>
 std::vector<double> attention_mask(const attention_case& a, double dropout, Bits&& bits, std::size_t first = 0) {
     std::vector<double> mask;

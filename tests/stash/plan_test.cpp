@@ -58,7 +58,7 @@ void check_plans(const char* name, sequential<float> net, const shape& in, bool 
 
 }  // namespace
 
-TEST_CASE("stash plans: measured peak is the predicted one", "[stash]") {
+TEST_CASE("recomputation plans: measured peak is the predicted one", "[stash]") {
     SECTION("ResNet-20") { check_plans("ResNet-20", resnet_cifar(20), {32, 32, 32, 3}); }
     SECTION("ResNet-18") {
         check_plans("ResNet-18", resnet(18, resnet_config::stem::cifar, 10), {test::sanitized ? 2 : 8, 32, 32, 3});
@@ -70,7 +70,7 @@ TEST_CASE("stash plans: measured peak is the predicted one", "[stash]") {
     }
 }
 
-TEST_CASE("stash plans: measured peak is the predicted one, ResNet-50", "[stash][long]") {
+TEST_CASE("recomputation plans: measured peak is the predicted one, ResNet-50", "[stash][long]") {
     const index_t size = test::sanitized ? 32 : 224;
     check_plans("ResNet-50", resnet(50), {2, size, size, 3});
 }
@@ -103,7 +103,7 @@ index_t best_of_all(sequential<float>& net, const shape& in) {
 
 }  // namespace
 
-TEST_CASE("stash plans: the smallest one is the best of all ways to cut", "[stash]") {
+TEST_CASE("recomputation plans: the smallest one is the best of all ways to cut", "[stash]") {
     resnet_config c;
     c.widths = {4, 8};
     c.blocks = {2, 2};
@@ -113,7 +113,7 @@ TEST_CASE("stash plans: the smallest one is the best of all ways to cut", "[stas
     CHECK(smallest_plan(flow, {2, 8, 8, 8, 4}).predicted_peak == best_of_all(flow, {2, 8, 8, 8, 4}));
 }
 
-TEST_CASE("stash plans: gradients, statistics and dropout have the same bits under any plan", "[stash]") {
+TEST_CASE("recomputation plans: gradients, statistics and dropout have the same bits under any plan", "[stash]") {
     autotune_cache::global().set_policy(autotune_policy::first);
     const auto check = [](auto make, const shape& in) {
         const tensor<float> x = laws::numbers<float>(in, 1);
@@ -146,11 +146,11 @@ TEST_CASE("stash plans: gradients, statistics and dropout have the same bits und
     check([] { return cosmoflow({.size = 8, .filters = 4, .blocks = 2, .dense = {16, 8}}); }, {2, 8, 8, 8, 4});
 }
 
-TEST_CASE("stash plans: errors", "[stash]") {
+TEST_CASE("recomputation plans: errors", "[stash]") {
     sequential<float> net = resnet_cifar(8), other = resnet_cifar(20);
     const shape in{2, 16, 16, 3};
     CHECK_THROWS_WITH(cheapest_plan(net, in, 1000), Catch::Contains("1000") && Catch::Contains("smallest peak"));
-    CHECK_THROWS_WITH(apply(other, keep_plan(net, in)), Catch::Contains("stash plan"));
+    CHECK_THROWS_WITH(apply(other, keep_plan(net, in)), Catch::Contains("recomputation plan"));
     CHECK_THROWS_WITH(net.recompute({{2, 4}, {3, 5}}), Catch::Contains("cannot recompute"));
     CHECK_THROWS_WITH(net.recompute({{0, 100}}), Catch::Contains("cannot recompute"));
 }

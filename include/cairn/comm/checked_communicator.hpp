@@ -1,7 +1,7 @@
 #pragma once
 // Debug mode: wraps any communicator and finds ranks that do different things, where they would hang or mix up their
 // data.
-//   checked c(world);    or, in programs, CAIRN_COMM_DEBUG=1: see checked_if_asked
+//   checked_communicator c(world);    or, in programs, CAIRN_COMM_DEBUG=1: see checked_if_asked
 //   collectives  before each, rank 0 compares what all ranks call and tells them. Where they differ, every rank throws
 //                "rank 0 calls ring all-reduce of 1000 float, rank 2 calls broadcast of 7 double from rank 0"; a rank
 //                that does not come within the time limit is named

@@ -40,13 +40,11 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
 /// What moves bytes between ranks. Calls of one communicator object come from one thread at a time.
 /// Buffers stay alive and untouched until their request is complete.
 ///   split(colour, key)  collective: ranks of equal colour ≥ 0 form a new communicator, ordered by key, then by old
-///   rank.
-///                       Ranks with colour < 0 take part and get a communicator of themselves alone.
+///                       rank. Ranks with colour < 0 take part and get a communicator of themselves alone.
 /// Optional members, used where present:
-///   enter(collective_call) → any RAII object    told at the start of each collective: names it in errors, checks and
-///                                               counts it
-///   compute(bytes)                              a reduction over `bytes` is about to run here (models charge time for
-///                                               it)
+///   enter(collective_call) → any RAII object    told at the start of each collective: errors, checks and counters
+///                                               name it
+///   compute(bytes)                              a reduction over `bytes` is about to run here: models charge its time
 ///   vendor_all_reduce(span<T>, reduction)       and vendor_… of the other collectives: the library's own
 ///   split_node() → communicator                 the ranks on this rank's machine
 ///   buffers_on_gpu() → bool                     the host cannot read its buffers: only its own collectives can reduce

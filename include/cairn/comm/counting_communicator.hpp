@@ -7,7 +7,7 @@
 //              one longer than what this rank had waited for before; receiving continues the sender's chain (Lamport's
 //              clock, carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
-// What a library does by itself (native collectives) nobody sees: counted is what a ring sends for the same, which is
+// What a library does by itself (vendor collectives) is hidden: counted is what a ring sends for the same, which is
 // what the library must at least; and no peak.
 
 #include <cairn/comm/reduction.hpp>
@@ -28,7 +28,7 @@ namespace cairn {
 struct communication_counts {
     std::int64_t messages = 0, bytes = 0;                    // sent
     std::int64_t received_messages = 0, received_bytes = 0;  // asked for
-    std::int64_t reduced_bytes = 0;                          // that combine() went over
+    std::int64_t reduced_bytes = 0;                          // that reduce_local() went over
     std::int64_t rounds = 0;
     std::int64_t peak_bytes = 0;
 };
@@ -198,7 +198,7 @@ public:
         inner_.vendor_reduce_scatter_v(data, parts, r);
     }
 
-    /// combine() is about to go over this many bytes.
+    /// reduce_local() is about to go over this many bytes.
     void compute(index_t bytes) { state_->counts.reduced_bytes += bytes; }
 
     const communication_counts& counts() const { return state_->counts; }

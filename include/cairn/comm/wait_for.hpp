@@ -21,7 +21,7 @@ void wait_for(C& c, int root, double limit = 3600) {
             if (r != root) send(c, std::span<const char>(&here, 1), r, tag);
         return;
     }
-    // No enter(): whoever compares the ranks' calls would not wait so long.
+    // No enter(): the comparison of the ranks' calls has a shorter limit.
     char token = 0;
     auto arrival = irecv(c, std::span<char>(&token, 1), root, tag);
     const auto begin = std::chrono::steady_clock::now();

@@ -26,7 +26,7 @@
 //
 // Plain data in and out, no communicator, no clock. All ranks decide alike if they are given the same numbers: reduce
 // step_measurement::flat() over the ranks first, see parallel/autotuned_reduction.hpp. Before a dense step residuals
-// can be added: release.
+// can be added: flush_residual.
 
 #include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>

@@ -53,7 +53,7 @@ struct bucket_slice {
     index_t offset = 0;
     cairn::shape shape;
 };
-/// The parameters of a bucket by rising offset. Gaps between them belong to nobody and hold zeros.
+/// The parameters of a bucket by rising offset. Gaps between them hold zeros.
 using bucket_layout = std::vector<bucket_slice>;
 
 /// What an encoding depends on beside the values. For decode: what the sender encoded with.
@@ -121,10 +121,9 @@ struct compressor_tensor_on {
 using compressor_tensor = compressor_tensor_on<cpu>;
 
 /// What every compressor says of its state.
-///   prepare(n)          makes the state of a bucket of n values, zeros, if there is none; throws on another n than the
-///                       first
-///   tensors()           handles to the state that a checkpoint keeps, none before it is made
-///   release(gradient)   gradient += what earlier steps kept back, which is zero then: before a step that is sent dense
+///   prepare(n)                 makes the state of a bucket of n values, zeros; throws on another n than the first
+///   tensors()                  handles to the state that a checkpoint keeps, none before it is made
+///   flush_residual(gradient)   gradient += the residual, which is zero then: before a step that is sent dense
 template <class C>
 concept CompressorState = std::movable<C> && Device<typename C::device> &&
     requires(C& c, index_t n, std::span<float> gradient) {
@@ -185,7 +184,7 @@ template <Device D>
 void flush_into(tensor<float, D>& residual, std::span<float> gradient) {
     if (residual.empty()) return;
     const auto n = static_cast<index_t>(gradient.size());
-    require(residual.size() == n, "release: a bucket of ", n, " values, a residual of ", residual.size());
+    require(residual.size() == n, "flush_residual: a bucket of ", n, " values, a residual of ", residual.size());
     for_each(D{}, n, functors::take_residual{}, gradient.data(), residual.data());
 }
 

@@ -2,8 +2,7 @@
 // Error-bounded lossy compression of the SZ family (Di and Cappello 2016; the order of steps that has no loop-carried
 // dependence is cuSZ's, Tian et al. 2020): |x − x̂| ≤ eb for every value, always.
 //   q_i = round(x_i / 2eb),  x̂_i = 2eb q_i      quantise
-//   d_i = q_i − p_i                              p_i = q_{i−1} (Lorenzo in one dimension) or 0, whichever is smaller,
-//                                                by block
+//   d_i = q_i − p_i                              p_i = q_{i−1} (Lorenzo in one dimension) or 0: the smaller, by block
 //   symbol d_i + 512, or 0: outlier              where |d_i| ≥ 512, or |x − x̂| ≤ eb fails in exact arithmetic
 //   Huffman code of the symbols                  one code for the bucket, huffman.hpp
 // Outliers travel as they are; for prediction they have the q of the formula, 0 if |q| > 2^22.
@@ -11,8 +10,7 @@
 //
 // Wire, B = ⌈n / 16384⌉ blocks:
 //   | eb, 4 bytes | first symbol that occurs, 2 | how many from there on, 2 | code lengths, 4 bits each |
-//   | for each block: bytes of codes, 4; number of outliers, 3 bytes, and 1 if Lorenzo, 0 if not | codes | outliers, 4
-//   each |
+//   | for each block: bytes of codes, 4; number of outliers, 3; 1 if Lorenzo, else 0 | codes | outliers, 4 each |
 // Nothing for n = 0. State: none. Scratch: 2 bytes a value. Blocks are encoded and decoded in parallel.
 
 #include <cairn/compress/compressor.hpp>

@@ -4,10 +4,8 @@
 //   | positions | k values, 4 (float) or 2 (bf16) bytes each |
 //
 // How positions are coded is a stage of its own:
-//   packed_gaps       | k, 4 bytes | gaps in few bits, index_code.hpp |     the host's: lengths differ, so ranks send
-//                                                                           them first
-//   plain_positions   | k times 4 bytes |                                   devices': the length is known where k is,
-//                                                                           and nothing waits
+//   packed_gaps       | k, 4 bytes | gaps in few bits, index_code.hpp |   host: lengths differ and are sent first
+//   plain_positions   | k times 4 bytes |                                 devices: k gives the length, nothing waits
 // Decoding reads k values and, to assign, writes n zeros first.
 
 #include <cairn/compress/compressor.hpp>

@@ -4,8 +4,7 @@
 //
 //   graph_memory<D> memory;
 //   captured_graph<D, Result> step(memory);
-//   Result r = step([&] { …launches…; return Result{…}; });     // run, run, recorded and launched, launched, launched,
-//                                                               …
+//   Result r = step([&] { …launches…; return Result{…}; });     // run, run, recorded and launched, launched, …
 //
 // A step may call host code among its launches, which a graph cannot hold: the record is cut there, and each time the
 // code is called between the launches of the two parts:
@@ -65,7 +64,7 @@ private:
 
 namespace detail {
 
-/// A pool over memory, or over addresses alone, that somebody else holds. Where its blocks lie does not depend on how
+/// A pool over memory, or over addresses alone, owned elsewhere. Where its blocks lie does not depend on how
 /// much there is.
 class pool_in_block final : public memory_pool {
 public:

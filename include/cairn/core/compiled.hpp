@@ -3,9 +3,8 @@
 // cairn::compiled defines CAIRN_COMPILED for those who link it, and holds the code. Without it everything stays in
 // headers, and these macros are empty.
 //
-//   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>;
-//                                               in the file of this part, which defines CAIRN_COMPILED_part as nothing,
-//                                               defines it
+//   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>; in the file of this part,
+//                                               where CAIRN_COMPILED_part is nothing, defines it
 //   CAIRN_COMPILED_CLASS(x)                     class x<float, cpu> and class x<double, cpu>
 //   CAIRN_COMPILED_OPTIMIZER(o)                 class bound_optimizer<o> for both
 //

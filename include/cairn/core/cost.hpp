@@ -1,6 +1,6 @@
 #pragma once
-// What a layer costs, computed from shapes alone: the input of profiles, stash plans, schedules and the performance
-// model.
+// What a layer costs, computed from shapes alone: the input of profiles, recomputation plans, schedules and the
+// performance model.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/core/shape.hpp>
@@ -40,8 +40,8 @@ struct layer_cost {
 
     // How its tensors share memory, for those who predict it (stash/plan.hpp):
     bool passes_through = false;         // the output is the input's own block under another shape
-    bool in_place_forward = false;       // y overwrites x if nobody else holds x
-    bool in_place_backward = false;      // dx overwrites dy if nobody else holds dy
+    bool in_place_forward = false;       // y overwrites x if x has no other owner
+    bool in_place_backward = false;      // dx overwrites dy if dy has no other owner
     bool weight_gradient_first = false;  // backward lets the saved input go before it makes dx
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // Inputs made of 8-bit images, the same on the host and on a GPU:
-//   x(y, u, c) = table(c, pixel(y', u', c)),  y' = move.row(y),  u' = move.column(u, width);  0 where the image has no
-//   such pixel
+//   x(y, u, c) = table(c, pixel(y', u', c)),  y' = move.row(y),  u' = move.column(u, width)
+//   x = 0 where the image has no such pixel
 // A sample then travels as its pixels, a byte a value, and a move of 12 bytes. The table holds what the host's own
 // conversion makes of each of the 256 values of a channel, so that a GPU's inputs have the host's bits whatever a
 // compiler makes of a product and a sum.

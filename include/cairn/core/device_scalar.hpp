@@ -1,6 +1,6 @@
 #pragma once
-// A number that a device computes, such as the loss of a batch. It is read when somebody asks for it: until then the
-// host goes on launching what comes after.
+// Lazy device scalar, such as the loss of a batch: conversion to double synchronises, and until then the host goes on
+// launching.
 
 #include <cairn/core/tensor.hpp>
 

@@ -1,17 +1,13 @@
 #pragma once
-// What changes from step to step among launches that stay the same (core/captured_graph.hpp): learning rates, counts of
-// steps. Kernels find it in the device's memory, whereto the host sends all of it ahead of the launches.
+// Per-step parameters of captured kernels (core/captured_graph.hpp): learning rates, counts of steps. Kernels read them
+// in the device's memory, to which the host copies them ahead of the launches.
 //
 //   launch_parameter_buffer<D> numbers;
-//   each step:   numbers.collect();   a = numbers.place(value);  …       // the values of this step; nothing is
-//                                                                        launched yet
-//                numbers.send();                                          // one copy, in the order of launches, waited
-//                                                                         for by nobody
-//                numbers.launch();    a = numbers.place(value);  …       // the same places in the same order:
-//                                                                        addresses for kernels
-// Recorded launches keep their addresses; of later steps only the first two lines are left.
-// A copy reads the host's memory when the device comes to it: steps take turns in slots of it, and a slot is written
-// again when its copy is
+//   each step:   numbers.collect();  a = numbers.place(value);  …    // values of this step; nothing is launched yet
+//                numbers.send();                                     // one asynchronous copy, in the order of launches
+//                numbers.launch();   a = numbers.place(value);  …    // the same places, as addresses for kernels
+// Recorded launches keep their addresses; of later steps only the first two lines are left. A copy reads the host's
+// memory when the device comes to it: steps take turns in slots of it, and a slot is written again when its copy is
 // done. Memory traffic: the bytes of the values, once a step.
 
 #include <cairn/core/device_scalar.hpp>

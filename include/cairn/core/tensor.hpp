@@ -1,8 +1,8 @@
 #pragma once
 // A tensor: a shape, a pointer, and a share in the block of memory that the pointer lies in. Row-major, contiguous,
 // aligned to 64 bytes, channels last. Moving is cheap; copying is always spelled out:
-//   t.share()  another handle to the same elements (the saved tensors keep an activation this way: one block, two
-//   owners)
+//   t.share()  another handle to the same elements (saved tensors keep an activation this way: one block, two
+//              owners)
 //   t.clone()  new elements
 // A device is a tag type with `static pool& memory()`; the elements of a cpu tensor can be read here and now.
 
@@ -83,7 +83,7 @@ public:
         return t;
     }
 
-    /// A tensor over memory that somebody else keeps alive.
+    /// A tensor over memory that another object keeps alive.
     static tensor view(T* data, cairn::shape s) {
         tensor t;
         t.data_ = data;

@@ -10,11 +10,10 @@
 // With dropout a weight of y is 0 with that probability and else divided by 1 − dropout; the softmax is that of all
 // keys. The mask is not stored: weight (n, h, i, j) follows from Philox bits of (seed, stream, step, place), computed
 // again in backward and the same on every device,
-//   word i mod 4 of Philox block (((first + n) heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j,   kept if
-//   word ≥ dropout 2^32
+//   word i mod 4 of Philox block (((first + n) heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j
+//   kept if word ≥ dropout 2^32
 // where `first` is the place of sequence 0 in the whole batch: any number of ranks and micro-batches draws what one
-// draws.
-// Four rows share a block, so that nobody draws more bits than it needs.
+// draws. Four rows share a block, so that no rank draws more bits than it needs.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/host_device.hpp>

@@ -53,7 +53,7 @@ curvature_samples<T> norm_samples(int scale, int shift, index_t examples, index_
             .dy = shifts};
 }
 
-/// Every so-manieth of some things, and how many these are.
+/// One of every `stride` indices, and how many these are.
 struct strided_indices {
     index_t first = 0, step = 1, count = 1;
     CAIRN_HD index_t operator[](index_t i) const { return first + i * step; }
@@ -84,10 +84,10 @@ struct curvature_listener {
     virtual bool wants(int weight) const = 0;
     /// Whether scale and shift of normalisation are wanted at all: their rows cost a pass over the activations.
     virtual bool wants_norm_layers() const { return true; }
-    virtual void take(const curvature_samples<float>&) { fail("curvature: nobody here takes rows of float"); }
-    virtual void take(const curvature_samples<bfloat16>&) { fail("curvature: nobody here takes rows of bfloat16"); }
-    virtual void take(const curvature_samples<float16>&) { fail("curvature: nobody here takes rows of float16"); }
-    virtual void take(const curvature_samples<double>&) { fail("curvature: nobody here takes rows of double"); }
+    virtual void take(const curvature_samples<float>&) { fail("curvature: no listener for rows of float"); }
+    virtual void take(const curvature_samples<bfloat16>&) { fail("curvature: no listener for rows of bfloat16"); }
+    virtual void take(const curvature_samples<float16>&) { fail("curvature: no listener for rows of float16"); }
+    virtual void take(const curvature_samples<double>&) { fail("curvature: no listener for rows of double"); }
 };
 
 }  // namespace cairn

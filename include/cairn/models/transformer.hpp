@@ -23,9 +23,9 @@ struct transformer_config {
     index_t vocab_size = 256;  // token numbers are below it
     index_t max_length = 256;  // positions
     index_t embedding_dim = 128;
-    index_t heads = 4;  // divide width
+    index_t heads = 4;  // divide embedding_dim
     int blocks = 4;
-    index_t ffn_dim = 0;  // of the two maps after attention; 0: 4 width
+    index_t ffn_dim = 0;  // of the two maps after attention; 0: 4 embedding_dim
     double dropout = 0;   // behind the embedding and at the end of each branch; 0: none
     bool causal = true;
     double attention_dropout = 0;  // of the attention's weights

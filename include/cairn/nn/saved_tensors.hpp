@@ -1,7 +1,7 @@
 #pragma once
 // What forward leaves for backward. `saved_tensors` is a tree, one node a layer, children for the layers of a
-// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what a
-// stash policy did with it in between.
+// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what
+// recomputation did with it in between.
 // Every micro-batch in flight has its own.
 
 #include <cairn/core/compiled.hpp>

@@ -5,7 +5,7 @@
 // before has what it needs.
 // Segments of the chain can be recomputed: forward keeps the segment's input alone, backward runs the segment forward
 // again first.
-// Which segments is a stash policy's business (stash/recompute.hpp); results have the same bits whatever it says.
+// A plan says which segments (stash/plan.hpp); results have the same bits under any plan.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>

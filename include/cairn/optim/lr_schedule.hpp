@@ -147,13 +147,13 @@ inline lr_schedule warmup(std::int64_t steps, double from, lr_schedule s) {
     return s;
 }
 
-/// One cycle, as in fast CIFAR-10 recipes: a line from `start` · peak up to the peak during the first `rise` of the
-/// steps, then half a cosine down to 0.
-inline lr_schedule one_cycle(std::int64_t steps, double peak, double rise = 0.2, double start = 0.05) {
-    require(rise >= 0 && rise <= 1, "learning-rate schedule: one_cycle rises during ", rise,
+/// One cycle, as in fast CIFAR-10 recipes: a line from `initial_fraction` · peak up to the peak during the first
+/// `pct_start` of the steps, then half a cosine down to 0.
+inline lr_schedule one_cycle(std::int64_t steps, double peak, double pct_start = 0.2, double initial_fraction = 0.05) {
+    require(pct_start >= 0 && pct_start <= 1, "learning-rate schedule: one_cycle rises during ", pct_start,
             " of the steps; it must be in [0, 1]");
-    const auto up = static_cast<std::int64_t>(std::llround(rise * static_cast<double>(steps)));
-    return then(linear_ramp(up, start * peak, peak), cosine(steps - up, peak));
+    const auto up = static_cast<std::int64_t>(std::llround(pct_start * static_cast<double>(steps)));
+    return then(linear_ramp(up, initial_fraction * peak, peak), cosine(steps - up, peak));
 }
 
 }  // namespace cairn

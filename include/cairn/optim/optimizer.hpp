@@ -13,8 +13,8 @@
 // the step is launched.
 // Such an update can also be launched as part of a step that is recorded (core/captured_graph.hpp): with the rates and
 // counts of each step in the device's memory (core/launch_parameters.hpp), its launches are the same every time.
-//   each step:  opt.collect(lr, numbers);  numbers.send();  [opt.launch(numbers, losses) | what was recorded of it];
-//   opt.finish(norm)
+//   each step:  opt.collect(lr, numbers);  numbers.send();
+//               opt.launch(numbers, losses), or the captured graph of it;  opt.finish(norm)
 // The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
 
 #include <cairn/core/arena.hpp>
@@ -134,7 +134,7 @@ concept Optimizer = requires(const O& o) {
 &&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
 
 /// An optimizer that looks after a part of the arena; others look after the rest.
-///   owned() → shard     multiples of 16 elements; layer-wise optimizers are given whole parameters
+///   owned() → range     multiples of 16 elements; layer-wise optimizers are given whole parameters
 ///   over_all(sums) → sums     from Σ g² by parameter of this part (0 of parameters that are elsewhere) those of all
 ///                             parameters of the whole model, in path order: makes the norm of all gradients. A slice
 ///                             that several ranks hold is counted once

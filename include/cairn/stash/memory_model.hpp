@@ -294,7 +294,7 @@ template <class T, Device D>
 index_t predicted_peak(const sequential<T, D>& chain, const shape& in, bool input_gradient = false) {
     memory_model<T, D> model;
     typename memory_model<T, D>::node saved;
-    const auto batch = std::make_shared<const index_t>(0);  // held by the caller: nobody overwrites it
+    const auto batch = std::make_shared<const index_t>(0);  // held by the caller: not overwritten
     auto y = model.forward(chain, batch, in, saved);
     model.backward(chain, std::move(y), saved, input_gradient);
     return model.peak();

@@ -53,12 +53,13 @@ inline std::ostream& operator<<(std::ostream& out, const stash_plan& plan) {
 /// Makes `net` follow `plan`. Throws if the plan is for another chain.
 template <class T, Device D>
 void apply(sequential<T, D>& net, const stash_plan& plan) {
-    require(static_cast<int>(plan.layers.size()) == net.size(), "stash plan for ", plan.layers.size(),
+    require(static_cast<int>(plan.layers.size()) == net.size(), "recomputation plan for ", plan.layers.size(),
             " layers, the chain has ", net.size());
     std::vector<typename sequential<T, D>::segment> segments;
     for (int i = 0; i < net.size(); ++i) {
         const auto& [layer, what, number] = plan.layers[static_cast<std::size_t>(i)];
-        require(layer == net.name(i), "stash plan: layer ", i, " is called ", net.name(i), ", the plan says ", layer);
+        require(layer == net.name(i), "recomputation plan: layer ", i, " is called ", net.name(i), ", the plan says ",
+                layer);
         if (what == stash::keep) continue;
         if (i > 0 && plan.layers[static_cast<std::size_t>(i - 1)].segment == number)
             segments.back().end = i + 1;
@@ -146,7 +147,7 @@ public:
         }
         const auto& ends = at.back();
         if (ends.empty())
-            fail("stash plan: no way to stay within ", budget, " bytes of activations for input ", in_,
+            fail("recomputation plan: no way to stay within ", budget, " bytes of activations for input ", in_,
                  "; the smallest peak is ", smallest_plan().predicted_peak);
         const state* s = &*std::min_element(ends.begin(), ends.end(),
                                             [](const state& a, const state& b) { return a.work < b.work; });

@@ -1,8 +1,7 @@
 #pragma once
 // Gradient compression by its name in a workload file.
 //   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit |
-//   powersgd |
-//              powersgd_alternating | error_bounded | auto
+//              powersgd | powersgd_alternating | error_bounded | auto
 //   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase
 //   (true): messages are compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
 
@@ -57,7 +56,7 @@ struct compression_settings {
 template <Device D>
 using method_maker_on = std::function<std::unique_ptr<comm_hook<any_communicator, D>>(const bucket_layout&, index_t n)>;
 
-/// What the settings ask for: nothing (dense), one method, or candidates for the governor.
+/// What the settings ask for: nothing (dense), one method, or candidates for the autotuner.
 struct compression {
     std::string kind = "none";
     compression_settings settings = {};

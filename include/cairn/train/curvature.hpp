@@ -88,7 +88,7 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
     c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
     c.broadcast_error_bound = settings.get("kfac.broadcast_error_bound", 0.0);
     require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
-            "kfac.memory_limit_mb limits the choice of a placement: set kfac.grad_worker_fraction = 0 too");
+            "kfac.memory_limit_mb limits the choice of an assignment: set kfac.grad_worker_fraction = 0 too");
     return {c, settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none"),
             settings.get("kfac.compress_bound", 1e-3)};
 }

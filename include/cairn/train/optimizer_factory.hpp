@@ -1,8 +1,7 @@
 #pragma once
 // Optimizers and schedules by their names in a workload file.
-//   [optimizer] kind = sgd | adam | adamw | lars | lamb | kfac | shampoo (over `inner`) | soap | muon
-//   (train/curvature.hpp)
-//   [schedule] kind = one_cycle | cosine | step | polynomial | constant
+//   [optimizer] kind = sgd | adam | adamw | lars | lamb | kfac | shampoo (both over `base`) | soap | muon
+//   [lr_schedule] kind = one_cycle | cosine | step | polynomial | constant
 
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>

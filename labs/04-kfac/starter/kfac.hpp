@@ -16,8 +16,8 @@ struct kfac_settings {
     double clip = 0;        // κ of clip_scale; 0: the whole step is taken
     double decay = 0.95;    // ρ of the factors' averages
     // In steps 0, factor_update_interval, 2 factor_update_interval, … the averages take a batch; after that, in steps
-    // 0, inverse_update_interval, 2 inverse_update_interval, …
-    // they are decomposed. In between, what there is stays in use.
+    // 0, inverse_update_interval, 2 inverse_update_interval, … they are decomposed. In between, the last ones stay in
+    // use.
     std::size_t factor_update_interval = 1, inverse_update_interval = 1;
 };
 

@@ -237,7 +237,7 @@ def grade(lab: Lab, folder, student="student", secret="public", seed=None, progr
         build = Build(lab, name)
         why_none = submission.collect(pathlib.Path(folder), lab, build.sources)
         built = {program: (None, "", why_none) if why_none else build.program(program) for program in programs}
-        said = [said for program, (path, said, _) in built.items() if program == programs[0] or not path]  # warnings once
+        said = [said for program, (path, said, _) in built.items() if program == programs[0] or not path]  # once
         result.output = why_none or "\n".join(text.strip() for text in said).strip()
         if not why_none and build.as_root:
             result.missing_protection.append(f"{ROOT} is not readable for all users: the compiler ran as root")

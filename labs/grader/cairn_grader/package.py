@@ -9,7 +9,8 @@ from .grading import ROOT
 WITHIN = 480  # seconds for all tests, of the 600 that Gradescope gives
 
 SETUP = """#!/usr/bin/env bash
-# Gradescope runs this once, when the autograder's image is built. What does not depend on a submission is compiled here.
+# Gradescope runs this once, when the autograder's image is built. What does not depend on a submission is compiled
+# here.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

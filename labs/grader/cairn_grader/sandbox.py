@@ -198,7 +198,8 @@ def watch(process, pipes, limits, folder, started):
                 if len(key.data) > most_bytes:
                     return "output", cpu, megabytes
             now = time.monotonic()
-            over = process.poll() is not None and not (waiting.get_map() and waiting.select(0))  # children may keep the pipes open
+            # Children may keep the pipes open.
+            over = process.poll() is not None and not (waiting.get_map() and waiting.select(0))
             if now - looked > 0.1 and not over:
                 looked, family = now, descendants()
                 cpu = max(cpu, sum(seconds for seconds, _ in family.values()))

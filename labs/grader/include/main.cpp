@@ -27,7 +27,7 @@ using listener_base = Catch::TestEventListenerBase;
 
 namespace {
 
-char token[80];  // empty: nobody grades
+char token[80];  // empty: not graded
 int verdict_pipe = -1;
 std::uint64_t given_seed = 1;
 

@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-TEMPLATE_TEST_CASE("long_rows: whole packs, all elements, chunks by size alone", "[long_rows]", float, double) {
+TEMPLATE_TEST_CASE("folded_rows: whole packs, all elements, chunks by size alone", "[folded_rows]", float, double) {
     for (const index_t columns : {1, 2, 3, 6, 16, 64, 65, 100, 255, 1001, 2048})
         for (const index_t rows : {1, 2, 7, 128, 1000, 5003}) {
             CAPTURE(columns, rows);
@@ -21,7 +21,7 @@ TEMPLATE_TEST_CASE("long_rows: whole packs, all elements, chunks by size alone",
         }
 }
 
-TEST_CASE("long_rows: forward and backward visit the same chunks", "[long_rows]") {
+TEST_CASE("folded_rows: forward and backward visit the same chunks", "[folded_rows]") {
     const folded_rows l = folded_rows::of<float>(70000, 64);
     REQUIRE(l.chunks > 10);
     const int before = threads();
@@ -44,7 +44,7 @@ TEST_CASE("long_rows: forward and backward visit the same chunks", "[long_rows]"
     set_threads(before);
 }
 
-TEST_CASE("long_rows: values are repeated along a long row", "[long_rows]") {
+TEST_CASE("folded_rows: values are repeated along a long row", "[folded_rows]") {
     const folded_rows l = folded_rows::of<float>(10, 3);
     std::vector<float> out(static_cast<std::size_t>(l.period));
     l.repeat([](index_t c) { return c * 10; }, out.data());

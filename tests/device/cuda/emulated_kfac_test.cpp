@@ -10,8 +10,9 @@ TEST_CASE("GPU K-FAC, emulated: explicit solves, batches that are not finite, re
     SECTION("convolutions, float") kfac_laws::convolutions<emulated_gpu, float>();
 }
 
-TEST_CASE("GPU K-FAC, emulated: with a lag, the steps until decompositions are used have a share of them each",
-          "[cuda]") {
+TEST_CASE(
+    "GPU K-FAC, emulated: with inverse_staleness, the steps until decompositions are used have a share of them each",
+    "[cuda]") {
     using gpu = emulated_gpu;
     kfac_config c{.damping = 0.05, .factor_update_interval = 8, .inverse_update_interval = 8, .inverse_staleness = 2};
     kfac_laws::small_curved<gpu, float> k(c);

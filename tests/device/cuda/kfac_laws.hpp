@@ -213,7 +213,7 @@ void spoilt_batches() {
     CHECK(device.curvature->rejected() == 3);
 }
 
-/// What each step makes of gradients of ones when decompositions are used `lag` steps after they were begun.
+/// What each step makes of gradients of ones when decompositions are used `inverse_staleness` steps after their start.
 template <class D, class T>
 void lagged() {
     for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse})

@@ -6,7 +6,7 @@
 //   halving_doubling     the ring's bytes in few rounds
 //   tree                 pipelined: bandwidth that does not depend on the number of ranks
 //   hierarchical         few bytes between nodes; makes its groups at each call unless they are given
-//   native               the library's below
+//   vendor               that of the library below: MPI, NCCL ("native" in tables and files)
 
 #include <cairn/comm/collectives/algorithms.hpp>
 #include <cairn/comm/collectives/halving_doubling.hpp>

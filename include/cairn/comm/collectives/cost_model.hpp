@@ -60,7 +60,7 @@ private:
     std::vector<link_point> points_;
 };
 
-/// Seconds of an all-reduce of n bytes on p ranks. `native` is predicted as the better of ring and recursive doubling,
+/// Seconds of an all-reduce of n bytes on p ranks. `vendor` is predicted as the better of ring and recursive doubling,
 /// which is what a good library does. Hierarchical: all ranks on one node (then it is the ring); see
 /// hierarchical_seconds.
 inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm algorithm, double n, int p) {

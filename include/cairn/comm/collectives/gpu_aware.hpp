@@ -2,8 +2,8 @@
 // Ranks whose buffers are on a device, over a communicator that takes pointers to its memory: an MPI with CUDA support,
 // for instance.
 //   require(why_mpi_takes_no_gpu_memory().empty(), …);
-//   gpu_aware_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));      all_reduce(gpus,
-//   gradients.span());
+//   gpu_aware_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));
+//   all_reduce(gpus, gradients.span());
 // The library below knows nothing of what was launched: each call first waits on the host for what the calling thread
 // has launched. Which way the bytes take, and what adds them, is the library's affair.
 

@@ -1,11 +1,10 @@
 #pragma once
 // All-reduce on a ring (Patarasuk and Yuan 2009): the array is cut into p parts. In p-1 steps each rank passes on the
 // part that it has just added to, and ends with one part complete; in p-1 more steps the complete parts go round.
-//   reduce-scatter, step s   send part (r - s),  add what comes from the left to part (r - s - 1)        rank r ends
-//                            with part r + 1
+//   reduce-scatter, step s   send part (r - s), add what comes from the left to part (r - s - 1); rank r ends with
+//                            part r + 1
 //   all-gather, step s       send part (r + 1 - s), receive part (r - s)
-// Time 2 (p-1) α + 2 (p-1)/p nβ + (p-1)/p nγ: the fewest bytes that are possible, for any p; many rounds, so for large
-// n.
+// Time 2 (p-1) α + 2 (p-1)/p nβ + (p-1)/p nγ: the fewest bytes possible, for any p; many rounds, so for large n.
 
 #include <cairn/comm/collectives/exchange.hpp>
 

@@ -228,8 +228,7 @@ void share_collectives(C& c, const collective_profiles& of_rank_0) {
 }
 
 /// Collective: rank 0 reads the file of this machine, and all ranks use what it holds. Returns rank 0's trouble with
-/// the file, else
-/// an empty text: a cache that cannot be read costs time, not the run.
+/// the file, else an empty text: a cache that cannot be read costs time, not the run.
 template <Communicator C>
 std::string load_collectives(C& c, const std::string& fingerprint,
                              const std::filesystem::path& path = collectives_file()) {

@@ -2,8 +2,8 @@
 // Ranks whose buffers are on a device, over a communicator of the host: what is sent is copied to the host first, what
 // has come is copied to the device. For GPUs that NCCL cannot join: several ranks on one GPU, machines without a
 // network that it knows.
-//   staged_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));      all_reduce(gpus,
-//   gradients.span());
+//   staged_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));
+//   all_reduce(gpus, gradients.span());
 // Bytes across the bus: each message once to the host and once from there; host memory: as much as is under way.
 
 #include <cairn/comm/collectives/all_reduce.hpp>

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// Element types that a native all-reduce takes.
+/// Element types that a vendor all-reduce takes.
 template <class T>
 concept VendorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> ||
     std::same_as<T, float16> || std::same_as<T, std::int32_t>;

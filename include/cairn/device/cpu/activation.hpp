@@ -6,8 +6,8 @@
 //   tanh                                                    1 - y²
 //   silu        x sigmoid(x)                                s (1 + x (1 - s)),   s = sigmoid(x)
 //   gelu        x Φ(x),  Φ(x) = erfc(-x / √2) / 2           Φ(x) + x e^(-x²/2) / √2π
-//   gelu_tanh   x (1 + tanh v) / 2 = x sigmoid(2v),  v = √(2/π) (x + 0.044715 x³)  (Hendrycks and Gimpel,
-//   arXiv:1606.08415)
+//   gelu_tanh   x (1 + tanh v) / 2 = x sigmoid(2v),  v = √(2/π) (x + 0.044715 x³)
+//               (Hendrycks and Gimpel, arXiv:1606.08415)
 // Memory traffic of size s: forward s read, s written (+ 1/8 byte); backward dy and (1/8 byte, or y, or x) read, dx
 // written. y may be x, dx may be dy. A NaN stays one. Tested against tests/oracle/activation.hpp.
 

@@ -11,7 +11,7 @@
 // Dropout multiplies P by M, 0 or 1 / (1 − rate), behind the softmax: l stays, O takes M ∘ P; dV = (M ∘ P)ᵀ dy, dS = P
 // ∘ (M ∘ dP − D).
 // Where heads alone keep the threads busy, a head is one task; else tiles of keys and then tiles of rows are, and S and
-// dP are made twice. The bits are the same: each element is one sum over tiles in order, whoever makes it.
+// dP are made twice. The bits are the same: each element is one sum over tiles in order, on any thread.
 // Two floors: flops (4 head_dim + 5) pairs forward, (10 head_dim + 5) pairs backward; bytes of q, k, v, y once, and of
 // twice as much backward.
 // Not finite numbers make the rows that attend to them NaN; under a causal mask possibly also rows before them in the

@@ -1,8 +1,7 @@
 #pragma once
 // A row-major matrix (rows, columns) seen as fewer, longer rows, so that whole packs cover a row whatever the number of
 // columns:
-//   period = fold × columns, the smallest multiple of the lanes of a pack that is at least eight packs long;  fold ≤
-//   128
+//   period = fold × columns, the least multiple of a pack's lanes that is at least eight packs long;  fold ≤ 128
 // Element i of a long row belongs to column i % columns. What is left over, fewer than `fold` rows, is one shorter row
 // at the end. Work is cut into chunks of long rows by size alone, so that partial results do not depend on the number
 // of threads.

@@ -2,9 +2,9 @@
 // GEMM on the host: c = alpha op(a) op(b) + beta c, row-major. Three kernels: oneDNN's, the installed BLAS's, and the
 // portable one of gemm_builtin.hpp. Which of them is used is measured at first use, for each class of sizes (powers of
 // two of m, n and k, transposes, threads), and entered in the registry of choices as "gemm/…". No installed library is
-// best on every
-// processor: Debian's OpenBLAS 0.3.21, for one, takes the newest AMD cores for Haswell and gives half their peak.
-// CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the build says.
+// best on every processor: Debian's OpenBLAS 0.3.21, for one, takes the newest AMD cores for Haswell and gives half
+// their peak. CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the
+// build says.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>

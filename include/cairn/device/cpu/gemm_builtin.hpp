@@ -6,8 +6,8 @@
 //       for each piece of C, in parallel: for each tile of it, microkernel.hpp
 //
 // The numbers of A are read where they lie, so A is never packed. Each element of C is one sum over k in order,
-// whatever the
-// number of threads: the same bits on 1 and on 100. Vectors are GCC's and Clang's; they become whatever the target has.
+// whatever the number of threads: the same bits on 1 and on 100. Vectors are GCC's and Clang's; they become whatever
+// the target has.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>

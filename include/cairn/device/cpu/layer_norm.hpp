@@ -72,7 +72,7 @@ void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const T
     });
 }
 
-/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to.
+/// dx (rows, features), may be dy, or null where it is not read; dgamma, dbeta (features) are set, not added to.
 /// `added` (rows, features), or null: a gradient that comes to dx another way. 13 flops per element, 14 with it.
 template <class T>
 void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const T* x, const T* mean, const T* invstd,

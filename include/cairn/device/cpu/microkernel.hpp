@@ -69,7 +69,7 @@ template <class T, int Rows, int Vecs>
 [[gnu::noinline]] void microkernel(const tile_source<T>& from, const tile_target<T>& to) {
     using vector = vec<T>;
     constexpr index_t width = lanes<T>;
-    // The common ends, c = sum, c += sum and c = sum + start over full columns, begin with what is there.
+    // The common ends, c = sum, c += sum and c = sum + start over full columns, begin with the old content.
     const bool plain =
         to.columns == Vecs * width && to.alpha == T{1} && (to.beta == T{} || (to.beta == T{1} && !to.start));
     const T* const begin = !plain ? nullptr : to.beta == T{1} ? to.c : to.start;

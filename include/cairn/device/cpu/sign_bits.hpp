@@ -1,9 +1,7 @@
 #pragma once
-// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit
-// send:
+// One bit a value: the signs of n floats, packed, and a scale for each `block` of them. What sign and onebit send:
 //
-//   | ⌈n / block⌉ scales, 4 bytes each | n bits, value i in bit i mod 8 of byte i / 8, 1 for x < 0; the last byte
-//   filled with zeros |
+//   | ⌈n / block⌉ scales, 4 bytes each | n bits, filled up with zeros: value i in bit i mod 8 of byte i / 8, 1: x < 0 |
 //
 // onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode
 // writes it once.

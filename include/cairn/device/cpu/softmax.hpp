@@ -2,8 +2,7 @@
 // Softmax over the last axis and its fusion with cross-entropy, for rows of `classes` logits:
 //   m = max x,  s = Σ exp(x - m),  p = exp(x - m) / s,  log-sum-exp = m + log s
 //   target of a row with label y and smoothing ε:   t_k = (1 - ε) [k = y] + ε / classes
-//   loss = Σ_k w_k t_k (m + log s - x_k),   d loss / d x_j = p_j Σ_k w_k t_k - w_j t_j      (w = 1 without class
-//   weights)
+//   loss = Σ_k w_k t_k (m + log s - x_k),   d loss / d x_j = p_j Σ_k w_k t_k - w_j t_j   (w: class weights, or 1)
 // (Szegedy et al. 2016, "Rethinking the Inception architecture", section 7, for the smoothing.)
 // Bytes: logits read once, gradient written once; a row stays in the first-level cache between its passes.
 // Tested against tests/oracle/softmax.hpp. A non-finite logit makes its row's results NaN: nothing is hidden.

@@ -82,7 +82,7 @@ void winograd_backward_input(const conv_geometry& g, const T* dy, const T* w, T*
               : winograd::forward<2, true>(g, plan, dy, w, no_bias, dx, threads);
 }
 
-/// dw (c_out, kernel..., c_in) = gradient of <dy, x * w> with respect to w, added to what is there if `accumulate`;
+/// dw (c_out, kernel..., c_in) = gradient of <dy, x * w> with respect to w, added to its old content if `accumulate`;
 /// otherwise as winograd_forward().
 template <class T>
 void winograd_backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate, int tile,

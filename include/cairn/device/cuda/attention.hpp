@@ -2,10 +2,10 @@
 // Fused attention on a grid device: same names, arguments, formulas and results as device/cpu/attention.hpp. A block
 // has a tile of rows of one head, its sums in shared memory, and goes over tiles of keys; in backward other blocks have
 // a tile of keys and go over tiles of rows. S and dP are made twice there, so that there are no atomics and one order
-// of summation. What the kernels share is in attention_tile.hpp. All seven products run on the tensor cores in bfloat16 (tile_product.hpp); weights and dS are rounded
-// to it for them, sums, maxima and logarithms are float. What limits it: sums travel between shared memory and
-// registers for every tile, and loads wait for no pipeline.
-// A length that is not in [0, length] cannot throw here: it is taken as 0 or as length.
+// of summation. What the kernels share is in attention_tile.hpp. All seven products run on the tensor cores in bfloat16
+// (tile_product.hpp); weights and dS are rounded to it for them, sums, maxima and logarithms are float. What limits it:
+// sums travel between shared memory and registers for every tile, and loads wait for no pipeline. A length that is not
+// in [0, length] cannot throw here: it is taken as 0 or as length.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/attention_geometry.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // Batch normalisation on a grid device: same names, arguments and formulas as device/cpu/batch_norm.hpp.
 //   statistics  sums of x - x₀ and (x - x₀)², x₀ the first row: shifted, so that a large mean costs no digits.
-//               From Σ x and Σ x² that whoever made x had at hand (conv_totals.hpp): mean² is subtracted. Totals that
+//               From Σ x and Σ x² of the kernel that made x (conv_totals.hpp): mean² is subtracted. Totals that
 //               are off by a share ε make var off by (1 + 2 mean² / var) ε var; a channel of which var < mean² / 256 is
 //               summed again, from x and shifted
 //   apply       y = act(gamma (x - mean) invstd + beta [+ skip]), one bit an element for backward

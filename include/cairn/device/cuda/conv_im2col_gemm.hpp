@@ -2,8 +2,7 @@
 // Convolutions as matrix products of patches, for those that a library refuses: any geometry, any type, the same bits
 // every time, several times as slow. A patch is what one output point sees of one group's channels:
 //
-//   patches (n out…, kernel… c)     y_g = patches w_gᵀ      dw_g = dy_gᵀ patches      dx = fold(dy_g w_g), c = c_in /
-//                                                                                     groups
+//   patches (n out…, kernel… c), c = c_in / groups    y_g = patches w_gᵀ    dw_g = dy_gᵀ patches    dx = fold(dy_g w_g)
 //
 // fold sums, for each element of dx, what the patches that hold it say of it. Memory: patches of up to 256 MiB, in
 // backward_input of one image at least. Bytes moved, beside the products': patches written and read once.

@@ -1,9 +1,8 @@
 #pragma once
 // cuDNN's graph interface: descriptors that are made, given attributes, and finalised; operations make a graph, a graph
 // has engine configurations, a configuration makes a plan, a plan runs on pointers. Here too: graphs of convolutions.
-// Forward may have its bias in the
-// graph: its sums then do not leave the chip before the bias is added. Graphs of attention: cudnn_attention.hpp. The
-// one place that includes cuDNN.
+// Forward may have its bias in the graph: its sums then do not leave the chip before the bias is added. Graphs of
+// attention: cudnn_attention.hpp. The one place that includes cuDNN.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
@@ -32,8 +31,7 @@ public:
 };
 
 /// Whether a status says that there is no such kernel. cuDNN's own word for a library that does not load, or that the
-/// driver is too old for, is "not
-/// supported" as well: that is a failure.
+/// driver is too old for, is "not supported" as well: that is a failure.
 inline bool refuses(cudnnStatus_t status) {
     if (status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER ||
         status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART ||

@@ -2,13 +2,12 @@
 // Graphs of attention (attention_geometry.hpp) for cuDNN, whose engines fuse them into one kernel forward and a few
 // backward. The operations and their order are those by which the engines know an attention; what an operation makes
 // stays on the chip unless it says otherwise.
-//   forward    S = scale Q Kᵀ;  S = −∞ above the diagonal;  m = rowmax S;  E = exp(S − m);  l = rowsum E;  lse = m +
-//              log l;  y = (E / l) V
-//   backward   D = rowsum(dy ∘ y);  E = exp(scale Q Kᵀ − lse);  dV = Eᵀ dy;  dS = scale E ∘ (dy Vᵀ − D);  dK = dSᵀ Q;
-//              dQ = dS K
+//   forward    S = scale Q Kᵀ;  S = −∞ above the diagonal;  m = rowmax S;  E = exp(S − m);  l = rowsum E;
+//              lse = m + log l;  y = (E / l) V
+//   backward   D = rowsum(dy ∘ y);  E = exp(scale Q Kᵀ − lse);  dV = Eᵀ dy;  dS = scale E ∘ (dy Vᵀ − D);
+//              dK = dSᵀ Q;  dQ = dS K
 // dQ is written by its product and not added up in float by many blocks in any order: this is the form that cuDNN's
-// deterministic engines take.
-// They keep dS in their workspace, length² numbers a head.
+// deterministic engines take. They keep dS in their workspace, length² numbers a head.
 // Operations and types follow cudnn-frontend's sdpa and sdpa_backward (NVIDIA), which are written for the same backend.
 
 #include <cairn/device/attention_geometry.hpp>
@@ -164,7 +163,7 @@ public:
         const value most = list_.reduce(CUDNN_REDUCE_TENSOR_MAX, s);
         const value weights = list_.each(CUDNN_POINTWISE_EXP, list_.each(CUDNN_POINTWISE_SUB, s, most));
         const value total = list_.reduce(CUDNN_REDUCE_TENSOR_ADD, weights);
-        // The engines know an attention with logarithms, if need be of nobody's.
+        // The engines know an attention with logarithms, which may be unused.
         list_.each_to(CUDNN_POINTWISE_ADD, most, list_.each(CUDNN_POINTWISE_LOG, total),
                       logs ? row_of(id_logs) : list_.on_chip(CUDNN_DATA_FLOAT, most.size));
         const value p = list_.on_chip(data_type<T>(), s.size);  // the tensor cores take it so

@@ -1,9 +1,7 @@
 #pragma once
 // Lookup in a table (entries, width) on a grid device: same names and results as device/cpu/embedding.hpp. Backward
-// gives each block a range of
-// entries: it looks through all ids, in order, and adds the rows of its own, so that there are no atomics and one order
-// of summation.
-// Ids out of range cannot throw here: their y is NaN, and they add nothing.
+// gives each block a range of entries: it looks through all ids, in order, and adds the rows of its own, so that there
+// are no atomics and one order of summation. Ids out of range cannot throw here: their y is NaN, and they add nothing.
 
 #include <cairn/device/cuda/channels.hpp>
 

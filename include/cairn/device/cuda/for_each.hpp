@@ -33,7 +33,7 @@ struct changes {
     static constexpr bool value = of(std::index_sequence_for<E...>{});
 };
 
-/// Whether a number, which the device has computed, is finite; null: nobody minds.
+/// Whether a number, which the device has computed, is finite; null: not asked.
 CAIRN_HD inline bool finite_or_none(const double* number) { return !number || *number - *number == 0; }
 
 template <class F, class... E>

@@ -4,7 +4,7 @@
 //   struct scale_rows {
 //       const float* v; float* a; index columns;
 //       template <class Block> CAIRN_HD void operator()(Block& b) const {
-//           for (index c = b.thread(); c < columns; c += b.threads()) a[b.block() * columns + c] *= v[c];
+//           for (index_t c = b.thread(); c < columns; c += b.threads()) a[b.block() * columns + c] *= v[c];
 //       }
 //   };
 //   D::launch({.blocks = rows, .threads = 256}, scale_rows{v, a, columns});

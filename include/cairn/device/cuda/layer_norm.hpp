@@ -164,7 +164,7 @@ void layer_norm_forward(D d, index_t rows, index_t features, const T* x, const S
     });
 }
 
-/// dx (rows, features), may be dy, or null where nobody reads it; dgamma, dbeta (features) are set, not added to.
+/// dx (rows, features), may be dy, or null where it is not read; dgamma, dbeta (features) are set, not added to.
 /// `added` (rows, features), or null: a gradient that comes to dx another way.
 template <class T, class S, GridDevice D>
 void layer_norm_backward(D d, index_t rows, index_t features, const T* dy, const T* x, const S* mean, const S* invstd,

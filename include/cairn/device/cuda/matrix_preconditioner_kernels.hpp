@@ -1,7 +1,6 @@
 #pragma once
 // What Muon, Shampoo and SOAP do to matrices on a grid device, as device/cpu/matrix_preconditioner_kernels.hpp has it
-// on the host. Lengths and orders stay
-// on the device: nothing waits.
+// on the host. Lengths and orders stay on the device: nothing waits.
 
 #include <cairn/device/cuda/array_sums.hpp>
 #include <cairn/device/cuda/column_sums.hpp>

@@ -1,8 +1,7 @@
 #pragma once
 // Pooling on a grid device: same names, arguments and results as device/cpu/pool.hpp. Forward: a thread has one result
-// of one or eight
-// channels; backward: one element of x, whose windows it adds up, so that there are no atomics and one order of
-// summation.
+// of one or eight channels; backward: one element of x, whose windows it adds up, so that there are no atomics and one
+// order of summation.
 
 #include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/pool_geometry.hpp>

@@ -123,7 +123,7 @@ struct cross_entropy_kernel {
         weights = block_sum(b, weights, b.template shared<S>());
         const S hit = known ? (S(1) - smoothing) * weight(label) : S{}, total = hit + share * weights;
         const S at_label = known ? static_cast<S>(x[label]) - most : S{};
-        b.sync();  // dlogits may be logits: everybody has read at_label
+        b.sync();  // dlogits may be logits: all threads have read at_label
         if (b.thread() == 0)
             loss[b.block()] =
                 known ? -hit * at_label - share * spread + total * std::log(sum) : std::numeric_limits<S>::quiet_NaN();

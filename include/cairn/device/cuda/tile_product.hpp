@@ -6,7 +6,7 @@
 // (wmma: m16n16k16, sums in float), other types to the threads' own multiply-adds, eight sums a thread at a time. For
 // wmma tiles begin at multiples of 32 bytes, and their rows are a multiple of 16 bytes apart: tile_stride(). The host's
 // processor, where the emulated GPU runs, takes plain loops for both.
-// Nobody waits: sync() stands before, for A and B, and after, for C.
+// Nothing waits in it: sync() stands before, for A and B, and after, for C.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/device/cuda/grid.hpp>

@@ -35,7 +35,7 @@ namespace cairn {
 
 enum class weight_sharing { expand, reduce };
 
-/// Which rows statistics are made of: every so-manieth sample, and of it every so-manieth position, from `offset` on.
+/// Which rows statistics are made of: one of every `examples` samples, and of those one of every `positions` positions, from `offset` on.
 struct sample_strides {
     index_t examples = 1, positions = 1;
     index_t offset = 0;
@@ -94,7 +94,7 @@ void add_outer_products(index_t count, index_t width, const S* rows, index_t str
 
 namespace detail {
 
-/// Of 0 … n-1 every so-manieth, from `offset` on; at least one.
+/// Of 0 … n-1 one in every stride, from `offset` on; at least one.
 inline strided_indices picks(index_t n, index_t every, index_t offset) {
     const index_t first = std::min(offset % every, n - 1);
     return {first, every, (n - 1 - first) / every + 1};

@@ -4,20 +4,20 @@
 //
 //   kfac<float> curvature(weights, {.damping = 1e-3});   // weights: an arena; a step is as in preconditioner.hpp
 //
-//   factors         every `factor_update_interval` steps, from the rows of all micro-batches: kfac_factors.hpp,
-//                   factor.hpp
+//   factors         every `factor_update_interval` steps, from the samples of all micro-batches: kfac_factors.hpp
 //   decompositions  every `inverse_update_interval` steps, more often at first: kfac_inverses.hpp, kronecker.hpp
 //   directions      V = F⁻¹ ∇W of each layer: kfac_directions.hpp
 //   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017);
 //                   a norm constraint; or grafting: each layer's V as long as its gradient
 //
 // A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of
-// normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that nobody announces or that
-// `skip` names keep their gradients. With `lag` the decompositions are made on a thread of their own and used so many
-// steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
-// On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there, and only steps
-// that take statistics ask it something: whether they are finite. With `lag` decompositions are spread over the steps
-// until their use, as equal shares of n³ as their sizes allow: a device runs what is launched in one order.
+// normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that no layer announces or that
+// `skip` names keep their gradients. With `inverse_staleness` the decompositions are made on a thread of their own and
+// used so many steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment
+// (kfac_layer.hpp). On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there,
+// and only steps that take statistics ask it something: whether they are finite. With `inverse_staleness`
+// decompositions are spread over the steps until their use, as equal shares of n³ as their sizes allow: a device runs
+// what is launched in one order.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>

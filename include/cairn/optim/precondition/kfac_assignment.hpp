@@ -1,19 +1,17 @@
 #pragma once
 // Who computes what in K-FAC on P ranks (KAISA; Pauloski et al., SC 2021), as plain data. Ranks form a grid of m rows
-// and n = P / m columns,
-// rank = row · n + column, m = P · grad_worker_fraction:
+// and n = P / m columns, rank = row · n + column, m = P · grad_worker_fraction:
 //
 //   column   the gradient workers of a layer: they get its decompositions, and precondition its gradient
 //   row      n ranks, one in each column: the gradient worker of a layer in it sends the others the result
 //
 //   fraction 1     COMM-OPT    every rank preconditions everything: nothing is sent after the decompositions
-//   fraction 1/P   MEM-OPT     one rank for each layer: decompositions are not sent at all, gradients to everybody
+//   fraction 1/P   MEM-OPT     one rank for each layer: decompositions are not sent at all, gradients to all ranks
 //   between        HYBRID
 //
-// Layers go to columns, and factors to the ranks of a column, the largest first, each to whoever has least so far
-// (Graham's longest
-// processing time first: within 4/3 of the best makespan). Ties go to the lower rank, equal layers in their order:
-// every rank computes the same table. Tested as literal tables in tests/optim/kfac_assignment_test.cpp.
+// Layers go to columns, and factors to the ranks of a column, the largest first, each to the one with the least load
+// (Graham's longest processing time first: within 4/3 of the best makespan). Ties go to the lower rank, equal layers in
+// their order: every rank computes the same table. Tested as literal tables in tests/optim/kfac_assignment_test.cpp.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>

@@ -47,7 +47,7 @@ inline void check(const kfac_config& c) {
     require(c.factor_update_interval >= 1 && c.inverse_update_interval >= 1, "kfac: factors every ",
             c.factor_update_interval, " steps, decompositions every ", c.inverse_update_interval,
             "; both must be at least 1");
-    require(c.inverse_staleness >= 0 && c.inverse_staleness < c.inverse_update_interval, "kfac: lag ",
+    require(c.inverse_staleness >= 0 && c.inverse_staleness < c.inverse_update_interval, "kfac: inverse_staleness ",
             c.inverse_staleness, " steps; it must be at least 0 and less than ", c.inverse_update_interval,
             ", the steps between decompositions");
     require(c.kl_clip >= 0 && c.norm_limit >= 0, "kfac: kl_clip ", c.kl_clip, ", norm_limit ", c.norm_limit,

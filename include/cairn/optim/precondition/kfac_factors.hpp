@@ -55,7 +55,7 @@ public:
     template <class S>
     void add_rows(std::size_t at, const curvature_samples<S>& rows) {
         block& b = s_.blocks[at];
-        const bool alone = !s_.started;  // in a first step without discovery, everybody looks at everything
+        const bool alone = !s_.started;  // in a first step without discovery, every rank looks at everything
         const bool a = alone || s_.roles->observes(at, 'a'), g = !b.diagonal && (alone || s_.roles->observes(at, 'g'));
         if (!a && !g) return;
         if (b.diagonal) return add_scale_shift(b, rows);

@@ -45,7 +45,7 @@ public:
         }
     }
 
-    /// This step's share of what will be used `lag` steps after it was begun.
+    /// This step's share of what will be used `inverse_staleness` steps after it was begun.
     void make_share() {
         if (begun_ < 0) return;
         const auto cost = [](const task& t) {
@@ -69,7 +69,7 @@ public:
         }
     }
 
-    /// After a checkpoint was read in the middle of a lag: the run goes on as one that was not cut off.
+    /// After a checkpoint was read between start and use of decompositions: the run goes on as one that was not cut off.
     void resume() {
         if (on_host && s_.config.inverse_staleness > 0 && begun_ >= 0 && !blas_) blas_.emplace();
     }

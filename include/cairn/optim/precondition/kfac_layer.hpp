@@ -77,7 +77,7 @@ public:
     /// Means of the diagonals of all factors, 0 where this rank has no average.
     virtual void share_diagonals(std::span<double>) {}
     /// Decompositions that were made in this step go where they are used. `failure`: why this rank could not make one
-    /// that nobody has.
+    /// that no rank has.
     virtual void share_decompositions(blocks&, std::vector<bool>& /*fresh, of each factor*/,
                                       const std::string& failure) {
         if (!failure.empty()) fail(failure);

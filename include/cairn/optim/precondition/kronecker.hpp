@@ -1,15 +1,13 @@
 #pragma once
 // V = F⁻¹ ∇W for one curvature block F = S · (A ⊗ G) + γ I, ∇W and V (out, in):
-//   eigen     A = Q_A diag(a) Q_Aᵀ, G = Q_G diag(g) Q_Gᵀ:   V = Q_G [ (Q_Gᵀ ∇W Q_A) ⊘ (S g aᵀ + γ) ] Q_Aᵀ
-//                                                           exact in γ
-//   inverse   (A ⊗ G + γ/S I) ≈ (A + π√(γ/S) I) ⊗ (G + √(γ/S)/π I), π² = mean diag A / mean diag G:   V = G⁻¹ ∇W A⁻¹ /
-//             S
+//   eigen     A = Q_A diag(a) Q_Aᵀ, G = Q_G diag(g) Q_Gᵀ:   V = Q_G [ (Q_Gᵀ ∇W Q_A) ⊘ (S g aᵀ + γ) ] Q_Aᵀ, exact in γ
+//   inverse   A ⊗ G + γ/S I ≈ (A + π√(γ/S) I) ⊗ (G + √(γ/S)/π I), π² = mean diag A / mean diag G:
+//             V = G⁻¹ ∇W A⁻¹ / S of the damped factors
 // Eigen costs a symmetric eigenproblem for each factor (about 9 n³ operations and more) and four products a step;
 // inverse a Cholesky inverse (n³) and two products.
 //
 // A decomposition that fails is tried again with ten times the damping, then in double; if that fails too, the last
-// good one stays.
-// Of a diagonal factor the decomposition is the diagonal itself, in both forms.
+// good one stays. Of a diagonal factor the decomposition is the diagonal itself, in both forms.
 
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/optim/precondition/factor.hpp>

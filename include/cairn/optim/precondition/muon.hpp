@@ -5,7 +5,8 @@
 //   direction = X √max(1, rows / columns)
 // G: the gradient as a matrix (first extent, all others). The coefficients drive singular values into about [0.7, 1.2],
 // not to 1.
-// Vectors, and what `skip` names (embeddings, the last layer), get Adam's direction times `rest` (β 0.9, 0.95; ε 1e-8).
+// Vectors, and what `skip` names (embeddings, the last layer), get Adam's direction times `adam_lr_ratio` (β 0.9, 0.95;
+// ε 1e-8).
 // The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ).
 // Five products of n² m a step. State: M (and Adam's second moment where Adam is used).
 // On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) a step asks it nothing.
@@ -89,7 +90,7 @@ public:
     muon(arena<T, D>& weights, muon_config c) : config_(std::move(c)) {
         require(config_.momentum >= 0 && config_.momentum < 1, "muon: momentum ", config_.momentum,
                 "; it must be in [0, 1)");
-        require(config_.adam_lr_ratio >= 0, "muon: rest ", config_.adam_lr_ratio, "; it must not be negative");
+        require(config_.adam_lr_ratio >= 0, "muon: adam_lr_ratio ", config_.adam_lr_ratio, "; it must not be negative");
         for (const auto& named : weights.parameters()) {
             const std::string& name = named.name;
             parameter<T, D>* const p = named.p;

@@ -1,7 +1,7 @@
 #pragma once
 // The seam of preconditioners: what changes all gradients of an arena before an optimizer uses them. A training step is
 //   context.curvature = p.begin_step();        // null: this one needs no more than gradients
-//   forward, loss, backward                 // layers announce their rows to whoever listens
+//   forward, loss, backward                 // layers announce their rows to the listener
 //   p.precondition(batch, lr);              // gradients ← P⁻¹ gradients
 //   optimizer.step(lr);
 // kfac.hpp, shampoo.hpp, soap.hpp and muon.hpp are models of it; course/write-your-own-optimizer.md makes one more.
@@ -22,7 +22,7 @@ class preconditioner {
 public:
     virtual ~preconditioner() = default;
 
-    /// Starts a step: who is to be told the rows of this step's layers, null if nobody.
+    /// Starts a step: the listener that gets the rows of this step's layers, or null.
     virtual curvature_listener* begin_step() { return nullptr; }
     /// Before backward of the last micro-batch of the step.
     virtual void last_micro_batch() {}
