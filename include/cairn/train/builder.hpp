@@ -6,10 +6,11 @@
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/stash/plan.hpp>
-#include <cairn/train/compression_factory.hpp>
+#include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
-#include <cairn/train/model_factory.hpp>
-#include <cairn/train/optimizer_factory.hpp>
+#include <cairn/train/lr_schedules.hpp>
+#include <cairn/train/models.hpp>
+#include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
@@ -162,7 +163,7 @@ private:
             c.zero_stage = 0;
             if (!may_skip) return;
         } else {
-            if constexpr (!on_host) c.hook_on_device = hook_on_device<D>(how, size, rank);
+            if constexpr (!on_host) c.hook_on_device = make_method<D>(settings_, size, rank);
             c.method = std::move(how.method);
             c.candidates = std::move(how.candidates);
             run_.compresses = c.method || !c.candidates.empty();
@@ -175,8 +176,10 @@ private:
 
     // ZeRO: each rank holds the optimizer's state of its own range of the parameters.
     void share_optimizer(typename ranks<D>::config& c) {
-        const std::string rule = settings_.choice("optimizer.kind", optimizer_names, "sgd");
-        run_.owners = owners_of(*run_.weights, run_.world.size(), rule == "lars" || rule == "lamb");
+        const std::string rule = optimizer_of_steps<D>(settings_);
+        const bool whole = optimizers<D>::global().contains(rule) &&
+                           optimizers<D>::global().at("optimizer.kind", rule).whole_parameters;
+        run_.owners = owners_of(*run_.weights, run_.world.size(), whole);
         c.owners = run_.owners;
         shard_ = detail::shard_plan{
             run_.owners[static_cast<std::size_t>(run_.world.rank())],

@@ -4,7 +4,7 @@
 
 #include <cairn/data/prefetcher.hpp>
 #include <cairn/train/configuration.hpp>
-#include <cairn/train/data_factory.hpp>
+#include <cairn/train/data_formats.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <filesystem>

@@ -67,7 +67,7 @@ nlohmann::json communication_of(Ranks& ranks, double steps) {
         "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% hidden\n",
         1e3 * t.busy / steps, 1e3 * t.exposed / steps, 100 * t.hidden_share());
     if (const auto* autotuned = ranks.autotuned())
-        std::printf("governor, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
+        std::printf("compression autotuner, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
                     1e-6 / autotuned->link().beta, autotuned->describe().c_str());
     return {{"busy_s", t.busy / steps}, {"exposed_s", t.exposed / steps}, {"hidden_share", t.hidden_share()}};
 }
