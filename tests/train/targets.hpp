@@ -19,4 +19,5 @@
 #include <cairn/device/cuda/embedding.hpp>
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
