@@ -44,6 +44,7 @@ function(cairn_cuda_sources result name)
     if(CAIRN_UNITY_CUDA)
         list(TRANSFORM ARGN REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE includes)
         list(JOIN includes "" text)
+        string(PREPEND text "#define CAIRN_UNITY_CUDA 1\n")  # what each file would define for itself, all do together
         set(unity ${CMAKE_CURRENT_BINARY_DIR}/${name}_unity.cu)
         file(CONFIGURE OUTPUT ${unity} CONTENT "${text}" @ONLY)
         set(${result} ${unity} PARENT_SCOPE)

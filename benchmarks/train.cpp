@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -63,6 +64,14 @@ void require_mpi_between_gpus() {
         why.empty(), "parallel.transport = mpi hands memory of GPUs to MPI, but ", why,
         "; run with an MPI that was built with CUDA (Open MPI: ompi_info --parsable | grep cuda_support), or take "
         "parallel.transport = nccl or host");
+}
+
+// A full disk under standard output must not look like success.
+void require_printed() {
+    const bool flushed = std::fflush(stdout) == 0;
+    cairn::require(std::cout.good() && flushed && !std::ferror(stdout),
+                   "the result could not be written to standard output (is its disk full?); files of the run are "
+                   "complete, its figures are in record.json");
 }
 
 // Where the network is: train.device.
@@ -140,8 +149,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())
         std::cerr << "warning: " << trouble << '\n';
 
-    const cairn::interrupt_guard guard;
     const bool is_root = world.rank() == 0;
+    const cairn::interrupt_guard guard(is_root);
     const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile);
     if (!is_root) return 0;
     if (!cache.empty())
@@ -151,6 +160,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         });
     if (!cache.empty()) warn_of_contended_autotune(cache);
     std::cout << result.dump() << std::endl;
+    require_printed();
     return cairn::interrupt_guard::requested() ? 130 : 0;
 }
 

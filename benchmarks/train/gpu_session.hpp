@@ -1,6 +1,12 @@
 #pragma once
 // For *.cu: a session on the current GPU whose layers compute in T. Each precision is compiled in a file of its own,
-// side by side.
+// side by side, which says so in CAIRN_TARGETS (train/registry.hpp).
+
+#ifndef CAIRN_TARGETS
+#define CAIRN_TARGETS                                                               \
+    cairn::target<cairn::cuda, float>, cairn::target<cairn::cuda, cairn::bfloat16>, \
+        cairn::target<cairn::cuda, cairn::float16>
+#endif
 
 #include "on_cuda.hpp"
 

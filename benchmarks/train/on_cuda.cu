@@ -1,3 +1,6 @@
+#if !CAIRN_UNITY_CUDA
+#define CAIRN_TARGETS cairn::target<cairn::cuda, float>
+#endif
 #include "gpu_session.hpp"
 
 #include <cairn/comm/collectives/gpu_aware.hpp>

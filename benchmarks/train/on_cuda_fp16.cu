@@ -1,3 +1,6 @@
+#if !CAIRN_UNITY_CUDA
+#define CAIRN_TARGETS cairn::target<cairn::cuda, cairn::float16>
+#endif
 #include "gpu_session.hpp"
 
 nlohmann::json run_in_fp16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,

@@ -10,10 +10,12 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 
 root = pathlib.Path(__file__).resolve().parents[2]
@@ -123,6 +125,74 @@ def check_corrupt_images(run, folder):
     check(code != 0 and "corrupt" in text, "training images that are all corrupt are an error", text)
 
 
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def check_ends(train, workload, folder):
+    """A full disk under the output, a second run in the directory, and signals, also by way of mpirun."""
+    folder = pathlib.Path(folder)
+    small = [word for setting in ("data.size=16", "data.volumes=64", "data.test_volumes=16", "train.batch=16", "train.log_every=1", "train.epochs=1000")
+             for word in ("--set", setting)]
+
+    def start(run, *before):
+        process = subprocess.Popen([*before, str(train), str(workload), "--out", str(run), *small], cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        check(wait_for(lambda: (run / "metrics.jsonl").exists() or process.poll() is not None), f"{run.name} trains")
+        return process
+
+    def check_saved(run, text):
+        """The record, the log and the state are of the same step."""
+        try:
+            record = json.loads((run / "record.json").read_text())["result"]
+            last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+            check(not record["finished"] and record["steps"] == last["step"], f"{run.name}: the record has all steps", text)
+        except (OSError, ValueError, KeyError, IndexError) as problem:
+            check(False, f"{run.name}: an interrupted run leaves its record: {problem}", text)
+            return
+        result = subprocess.run([str(train), "--resume", str(run), "--steps", str(record["steps"] + 1)], cwd=folder, text=True, capture_output=True)
+        check(result.returncode == 0 and json.loads(result.stdout.splitlines()[-1])["steps"] == record["steps"] + 1,
+              f"{run.name}: an interrupted run goes on where it was", result.stdout + result.stderr)
+
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([str(train), str(workload), "--steps", "1", "--out", f"{folder}/full", *small], stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder)
+    check(result.returncode != 0 and "standard output" in result.stderr, "output that cannot be written is an error", result.stderr)
+    check((folder / "full" / "record.json").exists(), "and the record is there all the same")
+
+    run = folder / "stopped"
+    process = start(run)
+    second = subprocess.run([str(train), str(workload), "--steps", "1", "--out", str(run)], capture_output=True, text=True, cwd=folder)
+    check(second.returncode != 0 and f"in use by process {process.pid} on" in second.stderr, "a second run in the directory is refused", second.stderr)
+    process.send_signal(signal.SIGINT)
+    text = process.communicate(timeout=120)[0]
+    check(process.returncode == 130 and "second Ctrl-C" in text, "Ctrl-C stops a run after its step", text)
+    check_saved(run, text)
+
+    mpirun = shutil.which("mpirun")
+    if not mpirun or "Open MPI" not in subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout:
+        print("skipped: no mpirun of Open MPI, signals by way of it were not sent")
+        return
+    launch = [mpirun, "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", "2"]
+    run = folder / "stopped-usr1"
+    process = start(run, *launch)
+    process.send_signal(signal.SIGUSR1)
+    text = process.communicate(timeout=120)[0]
+    check("stopping after this step" in text, "mpirun hands SIGUSR1 on", text)
+    check_saved(run, text)
+    run = folder / "stopped-mpirun"
+    process = start(run, *launch)
+    process.send_signal(signal.SIGINT)
+    text = process.communicate(timeout=120)[0]
+    check("within a second" in text, "Ctrl-C by way of mpirun says how little time there is", text)
+    if (run / "record.json").exists():
+        check_saved(run, text)
+    else:
+        print("note: the ranks were killed before they had saved, as this machine is busy; the message said so")
+
+
 def check_text(run, folder):
     """A transformer on a file of our own learns its one sentence; a file that is too short is named."""
     place = pathlib.Path(folder) / "text"
@@ -205,7 +275,7 @@ def main():
                               ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
                               ("train.device=gpu", "did you mean"), ("train.matmul_precision=tf32", "train.device = cuda"),
                               ("train.precision=fp16", "train.precision = fp16 is for train.device = cuda"), ("train.loss_scale=8", "is for train.precision = fp16"),
-                              ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
+                              ("loss.kind=cross_entropy", "set loss.kind = mse"), ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:
             code, text, _ = run(workload, "--steps", 1, "--set", setting, "--out", f"{folder}/x")
             check(code != 0 and part in text, f"--set {setting} is refused", text)
         code, text, _ = run(workload, "--steps", 1, "--set", "train.device=cuda", "--out", f"{folder}/x")
@@ -224,6 +294,7 @@ def main():
 
         check_corrupt_images(run, folder)
         check_text(run, folder)
+        check_ends(train, workload, folder)
         check_ranks(train, workload, folder, timing, every=False)
 
     print("train: all right" if not failures else f"train: {len(failures)} failures")

@@ -1,6 +1,8 @@
 // Runs whose ranks have a GPU each and add by NCCL are those of the host: networks on the emulated GPU, its streams
 // beside the ranks' threads, the emulated NCCL between them.
 
+#define CAIRN_TARGETS cairn::target<cairn::cpu, float>, cairn::target<cairn::streamed_gpu, float>
+
 #include "catch.hpp"
 #include "messages.hpp"
 #include "nccl/gpu_ranks.hpp"

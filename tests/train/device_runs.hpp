@@ -3,22 +3,11 @@
 // leave.
 
 #include "catch.hpp"
-#include "device/cuda/emulated_libraries.hpp"
 #include "messages.hpp"
+#include "train/targets.hpp"
 
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/attention.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/crop_flip.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/dropout.hpp>
-#include <cairn/device/cuda/embedding.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
 #include <cairn/train/session.hpp>
 
 #include <unistd.h>

@@ -80,8 +80,9 @@ outcome train_on(any_communicator* world, const how& h) {
         if (h.compressor)
             c.gradients.method = [&h, count = world->size(), rank = world->rank()](const bucket_layout& layout,
                                                                                    index_t n) {
-                return detail::make_comm_hook<cpu>(h.compressor, compression_settings{.ratio = 0.3}, layout, n, count,
-                                                   rank);
+                configuration settings = configuration::from_text("[compress]\nratio = 0.3\n");
+                const auto method = compressors<cpu>::global().at("compress.kind", h.compressor)(settings);
+                return method.hook_of({layout, n, count, rank});
             };
         all = std::make_unique<ranks<D>>(*world, weights, std::move(c));
         broadcast_values(all->over, weights, {});

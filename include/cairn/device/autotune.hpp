@@ -17,6 +17,7 @@
 //   @<TAB>fingerprint
 //   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>disturbed       the last only where it was
 
+#include <cairn/core/atomic_file.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/cpu_contention.hpp>
 #include <cairn/core/error.hpp>
@@ -33,10 +34,13 @@
 #include <optional>
 #include <ostream>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace cairn {
 
@@ -149,28 +153,16 @@ public:
     }
 
     /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is
-    /// replaced in one step, so that a reader or a full disk never meets half of it. Throws if it cannot be written.
+    /// replaced in one step (core/atomic_file.hpp). Throws if it cannot be written.
     void save(const std::string& path, const std::string& fingerprint) const {
         auto sections = read(path);
         for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
-        const std::string temporary =
-            path + ".tmp" + std::to_string(reinterpret_cast<std::uintptr_t>(&sections) % 99991);
-        {
-            std::ofstream out(temporary);
-            for (const auto& [machine, lines] : sections) {
-                out << "@\t" << machine << '\n';
-                for (const auto& [key, entry] : lines) write(out, key, entry);
-            }
-            out.flush();
-            if (!out) {
-                std::remove(temporary.c_str());
-                fail("autotune: cannot write ", temporary, "; is the folder there, writable and not full?");
-            }
+        std::ostringstream out;
+        for (const auto& [machine, lines] : sections) {
+            out << "@\t" << machine << '\n';
+            for (const auto& [key, entry] : lines) write(out, key, entry);
         }
-        if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-            std::remove(temporary.c_str());
-            fail("autotune: cannot replace ", path, "; is it writable?");
-        }
+        write_atomically(path, out.str(), concat(".tmp", getpid()));  // several runs may write it at a time
     }
 
     /// One line an entry, for people.

@@ -5,7 +5,7 @@
 // The format is state_format.hpp's. Tested by failing and by dying at every system call, by killing at random times,
 // and by changing every byte of a file.
 
-#include <cairn/state/atomic_file.hpp>
+#include <cairn/core/atomic_file.hpp>
 #include <cairn/state/state_format.hpp>
 
 #include <map>

@@ -21,7 +21,7 @@
 #include <cairn/optim/precondition/shampoo.hpp>
 #include <cairn/optim/precondition/soap.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
-#include <cairn/train/compression_factory.hpp>
+#include <cairn/train/compressors.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/quadratic_step.hpp>
 
@@ -93,6 +93,14 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
             settings.get("kfac.compress_bound", 1e-3)};
 }
 
+/// Factors are no gradients: what keeps residuals or draws random numbers does not fit.
+inline reduction_method<cpu> hook_of_factors(const kfac_ranks_settings& read) {
+    if (read.compress == "bf16") return as_messages([](const bucket_place&) { return bf16<cpu>{}; }, false);
+    if (read.compress == "fp16") return as_messages([](const bucket_place&) { return fp16<cpu>{}; }, false);
+    return as_messages([bound = read.compress_bound](const bucket_place&) { return error_bounded({.bound = bound}); },
+                       false);
+}
+
 inline void require_fits_one_rank(const kfac_ranks_config& c) {
     if (c.place.grad_worker_fraction != 0) kfac_assignment(1, {}, c.place);  // says what does not fit
 }
@@ -102,16 +110,14 @@ inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(co
                                                                               any_communicator& world) {
     const kfac_ranks_settings read = read_kfac_ranks(settings, k);
     const kfac_ranks_config& c = read.how;
-    // Factors are no gradients: what keeps residuals or draws random numbers does not fit.
-    const compression_settings how{.error_feedback = false, .bound = read.compress_bound};
     if (world.size() == 1) {
         require_fits_one_rank(c);
         return std::make_unique<kfac_work_assignment<float>>();
     }
     typename kfac_ranks<any_communicator>::hook_factory method;
     if (read.compress != "none")
-        method = [=, kind = read.compress, ranks = world.size(), rank = world.rank()](index_t n) {
-            return make_comm_hook<cpu>(kind, how, bucket_layout{}, n, ranks, rank);
+        method = [how = hook_of_factors(read), ranks = world.size(), rank = world.rank()](index_t n) {
+            return how.hook_of({bucket_layout{}, n, ranks, rank});
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
 }

@@ -58,7 +58,9 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
     return all;
 }
 
-inline nlohmann::json machine_json() {
+/// `ceilings`: what the machine can do at most, which takes seconds to measure.
+inline nlohmann::json machine_json(bool ceilings) {
+    if (!ceilings) return {{"fingerprint", perf::fingerprint()}};
     return {{"fingerprint", perf::fingerprint()},
             {"matrix_peak_gflops", perf::measured_matrix_peak().gflops},
             {"copy_gb_per_s", perf::measured_bandwidth()}};
@@ -66,7 +68,7 @@ inline nlohmann::json machine_json() {
 
 /// record.json without what only the run knows (memory, threads, batch, parameters).
 inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const metric_list& metrics,
-                                const std::vector<double>& rates) {
+                                const std::vector<double>& rates, bool ceilings) {
     nlohmann::json headline = nlohmann::json::array();
     for (const auto& [figure, value] : metrics)
         if (!figure.starts_with("mae_")) headline.push_back({metric_label(figure), metric_value(figure, value)});
@@ -88,8 +90,12 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
-    return {{"benchmark", name}, {"headline", headline},      {"metrics", values},
-            {"result", result},  {"machine", machine_json()}, {"samples_per_s", samples}};
+    return {{"benchmark", name},
+            {"headline", headline},
+            {"metrics", values},
+            {"result", result},
+            {"machine", machine_json(ceilings)},
+            {"samples_per_s", samples}};
 }
 
 /// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
@@ -110,18 +116,22 @@ inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::
     return {{"kind", "scatter"}, {"names", names}, {"points", points}};
 }
 
-/// The layers of a trace, a step each.
-inline nlohmann::json profile_json(const std::vector<trace_event>& events) {
+/// The layers of a trace, a step each; with their share of the roofline where `machine` (machine_json) has its ceilings.
+inline nlohmann::json profile_json(const std::vector<trace_event>& events, const nlohmann::json& machine) {
     nlohmann::json rows = nlohmann::json::array();
-    const double flops = 1e9 * perf::measured_matrix_peak().gflops, bytes = 1e9 * perf::measured_bandwidth();
     for (const profile_row& row : profile_of(events)) {
-        const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
         const double n = std::max(1, row.steps);
-        rows.push_back(
-            {{"layer", row.path},
-             {"forward_ms", 1e3 * row.forward_seconds / n},
-             {"backward_ms", 1e3 * row.backward_seconds / n},
-             {"roofline", row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0}});
+        nlohmann::json entry{{"layer", row.path},
+                             {"forward_ms", 1e3 * row.forward_seconds / n},
+                             {"backward_ms", 1e3 * row.backward_seconds / n}};
+        if (machine.contains("matrix_peak_gflops")) {
+            const double flops = 1e9 * machine["matrix_peak_gflops"].get<double>(),
+                         bytes = 1e9 * machine["copy_gb_per_s"].get<double>();
+            const auto floor_of = [&](const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bytes); };
+            entry["roofline"] =
+                row.seconds() > 0 ? (floor_of(row.forward) + floor_of(row.backward)) / row.seconds() : 0;
+        }
+        rows.push_back(std::move(entry));
     }
     return rows;
 }

@@ -1,17 +1,21 @@
 #pragma once
 // The directory that a run leaves: config.toml, metrics.jsonl, record.json, trace.json, autotune.tsv, state.cairn,
 // report.html.
-// Every file is written beside its name and renamed, so a full disk leaves the earlier version intact.
+// Whole files are replaced in one step (core/atomic_file.hpp), lines are added. One process at a time writes there.
 
+#include <cairn/core/atomic_file.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/train/directory_lock.hpp>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace cairn {
@@ -19,7 +23,7 @@ namespace cairn {
 /// Makes and fills a run's directory.
 class run_directory {
 public:
-    /// Opens `path`, making it. Throws when it cannot be written.
+    /// Opens `path`, making it. Throws when it cannot be written, or another run writes there.
     explicit run_directory(std::filesystem::path path) : path_(std::move(path)) {
         std::error_code failure;
         std::filesystem::create_directories(path_, failure);
@@ -27,9 +31,10 @@ public:
                 "; choose another with --out");
         require(access(path_.c_str(), W_OK) == 0, "run directory ", path_.string(),
                 " is not writable; choose another with --out");
+        lock_.emplace(path_);
     }
 
-    /// A new name "runs/NAME-YYYYMMDD-HHMMSS", with a number behind it when taken.
+    /// Makes a new one, "runs/NAME-YYYYMMDD-HHMMSS", with a number behind it when taken.
     static std::filesystem::path fresh(const std::string& name) {
         char stamp[32];
         const std::time_t t = std::time(nullptr);
@@ -37,32 +42,18 @@ public:
         std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&t, &local));
         const std::filesystem::path base = std::filesystem::path("runs") / (name + '-' + stamp);
         std::filesystem::path path = base;
-        for (int i = 2; std::filesystem::exists(path); ++i) path = base.string() + '-' + std::to_string(i);
-        return path;
+        std::error_code failure;
+        std::filesystem::create_directories(base.parent_path(), failure);
+        for (int i = 2; !std::filesystem::create_directory(path, failure) && !failure; ++i)
+            path = base.string() + '-' + std::to_string(i);
+        return path;  // the constructor tells what failed
     }
 
     const std::filesystem::path& path() const { return path_; }
     std::filesystem::path file(const std::string& name) const { return path_ / name; }
 
-    /// Writes a whole file in one piece. Throws, leaving the earlier version, when the disk is full.
-    void write(const std::string& name, const std::string& text) const {
-        const std::filesystem::path target = file(name), fresh = target.string() + ".tmp";
-        {
-            std::ofstream out(fresh, std::ios::binary);
-            out << text;
-            out.close();
-            if (!out) {
-                const int code = errno;
-                std::error_code ignored;
-                std::filesystem::remove(fresh, ignored);
-                fail("cannot write ", target.string(), " (", text.size(), " bytes): ", std::strerror(code),
-                     "; the earlier version is intact");
-            }
-        }
-        std::error_code failure;
-        std::filesystem::rename(fresh, target, failure);
-        require(!failure, "cannot rename ", fresh.string(), ": ", failure.message());
-    }
+    /// Writes a whole file, which is on disk afterwards. Throws, leaving the earlier version, when the disk is full.
+    void write(const std::string& name, const std::string& text) const { write_atomically(file(name), text); }
 
     /// Adds one line to a file. Throws when it cannot be written.
     void append(const std::string& name, const std::string& line) const {
@@ -72,8 +63,19 @@ public:
         require(static_cast<bool>(out), "cannot append to ", file(name).string(), ": ", std::strerror(errno));
     }
 
+    /// Returns when the lines that were added to a file are on disk. Throws when the disk fails.
+    void sync(const std::string& name) const {
+        const int opened = ::open(file(name).c_str(), O_RDONLY | O_CLOEXEC);
+        if (opened < 0 && errno == ENOENT) return;  // no line yet
+        const bool synced = opened >= 0 && ::fsync(opened) == 0;
+        const int reason = errno;
+        if (opened >= 0) ::close(opened);
+        require(synced, "cannot sync ", file(name).string(), ": ", std::strerror(reason));
+    }
+
 private:
     std::filesystem::path path_;
+    std::optional<directory_lock> lock_;
 };
 
 }  // namespace cairn

@@ -34,9 +34,9 @@ struct posix_system {
 template <class System = posix_system>
 class atomic_file {
 public:
-    /// Throws when path.tmp cannot be created.
-    explicit atomic_file(const std::filesystem::path& path, System system = {})
-        : path_(path), temporary_(path.string() + ".tmp"), system_(std::move(system)) {
+    /// Throws when path.tmp cannot be created. Where several processes write the file, each needs a `suffix` of its own.
+    explicit atomic_file(const std::filesystem::path& path, System system = {}, const std::string& suffix = ".tmp")
+        : path_(path), temporary_(path.string() + suffix), system_(std::move(system)) {
         file_ = system_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
         if (file_ < 0) fail_with("cannot be created");  // and the destructor does not run
     }
@@ -93,5 +93,13 @@ private:
     bool renamed_ = false;
     std::size_t written_ = 0;
 };
+
+/// Puts `text` at `path`. When it returns, that is on disk; when it throws, what was at `path` is as it was.
+inline void write_atomically(const std::filesystem::path& path, const std::string& text,
+                             const std::string& suffix = ".tmp") {
+    atomic_file<> file(path, {}, suffix);
+    file.write(text.data(), text.size());
+    file.commit();
+}
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
-// cosmology | text.
+// cosmology | text, or what another header enters (register_data_format).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 
@@ -12,6 +12,7 @@
 #include <cairn/data/split.hpp>
 #include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
+#include <cairn/train/registry.hpp>
 #include <cairn/train/synthetic_data.hpp>
 
 #include <cstdlib>
@@ -24,6 +25,15 @@ struct data_parts {
     any_dataset train, test;
     shape sample;
     target_info info;
+};
+
+/// Makes the data of the settings; `without_files`: random samples of the same shape, drawn by `seed`.
+using data_formats = registry<data_parts (*)(configuration&, bool without_files, std::uint64_t seed)>;
+
+/// Enters a data format. Entry: `name`; make(configuration&, bool without_files, std::uint64_t seed), a data_parts.
+template <class Entry>
+struct register_data_format {
+    register_data_format() { data_formats::global().add(Entry::name, typeid(Entry), Entry::make); }
 };
 
 namespace detail {
@@ -227,20 +237,54 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
     return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
 }
 
+struct mnist_entry {
+    static constexpr const char* name = "mnist";
+    static constexpr auto make = &make_mnist;
+};
+struct cifar10_entry {
+    static constexpr const char* name = "cifar10";
+    static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
+        return make_cifar(settings, 10, without_files, seed);
+    }
+};
+struct cifar100_entry {
+    static constexpr const char* name = "cifar100";
+    static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
+        return make_cifar(settings, 100, without_files, seed);
+    }
+};
+struct folder_entry {
+    static constexpr const char* name = "folder";
+    static constexpr auto make = &make_folder;
+};
+struct quijote_entry {
+    static constexpr const char* name = "quijote";
+    static constexpr auto make = &make_quijote;
+};
+struct cosmology_entry {
+    static constexpr const char* name = "cosmology";
+    static constexpr auto make = &make_cosmology;
+};
+struct text_entry {
+    static constexpr const char* name = "text";
+    static constexpr auto make = &make_text;
+};
+
+static const register_data_format<mnist_entry> mnist_is_known;
+static const register_data_format<cifar10_entry> cifar10_is_known;
+static const register_data_format<cifar100_entry> cifar100_is_known;
+static const register_data_format<folder_entry> folder_is_known;
+static const register_data_format<quijote_entry> quijote_is_known;
+static const register_data_format<cosmology_entry> cosmology_is_known;
+static const register_data_format<text_entry> text_is_known;
+
 }  // namespace detail
 
 /// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is
 /// missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
-    const std::string format =
-        settings.choice("data.format", {"mnist", "cifar10", "cifar100", "folder", "quijote", "cosmology", "text"});
-    if (format == "mnist") return detail::make_mnist(settings, without_files, seed);
-    if (format == "cifar10") return detail::make_cifar(settings, 10, without_files, seed);
-    if (format == "cifar100") return detail::make_cifar(settings, 100, without_files, seed);
-    if (format == "folder") return detail::make_folder(settings, without_files, seed);
-    if (format == "quijote") return detail::make_quijote(settings, without_files, seed);
-    if (format == "text") return detail::make_text(settings, without_files, seed);
-    return detail::make_cosmology(settings, without_files, seed);
+    const std::string format = settings.need<std::string>("data.format");
+    return data_formats::global().at("data.format", format)(settings, without_files, seed);
 }
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
 // Settings of data that are read and refused.
 
-#include <cairn/train/data_factory.hpp>
+#include <cairn/train/data_formats.hpp>
 
 #include "catch.hpp"
 #include "messages.hpp"

@@ -1,0 +1,248 @@
+#pragma once
+// From settings to the parts of a run:
+//   data → network → batches → ranks → optimizer, preconditioner → trainer
+// Every rank builds the same. Throws before any training on settings that do not fit together.
+
+#include <cairn/comm/require_equal.hpp>
+#include <cairn/parallel/sharded_state.hpp>
+#include <cairn/stash/plan.hpp>
+#include <cairn/train/compressors.hpp>
+#include <cairn/train/curvature.hpp>
+#include <cairn/train/lr_schedules.hpp>
+#include <cairn/train/models.hpp>
+#include <cairn/train/optimizers.hpp>
+#include <cairn/train/run_parts.hpp>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace cairn {
+
+/// See the top of the file.
+template <Device D = cpu, class T = float>
+class builder {
+    using parts = run_parts<D, T>;
+
+public:
+    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `world` cannot.
+    static std::unique_ptr<parts> build(configuration settings, session_options options, any_communicator world,
+                                        std::optional<any_communicator> device_channel = {}) {
+        auto run = std::make_unique<parts>(std::move(settings), std::move(options), std::move(world));
+        builder b(*run);
+        b.make_network();
+        b.make_batches();
+        b.count_steps();
+        b.make_ranks(std::move(device_channel));
+        b.make_trainer();
+        run->settings.check_all_used();
+        require_equal(run->world, run->settings.resolved(), "the resolved configuration");
+        if (run->curvature)  // each rank makes the same directions, whose last bits depend on it
+            require_equal(run->world, concat(threads()),
+                          "the number of threads that a preconditioner has (give --threads)");
+        run->start_ranks();
+        return run;
+    }
+
+private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // exact as a double
+
+    explicit builder(parts& run) : run_(run), settings_(run.settings) {
+        run.name = settings_.get("name", "run");
+        run.seed = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
+        run.data = make_data(settings_, run.options.generated, run.seed);
+        run.batch = settings_.get<index_t>("train.batch", 32);
+        require(run.batch >= 1, "train.batch = ", run.batch, "; at least 1 is needed");
+        run.micro_batches = settings_.get<index_t>("train.micro_batches", 1);
+        require(run.micro_batches >= 1, "train.micro_batches = ", run.micro_batches, "; at least 1 is needed");
+        run.skips_non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
+        kind_ = read_objective_kind();
+    }
+
+    // The data have classes or values, which decide between cross-entropy and squares.
+    objective_kind read_objective_kind() {
+        const bool classes = run_.data.info.kind == target_kind::classes;
+        const std::string fitting = classes ? "cross_entropy" : "mse";
+        const std::string loss = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"}, fitting);
+        if (loss == "reconstruction") return objective_kind::reconstruction;
+        require(loss == fitting, "loss.kind = ", loss, ": the targets of these data are ",
+                classes ? "classes" : "values", "; set loss.kind = ", fitting, ", or leave it out");
+        return classes ? objective_kind::classes : objective_kind::values;
+    }
+
+    // Numbers that the network gives for a sample: pixels, classes or values.
+    index_t outputs() const {
+        return kind_ == objective_kind::reconstruction ? run_.data.sample.size() : run_.data.info.count();
+    }
+
+    void make_network() {
+        run_.model = make_model<D, T>(settings_, run_.data.sample, outputs());
+        const shape out =
+            with_context("model " + run_.name, [&] { return run_.model.output_shape(run_.batch_shape()); });
+        shape wanted{run_.batch};
+        if (kind_ != objective_kind::reconstruction && run_.data.info.labels_each > 1)
+            wanted.push_back(run_.data.info.labels_each);
+        wanted.push_back(outputs());
+        require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
+                " give an output of shape ", out, ", the data need ", wanted);
+        run_.weights = std::make_unique<arena<float, D>>(run_.model.parameters(), run_.seed);
+        // What forward leaves for backward.
+        const std::string memory =
+            settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
+        require(on_host || memory == "keep", "train.activation_memory = ", memory, " plans for the host alone: on ",
+                D::name, " take keep");
+        if constexpr (on_host)
+            if (memory != "keep")
+                apply(run_.model, memory == "recompute" ? sqrt_plan(run_.model, run_.batch_shape())
+                                                        : smallest_plan(run_.model, run_.batch_shape()));
+        if constexpr (std::same_as<T, float16>)
+            run_.scaler.emplace(read_loss_scale(settings_));
+        else
+            pass_over_loss_scale(settings_);
+    }
+
+    // This rank's part of every batch, for training and for tests.
+    void make_batches() {
+        const any_communicator& world = run_.world;
+        const loader_config training{.batch = run_.batch,
+                                     .workers = settings_.get("train.workers", 1),
+                                     .prefetch = settings_.get<index_t>("train.prefetch", 2),
+                                     .shuffle = true,
+                                     .drop_last = settings_.get("train.drop_last", false),
+                                     .seed = run_.seed,
+                                     .rank = world.rank(),
+                                     .world = world.size()};
+        const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
+        run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
+        run_.test_every = settings_.get<std::int64_t>("train.test_every", 1);
+        require(run_.test_every >= 0, "train.test_every = ", run_.test_every,
+                "; epochs between tests, or 0 for no test at all");
+        if (!run_.data.test || !run_.test_every) return;
+        loader_config testing = training;
+        testing.shuffle = testing.drop_last = false;
+        testing.batch = std::min(run_.batch, run_.data.test.size());
+        require(testing.batch >= world.size(), "the test set of ", run_.data.test.size(), " samples is too small for ",
+                world.size(), " ranks");
+        testing.workers = 0;
+        run_.test_batches = std::make_unique<typename parts::batches>(run_.data.test, testing, as_pixels);
+    }
+
+    void count_steps() {
+        const index_t epoch = run_.train_batches->batches_per_epoch();
+        run_.epochs = settings_.get<std::int64_t>("train.epochs", 1);
+        require(run_.epochs >= 1 && run_.epochs <= most_steps / epoch, "train.epochs = ", run_.epochs, "; 1 to ",
+                most_steps / epoch, " are possible");
+        run_.total_steps = run_.epochs * epoch;
+        run_.last_step =
+            run_.options.max_steps >= 0 ? std::min(run_.total_steps, run_.options.max_steps) : run_.total_steps;
+        run_.log_every =
+            settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, run_.total_steps / 300));
+        require(run_.log_every >= 1, "train.log_every = ", run_.log_every, "; at least 1 is needed");
+    }
+
+    // [parallel] and [compress] of the settings. One rank that never skips a step needs nothing of it.
+    void make_ranks(std::optional<any_communicator> device_channel) {
+        const int size = run_.world.size(), rank = run_.world.rank();
+        typename ranks<D>::config c;
+        c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25) << 20;
+        require(c.gradients.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
+        c.gradients.overlap = settings_.get("parallel.overlap", true);
+        c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
+        // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
+        // itself.
+        const bool may_skip = run_.skips_non_finite || (run_.scales_itself() && size > 1);
+        c.agree.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
+        if (run_.scaler && !run_.scales_itself()) c.agree.advice += ", or take a smaller train.loss_scale, or dynamic";
+        c.gradients.seed = run_.seed;
+        c.zero_stage = static_cast<int>(settings_.get<index_t>("parallel.zero_stage", 0));
+        require(c.zero_stage >= 0 && c.zero_stage <= 2, "parallel.zero_stage = ", c.zero_stage,
+                "; stages 0, 1 and 2 are there");
+        compression how = make_compression(settings_, size, rank);
+        c.device = std::move(device_channel);
+        if (size == 1) {
+            c.zero_stage = 0;
+            if (!may_skip) return;
+        } else {
+            if constexpr (!on_host) c.gradients.hook_on_device = make_method<D>(settings_, size, rank);
+            c.gradients.method = std::move(how.method);
+            c.gradients.candidates = std::move(how.candidates);
+            run_.compresses = c.gradients.method || !c.gradients.candidates.empty();
+            compressor_has_momentum_ = how.kind == "dgc";
+        }
+        if (c.zero_stage) share_optimizer(c);
+        if (c.sync_batch_norm && size > 1) require_even_micro_batches();
+        run_.ranks = std::make_unique<ranks<D>>(run_.world, *run_.weights, std::move(c));
+    }
+
+    // ZeRO: each rank holds the optimizer's state of its own range of the parameters.
+    void share_optimizer(typename ranks<D>::config& c) {
+        const std::string rule = optimizer_of_steps<D>(settings_);
+        const bool whole = optimizers<D>::global().contains(rule) &&
+                           optimizers<D>::global().at("optimizer.kind", rule).whole_parameters;
+        run_.owners = owners_of(*run_.weights, run_.world.size(), whole);
+        c.owners = run_.owners;
+        shard_ = detail::shard_plan{
+            run_.owners[static_cast<std::size_t>(run_.world.rank())],
+            [&run = run_](std::span<double> by_parameter) { all_reduce(run.ranks->over.host, by_parameter); }};
+    }
+
+    void require_even_micro_batches() {
+        const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch,
+                      least = (rest ? rest : run_.batch) / run_.world.size();
+        require(
+            least >= run_.micro_batches && !data_may_skip(),
+            "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
+            "rank ",
+            least, " samples for train.micro_batches = ", run_.micro_batches,
+            ", or data.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, or "
+            "data.corrupt = stop");
+    }
+
+    bool data_may_skip() {
+        return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
+    }
+
+    void make_trainer() {
+        any_optimizer<float, D> optimizer =
+            make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
+        make_curvature();
+        run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
+        const double smoothing = kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
+        const trainer_config config{
+            .seed = run_.seed,
+            .sharded = shard_.has_value(),
+            .may_skip = data_may_skip(),
+            .stop_at_loss = !run_.skips_non_finite,
+            .graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
+            .model_every = run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1) : 1,
+            .sampled_every = mc_label_stride(settings_)};
+        run_.trainer = std::make_unique<trainer<D, T>>(run_.model, *run_.weights, std::move(optimizer), run_.rate,
+                                                       objective({kind_, smoothing}, run_.data.info), config,
+                                                       run_.ranks.get(), run_.curvature.get(), run_.quadratic.get(),
+                                                       run_.scaler ? &*run_.scaler : nullptr);
+    }
+
+    // A preconditioner, if the settings ask for one.
+    void make_curvature() {
+        if constexpr (on_host) {
+            run_.curvature = make_preconditioner(settings_, *run_.weights, run_.world);
+        } else {
+            const bool alone = run_.world.size() == 1;
+            run_.curvature =
+                make_preconditioner_on_device(settings_, *run_.weights, alone ? nullptr : &run_.ranks->over);
+        }
+        run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
+        require(!run_.curvature || !shard_, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
+                " needs whole gradients on every rank: parallel.zero_stage = ",
+                settings_.get<index_t>("parallel.zero_stage", 0), " leaves each rank a part; set it to 0");
+    }
+
+    parts& run_;
+    configuration& settings_;
+    objective_kind kind_ = objective_kind::classes;
+    std::optional<detail::shard_plan> shard_;
+    bool compressor_has_momentum_ = false;  // so that the optimizer has none
+};
+
+}  // namespace cairn

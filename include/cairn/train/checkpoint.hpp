@@ -1,0 +1,180 @@
+#pragma once
+// The saved state of a run, state.cairn: all that a resumed run needs to go on with the same bits.
+//   model/PATH           parameters              loader_epoch, loader_batch    the next batch
+//   buffers/PATH         running statistics      loss_scale/…                  of layers in float16
+//   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
+//   compression/…        what compressors of every rank keep
+// Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
+// loaded, so the file does not depend on the number of ranks (but for `compression`).
+
+#include <cairn/core/finite.hpp>
+#include <cairn/parallel/sharded_state.hpp>
+#include <cairn/state/staged.hpp>
+#include <cairn/state/state_file.hpp>
+#include <cairn/train/run_parts.hpp>
+#include <cairn/train/team.hpp>
+
+#include <array>
+#include <filesystem>
+#include <span>
+
+namespace cairn {
+
+namespace detail {
+
+/// The whole state of a run, with what other ranks hold of it. Made on all ranks together.
+template <Device D, class T>
+class gathered_state {
+public:
+    explicit gathered_state(run_parts<D, T>& run) : run_(run) {
+        if (!run.owners.empty()) optimizer_.emplace(run.trainer->optimizer(), *run.weights);
+        if (run.compresses) {
+            std::vector<compressor_tensor> all = run.ranks->gradients.tensors();
+            for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
+                all.push_back({name, host_residuals_.host_of(t)});
+            residuals_.emplace(run.ranks->over.host, std::move(all));
+        }
+        if (run.curvature) curvature_ = run.curvature->tensors();
+    }
+    ~gathered_state() {
+        curvature_.clear();
+        if (run_.curvature) run_.curvature->release();
+    }
+    gathered_state(const gathered_state&) = delete;
+    gathered_state& operator=(const gathered_state&) = delete;
+
+    /// Collective: rank 0 gets what the others hold.
+    void collect() {
+        if (optimizer_) optimizer_->collect(run_.ranks->over.device, run_.owners);
+        if (residuals_) residuals_->collect();
+        if (run_.scaler) scale_ = run_.scaler->saved();
+        const cursor next = run_.train_batches->position();
+        loader_epoch_ = next.epoch;
+        loader_batch_ = next.batch;
+    }
+
+    void write(const std::filesystem::path& file) { save_state(file, view(run_.scales_itself())); }
+
+    void read(const std::filesystem::path& file) {
+        // A run may go on in another precision than that in which it was saved.
+        const bool has_scale =
+            std::ranges::any_of(list_state(file), [](const auto& entry) { return entry.name == "loss_scale/scale"; });
+        load_state(file, view(has_scale));
+        host_copies_.put_back();
+        if (has_scale && run_.scaler) run_.scaler->restore(scale_);
+    }
+
+    /// Collective: what rank 0 has read becomes the state of every rank.
+    void distribute() {
+        if (run_.ranks) {
+            share_numbers();
+            share_tensors();
+        }
+        run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
+    }
+
+private:
+    state_view view(bool with_scale) {
+        state_view s;
+        if (with_scale) {
+            s.add("loss_scale/scale", scale_.scale);
+            s.add("loss_scale/good_steps", scale_.good_steps);
+        }
+        host_copies_.clear();
+        for (const auto& [name, p] : run_.weights->parameters()) s.add("model/" + name, host_copies_.host_of(p->value));
+        for (const auto& [name, t] : run_.model.buffers()) s.add("buffers/" + name, host_copies_.host_of(*t));
+        for (const auto& [name, t] : optimizer_tensors()) s.add("optimizer/" + name, host_copies_.host_of(t));
+        s.add("optimizer_steps", run_.trainer->optimizer().steps());
+        if (run_.curvature) {
+            for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
+            for (auto& [name, number] : run_.curvature->counters()) s.add("kfac/" + name, *number);
+        }
+        if (run_.quadratic) {
+            s.add("kfac/lambda", run_.quadratic->lambda());
+            s.add("kfac/quadratic_steps", run_.quadratic->steps());
+            s.add("kfac/previous", host_copies_.host_of(run_.quadratic->previous()));
+        }
+        if (residuals_) s.add("compression", residuals_->tensors());
+        s.add("loader_epoch", loader_epoch_);
+        s.add("loader_batch", loader_batch_);
+        return s;
+    }
+
+    std::vector<named_tensor<float, D>> optimizer_tensors() {
+        return optimizer_ ? optimizer_->tensors() : run_.trainer->optimizer().tensors();
+    }
+
+    template <class Number>
+    void share(Number& number) {
+        broadcast(run_.ranks->over.host, std::span<Number>(&number, 1), 0);
+    }
+
+    void share_numbers() {
+        share(run_.trainer->optimizer().steps());
+        share(loader_epoch_);
+        share(loader_batch_);
+        if (run_.scales_itself()) {
+            scale_ = run_.scaler->saved();
+            share(scale_.scale);
+            share(scale_.good_steps);
+            run_.scaler->restore(scale_);
+        }
+        if (run_.curvature)
+            for (auto& [name, number] : run_.curvature->counters()) share(*number);
+        if (run_.quadratic) {
+            share(run_.quadratic->lambda());
+            share(run_.quadratic->steps());
+        }
+    }
+
+    void share_tensors() {
+        run_.start_ranks();  // parameters and buffers
+        const auto give = [&](const tensor<float, D>& t) { broadcast(run_.ranks->over.device, t.share().span(), 0); };
+        for (const auto& [name, t] : optimizer_tensors()) give(t);
+        for (const auto& [name, t] : curvature_) give(t);
+        if (run_.quadratic) give(run_.quadratic->previous());
+        if (optimizer_) optimizer_->distribute();
+        if (residuals_) residuals_->distribute();
+        host_residuals_.put_back();
+    }
+
+    run_parts<D, T>& run_;
+    std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
+    std::optional<residuals_of_ranks> residuals_;
+    std::vector<named_tensor<float, D>> curvature_;
+    staged_tensors<D> host_copies_, host_residuals_;
+    loss_scaler::state scale_;
+    std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
+};
+
+}  // namespace detail
+
+/// The error of a run that training has spoilt; call before anything is saved.
+template <Device D, class T>
+[[noreturn]] void fail_diverged(run_parts<D, T>& run, const std::string& what) {
+    fail("after step ", run.trainer->steps(), ": ", what,
+         "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
+}
+
+/// Collective: saves the run to `file` of rank 0. Throws on all ranks alike, leaving an earlier file as it is, where a
+/// parameter is not finite.
+template <Device D, class T>
+void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
+    for (const auto& [name, p] : run.weights->parameters())  // not gradients: those of a skipped step are a rank's own
+        if (const std::string found = first_non_finite(name, p->value); !found.empty()) fail_diverged(run, found);
+    run.average_buffers();
+    detail::gathered_state<D, T> state(run);
+    state.collect();
+    if (run.is_root()) state.write(file);
+}
+
+/// Collective: the run goes on where the one that saved `file` of rank 0 was. Throws where the file is of another
+/// network or set-up.
+template <Device D, class T>
+void load_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
+    detail::gathered_state<D, T> state(run);
+    if (run.is_root()) state.read(file);
+    state.distribute();
+}
+
+}  // namespace cairn

@@ -1,0 +1,265 @@
+#pragma once
+// Training: epochs of steps, a test and a saved state after each epoch, metrics on the way, a report at the end.
+//   open the directory, or load the checkpoint
+//   until the last step:   batch → trainer.step → metrics;   at the end of an epoch: test, save
+//   test, save, report
+// On several ranks all run the same loop; rank 0 alone prints, logs and saves.
+
+#include <cairn/device/autotune.hpp>
+#include <cairn/perf/machine.hpp>
+#include <cairn/train/checkpoint.hpp>
+#include <cairn/train/evaluate.hpp>
+#include <cairn/train/interrupt.hpp>
+#include <cairn/train/metrics_log.hpp>
+#include <cairn/train/progress.hpp>
+#include <cairn/train/report.hpp>
+#include <cairn/train/run_directory.hpp>
+#include <cairn/train/shared_kernels.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+namespace cairn {
+
+/// See the top of the file.
+template <Device D = cpu, class T = float>
+class training_loop {
+public:
+    explicit training_loop(run_parts<D, T>& run) : run_(run), line_(run.is_root()) {}
+
+    /// Runs to the last step, or until some rank is asked to stop. Returns the final figures on rank 0.
+    nlohmann::json train() {
+        choose_kernels_of_ranks(run_);
+        discover_layers(run_);
+        open();
+        print_head();
+        run_.train_batches->reset_stats();
+        first_step_ = run_.trainer->steps();
+        while (run_.trainer->steps() < run_.last_step && !stopped_) {
+            const std::int64_t since_start = run_.trainer->steps() - first_step_;
+            trace::global().enable(since_start >= trace_begin && since_start < trace_end);
+            step_watch_.restart();  // to wait for data is part of a step
+            if (auto b = run_.train_batches->next())
+                step(*b);
+            else
+                end_of_epoch();
+        }
+        trace::global().enable(false);
+        if (log_.steps_since_line() > 0) log_training();  // interrupted
+        test_and_save(run_.test_batches && !stopped_ && last_tested_ != run_.trainer->steps());
+        outcome_.interrupted = stopped_;
+        outcome_.seconds = seconds();
+        return write_report(run_, directory(), outcome_, log_);
+    }
+
+private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
+    static constexpr int most_skipped_steps = 100;
+
+    // A run that was killed between its last step and its record has nothing to do but that: its time is in its log.
+    double seconds() const {
+        const bool trained = run_.trainer->steps() > first_step_;
+        return trained ? whole_.seconds() : log_.last().value("seconds", whole_.seconds());
+    }
+
+    /// Of rank 0; null on the others.
+    const run_directory* directory() const { return directory_ ? &*directory_ : nullptr; }
+
+    void open() {
+        const bool resuming = !run_.options.resume.empty();
+        if (run_.is_root()) open_directory(resuming);
+        if (resuming) load_checkpoint(run_, run_.options.resume / "state.cairn");
+        saved_ = resuming;
+        const std::int64_t steps = run_.trainer->steps();
+        const bool complete =
+            resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
+        require(!resuming || steps < run_.last_step || (steps == run_.last_step && !complete),
+                run_.options.resume.string(), ": this run has done ", steps, " of ", run_.last_step,
+                " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
+        if (!run_.is_root()) return;
+        if (resuming) log_.resume(*directory_, steps);
+        directory_->write("config.toml", run_.settings.resolved());
+    }
+
+    void open_directory(bool resuming) {
+        directory_.emplace(resuming                   ? run_.options.resume
+                           : run_.options.out.empty() ? run_directory::fresh(run_.name)
+                                                      : run_.options.out);
+        const auto has = [&](const char* name) { return std::filesystem::exists(directory_->file(name)); };
+        require(!resuming || has("state.cairn"), "run directory ", directory_->path().string(),
+                " has no state.cairn: the run ended before its first state was saved; start it again with another "
+                "--out, or remove this folder");
+        if (!resuming && (has("state.cairn") || has("record.json") || has(metrics_log::name)))
+            fail("run directory ", directory_->path().string(), " holds a run already; ",
+                 has("state.cairn")
+                     ? "continue it with --resume, or choose another with --out"
+                     : "choose another with --out, or remove it: it ended before its first state was saved");
+    }
+
+    void step(device_batch<D>& b) {
+        for (const std::string& skipped : b.host.skipped) line_.print("skipped " + skipped);
+        const bool nothing = b.host.count == 0 && !run_.ranks;
+        const step_result done =
+            nothing ? step_result{.stop = interrupt_guard::requested()}
+                    : run_.trainer->step({b, run_.micro_batches}, interrupt_guard::requested(), [this] {
+                          if (run_.trainer->steps() + 1 < run_.last_step) run_.train_batches->prepare();
+                      });
+        stopped_ = done.stop;
+        saved_ = false;
+        if (done.samples == 0) return count_empty_batch();
+        empty_batches_ = 0;
+        if (done.skipped) return count_skipped_step();
+        log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
+        const std::int64_t step = run_.trainer->steps();
+        if (log_.steps_since_line() == run_.log_every || step == run_.last_step) log_training();
+        line_.show(step, run_.last_step, status_text(step));
+    }
+
+    // All of its samples are corrupt.
+    void count_empty_batch() {
+        ++empty_batches_;
+        require(empty_batches_ < run_.train_batches->batches_per_epoch(), "all samples of ", empty_batches_,
+                " batches in a row are corrupt");
+    }
+
+    void count_skipped_step() {
+        const bool by_scale = run_.scales_itself();
+        line_.print(concat("step ", run_.trainer->steps() + 1, ": a gradient is not finite; skipped on all ranks",
+                           by_scale ? concat(", the loss scale is now ", run_.scaler->scale()) : ""));
+        ++outcome_.skipped_steps;
+        require(by_scale || outcome_.skipped_steps < most_skipped_steps, outcome_.skipped_steps,
+                " steps were skipped; training diverges");
+    }
+
+    void log_training() {
+        const std::int64_t step = run_.trainer->steps();
+        nlohmann::json entry = log_.take_steps();
+        entry["step"] = step;
+        entry["epoch"] = run_.epochs_of(step);
+        entry["lr"] = run_.rate(step - 1);
+        entry["seconds"] = whole_.seconds();
+        if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
+        if (run_.trainer->goal().kind() == objective_kind::classes) entry["train_accuracy"] = training_accuracy();
+        log_.add(directory(), entry);
+    }
+
+    // Over all ranks, since the last line.
+    double training_accuracy() {
+        const auto [correct, seen] = run_.trainer->take_training_hits();
+        std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
+        if (run_.ranks) all_reduce(run_.ranks->over.host, std::span<double>(sums));
+        return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each) : 0;
+    }
+
+    void end_of_epoch() {
+        const std::int64_t epoch = run_.train_batches->position().epoch;
+        test_and_save(run_.test_batches && (epoch % run_.test_every == 0 || epoch == run_.epochs));
+    }
+
+    // A test set that cannot be read costs no epoch; but a state that training has spoilt does not replace a good one.
+    void test_and_save(bool due) {
+        std::exception_ptr unreadable;
+        try {
+            if (due) test();
+        } catch (const error&) {
+            if (run_.world.size() > 1) throw;  // the others wait in the test
+            unreadable = std::current_exception();
+        }
+        if (due && !unreadable && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
+            fail_diverged(run_, "the test loss is not finite");
+        save();
+        if (unreadable) std::rethrow_exception(unreadable);
+    }
+
+    void test() {
+        const std::int64_t step = run_.trainer->steps();
+        run_.average_buffers();
+        run_.test_batches->reset_stats();
+        evaluation sums = evaluate(run_.model, run_.trainer->goal(), *run_.test_batches);
+        if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
+            line_.print(concat(skipped, " corrupt test samples were left out"));
+        if (run_.ranks) add_over_ranks(run_.ranks->over.host, sums);
+        outcome_.test = std::move(sums);
+        outcome_.metrics = run_.trainer->goal().metrics(outcome_.test);
+        last_tested_ = step;
+        nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
+        for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
+        if (!log_.has_test_of(step)) log_.add(directory(), entry);  // a run that was killed before its record has it
+        print_test();
+    }
+
+    void save() {
+        if (saved_) return;
+        if (directory_) directory_->sync(metrics_log::name);  // the lines up to the state
+        save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path());
+        if (run_.is_root())
+            autotune_cache::global().save(directory_->file("autotune.tsv").string(), perf::fingerprint());
+        saved_ = true;
+    }
+
+    void print_head() const {
+        if (!run_.is_root()) return;
+        std::fprintf(stderr,
+                     "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
+                     run_.name.c_str(), run_.data.train.size(), run_.data.test ? run_.data.test.size() : 0,
+                     concat(run_.data.sample).c_str(), run_.weights->count(), run_.flops_per_sample() / 1e9);
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%s, seed %llu, results in %s\n",
+                     static_cast<long long>(run_.epochs), run_.train_batches->batches_per_epoch(), run_.batch,
+                     on_host ? "" : concat("on ", D::name, ", ").c_str(), run_.processors().c_str(),
+                     static_cast<unsigned long long>(run_.seed), directory_->path().c_str());
+    }
+
+    void print_test() {
+        std::string text;
+        for (const auto& [figure, value] : outcome_.metrics)
+            if (!figure.starts_with("mae_"))
+                text += (text.empty() ? "" : ", ") + metric_label(figure) + ' ' + metric_value(figure, value);
+        line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.epochs_of(run_.trainer->steps()),
+                          loss_text(" training loss").c_str(), outcome_.test.loss()) +
+                    text);
+    }
+
+    std::string status_text(std::int64_t step) const {
+        const double per_step = whole_.seconds() / static_cast<double>(step - first_step_);
+        return print("epoch %lld/%lld%s%s  %.0f samples/s  %s left",
+                     static_cast<long long>((step - 1) / run_.train_batches->batches_per_epoch() + 1),
+                     static_cast<long long>(run_.epochs), loss_text("  loss").c_str(), quality_text().c_str(),
+                     median(log_.recent_rates(21)),
+                     clock_text(per_step * static_cast<double>(run_.last_step - step)).c_str());
+    }
+
+    /// The mean training loss of late, with `name` in front; empty before the first step.
+    std::string loss_text(const char* name) const {
+        const auto loss = log_.recent_loss();
+        return loss ? print("%s %.4f", name, *loss) : std::string();
+    }
+
+    std::string quality_text() const {
+        std::string text;
+        if (const auto& last = log_.last(); last.contains("train_accuracy"))
+            text += "  accuracy " + metric_value("accuracy", last["train_accuracy"]);
+        if (!outcome_.metrics.empty())
+            text += "  test " + metric_value(outcome_.metrics.front().first, outcome_.metrics.front().second);
+        return text;
+    }
+
+    run_parts<D, T>& run_;
+    progress_line line_;
+    const stopwatch whole_;  // the choice of kernels included
+    stopwatch step_watch_;
+    std::optional<run_directory> directory_;  // of rank 0
+    metrics_log log_;
+    run_outcome outcome_;
+    bool stopped_ = false;
+    bool saved_ = false;         // as the run is now
+    index_t empty_batches_ = 0;  // in a row
+    std::int64_t first_step_ = 0, last_tested_ = -1;
+};
+
+}  // namespace cairn

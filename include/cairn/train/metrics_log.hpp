@@ -1,0 +1,114 @@
+#pragma once
+// metrics.jsonl: one JSON object a line.
+//   of training, every train.log_every steps   step, epoch, loss, lr, samples_per_s, seconds [, train_accuracy, …]
+//   of a test                                  step, test_loss, test_FIGURE …
+// Means of training are over the steps since the last line.
+
+#include <cairn/train/record.hpp>
+#include <cairn/train/run_directory.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// The lines so far, and the steps since the last one. Without a directory nothing is written: all ranks but one.
+class metrics_log {
+public:
+    /// Takes over the lines of a run that goes on from step `until`; lines of later steps, which that run did before it
+    /// was killed, go.
+    void resume(const run_directory& directory, std::int64_t until) {
+        std::ifstream in(directory.file(name));
+        std::string kept;
+        int number = 0;
+        for (std::string text; std::getline(in, text);) {
+            ++number;
+            const nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
+            if (entry.is_discarded()) continue;  // half a line
+            require(entry.is_object() && entry.contains("step") && entry["step"].is_number_integer(),
+                    directory.file(name).string(), ':', number, ": ", text,
+                    " is no line of a run, an object with a whole number \"step\"; remove the line");
+            if (entry["step"].get<std::int64_t>() > until) continue;
+            remember(entry);
+            kept += text + '\n';
+        }
+        directory.write(name, kept);
+    }
+
+    void add(const run_directory* directory, const nlohmann::json& entry) {
+        remember(entry);
+        if (directory) directory->append(name, entry.dump());
+    }
+
+    /// Counts a step: its loss, and samples a second.
+    void count_step(double loss, double rate) {
+        loss_sum_ += loss;
+        ++steps_;
+        rates_.push_back(rate);
+    }
+
+    std::int64_t steps_since_line() const { return steps_; }
+    bool has_test_of(std::int64_t step) const { return !last_test_.empty() && last_test_["step"] == step; }
+
+    /// A line of the steps since the last one: loss and samples_per_s. The rest is up to the caller.
+    nlohmann::json take_steps() {
+        const std::vector<double> window(rates_.end() - std::min<std::ptrdiff_t>(steps_, std::ssize(rates_)),
+                                         rates_.end());
+        nlohmann::json entry = nlohmann::json::object();
+        entry["loss"] = loss_sum_ / static_cast<double>(steps_);
+        entry["samples_per_s"] = median(window);
+        loss_sum_ = 0;
+        steps_ = 0;
+        return entry;
+    }
+
+    /// The last line of training; an empty object before it.
+    const nlohmann::json& last() const { return last_; }
+    /// The mean training loss of late.
+    std::optional<double> recent_loss() const {
+        if (!last_.empty()) return last_["loss"].get<double>();
+        if (steps_ > 0) return loss_sum_ / static_cast<double>(steps_);
+        return std::nullopt;
+    }
+
+    /// Samples a second of each step of this process; of each line, where it did none.
+    std::vector<double> rates() const {
+        if (!rates_.empty()) return rates_;
+        std::vector<double> logged;
+        for (const auto& entry : lines_)
+            if (has_number(entry, "samples_per_s")) logged.push_back(entry["samples_per_s"].get<double>());
+        return logged;
+    }
+    /// Of the last `n` steps.
+    std::vector<double> recent_rates(std::ptrdiff_t n) const {
+        return {rates_.end() - std::min(n, std::ssize(rates_)), rates_.end()};
+    }
+
+    const nlohmann::json& lines() const { return lines_; }
+
+    static constexpr const char* name = "metrics.jsonl";
+
+private:
+    void remember(const nlohmann::json& entry) {
+        lines_.push_back(entry);
+        if (has_number(entry, "loss")) last_ = entry;
+        if (has_number(entry, "test_loss")) last_test_ = entry;
+    }
+
+    static bool has_number(const nlohmann::json& entry, const char* key) {
+        return entry.contains(key) && entry[key].is_number();
+    }
+
+    nlohmann::json lines_ = nlohmann::json::array(), last_ = nlohmann::json::object(),
+                   last_test_ = nlohmann::json::object();
+    std::vector<double> rates_;
+    double loss_sum_ = 0;  // since the last line
+    std::int64_t steps_ = 0;
+};
+
+}  // namespace cairn

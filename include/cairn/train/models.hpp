@@ -1,0 +1,165 @@
+#pragma once
+// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
+// cosmoflow | map-cnn | transformer, or what another header enters (register_model).
+
+#include <cairn/models/autoencoder.hpp>
+#include <cairn/models/cosmoflow.hpp>
+#include <cairn/models/lenet.hpp>
+#include <cairn/models/map_cnn.hpp>
+#include <cairn/models/mlp.hpp>
+#include <cairn/models/resnet.hpp>
+#include <cairn/models/transformer.hpp>
+#include <cairn/train/configuration.hpp>
+#include <cairn/train/registry.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// What a network is made for: samples of this shape, and so many numbers for each of them.
+struct model_ends {
+    shape sample;
+    index_t outputs;
+
+    /// Throws unless samples have so many axes.
+    void need_axes(const char* model, int axes, const char* names) const {
+        require(sample.rank() == axes, "model ", model, " takes samples ", names, ", the data have ", sample);
+    }
+};
+
+template <Device D, class T>
+using models = registry<sequential<T, D> (*)(configuration&, const model_ends&)>;
+
+/// Enters a network. Entry: `name`; make<T, D>(configuration&, model_ends), a sequential<T, D>.
+template <class Entry, class... Targets>
+struct register_model {
+    register_model() { (enter<typename Targets::device, typename Targets::number>(), ...); }
+
+private:
+    template <Device D, class T>
+    static void enter() {
+        models<D, T>::global().add(Entry::name, typeid(Entry), &Entry::template make<T, D>);
+    }
+};
+
+namespace detail {
+
+/// inputs, hidden…
+inline std::vector<index_t> widths_of(configuration& settings, index_t inputs, std::vector<std::int64_t> hidden) {
+    std::vector<index_t> widths{inputs};
+    for (std::int64_t width : settings.get("model.hidden", std::move(hidden))) widths.push_back(width);
+    return widths;
+}
+
+struct mlp_entry {
+    static constexpr const char* name = "mlp";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        std::vector<index_t> sizes = widths_of(settings, ends.sample.size(), {256, 256});
+        sizes.push_back(ends.outputs);
+        return mlp<T, D>(sizes);
+    }
+};
+
+struct autoencoder_entry {
+    static constexpr const char* name = "autoencoder";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        return autoencoder<T, D>(widths_of(settings, ends.sample.size(), {1000, 500, 250, 30}));
+    }
+};
+
+struct transformer_entry {
+    static constexpr const char* name = "transformer";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 1, "(length)");
+        transformer_config c{.vocab_size = ends.outputs, .max_length = ends.sample[0]};
+        c.embedding_dim = settings.get("model.embedding_dim", c.embedding_dim);
+        c.heads = settings.get("model.heads", c.heads);
+        c.blocks = settings.get("model.blocks", c.blocks);
+        c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim);
+        c.dropout = settings.get("model.dropout", c.dropout);
+        c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout);
+        return transformer<T, D>(c);
+    }
+};
+
+struct cosmoflow_entry {
+    static constexpr const char* name = "cosmoflow";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 4, "(D, H, W, C)");
+        cosmoflow_config c{.size = ends.sample[0], .channels = ends.sample.back()};
+        c.filters = settings.get("model.filters", c.filters);
+        c.blocks = settings.get("model.blocks", c.blocks);
+        c.outputs = ends.outputs;
+        c.dropout = settings.get("model.dropout", c.dropout);
+        c.normalise = settings.get("model.normalise", c.normalise);
+        return cosmoflow<T, D>(c);
+    }
+};
+
+struct lenet_entry {
+    static constexpr const char* name = "lenet";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration&, const model_ends& ends) {
+        ends.need_axes(name, 3, "(H, W, C)");
+        return lenet<T, D>(ends.outputs);
+    }
+};
+
+struct map_cnn_entry {
+    static constexpr const char* name = "map-cnn";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 3, "(H, W, C)");
+        map_cnn_config c{.in_channels = ends.sample.back(), .outputs = ends.outputs};
+        if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64});
+            !filters.empty())
+            c.filters.assign(filters.begin(), filters.end());
+        return map_cnn<T, D>(c);
+    }
+};
+
+struct resnet_cifar_entry {
+    static constexpr const char* name = "resnet-cifar";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 3, "(H, W, C)");
+        return resnet_cifar<T, D>(settings.get("model.depth", 20), ends.outputs);
+    }
+};
+
+struct resnet_entry {
+    static constexpr const char* name = "resnet";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 3, "(H, W, C)");
+        const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
+        return resnet<T, D>(settings.get("model.depth", 18),
+                            form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, ends.outputs);
+    }
+};
+
+static const register_model<mlp_entry, CAIRN_TARGETS> mlp_is_known;
+static const register_model<lenet_entry, CAIRN_TARGETS> lenet_is_known;
+static const register_model<autoencoder_entry, CAIRN_TARGETS> autoencoder_is_known;
+static const register_model<resnet_cifar_entry, CAIRN_TARGETS> resnet_cifar_is_known;
+static const register_model<resnet_entry, CAIRN_TARGETS> resnet_is_known;
+static const register_model<cosmoflow_entry, CAIRN_TARGETS> cosmoflow_is_known;
+static const register_model<map_cnn_entry, CAIRN_TARGETS> map_cnn_is_known;
+static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_known;
+
+}  // namespace detail
+
+/// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers
+/// a sample.
+template <Device D = cpu, class T = float>
+sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs) {
+    const std::string kind = settings.need<std::string>("model.kind");
+    return models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs});
+}
+
+}  // namespace cairn

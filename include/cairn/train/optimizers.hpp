@@ -1,0 +1,149 @@
+#pragma once
+// Optimizers by their names in a workload file:
+//   [optimizer] kind = sgd | adam | adamw | lars | lamb, or what another header enters (register_optimizer)
+//   weight_decay, decay_all, clip_norm, and of each its own settings
+// Kinds of preconditioners (train/curvature.hpp) precede one of these, optimizer.base, or a plain step.
+
+#include <cairn/optim/adam.hpp>
+#include <cairn/optim/clip.hpp>
+#include <cairn/optim/lamb.hpp>
+#include <cairn/optim/lars.hpp>
+#include <cairn/optim/sgd.hpp>
+#include <cairn/parallel/sharded.hpp>
+#include <cairn/train/any_optimizer.hpp>
+#include <cairn/train/configuration.hpp>
+#include <cairn/train/registry.hpp>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+namespace detail {
+
+/// This rank's part of a sharded optimizer.
+struct shard_plan {
+    range elements;
+    std::function<void(std::span<double>)> sum_over_ranks;
+};
+
+template <class O, Device D>
+any_optimizer<float, D> over_part(O o, arena<float, D>& weights, const shard_plan* part) {
+    if (part) return bound_optimizer(sharded<O>{std::move(o), part->elements, part->sum_over_ranks}, weights);
+    return bound_optimizer(std::move(o), weights);
+}
+
+/// Clipping by the norm of all gradients wraps any optimizer.
+template <class O, Device D>
+any_optimizer<float, D> over(configuration& settings, O o, arena<float, D>& weights, const shard_plan* part) {
+    const double clip = settings.get("optimizer.clip_norm", 0.0);
+    require(clip >= 0, "optimizer.clip_norm = ", clip, "; it must be 0 (off) or positive");
+    if (clip > 0) return over_part(clipped<O>{std::move(o), by_norm{clip}}, weights, part);
+    return over_part(std::move(o), weights, part);
+}
+
+}  // namespace detail
+
+/// How an optimizer on D is made.
+template <Device D>
+struct optimizer_maker {
+    any_optimizer<float, D> (*make)(configuration&, arena<float, D>&, const detail::shard_plan*);
+    bool whole_parameters;  // needs norms of them: ranks that share its state cut between parameters
+};
+template <Device D>
+using optimizers = registry<optimizer_maker<D>>;
+
+/// Enters an optimizer. Entry: `name`; make(configuration&), which reads its settings and gives the optimizer.
+template <class Entry, class... Targets>
+struct register_optimizer {
+    register_optimizer() { (enter<typename Targets::device>(), ...); }
+
+private:
+    template <Device D>
+    static void enter() {
+        using O = decltype(Entry::make(std::declval<configuration&>()));
+        const auto make = [](configuration& settings, arena<float, D>& weights, const detail::shard_plan* part) {
+            return detail::over(settings, Entry::make(settings), weights, part);
+        };
+        optimizers<D>::global().add(Entry::name, typeid(Entry), {make, !ElementwiseOptimizer<O, float>});
+    }
+};
+
+namespace detail {
+
+inline double weight_decay(configuration& settings) { return settings.get("optimizer.weight_decay", 0.0); }
+
+struct sgd_entry {
+    static constexpr const char* name = "sgd";
+    static sgd make(configuration& settings) {
+        return {{.momentum = settings.get("optimizer.momentum", 0.9),
+                 .weight_decay = weight_decay(settings),
+                 .nesterov = settings.get("optimizer.nesterov", false)}};
+    }
+};
+
+struct lars_entry {
+    static constexpr const char* name = "lars";
+    static lars make(configuration& settings) {
+        return {{.momentum = settings.get("optimizer.momentum", 0.9),
+                 .weight_decay = weight_decay(settings),
+                 .trust_coefficient = settings.get("optimizer.trust_coefficient", 0.001)}};
+    }
+};
+
+/// Adam, AdamW and LAMB have the same settings.
+template <class O>
+struct adam_entry {
+    static constexpr const char* name = O::name;
+    static O make(configuration& settings) {
+        return {{.beta1 = settings.get("optimizer.beta1", 0.9),
+                 .beta2 = settings.get("optimizer.beta2", 0.999),
+                 .weight_decay = weight_decay(settings)}};
+    }
+};
+
+static const register_optimizer<sgd_entry, CAIRN_TARGETS> sgd_is_known;
+static const register_optimizer<adam_entry<adam>, CAIRN_TARGETS> adam_is_known;
+static const register_optimizer<adam_entry<adamw>, CAIRN_TARGETS> adamw_is_known;
+static const register_optimizer<lars_entry, CAIRN_TARGETS> lars_is_known;
+static const register_optimizer<adam_entry<lamb>, CAIRN_TARGETS> lamb_is_known;
+
+}  // namespace detail
+
+/// Preconditioners (train/curvature.hpp): of these K-FAC and Shampoo leave the step to optimizer.base, SOAP and Muon take
+/// a plain one along a direction that has momentum already.
+inline const std::vector<std::string> preconditioner_names{"kfac", "shampoo", "soap", "muon"};
+
+/// The optimizer that optimizer.kind names, or that takes the steps of this preconditioner. Throws where it is not known.
+template <Device D>
+std::string optimizer_of_steps(configuration& settings) {
+    const std::vector<std::string> known = optimizers<D>::global().names();
+    std::vector<std::string> kinds = known;
+    kinds.insert(kinds.end(), preconditioner_names.begin(), preconditioner_names.end());
+    const std::string kind = settings.choice("optimizer.kind", kinds, "sgd");
+    return kind == "kfac" || kind == "shampoo" ? settings.choice("optimizer.base", known, "sgd") : kind;
+}
+
+/// The optimizer of the settings over the parameters of `weights`, or over `part` of them. `without_momentum`: what made
+/// the gradients has that of sgd (compress/dgc.hpp).
+template <Device D>
+any_optimizer<float, D> make_optimizer(configuration& settings, arena<float, D>& weights,
+                                       const detail::shard_plan* part = nullptr, bool without_momentum = false) {
+    const std::string kind = optimizer_of_steps<D>(settings);
+    require(!without_momentum || kind == "sgd", "compress.kind = dgc has the momentum of sgd; optimizer.kind is ",
+            settings.get("optimizer.kind", std::string("sgd")), ", which steps with ", kind,
+            "; take sgd, or another compressor");
+    if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
+        for (const auto& [name, p] : weights.parameters()) p->decay = true;
+    if (!without_momentum && kind != "soap" && kind != "muon")
+        return optimizers<D>::global().at("optimizer.kind", kind).make(settings, weights, part);
+    sgd step = detail::sgd_entry::make(settings);  // asks for all of its settings
+    step.c.momentum = 0;
+    step.c.nesterov = false;
+    return detail::over(settings, step, weights, part);
+}
+
+}  // namespace cairn

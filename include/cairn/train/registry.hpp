@@ -1,0 +1,84 @@
+#pragma once
+// What workload files can name: a registry for each concept (data formats, networks, optimizers, compressors, schedules
+// of the learning rate). A header enters what it brings, so a program knows what it includes:
+//   struct lion_entry {
+//       static constexpr const char* name = "lion";
+//       static lion make(configuration& settings) { … }           what a concept asks for is at its register_…
+//   };
+//   static const register_optimizer<lion_entry, CAIRN_TARGETS> lion_is_known;
+// What depends on the device, or on what layers compute in, is compiled and entered for each target of the program's
+// file: CAIRN_TARGETS, the host unless the file defines more before its first include.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/memory.hpp>
+#include <cairn/train/settings.hpp>
+
+#include <string>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#ifndef CAIRN_TARGETS
+#define CAIRN_TARGETS cairn::target<cairn::cpu, float>
+#endif
+
+namespace cairn {
+
+/// A network on D, whose layers compute in T.
+template <Device D, class T>
+struct target {
+    using device = D;
+    using number = T;
+};
+
+/// The makers of one concept by name, in the order in which they were entered.
+template <class Maker>
+class registry {
+public:
+    static registry& global() {
+        static registry all;
+        return all;
+    }
+
+    /// `by`: the type that brings it, which several files of a program may enter.
+    void add(const std::string& name, std::type_index by, Maker maker) {
+        for (const entry& e : entries_)
+            if (e.name == name && e.by == by) return;
+        entries_.push_back({name, by, std::move(maker)});
+    }
+
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (const entry& e : entries_) all.push_back(e.name);
+        return all;
+    }
+
+    bool contains(const std::string& name) const { return find(name) != nullptr; }
+
+    /// Throws naming the nearest of those that are known, or two that have the same name.
+    const Maker& at(const std::string& setting, const std::string& name) const {
+        const entry* const found = find(name);
+        if (!found) fail_unknown(setting, name, names());
+        for (const entry& e : entries_)
+            require(e.name != name || &e == found, setting, ": two headers of this program enter a '", name,
+                    "'; give one of them another name");
+        return found->maker;
+    }
+
+private:
+    struct entry {
+        std::string name;
+        std::type_index by;
+        Maker maker;
+    };
+
+    const entry* find(const std::string& name) const {
+        for (const entry& e : entries_)
+            if (e.name == name) return &e;
+        return nullptr;
+    }
+
+    std::vector<entry> entries_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,91 @@
+#pragma once
+// The parts of a run: settings, data, network, optimizer, ranks. builder.hpp makes them; loop.hpp trains with them,
+// throughput.hpp times them, checkpoint.hpp saves them.
+
+#include <cairn/data/prefetcher.hpp>
+#include <cairn/train/configuration.hpp>
+#include <cairn/train/data_formats.hpp>
+#include <cairn/train/trainer.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// What the command line adds to the settings.
+struct session_options {
+    std::filesystem::path out;     // run directory; empty: a fresh one under runs/
+    std::filesystem::path resume;  // run directory to go on in
+    std::int64_t max_steps = -1;   // stop after this many updates in all; -1: after the epochs of the settings
+    bool generated = false;        // train on random data of the right shape
+};
+
+/// See the top of the file. Parts refer to each other, so they stay where they were made.
+template <Device D = cpu, class T = float>
+struct run_parts {
+    using batches = prefetcher<D, any_dataset>;
+
+    run_parts(configuration c, session_options o, any_communicator w)
+        : settings(std::move(c)), options(std::move(o)), world(std::move(w)) {}
+    run_parts(const run_parts&) = delete;
+    run_parts& operator=(const run_parts&) = delete;
+
+    configuration settings;
+    session_options options;
+    any_communicator world;
+    std::string name;
+    std::uint64_t seed = 1;
+
+    data_parts data;
+    index_t batch = 1;                                     // samples a step, over all ranks
+    index_t micro_batches = 1;                             // a step
+    std::unique_ptr<batches> train_batches, test_batches;  // this rank's; the second is null where nothing is tested
+    std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, log_every = 1;
+
+    sequential<T, D> model;
+    std::unique_ptr<arena<float, D>> weights;
+    lr_schedule rate;
+    std::optional<loss_scaler> scaler;                    // of layers in float16
+    std::unique_ptr<preconditioner<float, D>> curvature;  // null unless the optimizer has one
+    std::unique_ptr<quadratic_step<D>> quadratic;         // null unless kfac.step_size asks for it
+
+    std::unique_ptr<cairn::ranks<D>> ranks;  // null on one rank
+    std::vector<range> owners;               // of the optimizer's state, one a rank; empty: each rank has all of it
+    bool compresses = false;
+    bool skips_non_finite = false;  // steps whose loss or gradients are not finite
+
+    std::unique_ptr<cairn::trainer<D, T>> trainer;
+
+    bool is_root() const { return world.rank() == 0; }
+    bool scales_itself() const { return scaler && scaler->dynamic(); }
+    shape batch_shape() const {
+        shape s{batch};
+        for (index_t extent : data.sample) s.push_back(extent);
+        return s;
+    }
+    /// Arithmetic of one training sample.
+    double flops_per_sample() const {
+        const layer_cost c = model.cost(batch_shape());
+        return (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(batch);
+    }
+    double epochs_of(std::int64_t steps) const {
+        return static_cast<double>(steps) / static_cast<double>(train_batches->batches_per_epoch());
+    }
+    /// "2 threads" or "4 ranks of 2 threads".
+    std::string processors() const {
+        return concat(world.size() == 1 ? "" : concat(world.size(), " ranks of "), threads(), " threads");
+    }
+    /// Collective: all ranks begin with the values of rank 0.
+    void start_ranks() {
+        if (ranks) broadcast_values(ranks->over, *weights, model.buffers());
+    }
+    /// Collective: running statistics become the mean over the ranks.
+    void average_buffers() {
+        if (ranks) cairn::average_buffers(ranks->over, model.buffers());
+    }
+};
+
+}  // namespace cairn

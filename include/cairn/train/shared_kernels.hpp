@@ -1,0 +1,61 @@
+#pragma once
+// One choice of kernels for all ranks, made before the first step, so that ranks and a resumed run compute the same
+// bits.
+
+#include <cairn/comm/wait_for.hpp>
+#include <cairn/device/autotune.hpp>
+#include <cairn/train/run_parts.hpp>
+#include <cairn/train/team.hpp>
+
+#include <set>
+
+namespace cairn {
+
+namespace detail {
+
+/// Samples that a rank may get at a time, in whole batches and in the short last one; not 0.
+template <class Batches>
+std::set<index_t> counts_of(const Batches& from, int ranks) {
+    const index_t batch = from.config().batch, rest = from.samples_per_epoch() % batch;
+    std::set<index_t> counts;
+    for (int r = 0; r < ranks; ++r) {
+        counts.insert(shard_of(batch, ranks, r).count);
+        counts.insert(shard_of(rest, ranks, r).count);
+    }
+    counts.erase(0);
+    return counts;
+}
+
+}  // namespace detail
+
+/// Collective: rank 0 measures, the others take what it chose. One rank alone chooses as kernels come up.
+template <Device D, class T>
+void choose_kernels_of_ranks(run_parts<D, T>& run) {
+    const int size = run.world.size();
+    if (size == 1) return;
+    if (run.is_root()) {
+        const auto pieces = static_cast<int>(run.micro_batches);
+        for (const index_t count : detail::counts_of(*run.train_batches, size))
+            for (const int piece : std::set<int>{0, pieces - 1})
+                if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
+                    run.trainer->choose_kernels(run.train_batches->batch_shape().with(0, micro), mode::train);
+        if (run.test_batches)
+            for (const index_t count : detail::counts_of(*run.test_batches, size))
+                run.trainer->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
+    }
+    wait_for(run.world, 0);  // it may measure for minutes
+    share_autotune(run.world);
+    // What comes up later, such as products of a preconditioner, is chosen alike too.
+    autotune_cache::global().set_policy(autotune_policy::first);
+}
+
+/// Layers make themselves known to the preconditioner, whose state has their names.
+template <Device D, class T>
+void discover_layers(run_parts<D, T>& run) {
+    if (!run.curvature) return;
+    const index_t share = shard_of(run.batch, run.world.size(), run.world.rank()).count;
+    run.trainer->choose_kernels(
+        run.batch_shape().with(0, shard_of(share, static_cast<int>(run.micro_batches), 0).count), mode::train);
+}
+
+}  // namespace cairn

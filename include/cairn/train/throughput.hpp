@@ -1,0 +1,128 @@
+#pragma once
+// train --throughput: training steps on one batch of generated data, timed. With a table, also the layers (--profile).
+
+#include <cairn/perf/machine.hpp>
+#include <cairn/train/interrupt.hpp>
+#include <cairn/train/process.hpp>
+#include <cairn/train/profile.hpp>
+#include <cairn/train/progress.hpp>
+#include <cairn/train/record.hpp>
+#include <cairn/train/report.hpp>
+#include <cairn/train/run_parts.hpp>
+#include <cairn/train/shared_kernels.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <vector>
+
+namespace cairn {
+
+namespace detail {
+
+constexpr int throughput_warm_up = 3;      // steps
+constexpr double throughput_seconds = 12;  // of measured steps, where their number is not given
+
+/// Samples a second of each measured step, and how many were skipped.
+struct timed_steps {
+    std::vector<double> rates;
+    int skipped = 0;
+};
+
+/// Collective. `steps`: -1 for as many as fill throughput_seconds.
+template <Device D, class T>
+timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
+    auto b = run.train_batches->next();
+    require(b.has_value(), "throughput: no batch");
+    choose_kernels_of_ranks(run);
+    const stopwatch warming;
+    for (int i = 0; i < throughput_warm_up; ++i) run.trainer->step({*b, run.micro_batches});
+    const double estimate = broadcast_from_root(run.world, warming.seconds() / throughput_warm_up);
+    if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(throughput_seconds / estimate), 5, 2000);
+    D::memory().reset_peaks();
+    if (run.ranks) run.ranks->gradients.reducer().reset_time();
+    trace::global().enable(traced);
+    timed_steps all;
+    progress_line line(run.is_root());
+    for (std::int64_t i = 0; i < steps; ++i) {
+        const stopwatch watch;
+        const step_result done = run.trainer->step({*b, run.micro_batches}, interrupt_guard::requested());
+        all.skipped += done.skipped;
+        all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
+        line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
+        if (done.stop) break;
+    }
+    trace::global().enable(false);
+    line.print("");
+    return all;
+}
+
+/// Prints how gradients travelled, and returns it.
+template <class Ranks>
+nlohmann::json communication_of(Ranks& ranks, double steps) {
+    const reduction_time& t = ranks.gradients.reducer().time();
+    std::printf(
+        "communication of gradients: %.2f ms a step, %.2f ms of it not hidden behind backward: %.0f %% hidden\n",
+        1e3 * t.busy / steps, 1e3 * t.exposed / steps, 100 * t.hidden_share());
+    if (const auto* autotuned = ranks.gradients.autotuned())
+        std::printf("compression autotuner, link of %.1f us and %.3g MB/s: %s\n", 1e6 * autotuned->link().alpha,
+                    1e-6 / autotuned->link().beta, autotuned->describe().c_str());
+    return {{"busy_s", t.busy / steps}, {"exposed_s", t.exposed / steps}, {"hidden_share", t.hidden_share()}};
+}
+
+}  // namespace detail
+
+/// Collective. Times `steps` training steps, or about 12 s of them where that is -1; rank 0 prints what it measured and
+/// returns it. `table`: of the layers too.
+template <Device D, class T>
+nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool table) {
+    constexpr bool on_host = std::same_as<D, cpu>;
+    require(on_host || !table, "--profile times layers on the host; a profiler of ", D::name,
+            " tells more, such as nsys profile train ... --throughput");
+    const auto [rates, skipped] = detail::time_steps(run, steps, table);
+    const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
+    const nlohmann::json memory = memory_by_category(D::memory());
+    if (!run.is_root()) return {};
+    print_why_not_recorded(run);
+    // Of the host, after the memory was read.
+    const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
+                 peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
+    const double rate = median(rates), flops = run.flops_per_sample();
+    if (table)
+        print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
+                      peak_bytes);
+    std::printf("%s, batch %td, %s: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
+                run.name.c_str(), run.batch, run.processors().c_str(), rate, rates.size(),
+                *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
+    std::printf("%.1f effective GFLOP/s", rate * flops / 1e9);
+    if (on_host)
+        std::printf(" = %.1f %% of the measured matrix peak of %.0f GFLOP/s", 100 * rate * flops / peak_flops,
+                    peak_flops / 1e9);
+    std::printf("\n");
+    for (const auto& [use, bytes] : memory.items())
+        std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.template get<double>() / (1 << 20));
+    std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
+    nlohmann::json communication;
+    if (run.ranks) communication = detail::communication_of(*run.ranks, static_cast<double>(rates.size()));
+    return {{"workload", run.name},
+            {"ranks", run.world.size()},
+            {"skipped_steps", skipped},
+            {"loss_scale", run.scaler ? nlohmann::json(run.scaler->scale()) : nlohmann::json()},
+            {"communication", communication},
+            {"samples_per_s", rate},
+            {"peak_bytes", resident},
+            {"batch", run.batch},
+            {"threads", threads()},
+            {"steps", rates.size()},
+            {"parameters", run.weights->count()},
+            {"flops_per_sample", flops},
+            {"device", D::name},
+            {"recorded_steps", run.trainer->recorder().launched()},
+            {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
+            {"pool_peak_bytes", pool_peak},
+            {"memory", memory}};
+}
+
+}  // namespace cairn

@@ -1,0 +1,106 @@
+// Whole runs on the host: what they refuse, and how they end after they were killed.
+
+#include "catch.hpp"
+#include "messages.hpp"
+#include "state/temporary_folder.hpp"
+
+#include <cairn/train/session.hpp>
+
+#include <fstream>
+
+namespace cairn {
+
+namespace {
+
+// Two epochs of two steps, each followed by a test.
+const std::string volumes =
+    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 8\ntest_volumes = 4\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
+    "blocks = 1\n[optimizer]\nlr = 1e-3\n[train]\nbatch = 4\nepochs = 2\nlog_every = 1\n";
+
+nlohmann::json train(const session_options& options, const std::string& workload = volumes) {
+    session<> s(configuration::from_text(workload), options);
+    return s.train();
+}
+
+nlohmann::json resume(const std::filesystem::path& run) { return train({.out = {}, .resume = run, .max_steps = -1}); }
+
+std::string text_of(const std::filesystem::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("session: a run that was killed between its last state and its record gets the rest, once", "[session]") {
+    const temporary_folder folder;
+    const nlohmann::json whole = train({.out = folder / "run", .resume = {}, .max_steps = -1});
+    REQUIRE(whole["finished"] == true);
+    const std::string metrics = text_of(folder / "run" / "metrics.jsonl");
+    const std::vector<std::vector<const char*>> lost{{"record.json"},  // killed before the record, or before the report
+                                                     {"record.json", "report.html"},
+                                                     {"record.json", "report.html", "trace.json"},
+                                                     {"report.html"}};
+    for (const auto& files : lost) {
+        CAPTURE(files.size());
+        for (const char* file : files) std::filesystem::remove(folder / "run" / file);
+        const nlohmann::json rest = resume(folder / "run");
+        for (const char* figure : {"train_loss", "test_loss", "steps", "finished", "test_times_better_than_mean"})
+            CHECK(rest.at(figure) == whole.at(figure));
+        CHECK(rest["samples_per_s"] > 0);
+        CHECK(rest["seconds"] > 0);
+        CHECK(text_of(folder / "run" / "metrics.jsonl") == metrics);
+        for (const char* file : {"record.json", "report.html", "trace.json"})
+            CHECK(std::filesystem::exists(folder / "run" / file));
+        const auto record = nlohmann::json::parse(text_of(folder / "run" / "record.json"));
+        CHECK(record["result"] == rest);
+        CHECK(test::contains(test::message_of([&] { resume(folder / "run"); }), "nothing is left to do"));
+    }
+}
+
+TEST_CASE("session: a state that is older than its record is gone on from", "[session]") {
+    const temporary_folder folder;
+    train({.out = folder / "run", .resume = {}, .max_steps = 2});
+    const nlohmann::json rest = resume(folder / "run"),
+                         whole = train({.out = folder / "whole", .resume = {}, .max_steps = -1});
+    CHECK(rest["test_loss"] == whole["test_loss"]);
+    CHECK(rest["train_loss"] == whole["train_loss"]);
+}
+
+TEST_CASE("session: two runs in one directory", "[session]") {
+    const temporary_folder folder;
+    const run_directory other(folder / "run");
+    const std::string why = test::message_of([&] { train({.out = folder / "run", .resume = {}, .max_steps = 1}); });
+    CHECK(test::contains(why, "is in use by process"));
+    CHECK(!std::filesystem::exists(folder / "run" / "config.toml"));
+}
+
+TEST_CASE("session: a loss that the data do not allow is refused", "[session]") {
+    const auto why = [](const std::string& workload) {
+        return test::message_of([&] {
+            session<> s(configuration::from_text(workload),
+                        {.out = {}, .resume = {}, .max_steps = -1, .generated = true});
+        });
+    };
+    const std::string of_classes = "[data]\nformat = 'mnist'\n[model]\nkind = 'mlp'\nhidden = [4]\n[loss]\nkind = ";
+    CHECK(test::contains(why(of_classes + "'mse'\n"), "set loss.kind = cross_entropy"));
+    CHECK(why(of_classes + "'cross_entropy'\n").empty());
+    CHECK(test::contains(why(volumes + "[loss]\nkind = 'cross_entropy'\n"), "set loss.kind = mse"));
+    CHECK(why(volumes + "[loss]\nkind = 'mse'\n").empty());
+}
+
+TEST_CASE("session: lines of metrics that no run wrote are named", "[session]") {
+    const temporary_folder folder;
+    train({.out = folder / "run", .resume = {}, .max_steps = 2});
+    const std::string metrics = text_of(folder / "run" / "metrics.jsonl");
+    for (const char* line : {"[1, 2]", "{\"step\": \"two\"}", "{\"loss\": 1}"}) {
+        std::ofstream(folder / "run" / "metrics.jsonl") << metrics << line << '\n';
+        const std::string why = test::message_of([&] { resume(folder / "run"); });
+        CHECK(test::contains(why, "metrics.jsonl:4"));
+        CHECK(test::contains(why, line));
+    }
+    std::ofstream(folder / "run" / "metrics.jsonl") << metrics << "{\"step\": 2, \"los";  // killed while it wrote
+    CHECK(resume(folder / "run")["finished"] == true);
+}
+
+}  // namespace cairn

@@ -1,0 +1,23 @@
+#pragma once
+// What sessions of these tests compute on: the host and the emulated GPU. The first include of a test that runs one
+// there; of every test where they are compiled as one file.
+
+#define CAIRN_TARGETS                                                            \
+    cairn::target<cairn::cpu, float>, cairn::target<cairn::emulated_gpu, float>, \
+        cairn::target<cairn::emulated_gpu, cairn::bfloat16>, cairn::target<cairn::emulated_gpu, cairn::float16>
+
+#include "device/cuda/emulated_libraries.hpp"
+
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
+#include <cairn/device/cuda/activation.hpp>
+#include <cairn/device/cuda/attention.hpp>
+#include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/cuda/crop_flip.hpp>
+#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/cuda/dropout.hpp>
+#include <cairn/device/cuda/embedding.hpp>
+#include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/cuda/softmax.hpp>
