@@ -23,6 +23,7 @@
 #include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/cuda/pool.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/sgd.hpp>

@@ -58,9 +58,10 @@ TEST_CASE("prefetcher: pixels travel as bytes, and one launch makes inputs of th
     const memory_images data(prefetcher_laws::any_images(12, 8, 8, 3), prefetcher_laws::any_recipe(3, 1, true));
     for (const bool as_pixels : {true, false}) {
         prefetcher<emulated_gpu, memory_images> from(data, {.batch = 6, .workers = 0}, as_pixels);
-        const index_t bytes = emulated_gpu::copy_stream::bytes_begun;
+        const index_t before = emulated_gpu::copy_stream::bytes_begun;
         const float* const first = from.next()->there.x.data();
-        CHECK(emulated_gpu::copy_stream::bytes_begun - bytes == 6 * ((as_pixels ? 8 * 8 * 3 + 12 : 8 * 8 * 3 * 4) + 4));
+        CHECK(emulated_gpu::copy_stream::bytes_begun - before ==
+              6 * ((as_pixels ? 8 * 8 * 3 + 12 : 8 * 8 * 3 * 4) + 4));
         const float* const second = from.next()->there.x.data();
         CHECK(first != second);
         CHECK_FALSE(from.next());  // the end of the epoch; both sets of buffers are there

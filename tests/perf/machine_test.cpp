@@ -4,8 +4,6 @@
 
 #include <cairn/perf/machine.hpp>
 
-#include <sstream>
-
 namespace perf = cairn::perf;
 
 using cairn::test::contains;
@@ -28,8 +26,5 @@ TEST_CASE("machine: ceilings are measured once per number of threads", "[machine
     CHECK(perf::measured_bandwidth() == perf::measured_bandwidth());
     CHECK(perf::measured_region_latency() >= 0);
     CHECK(perf::measured_region_latency() < 0.1);
-    std::ostringstream text;
-    perf::print_machine(text);
-    CHECK(contains(text.str(), peak.reached_by));
-    CHECK(contains(text.str(), "GB/s"));
+    CHECK_FALSE(peak.reached_by.empty());
 }

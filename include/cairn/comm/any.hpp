@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <tuple>
+#include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
 
-/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types below.
+/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types of vendor_span.
 class any_communicator {
 public:
     /// Any request.
@@ -96,27 +97,11 @@ public:
     }
 
 private:
-    template <class T>
-    struct vendor_interface {
-        virtual ~vendor_interface() = default;
-        virtual void vendor_all_reduce(std::span<T>, reduction) = 0;
-        virtual void vendor_reduce_scatter_v(std::span<T>, const std::vector<range>&, reduction) = 0;
-    };
-    struct interface : vendor_interface<float>,
-                       vendor_interface<double>,
-                       vendor_interface<bfloat16>,
-                       vendor_interface<float16>,
-                       vendor_interface<std::int32_t> {
-        using vendor_interface<float>::vendor_all_reduce;
-        using vendor_interface<double>::vendor_all_reduce;
-        using vendor_interface<bfloat16>::vendor_all_reduce;
-        using vendor_interface<float16>::vendor_all_reduce;
-        using vendor_interface<std::int32_t>::vendor_all_reduce;
-        using vendor_interface<float>::vendor_reduce_scatter_v;
-        using vendor_interface<double>::vendor_reduce_scatter_v;
-        using vendor_interface<bfloat16>::vendor_reduce_scatter_v;
-        using vendor_interface<float16>::vendor_reduce_scatter_v;
-        using vendor_interface<std::int32_t>::vendor_reduce_scatter_v;
+    using vendor_span = std::variant<std::span<float>, std::span<double>, std::span<bfloat16>, std::span<float16>,
+                                     std::span<std::int32_t>>;
+    using parts_of = const std::vector<range>&;
+    struct interface {
+        virtual ~interface() = default;
         virtual int rank() const = 0;
         virtual int size() const = 0;
         virtual std::string name() const = 0;
@@ -128,11 +113,13 @@ private:
         virtual bool buffers_on_gpu() const = 0;
         virtual void compute(index_t) = 0;
         virtual bool has_vendor() const = 0;
+        virtual void vendor_all_reduce(vendor_span, reduction) = 0;
         virtual bool has_vendor_broadcast() const = 0;
         virtual void vendor_broadcast(std::span<std::byte>, int) = 0;
         virtual bool has_vendor_all_gather() const = 0;
-        virtual void vendor_all_gather_v(std::span<std::byte>, const std::vector<range>&) = 0;
+        virtual void vendor_all_gather_v(std::span<std::byte>, parts_of) = 0;
         virtual bool has_vendor_reduce_scatter() const = 0;
+        virtual void vendor_reduce_scatter_v(vendor_span, parts_of, reduction) = 0;
     };
 
     template <class C>
@@ -173,6 +160,16 @@ private:
         bool has_vendor() const override {
             return requires(C & c, std::span<float> data) { c.vendor_all_reduce(data, reduction::sum); };
         }
+        void vendor_all_reduce(vendor_span all, reduction r) override {
+            std::visit(
+                [&](auto data) {
+                    if constexpr (requires { inner.vendor_all_reduce(data, r); })
+                        inner.vendor_all_reduce(data, r);
+                    else
+                        fail(inner.name(), ": has no all-reduce of its own");
+                },
+                all);
+        }
         bool has_vendor_broadcast() const override {
             return requires(C & c, std::span<std::byte> data) { c.vendor_broadcast(data, 0); };
         }
@@ -183,45 +180,28 @@ private:
                 fail(inner.name(), ": has no broadcast of its own");
         }
         bool has_vendor_all_gather() const override {
-            return requires(C & c, std::span<std::byte> data, const std::vector<range>& parts) {
-                c.vendor_all_gather_v(data, parts);
-            };
+            return requires(C & c, std::span<std::byte> data, parts_of parts) { c.vendor_all_gather_v(data, parts); };
         }
-        void vendor_all_gather_v(std::span<std::byte> data, const std::vector<range>& parts) override {
+        void vendor_all_gather_v(std::span<std::byte> data, parts_of parts) override {
             if constexpr (requires { inner.vendor_all_gather_v(data, parts); })
                 inner.vendor_all_gather_v(data, parts);
             else
                 fail(inner.name(), ": has no all-gather of its own");
         }
         bool has_vendor_reduce_scatter() const override {
-            return requires(C & c, std::span<float> data, const std::vector<range>& parts) {
+            return requires(C & c, std::span<float> data, parts_of parts) {
                 c.vendor_reduce_scatter_v(data, parts, reduction::sum);
             };
         }
-        using parts_of = const std::vector<range>&;
-        void vendor_reduce_scatter_v(std::span<float> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void vendor_reduce_scatter_v(std::span<double> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void vendor_reduce_scatter_v(std::span<bfloat16> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void vendor_reduce_scatter_v(std::span<float16> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        void vendor_reduce_scatter_v(std::span<std::int32_t> d, parts_of p, reduction r) override { scatter(d, p, r); }
-        template <class T>
-        void scatter(std::span<T> data, parts_of parts, reduction r) {
-            if constexpr (requires { inner.vendor_reduce_scatter_v(data, parts, r); })
-                inner.vendor_reduce_scatter_v(data, parts, r);
-            else
-                fail(inner.name(), ": has no reduce-scatter of its own");
-        }
-        void vendor_all_reduce(std::span<float> d, reduction r) override { vendor(d, r); }
-        void vendor_all_reduce(std::span<double> d, reduction r) override { vendor(d, r); }
-        void vendor_all_reduce(std::span<bfloat16> d, reduction r) override { vendor(d, r); }
-        void vendor_all_reduce(std::span<float16> d, reduction r) override { vendor(d, r); }
-        void vendor_all_reduce(std::span<std::int32_t> d, reduction r) override { vendor(d, r); }
-        template <class T>
-        void vendor(std::span<T> data, reduction r) {
-            if constexpr (requires { inner.vendor_all_reduce(data, r); })
-                inner.vendor_all_reduce(data, r);
-            else
-                fail(inner.name(), ": has no all-reduce of its own");
+        void vendor_reduce_scatter_v(vendor_span all, parts_of parts, reduction r) override {
+            std::visit(
+                [&](auto data) {
+                    if constexpr (requires { inner.vendor_reduce_scatter_v(data, parts, r); })
+                        inner.vendor_reduce_scatter_v(data, parts, r);
+                    else
+                        fail(inner.name(), ": has no reduce-scatter of its own");
+                },
+                all);
         }
         C inner;
     };

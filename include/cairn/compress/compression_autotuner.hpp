@@ -3,17 +3,13 @@
 // Compression rarely pays on fast links (Agarwal et al., MLSys 2022: in 6 of more than 200 set-ups), so it must show
 // that it does.
 //
-//   measure   link, encode and decode times as factors on what was modelled or calibrated, in exponential averages of
-//             logarithms. An algorithm that was never in use is taken to be as far off as those that were, one that is
-//             not in use now to drift along with those that are. When buckets are ready is learned from dense steps.
-//   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
+//   measure   the times of buckets and steps, and predict the step of any plan: bucket_time_model.hpp
 //   decide    the best plan, bucket by bucket until nothing improves. It replaces the plan in use only if it is
 //             predicted to be shorter by `margin`, `patience` times in a row.
 //   try       what no model knows (compute that communication slows down, cores that several hosts share) only a
 //             measured step tells: after `baseline`, and every `trial_interval` steps, each compressor that could
 //             shorten the step by `margin` if communication were all that slows backward down takes all buckets for
-//             `trial_steps` steps. The shortest step wins; how far the prediction of a plan was off is kept and
-//             corrects the next ones.
+//             `trial_steps` steps. The shortest step wins.
 //   check     measured steps of a plan that compresses are compared with measured dense ones: if they are longer,
 //             beyond `noise`, dense is measured again, and if that confirms it, it is dense for `pause` steps (twice as
 //             many each time)
@@ -28,15 +24,14 @@
 // step_measurement::flat() over the ranks first, see parallel/autotuned_reduction.hpp. Before a dense step residuals
 // can be added: flush_residual.
 
+#include <cairn/compress/bucket_time_model.hpp>
 #include <cairn/compress/reduction_option.hpp>
-#include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -62,59 +57,36 @@ public:
         int forget = 1000;  // steps in which half of what is known of an unused compressor's times is forgotten
         int pause = 200;    // dense steps after a plan that failed; doubles with each
     };
-    using plan_type = std::vector<std::size_t>;  // an option for each bucket
+    using plan_type = bucket_time_model::plan_type;
 
     /// options[b]: what bucket b may do, in the order in which buckets are sent; one must be dense.
     compression_autotuner(config c, std::vector<std::vector<reduction_option>> options)
-        : config_(c), options_(std::move(options)) {
+        : config_(c), times_(std::move(options), c.smoothing, c.forget) {
         require(c.smoothing > 0 && c.smoothing <= 1 && c.margin >= 0 && c.noise >= 0 && c.baseline >= 1 &&
                     c.patience >= 1 && c.obvious > 1 && c.trial >= 1 && c.probe_steps >= 1 && c.probe_interval >= 1 &&
                     c.probe_budget > 0 && c.forget >= 1 && c.pause >= 1 && c.trial_steps >= 1 && c.trial_interval >= 1,
                 "compression autotuner: a setting is out of range");
-        for (std::size_t b = 0; b < options_.size(); ++b) {
-            bool has_dense = false;
-            for (const reduction_option& o : options_[b]) has_dense |= o.dense();
-            require(has_dense, "compression autotuner: bucket ", b, " has no dense option");
-        }
-        ready_.resize(options_.size());
-        plan_ = best_dense();
+        plan_ = times_.best_dense();
         current_ = plan_;
     }
 
     /// What to do in the next step.
     const plan_type& plan() const { return plan_; }
-    const reduction_option& chosen(std::size_t bucket) const { return options_[bucket][plan_[bucket]]; }
+    const reduction_option& chosen(std::size_t bucket) const { return times_.options()[bucket][plan_[bucket]]; }
     bool compresses() const { return compresses(current_); }
     bool probing() const { return probe_left_ > 0; }
 
-    /// Expected times of a bucket under an option, and of a step under a plan, as far as is known by now.
-    bucket_times expected(std::size_t bucket, std::size_t option) const {
-        const reduction_option& o = options_[bucket][option];
-        return {ready_[bucket], o.encode * factor(encode_, o.compressor, 1),
-                o.communication * factor(link_, o.algorithm, link_level_), o.decode * factor(decode_, o.compressor, 1)};
-    }
-    step_prediction predict(const plan_type& plan) const {
-        std::vector<bucket_times> times(plan.size());
-        for (std::size_t b = 0; b < plan.size(); ++b) times[b] = expected(b, plan[b]);
-        return predict_step(times, compute_end_.value);
-    }
-    step_prediction predict_dense() const { return predict(best_dense()); }
-    /// Seconds of a step: the model's, corrected by how far it was off when the plan was in use.
-    double estimate(const plan_type& plan) const {
-        const auto known = corrections_.find(plan), current = corrections_.find(current_);
-        const double untried = current == corrections_.end() ? 0 : std::max(0.0, current->second.value);
-        return predict(plan).seconds * std::exp(known == corrections_.end() ? untried : known->second.value);
-    }
+    /// What is known of the times of buckets and of steps.
+    const bucket_time_model& times() const { return times_; }
 
     /// Takes the measurement of a step that followed plan(), equal on all ranks, and decides on the next one.
     void observe(const step_measurement& m) {
-        require(m.buckets.size() == options_.size(), "compression autotuner: measurements of ", m.buckets.size(),
-                " buckets, expected ", options_.size());
+        require(m.buckets.size() == times_.options().size(), "compression autotuner: measurements of ",
+                m.buckets.size(), " buckets, expected ", times_.options().size());
         if (settling_) {  // the first step of a plan allocates what it needs, and says nothing about the next
             settling_ = false;
         } else {
-            learn(m);
-            correct(m);
+            times_.learn(m, plan_);
             track(m.seconds, !compresses(plan_));
         }
         ++since_probe_;
@@ -128,145 +100,26 @@ public:
             if (trials_.empty()) decide();
             if (trials_.empty() && compresses(current_) && probe_is_due()) start_probe();
         }
-        plan_ = probe_left_ > 0 ? best_dense() : trials_.empty() ? current_ : trials_.back();
+        plan_ = probe_left_ > 0 ? times_.best_dense() : trials_.empty() ? current_ : trials_.back();
     }
 
 private:
     static constexpr int obvious_steps = 2;         // dense steps where compression is obvious
     static constexpr double clearly_slower = 1.15;  // one step is enough to see it
 
-    /// An exponential average that starts with what comes first.
-    struct average {
-        double value = 0;
-        std::int64_t samples = 0;
-        void add(double x, double weight) { value = samples++ ? value + weight * (x - value) : x; }
-        void restart() { samples = 0; }
-        /// Of a plain mean: the next one counts as much as each before.
-        double even_weight() const { return 1.0 / static_cast<double>(samples + 1); }
-    };
-    using factors = std::map<std::string, double>;
-
-    static double factor(const factors& f, const std::string& name, double otherwise) {
-        const auto known = f.find(name);
-        return known == f.end() ? otherwise : known->second;
-    }
-    bool compresses(const plan_type& plan) const {
-        for (std::size_t b = 0; b < plan.size(); ++b)
-            if (!options_[b][plan[b]].dense()) return true;
-        return false;
-    }
-
-    // ---------------------------------------------------------------------------------------------------- measure
-    void learn(const step_measurement& m) {
-        struct sums {
-            double measured = 0, modelled = 0;
-        };
-        std::map<std::string, sums> link, encode, decode;
-        for (std::size_t b = 0; b < m.buckets.size(); ++b) {
-            const reduction_option& o = options_[b][plan_[b]];
-            const auto add = [](sums& s, double measured, double modelled) {
-                s.measured += measured;
-                s.modelled += modelled;
-            };
-            add(link[o.algorithm], m.buckets[b].communication, o.communication);
-            if (!o.dense()) {
-                add(encode[o.compressor], m.buckets[b].encode, o.encode);
-                add(decode[o.compressor], m.buckets[b].decode, o.decode);
-            }
-        }
-        if (!compresses(plan_)) learn_timeline(m);  // else times hold what encoding has cost
-
-        // Logarithms: one step that takes ten times as long moves a factor by 10^smoothing, and back as fast.
-        const auto update = [&](factors& f, const std::map<std::string, sums>& seen) {
-            double drift = 0, drifted = 0;
-            for (const auto& [name, s] : seen) {
-                if (!(s.measured > 0 && s.modelled > 0)) continue;
-                const double ratio = s.measured / s.modelled;
-                const auto known = f.find(name);
-                if (known == f.end()) {
-                    f[name] = ratio;
-                } else {
-                    const double change = std::pow(ratio / known->second, config_.smoothing);
-                    known->second *= change;
-                    drift += std::log(change);
-                    ++drifted;
-                }
-            }
-            return drifted > 0 ? std::exp(drift / drifted) : 1.0;
-        };
-        factors unused = link_;
-        for (const auto& [name, s] : link) unused.erase(name);
-        const double drift = update(link_, link);
-        for (const auto& [name, f] : unused) link_[name] = f * drift;
-        update(encode_, encode);
-        update(decode_, decode);
-        // It may have been measured at a bad moment, and is measured again only if it is tried.
-        const double kept = std::exp2(-1.0 / config_.forget);
-        for (factors* f : {&encode_, &decode_})
-            for (auto& [name, known] : *f)
-                if (!encode.count(name)) known = std::pow(known, kept);
-        for (auto& [plan, known] : corrections_)
-            if (plan != plan_) known.value *= kept;
-        double logarithms = 0;
-        for (const auto& [name, f] : link_) logarithms += std::log(f);
-        link_level_ = link_.empty() ? 1 : std::exp(logarithms / static_cast<double>(link_.size()));
-    }
-
-    // When buckets are ready and backward ends in a dense step, and how long communication ran beside it.
-    void learn_timeline(const step_measurement& m) {
-        const double weight = std::max(config_.smoothing, compute_end_.even_weight());
-        double overlap = 0, end = 0;
-        for (std::size_t b = 0; b < m.buckets.size(); ++b) {
-            const bucket_times& t = m.buckets[b];
-            ready_[b] += weight * (t.ready - ready_[b]);
-            const double start = std::max(end, t.ready);
-            end = start + t.communication;
-            overlap += std::clamp(m.compute_end - start, 0.0, t.communication);
-        }
-        compute_end_.add(m.compute_end, weight);
-        overlap_.add(overlap, weight);
-    }
-
-    // The model is given what the buckets took in this very step, so that a link that changes is not held against the
-    // plan.
-    void correct(const step_measurement& m) {
-        std::vector<bucket_times> times = m.buckets;
-        for (std::size_t b = 0; b < times.size(); ++b) times[b].ready = ready_[b];
-        const double predicted = predict_step(times, compute_end_.value).seconds;
-        if (!(predicted > 0 && m.seconds > 0)) return;
-        average& known = corrections_[plan_];
-        known.add(std::log(m.seconds / predicted), std::max(config_.smoothing, known.even_weight()));
-    }
+    bool compresses(const plan_type& plan) const { return times_.compresses(plan); }
+    double estimate(const plan_type& plan) const { return times_.estimate(plan, current_); }
 
     void track(double seconds, bool was_dense) {
         if (!trials_.empty()) return trial_seconds_.add(seconds, trial_seconds_.even_weight());
-        average& kind = was_dense ? dense_seconds_ : plan_seconds_;
+        exponential_average& kind = was_dense ? dense_seconds_ : plan_seconds_;
         if (was_dense && probing() && probe_left_ == config_.probe_steps) kind.restart();
         kind.add(seconds, probing() ? kind.even_weight() : config_.smoothing);
     }
 
-    const average& measured() const { return compresses(current_) ? plan_seconds_ : dense_seconds_; }
+    const exponential_average& measured() const { return compresses(current_) ? plan_seconds_ : dense_seconds_; }
 
     // ------------------------------------------------------------------------------------------------------- try
-    /// No step of this plan can be shorter: all that slows compute down in a dense step were communication beside it.
-    double bound(const plan_type& plan) const {
-        double link = 0;
-        for (std::size_t b = 0; b < plan.size(); ++b) {
-            const bucket_times t = expected(b, plan[b]);
-            link += t.encode + t.communication + t.decode;
-        }
-        return std::max(link, compute_end_.value - overlap_.value);
-    }
-
-    /// Seconds of a step where communication beside compute costs compute half of its time: the model says nothing of
-    /// it.
-    double likely(const plan_type& plan) const {
-        const step_prediction p = predict(plan);
-        double communication = 0;
-        for (std::size_t b = 0; b < plan.size(); ++b) communication += expected(b, plan[b]).communication;
-        return p.seconds + 0.5 * std::max(0.0, communication - p.exposed);
-    }
-
     bool trials_are_due() const {
         return pause_left_ == 0 && steps_ >= next_round_ && measured().samples >= config_.baseline - 1;
     }
@@ -274,17 +127,20 @@ private:
     /// Each compressor for all buckets, the most promising one last in the row: it is the next.
     void start_trials() {
         next_round_ = steps_ + config_.trial_interval;
+        const auto& options = times_.options();
         std::map<std::string, plan_type> plans;
-        for (std::size_t b = 0; b < options_.size(); ++b)
-            for (std::size_t o = 0; o < options_[b].size(); ++o)
-                if (!options_[b][o].dense()) {
-                    plan_type& plan = plans.emplace(options_[b][o].compressor, best_dense()).first->second;
-                    const bool first = options_[b][plan[b]].compressor != options_[b][o].compressor;
-                    if (first || expected(b, o).communication < expected(b, plan[b]).communication) plan[b] = o;
+        for (std::size_t b = 0; b < options.size(); ++b)
+            for (std::size_t o = 0; o < options[b].size(); ++o)
+                if (!options[b][o].dense()) {
+                    plan_type& plan = plans.emplace(options[b][o].compressor, times_.best_dense()).first->second;
+                    const bool first = options[b][plan[b]].compressor != options[b][o].compressor;
+                    if (first || times_.expected(b, o).communication < times_.expected(b, plan[b]).communication)
+                        plan[b] = o;
                 }
         for (const auto& [name, plan] : plans)
-            if (plan != current_ && bound(plan) < (1 - config_.margin) * measured().value) trials_.push_back(plan);
-        std::ranges::sort(trials_, std::greater<>{}, [this](const plan_type& plan) { return likely(plan); });
+            if (plan != current_ && times_.bound(plan) < (1 - config_.margin) * measured().value)
+                trials_.push_back(plan);
+        std::ranges::sort(trials_, std::greater<>{}, [this](const plan_type& plan) { return times_.likely(plan); });
         winner_ = current_;
         shortest_ = (1 - config_.margin) * measured().value;
         settling_ = !trials_.empty();
@@ -300,7 +156,7 @@ private:
         }
         trial_seconds_.restart();
         do trials_.pop_back();
-        while (!trials_.empty() && bound(trials_.back()) > shortest_);
+        while (!trials_.empty() && times_.bound(trials_.back()) > shortest_);
         settling_ = true;
         if (!trials_.empty()) return;
         if (winner_ != current_) change_to(winner_);
@@ -308,43 +164,12 @@ private:
     }
 
     // ---------------------------------------------------------------------------------------------------- decide
-    plan_type best_dense() const {
-        plan_type plan(options_.size());
-        for (std::size_t b = 0; b < plan.size(); ++b) {
-            double best = std::numeric_limits<double>::infinity();
-            for (std::size_t o = 0; o < options_[b].size(); ++o)
-                if (options_[b][o].dense() && expected(b, o).communication < best)
-                    best = expected(b, plan[b] = o).communication;
-        }
-        return plan;
-    }
-
-    /// From `plan` on, each bucket in turn takes the option that makes the step shortest, until nothing changes.
-    plan_type improved(plan_type plan) const {
-        double best = predict(plan).seconds;
-        for (bool changed = true; changed;) {
-            changed = false;
-            for (std::size_t b = 0; b < plan.size(); ++b)
-                for (std::size_t o = 0; o < options_[b].size(); ++o) {
-                    const std::size_t before = std::exchange(plan[b], o);
-                    const double seconds = predict(plan).seconds;
-                    if (seconds < best * (1 - 1e-9)) {
-                        best = seconds;
-                        changed = true;
-                    } else {
-                        plan[b] = before;
-                    }
-                }
-        }
-        return plan;
-    }
-
     void decide() {
-        const plan_type dense = best_dense();
+        const plan_type dense = times_.best_dense();
         const double dense_estimate = estimate(dense), current_estimate = estimate(current_);
         plan_type wanted = dense;
         if (pause_left_ == 0) {
-            const plan_type a = improved(dense), b = improved(current_);
+            const plan_type a = times_.improved(dense), b = times_.improved(current_);
             const plan_type& best = estimate(b) < estimate(a) ? b : a;
             if (estimate(best) < (1 - config_.margin) * dense_estimate) wanted = best;
         }
@@ -365,7 +190,7 @@ private:
     // On links this slow each dense step costs many others. The check finds out if it was wrong.
     bool is_obvious(const plan_type& plan) const {
         return compresses(plan) && !compresses(current_) &&
-               config_.obvious * predict(plan).seconds < predict_dense().seconds;
+               config_.obvious * times_.predict(plan).seconds < times_.predict_dense().seconds;
     }
 
     void change_to(const plan_type& plan) {
@@ -390,24 +215,18 @@ private:
         since_probe_ = 0;
         if (!compresses(current_) || plan_seconds_.samples < config_.trial || !slower_than_dense()) return;
         pause_left_ = static_cast<std::int64_t>(config_.pause) << std::min(failures_++, 10);
-        change_to(best_dense());
+        change_to(times_.best_dense());
     }
 
     config config_;
-    std::vector<std::vector<reduction_option>> options_;
+    bucket_time_model times_;
     plan_type current_, plan_;  // decided, and of the next step, which may be a probe
-    factors link_, encode_, decode_;
-    double link_level_ = 1;  // the geometric mean of link_
-    std::vector<double> ready_;
-    average compute_end_, overlap_;  // of a dense step; overlap: communication beside compute
-    average dense_seconds_, plan_seconds_;
-    std::map<plan_type, average>
-        corrections_;                // logarithms of measured over predicted seconds, of plans that were in use
-    std::vector<plan_type> trials_;  // still to be tried, the last one now
-    average trial_seconds_;          // of that one
-    plan_type winner_;               // of the round
-    double shortest_ = 0;            // its step
-    std::int64_t next_round_ = 0;    // not before this step
+    exponential_average dense_seconds_, plan_seconds_;
+    std::vector<plan_type> trials_;      // still to be tried, the last one now
+    exponential_average trial_seconds_;  // of that one
+    plan_type winner_;                   // of the round
+    double shortest_ = 0;                // its step
+    std::int64_t next_round_ = 0;        // not before this step
     std::int64_t steps_ = 0, since_probe_ = 0, pause_left_ = 0;
     int votes_ = 0, probe_left_ = 0, failures_ = 0;
     bool settling_ = true;

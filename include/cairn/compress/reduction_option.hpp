@@ -4,9 +4,7 @@
 
 #include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>
-#include <cairn/core/shape.hpp>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,26 +18,6 @@ struct reduction_option {
 
     bool dense() const { return compressor.empty(); }
 };
-
-/// A compressor for options_for: its name, the bytes of its message for n values, seconds of encode and decode a value
-/// (decode: of all messages that a rank receives), and the algorithms that can carry it.
-struct reduction_candidate {
-    std::string compressor;
-    std::function<double(index_t)> bytes;
-    double encode_per_value = 0, decode_per_value = 0;
-    std::vector<std::string> algorithms;
-};
-
-/// All options of a bucket of n values. cost(algorithm, bytes) → seconds: the α-β model of the link.
-template <class Cost>
-std::vector<reduction_option> options_for(index_t n, const std::vector<reduction_candidate>& candidates, Cost&& cost) {
-    std::vector<reduction_option> all;
-    for (const reduction_candidate& c : candidates)
-        for (const std::string& algorithm : c.algorithms)
-            all.push_back({c.compressor, algorithm, cost(algorithm, c.bytes(n)),
-                           c.encode_per_value * static_cast<double>(n), c.decode_per_value * static_cast<double>(n)});
-    return all;
-}
 
 /// What one step took, as measured.
 struct step_measurement {

@@ -1,186 +1,23 @@
 #pragma once
-// Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an
-// archive.
-//   the class is the folder that an image lies in
-//   a folder above that called train, test, val or validation is the part that it belongs to
-//   classes are numbered in alphabetical order, over all parts
-// An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
+// The images of a collection (data/image_collection.hpp) as samples: decoded, cropped, resampled, jittered, normalised.
 // Resampling, mirroring and jitter are the host's also where a GPU normalises (image_folder_config::rounded,
 // course/decisions/0013).
 // decode_all() makes small images of equal size (CIFAR, EuroSAT) into memory_images.
 
 #include <cairn/core/parallel.hpp>
-#include <cairn/data/archive.hpp>
 #include <cairn/data/augment.hpp>
+#include <cairn/data/image_collection.hpp>
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
 #include <cairn/data/memory_images.hpp>
 #include <cairn/data/resize.hpp>
-#include <cairn/data/split.hpp>
 
 #include <atomic>
-#include <cctype>
-#include <map>
-#include <set>
-
-#include <unistd.h>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace cairn {
-
-/// What to do about a class folder without images.
-enum class empty_class { stop, leave_out };
-
-/// All images of a folder or an archive, not decoded.
-class image_collection {
-public:
-    struct entry {
-        std::string name;  // path below the root
-        std::int32_t label = 0;
-        std::string part;                 // train, test, or "" where the layout has no parts
-        std::vector<std::uint8_t> bytes;  // of archives only
-    };
-
-    /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left
-    /// out), or when the archive is damaged or larger than half of the machine's memory.
-    explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop) : root_(root) {
-        std::set<std::string> folders;
-        if (std::filesystem::is_directory(root))
-            list_folder(folders);
-        else if (is_archive_name(root))
-            list_archive(folders);
-        else
-            fail(root.string(), ": neither a folder nor an archive (.tar, .tar.gz, .tar.zst)");
-        std::sort(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) { return a.name < b.name; });
-        require(!entries_.empty(), root.string(),
-                ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
-                others_ ? concat("; ", others_, " other file(s)") : "");
-        refuse_empty(folders, policy);
-        number_classes();
-    }
-
-    index_t size() const { return static_cast<index_t>(entries_.size()); }
-    const std::vector<entry>& entries() const { return entries_; }
-    const std::vector<std::string>& classes() const { return classes_; }
-    const std::vector<std::string>& left_out() const { return left_out_; }  // empty class folders
-    std::string name(index_t i) const { return concat(root_.string(), '/', at(i).name); }
-    std::int32_t label(index_t i) const { return at(i).label; }
-
-    /// Compressed bytes of image i, through `buffer` where they must be read from disk.
-    byte_span bytes(index_t i, std::vector<std::uint8_t>& buffer) const {
-        const entry& e = at(i);
-        if (!e.bytes.empty() || in_memory_) return e.bytes;
-        buffer = read_bytes(root_ / e.name);
-        return buffer;
-    }
-
-    /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest
-    /// for testing.
-    std::vector<index_t> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
-        const char* wanted = which == part::train ? "train" : "test";
-        std::vector<index_t> chosen;
-        std::vector<std::int32_t> labels;
-        bool parts = false;
-        for (index_t i = 0; i < size(); ++i) {
-            parts |= !at(i).part.empty();
-            labels.push_back(at(i).label);
-            if (at(i).part == wanted) chosen.push_back(i);
-        }
-        if (!parts) {
-            split_indices s = stratified_split(labels, fraction, seed);
-            return which == part::train ? std::move(s.first) : std::move(s.second);
-        }
-        require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted,
-                which == part::test ? ", val or validation" : "");
-        return chosen;
-    }
-
-private:
-    const entry& at(index_t i) const { return entries_[static_cast<std::size_t>(i)]; }
-
-    static bool is_image_name(const std::string& name) {
-        std::string lower;
-        for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-        const auto slash = lower.rfind('/');
-        if (lower.compare(slash == std::string::npos ? 0 : slash + 1, 1, ".") == 0)
-            return false;  // "._x.jpg" of macOS archives
-        return lower.ends_with(".jpg") || lower.ends_with(".jpeg") || lower.ends_with(".png");
-    }
-
-    void list_folder(std::set<std::string>& folders) {
-        const auto options = std::filesystem::directory_options::follow_directory_symlink;
-        try {
-            for (const auto& file : std::filesystem::recursive_directory_iterator(root_, options)) {
-                const std::string name = file.path().lexically_relative(root_).generic_string();
-                if (file.is_directory())
-                    folders.insert(name);
-                else if (is_image_name(name))
-                    entries_.push_back({name, 0, "", {}});
-                else
-                    ++others_;
-            }
-        } catch (const std::filesystem::filesystem_error& e) {
-            fail(root_.string(), ": ", e.what());
-        }
-    }
-
-    void list_archive(std::set<std::string>& folders) {
-        in_memory_ = true;
-        const auto wanted = [&](const std::string& name) {
-            others_ += !is_image_name(name);
-            return is_image_name(name);
-        };
-        for (archive_member& member : read_archive(root_, wanted, half_of_memory())) {
-            if (member.folder)
-                folders.insert(member.name);
-            else
-                entries_.push_back({std::move(member.name), 0, "", std::move(member.bytes)});
-        }
-    }
-
-    // Empty are folders below which there is no image, and above which there is no such folder either.
-    void refuse_empty(const std::set<std::string>& folders, empty_class policy) {
-        std::set<std::string> filled;
-        for (const entry& e : entries_)
-            for (auto slash = e.name.rfind('/'); slash != std::string::npos;
-                 slash = slash ? e.name.rfind('/', slash - 1) : std::string::npos)
-                filled.insert(e.name.substr(0, slash));
-        for (const std::string& folder : folders)
-            if (!filled.contains(folder)) left_out_.push_back(folder);
-        if (left_out_.empty() || policy == empty_class::leave_out) return;
-        fail(root_.string(), ": class folder '", left_out_.front(), "' holds no image (.jpg, .jpeg, .png)",
-             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "",
-             "; remove or fill it, or allow empty classes");
-    }
-
-    void number_classes() {
-        std::map<std::string, std::int32_t> numbers;
-        std::vector<std::string> names;
-        for (entry& e : entries_) {
-            const std::filesystem::path path(e.name);
-            require(path.has_parent_path(), root_.string(), ": image '", e.name,
-                    "' lies in no class folder (ROOT/CLASS/NAME.jpg is expected)");
-            const auto folder = path.parent_path();
-            names.push_back(folder.filename().string());
-            numbers[names.back()] = 0;
-            for (const auto& above : folder.parent_path()) {
-                const std::string name = above.string();
-                if (name == "train") e.part = "train";
-                if (name == "test" || name == "val" || name == "validation") e.part = "test";
-            }
-        }
-        for (auto& [name, number] : numbers) {
-            number = static_cast<std::int32_t>(classes_.size());
-            classes_.push_back(name);
-        }
-        for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].label = numbers[names[i]];
-    }
-
-    std::filesystem::path root_;
-    bool in_memory_ = false;
-    index_t others_ = 0;
-    std::vector<entry> entries_;
-    std::vector<std::string> classes_, left_out_;
-};
 
 /// What to do about an image that cannot be decoded: stop the run, or leave it out of its batch, named there.
 enum class corrupt_image { stop, skip };

@@ -84,9 +84,7 @@ public:
         set& s = sets_[next_];
         if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
         if (before_) uploads_.after(*before_);
-        s.from = {b.x.share(), b.labels.share(), b.targets.share()};
-        s.pixels_from = b.pixels.share();
-        s.moves_from = b.moves.share();
+        s.from = b.share();
         s.there = {b.pixels.empty() ? copied(b.x, s.x) : made(b, s), copied(b.labels, s.labels),
                    copied(b.targets, s.targets)};
         s.arrived.emplace(uploads_.done());
@@ -110,9 +108,7 @@ private:
         tensor<std::uint8_t, D> pixels;
         tensor<crop_flip, D> moves;
         samples<D> there;  // the part of these that the batch takes
-        samples<cpu> from;
-        tensor<std::uint8_t> pixels_from;
-        tensor<crop_flip> moves_from;
+        batch_tensors from;
         std::optional<moment> arrived;
     };
 

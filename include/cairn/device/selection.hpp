@@ -15,12 +15,17 @@
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/codes.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <span>
 
 namespace cairn {
 
 template <Device D>
 class selection;
+
+/// A magnitude as an integer in the same order: NaN above Inf above all numbers.
+CAIRN_HD inline std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
 /// How the values of a sparse message travel.
 enum class sparse_value { float32, bfloat16 };

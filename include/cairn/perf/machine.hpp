@@ -19,7 +19,6 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -237,18 +236,6 @@ inline double measured_region_latency() {
                         }) /
         regions;
     return seconds;
-}
-
-/// The machine in a few lines.
-inline void print_machine(std::ostream& out) {
-    const machine_info& m = this_machine();
-    const matrix_peak& peak = measured_matrix_peak();
-    out << m.cpu << ", " << m.cores << " cores (" << m.isa << ")\n"
-        << m.compiler << ", built for " << m.built_for << "; " << m.libraries << '\n'
-        << "matrix peak of " << threads() << " threads: " << peak.gflops << " GFLOP/s (" << peak.reached_by
-        << "; registers " << peak.registers << ", best GEMM " << peak.gemm << ")\n"
-        << "bandwidth " << measured_bandwidth() << " GB/s; parallel region " << measured_region_latency() * 1e6
-        << " µs\n";
 }
 
 }  // namespace cairn::perf

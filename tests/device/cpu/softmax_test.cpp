@@ -19,24 +19,21 @@ oracle::reals row_of(const std::vector<T>& x, index_t row, index_t classes) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("softmax, its gradient and log-sum-exp", "[softmax]", float, double) {
+TEMPLATE_TEST_CASE("softmax and its gradient", "[softmax]", float, double) {
     using T = TestType;
     for (const index_t classes : {1, 2, 10, 16, 33, 1000})
         for (const double scale : {1.0, 30.0}) {
             const index_t rows = 7;
             CAPTURE(classes, scale);
             const auto x = draw<T>(rows * classes, 1, scale), dy = draw<T>(rows * classes, 2);
-            std::vector<T> y(x.size()), dx(x.size()), lse(rows);
+            std::vector<T> y(x.size()), dx(x.size());
             softmax_forward(cpu{}, rows, classes, x.data(), y.data());
             softmax_backward(cpu{}, rows, classes, y.data(), dy.data(), dx.data());
-            log_sum_exp(cpu{}, rows, classes, x.data(), lse.data());
             for (index_t r = 0; r < rows; ++r) {
                 const oracle::reals p = oracle::softmax(row_of(x, r, classes));
                 CHECK(distance(row_of(y, r, classes), p) <= eps<T>(16));
                 CHECK(distance(row_of(dx, r, classes), oracle::softmax_gradient(p, row_of(dy, r, classes))) <=
                       eps<T>(64));
-                CHECK(distance(oracle::reals{lse[std::size_t(r)]},
-                               oracle::reals{oracle::log_sum_exp(row_of(x, r, classes))}) <= eps<T>(16));
             }
             std::vector<T> in_place = x;
             softmax_forward(cpu{}, rows, classes, in_place.data(), in_place.data());
@@ -49,16 +46,11 @@ TEMPLATE_TEST_CASE("softmax: extreme and non-finite logits", "[softmax]", float,
     constexpr T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
     const std::vector<T> x{10000, -10000,    10000,     0,         0,        -infinity, 1, nan,
                            2,     -infinity, -infinity, -infinity, infinity, 0,         0};
-    std::vector<T> y(x.size()), lse(5);
+    std::vector<T> y(x.size());
     softmax_forward(cpu{}, 5, 3, x.data(), y.data());
-    log_sum_exp(cpu{}, 5, 3, x.data(), lse.data());
     CHECK(distance(std::vector<T>(y.begin(), y.begin() + 6), std::vector<double>{0.5, 0, 0.5, 0.5, 0.5, 0}) <=
           eps<T>(4));
     for (std::size_t i = 6; i < 9; ++i) CHECK(std::isnan(y[i]));
-    CHECK(lse[0] == Approx(10000 + std::log(2.0)));
-    CHECK(std::isnan(lse[2]));
-    CHECK(lse[3] == -infinity);
-    CHECK(lse[4] == infinity);
 }
 
 TEMPLATE_TEST_CASE("softmax_cross_entropy against the plain sum over targets", "[softmax]", float, double) {

@@ -10,6 +10,7 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
 #include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/cuda/reduce.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>

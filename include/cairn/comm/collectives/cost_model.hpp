@@ -61,8 +61,7 @@ private:
 };
 
 /// Seconds of an all-reduce of n bytes on p ranks. `vendor` is predicted as the better of ring and recursive doubling,
-/// which is what a good library does. Hierarchical: all ranks on one node (then it is the ring); see
-/// hierarchical_seconds.
+/// which is what a good library does. Hierarchical: all ranks on one node (then it is the ring).
 inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm algorithm, double n, int p) {
     if (p <= 1 || n <= 0) return 0;
     const auto t = [&](double m) { return link.exchange(m); };
@@ -91,13 +90,6 @@ inline double all_reduce_seconds(const link_model& link, all_reduce_algorithm al
             return (p - 1) * (2 * t(n / p) + g(n / p));
     }
     return 0;
-}
-
-/// Seconds of the hierarchical all-reduce: `nodes` nodes of `width` ranks, the all-reduce between them by the ring.
-inline double hierarchical_seconds(const link_model& inside, const link_model& between, double n, int width,
-                                   int nodes) {
-    return all_reduce_seconds(inside, all_reduce_algorithm::ring, n, width) +
-           all_reduce_seconds(between, all_reduce_algorithm::ring, n / width, nodes);
 }
 
 }  // namespace cairn

@@ -12,6 +12,7 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/simd_codes.hpp>
 #include <cairn/device/pool_geometry.hpp>
 
 #include <cstdint>

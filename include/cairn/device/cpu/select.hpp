@@ -43,8 +43,6 @@ public:
 
 namespace detail {
 
-inline std::uint32_t magnitude_of(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
-
 /// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how
 /// many.
 inline index_t collect_run(const float* x, index_t begin, index_t end, std::uint32_t t, std::uint32_t* where,
@@ -57,17 +55,17 @@ inline index_t collect_run(const float* x, index_t begin, index_t end, std::uint
                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; i + 16 <= end; i += 16) {
         const __m512i v = _mm512_loadu_si512(x + i);
-        const __mmask16 pass_context = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
-        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(pass_context, at));
-        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(pass_context, v));
-        count += std::popcount(static_cast<unsigned>(pass_context));
+        const __mmask16 passed = _mm512_cmpge_epu32_mask(_mm512_maskz_and_epi32(0xffff, v, sign), threshold);
+        _mm512_storeu_si512(where + count, _mm512_maskz_compress_epi32(passed, at));
+        _mm512_storeu_si512(values + count, _mm512_maskz_compress_epi32(passed, v));
+        count += std::popcount(static_cast<unsigned>(passed));
         at = _mm512_maskz_add_epi32(0xffff, at, step);
     }
 #endif
     for (; i < end; ++i) {
         where[count] = static_cast<std::uint32_t>(i);
         values[count] = x[i];
-        count += magnitude_of(x[i]) >= t ? 1 : 0;
+        count += magnitude_bits(x[i]) >= t ? 1 : 0;
     }
     return count;
 }
@@ -99,7 +97,7 @@ inline void collect(std::span<const float> x, std::uint32_t t, selection<cpu>& f
 inline std::uint32_t sample_threshold(std::span<const float> x, index_t stride, index_t rank) {
     std::vector<std::uint32_t> sample;
     for (index_t i = 0; i < static_cast<index_t>(x.size()); i += stride)
-        sample.push_back(magnitude_of(x[static_cast<std::size_t>(i)]));
+        sample.push_back(magnitude_bits(x[static_cast<std::size_t>(i)]));
     if (rank > static_cast<index_t>(sample.size())) return 0;
     const auto nth = sample.begin() + (rank - 1);
     std::nth_element(sample.begin(), nth, sample.end(), std::greater<>{});
@@ -144,7 +142,7 @@ inline std::uint32_t histogram_threshold(std::span<const float> x, index_t k) {
     const auto all =
         parallel_sum<histogram>(static_cast<index_t>(x.size()), index_t{1} << 20, [&](index_t begin, index_t end) {
             histogram h;
-            for (index_t i = begin; i < end; ++i) ++h.bins[magnitude_of(x[static_cast<std::size_t>(i)]) >> 20];
+            for (index_t i = begin; i < end; ++i) ++h.bins[magnitude_bits(x[static_cast<std::size_t>(i)]) >> 20];
             return h;
         });
     return bin_of_rank(all.bins, k) << 20;
@@ -166,7 +164,7 @@ inline void select_largest(cpu, std::span<const float> x, index_t k, selection<c
     if (static_cast<index_t>(candidates.size()) < k) detail::collect(x, detail::histogram_threshold(x, k), candidates);
 
     std::vector<std::uint32_t> magnitudes(candidates.size());
-    std::transform(candidates.values.begin(), candidates.values.end(), magnitudes.begin(), detail::magnitude_of);
+    std::transform(candidates.values.begin(), candidates.values.end(), magnitudes.begin(), magnitude_bits);
     index_t ties = k;
     const std::uint32_t threshold = detail::radix_select(magnitudes, ties);
     chosen.resize(static_cast<std::size_t>(k));
@@ -190,7 +188,7 @@ inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cp
     float threshold = std::bit_cast<float>(detail::sample_threshold(
         x, stride, std::max<index_t>(1, static_cast<index_t>(target / static_cast<double>(stride)))));
     for (int adapted = 0; adapted <= most && threshold > 0 && std::isfinite(threshold); ++adapted) {
-        detail::collect(x, detail::magnitude_of(threshold), chosen);
+        detail::collect(x, magnitude_bits(threshold), chosen);
         const double passed = static_cast<double>(chosen.size());
         if (passed >= 0.8 * target && passed <= 1.3 * target) return adapted;
         threshold *= passed > target ? 1.3f : 0.8f;

@@ -87,29 +87,6 @@ void softmax_backward(cpu, index_t rows, index_t classes, const T* y, const T* d
     flop_counter::count(4 * n, 3 * n * sizeof(T));
 }
 
-/// out[r] = log Σ_k exp(x[r, k]), without overflow.
-template <class T>
-void log_sum_exp(cpu, index_t rows, index_t classes, const T* x, T* out) {
-    parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
-        for (index_t r = begin; r < end; ++r) {
-            const T* const row = x + r * classes;
-            const T m = detail::row_max(classes, row);
-            if (std::isinf(m)) {  // all -∞, or a +∞ among them: the limit itself, unless a NaN forbids it
-                T s = m;
-                for (index_t k = 0; k < classes; ++k) s = std::isnan(row[k]) ? row[k] : s;
-                out[r] = s;
-                continue;
-            }
-            T s = 0;
-#pragma omp simd reduction(+ : s)
-            for (index_t k = 0; k < classes; ++k) s += vector_math::exp(row[k] - m);
-            out[r] = m + std::log(s);
-        }
-    });
-    const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    flop_counter::count(4 * n, n * sizeof(T));
-}
-
 namespace detail {
 
 /// One row of softmax_cross_entropy. weight(k) is the weight of class k, weights their sum.

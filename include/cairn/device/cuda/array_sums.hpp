@@ -56,22 +56,27 @@ struct term_nonfinite {
     }
 };
 
-/// partial[block] = Σ term(x[i] …) of the block's elements, element i belonging to thread i mod all threads.
-template <class Term, class... T>
-struct sum_blocks {
+inline constexpr index_t sum_scratch = reduce_threads / warp_threads * static_cast<index_t>(sizeof(double));
+
+/// partial (K, blocks) = what f(i, sums) adds to its K sums for the block's i, i belonging to thread i mod all threads.
+/// Where `only_if_finite` is not, f is not called.
+template <int K, class F>
+struct partial_sums_kernel {
     index_t n;
-    Term term;
+    F f;
     double* partial;
-    std::tuple<const T*...> arrays;
+    const double* only_if_finite;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = b.blocks() * b.threads();
-        double sum = 0;
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride)
-            sum += std::apply([&](const T*... x) { return term(x[i]...); }, arrays);
-        sum = block_sum(b, sum, b.template shared<double>());
-        if (b.thread() == 0) partial[b.block()] = sum;
+        const index_t stride = b.blocks() * b.threads(), end = finite_or_none(only_if_finite) ? n : 0;
+        const auto ready = at_hand(f);
+        double sums[K] = {};
+        for (index_t i = b.block() * b.threads() + b.thread(); i < end; i += stride) ready(i, sums);
+        for (int k = 0; k < K; ++k) {
+            const double sum = block_sum(b, sums[k], b.template shared<double>());
+            if (b.thread() == 0) partial[k * b.blocks() + b.block()] = sum;
+        }
     }
 };
 
@@ -90,16 +95,36 @@ struct sum_partials {
     }
 };
 
-inline constexpr index_t sum_scratch = reduce_threads / warp_threads * static_cast<index_t>(sizeof(double));
+/// (K, blocks) sums, by block, of what f(i, sums) adds for i in [0, n).
+template <int K, GridDevice D, class F>
+tensor<double, D> partial_sums(D, index_t n, const F& f, const double* only_if_finite = nullptr) {
+    const index_t blocks = reduce_blocks_for(n);
+    tensor<double, D> partial({K, blocks}, memory_category::workspace);
+    D::launch({.blocks = blocks, .threads = reduce_threads, .shared = sum_scratch},
+              partial_sums_kernel<K, F>{n, f, partial.data(), only_if_finite});
+    return partial;
+}
+
+/// out (K), in device memory = Σ of what f(i, sums) adds to its K sums, for i in [0, n).
+template <int K, GridDevice D, class F>
+void sum_indices(D d, index_t n, const F& f, double* out) {
+    const tensor<double, D> partial = partial_sums<K>(d, n, f);
+    D::launch({.blocks = K, .threads = reduce_threads, .shared = sum_scratch},
+              sum_partials{partial.extent(1), partial.data(), out});
+}
+
+template <class Term, class... T>
+struct summed_term {
+    Term term;
+    std::tuple<const T*...> arrays;
+    CAIRN_HD void operator()(index_t i, double (&sum)[1]) const {
+        sum[0] += std::apply([&](const T*... x) { return term(x[i]...); }, arrays);
+    }
+};
 
 template <GridDevice D, class Term, class... T>
-void sum_into(D, double* out, index_t n, Term term, const T*... arrays) {
-    const index_t blocks = reduce_blocks_for(n);
-    tensor<double, D> partial({blocks}, memory_category::workspace);
-    D::launch({.blocks = blocks, .threads = reduce_threads, .shared = sum_scratch},
-              sum_blocks<Term, T...>{n, term, partial.data(), {arrays...}});
-    D::launch({.blocks = 1, .threads = reduce_threads, .shared = sum_scratch},
-              sum_partials{blocks, partial.data(), out});
+void sum_into(D d, double* out, index_t n, Term term, const T*... arrays) {
+    sum_indices<1>(d, n, summed_term<Term, T...>{term, {arrays...}}, out);
 }
 
 /// The number that `into(double*)` leaves on the device.
@@ -180,31 +205,20 @@ double dot(D d, index_t n, const T* x, const T* y) {
 
 namespace grid {
 
-/// Which of up to four arrays are multiplied.
+/// Which of four arrays are multiplied.
 struct pair_of_arrays {
     int first, second;
 };
 
-/// partial (Count, blocks) = this block's part of Σ x[first] x[second] for each pair; every array is read once.
+/// x[first] x[second] of each pair; every array is read once.
 template <int Count, class T>
-struct pair_products_kernel {
-    index_t n;
+struct pair_terms {
     const T* x[4];
     pair_of_arrays pairs[Count];
-    double* partial;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        double sums[Count] = {};
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            double v[4];
-            for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
-            for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
-        }
-        for (int k = 0; k < Count; ++k) {
-            const double sum = block_sum(b, sums[k], b.template shared<double>());
-            if (b.thread() == 0) partial[k * b.blocks() + b.block()] = sum;
-        }
+    CAIRN_HD void operator()(index_t i, double (&sums)[Count]) const {
+        double v[4];
+        for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
+        for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
     }
 };
 
@@ -212,16 +226,13 @@ struct pair_products_kernel {
 
 /// sums[k] = Σ of the product of pair k of four arrays of n numbers. Waited for, once.
 template <int Count, class T, GridDevice D>
-void pair_products(D, index_t n, const T* a, const T* b, const T* c, const T* d,
+void pair_products(D d, index_t n, const T* a, const T* b, const T* c, const T* e,
                    const grid::pair_of_arrays (&pairs)[Count], double (&sums)[Count]) {
     flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
-    const index_t blocks = grid::reduce_blocks_for(n);
-    tensor<double, D> partial({Count, blocks}, memory_category::workspace), result({Count}, memory_category::workspace);
-    grid::pair_products_kernel<Count, T> body{n, {a, b, c, d}, {}, partial.data()};
-    for (int k = 0; k < Count; ++k) body.pairs[k] = pairs[k];
-    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch}, body);
-    D::launch({.blocks = Count, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_partials{blocks, partial.data(), result.data()});
+    tensor<double, D> result({Count}, memory_category::workspace);
+    grid::pair_terms<Count, T> terms{{a, b, c, e}, {}};
+    for (int k = 0; k < Count; ++k) terms.pairs[k] = pairs[k];
+    grid::sum_indices<Count>(d, n, terms, result.data());
     D::copy_to_host(sums, result.data(), result.bytes());
 }
 
@@ -235,28 +246,14 @@ index_t count_nonfinite(D d, index_t n, const T* x) {
 
 namespace grid {
 
-/// partial (2, blocks) = Σ of what f adds to its first two arguments; f may change the elements. Where `only_if_finite`
-/// is not, f is not called.
+/// What f(first, second, a[i], b[i], …) adds to its first two arguments; f may change the elements.
 template <class F, class... E>
-struct sum_each_blocks {
-    index_t n;
+struct summed_each {
     F f;
-    double* partial;
     std::tuple<E*...> arrays;
-    const double* only_if_finite;
-
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = b.blocks() * b.threads(), end = finite_or_none(only_if_finite) ? n : 0;
-        const auto ready = at_hand(f);
-        double first = 0, second = 0;
-        for (index_t i = b.block() * b.threads() + b.thread(); i < end; i += stride)
-            std::apply([&](E*... x) { ready(first, second, x[i]...); }, arrays);
-        first = block_sum(b, first, b.template shared<double>());
-        second = block_sum(b, second, b.template shared<double>());
-        if (b.thread() != 0) return;
-        partial[b.block()] = first;
-        partial[b.blocks() + b.block()] = second;
+    CAIRN_HD auto at_hand() const { return summed_each<decltype(cairn::at_hand(f)), E...>{cairn::at_hand(f), arrays}; }
+    CAIRN_HD void operator()(index_t i, double (&sums)[2]) const {
+        std::apply([&](E*... x) { f(sums[0], sums[1], x[i]...); }, arrays);
     }
 };
 
@@ -265,26 +262,18 @@ struct sum_each_blocks {
 /// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums, out[0]
 /// and out[1] in device memory.
 template <GridDevice D, class F, class... Elements>
-void sum_each_into(D, index_t n, F f, double* out, Elements*... arrays) {
-    const index_t blocks = grid::reduce_blocks_for(n);
-    tensor<double, D> partial({2, blocks}, memory_category::workspace);
-    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, nullptr});
-    D::launch({.blocks = 2, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_partials{blocks, partial.data(), out});
+void sum_each_into(D d, index_t n, F f, double* out, Elements*... arrays) {
+    grid::sum_indices<2>(d, n, grid::summed_each<F, Elements...>{f, {arrays...}}, out);
 }
 
 /// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums.
 /// finish(first, second) goes into *out (device memory). Where `number`, which the device has computed, is not finite,
 /// f is not called; null: always.
 template <GridDevice D, class F, class Finish, class... Elements>
-void sum_each_into(D, const double* number, index_t n, F f, Finish finish, double* out, Elements*... arrays) {
-    const index_t blocks = grid::reduce_blocks_for(n);
-    tensor<double, D> partial({2, blocks}, memory_category::workspace);
-    D::launch({.blocks = blocks, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::sum_each_blocks<F, Elements...>{n, f, partial.data(), {arrays...}, number});
+void sum_each_into(D d, const double* number, index_t n, F f, Finish finish, double* out, Elements*... arrays) {
+    const auto partial = grid::partial_sums<2>(d, n, grid::summed_each<F, Elements...>{f, {arrays...}}, number);
     D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-              grid::finish_partials<Finish>{blocks, partial.data(), finish, out});
+              grid::finish_partials<Finish>{partial.extent(1), partial.data(), finish, out});
 }
 
 namespace grid {

@@ -258,15 +258,12 @@ struct decode_kernel {
     Put put;
     float* into;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = 4 * b.blocks() * b.threads();
-        for (index_t i = 4 * (b.block() * b.threads() + b.thread()); i < n; i += stride) {
-            float_packet y = load_four(static_cast<const float*>(into), i, n);
-            const float_packet v = values.load(i);
-            for (int j = 0; j < 4; ++j) put(y.v[j], v.v[j]);
-            store_four(into, i, n, y);
-        }
+    CAIRN_HD void operator()(index_t packet) const {
+        const index_t i = 4 * packet;
+        float_packet y = load_four(static_cast<const float*>(into), i, n);
+        const float_packet v = values.load(i);
+        for (int j = 0; j < 4; ++j) put(y.v[j], v.v[j]);
+        store_four(into, i, n, y);
     }
 };
 
@@ -277,8 +274,7 @@ void decode(D d, const Code& code, index_t n, const std::uint8_t* bytes, float* 
                  into);
     } else {
         const auto values = decoded(code, n, bytes);
-        D::launch({.blocks = blocks_for<D>(n, 256, 8), .threads = 256},
-                  decode_kernel<std::remove_const_t<decltype(values)>, Put>{n, values, put, into});
+        for_indices(d, (n + 3) / 4, decode_kernel<std::remove_const_t<decltype(values)>, Put>{n, values, put, into});
     }
 }
 

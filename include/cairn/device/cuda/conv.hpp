@@ -9,6 +9,7 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
+#include <cairn/device/cuda/column_sums.hpp>
 #include <cairn/device/cuda/conv_im2col_gemm.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>

@@ -8,73 +8,43 @@
 // backward_input of one image at least. Bytes moved, beside the products': patches written and read once.
 
 #include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cuda/conv_patches.hpp>
 #include <cairn/device/cuda/for_each.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 namespace cairn {
 
 namespace grid {
 
-/// The three coordinates of a point of `sizes`, counted row by row.
-struct grid_point {
-    index_t at[3];
-    CAIRN_HD grid_point(const std::array<index_t, 3>& sizes, index_t point) {
-        const index_t row = quotient(point, sizes[2]);
-        at[2] = point - row * sizes[2];
-        at[0] = quotient(row, sizes[1]);
-        at[1] = row - at[0] * sizes[1];
-    }
-};
-
 /// Patches of group `group`, (count, width): those of the output points from `first` on, counted over all images.
 template <class T>
 struct unfold_kernel {
     conv_geometry g;
-    index_t group, first, count;
+    index_t group, first;
     const T* x;
     T* patches;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t channels = quotient(g.c_in, g.groups), width = g.kernel_points() * channels, n = count * width;
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index_t row = quotient(i, width), column = i - row * width, tap = quotient(column, channels);
-            patches[i] = element(first + row, tap, group * channels + column - tap * channels);
-        }
-    }
-
-    CAIRN_HD T element(index_t row, index_t tap, index_t channel) const {
-        index_t at = quotient(row, g.out_points());
-        const grid_point point(g.out, row - at * g.out_points()), taps(g.kernel, tap);
-        for (std::size_t axis = 0; axis < 3; ++axis) {
-            const index_t where = point.at[axis] * g.stride[axis] + taps.at[axis] * g.dilation[axis] - g.pad[axis];
-            if (where < 0 || where >= g.in[axis]) return T{};
-            at = at * g.in[axis] + where;
-        }
-        return x[at * g.c_in + channel];
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t channels = quotient(g.c_in, g.groups), width = g.kernel_points() * channels;
+        const index_t row = quotient(i, width), column = i - row * width, tap = quotient(column, channels);
+        patches[i] = patch_element(g, x, first + row, tap, group * channels + column - tap * channels);
     }
 };
 
-/// dx of group `group` of `images` images, (images, in…, c_in), from what their patches say, (images out…, width).
+/// dx of group `group`, (images, in…, c_in), from what their patches say, (images out…, width).
 template <class T, class S>
 struct fold_kernel {
     conv_geometry g;
-    index_t group, images;
+    index_t group;
     const S* patches;
     T* dx;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t channels = quotient(g.c_in, g.groups), n = images * g.in_points() * channels;
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index_t place = quotient(i, channels), channel = i - place * channels;
-            dx[place * g.c_in + group * channels + channel] = static_cast<T>(sum(place, channels, channel));
-        }
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t channels = quotient(g.c_in, g.groups), place = quotient(i, channels),
+                      channel = i - place * channels;
+        dx[place * g.c_in + group * channels + channel] = static_cast<T>(sum(place, channels, channel));
     }
 
     CAIRN_HD S sum(index_t place, index_t channels, index_t channel) const {
@@ -116,8 +86,8 @@ void conv_by_products(D d, conv_phase phase, const conv_geometry& g, T* x, T* w,
             for (index_t group = 0; group < g.groups; ++group) {
                 product(false, false, rows, width, outputs, y + first * image_rows * g.c_out + group * outputs, g.c_out,
                         w + group * outputs * width, width, S{}, patches.data(), width);
-                const fold_kernel<T, S> body{g, group, images, patches.data(), x + first * g.in_points() * g.c_in};
-                D::launch({.blocks = blocks_for<D>(images * g.in_points() * (g.c_in / g.groups), 256)}, body);
+                for_indices(d, images * g.in_points() * (g.c_in / g.groups),
+                            fold_kernel<T, S>{g, group, patches.data(), x + first * g.in_points() * g.c_in});
             }
         }
         return;
@@ -129,8 +99,7 @@ void conv_by_products(D d, conv_phase phase, const conv_geometry& g, T* x, T* w,
     for (index_t group = 0; group < g.groups; ++group)
         for (index_t first = 0; first < all; first += at_once) {
             const index_t rows = std::min(at_once, all - first);
-            D::launch({.blocks = blocks_for<D>(rows * width, 256)},
-                      unfold_kernel<T>{g, group, first, rows, x, patches.data()});
+            for_indices(d, rows * width, unfold_kernel<T>{g, group, first, x, patches.data()});
             T* const there = y + first * g.c_out + group * outputs;
             T* const weights = w + group * outputs * width;
             if (phase == conv_phase::forward)

@@ -21,21 +21,20 @@ struct dropout_kernel {
     const T* x;
     T* y;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t first_block = first / 64 * 16, last_block = (first + n + 63) / 64 * 16;
-        const index_t stride = b.blocks() * b.threads();
+    CAIRN_HD index_t first_block() const { return first / 64 * 16; }
+    CAIRN_HD index_t blocks() const { return (first + n + 63) / 64 * 16 - first_block(); }
+
+    CAIRN_HD void operator()(index_t k) const {
         random_stream now = random;
         if (step) now.step = *step;
-        for (index_t i = first_block + b.block() * b.threads() + b.thread(); i < last_block; i += stride) {
-            const auto bits = now.bits4(static_cast<std::uint64_t>(i));
-            for (int w = 0; w < 4; ++w) {
-                const index_t at = i / 16 * 64 + 16 * w + i % 16 - first;
-                if (at >= 0 && at < n)
-                    y[at] = bits[static_cast<std::size_t>(w)] >= threshold
-                                ? static_cast<T>(static_cast<sum_type<T>>(x[at]) * scale)
-                                : T{};
-            }
+        const index_t i = first_block() + k;
+        const auto bits = now.bits4(static_cast<std::uint64_t>(i));
+        for (int w = 0; w < 4; ++w) {
+            const index_t at = i / 16 * 64 + 16 * w + i % 16 - first;
+            if (at >= 0 && at < n)
+                y[at] = bits[static_cast<std::size_t>(w)] >= threshold
+                            ? static_cast<T>(static_cast<sum_type<T>>(x[at]) * scale)
+                            : T{};
         }
     }
 };
@@ -44,15 +43,21 @@ struct dropout_kernel {
 
 /// As on the host (device/cpu/dropout.hpp); `step` is in the device's memory.
 template <class T, GridDevice D>
-void dropout_apply(D, index_t n, double rate, const random_stream& random, const T* x, T* y, index_t first = 0,
+void dropout_apply(D d, index_t n, double rate, const random_stream& random, const T* x, T* y, index_t first = 0,
                    const std::uint32_t* step = nullptr) {
     require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     require(first >= 0, "dropout: first element ", first, " of the batch");
     flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
-    if (n > 0)
-        D::launch({.blocks = grid::blocks_for<D>((n + 3) / 4, 256), .threads = 256},
-                  grid::dropout_kernel<T>{n, first, static_cast<std::uint32_t>(rate * 0x1p32),
-                                          static_cast<grid::sum_type<T>>(1 / (1 - rate)), random, step, x, y});
+    if (n == 0) return;
+    const grid::dropout_kernel<T> drop{n,
+                                       first,
+                                       static_cast<std::uint32_t>(rate * 0x1p32),
+                                       static_cast<grid::sum_type<T>>(1 / (1 - rate)),
+                                       random,
+                                       step,
+                                       x,
+                                       y};
+    grid::for_indices(d, drop.blocks(), drop);
 }
 
 }  // namespace cairn

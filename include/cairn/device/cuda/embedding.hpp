@@ -14,23 +14,20 @@ namespace grid {
 
 template <int Lanes, class T>
 struct embedding_forward_kernel {
-    index_t rows, entries, width;
+    index_t entries, width;
     const std::int32_t* ids;
     const T* table;
     T* y;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
+    CAIRN_HD void operator()(index_t i) const {
         using piece = packet<T, Lanes>;
-        const index_t across = width / Lanes, n = rows * across, stride = b.blocks() * b.threads();
-        piece nothing;
-        for (int j = 0; j < Lanes; ++j) nothing.v[j] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index_t row = quotient(i, across), id = ids[row];
-            reinterpret_cast<piece*>(y)[i] = id >= 0 && id < entries
-                                                 ? reinterpret_cast<const piece*>(table)[id * across + i - row * across]
-                                                 : nothing;
-        }
+        const index_t across = width / Lanes, row = quotient(i, across), id = ids[row];
+        piece found;
+        if (id >= 0 && id < entries)
+            found = reinterpret_cast<const piece*>(table)[id * across + i - row * across];
+        else
+            for (int j = 0; j < Lanes; ++j) found.v[j] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+        reinterpret_cast<piece*>(y)[i] = found;
     }
 };
 
@@ -65,13 +62,14 @@ struct embedding_backward_kernel {
 
 /// y (rows, width) from ids (rows).
 template <class T, GridDevice D>
-void embedding_forward(D, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* table, T* y) {
+void embedding_forward(D d, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* table,
+                       T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
     flop_counter::count(0, 2 * n * sizeof(T));
     if (n > 0)
         grid::in_lanes(width, grid::packets_fit(table, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
-            D::launch({.blocks = grid::blocks_for<D>(rows * (width / Lanes), 256), .threads = 256},
-                      grid::embedding_forward_kernel<Lanes, T>{rows, entries, width, ids, table, y});
+            grid::for_indices(d, rows * (width / Lanes),
+                              grid::embedding_forward_kernel<Lanes, T>{entries, width, ids, table, y});
         });
 }
 

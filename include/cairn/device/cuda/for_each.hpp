@@ -94,6 +94,27 @@ struct each_weighted {
     }
 };
 
+/// f(i), as many threads as blocks_for gives.
+template <class F>
+struct index_kernel {
+    index_t n;
+    F f;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const index_t stride = b.blocks() * b.threads();
+        const auto ready = at_hand(f);
+        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) ready(i);
+    }
+};
+
+/// Calls f(i) for i in [0, n) in one launch, a thread for each as far as there are so many; blocks of fewer threads for
+/// few i with much work.
+template <GridDevice D, class F>
+void for_indices(D, index_t n, const F& f, int threads = 256) {
+    if (n > 0) D::launch({.blocks = blocks_for<D>(n, threads), .threads = threads}, index_kernel<F>{n, f});
+}
+
 template <class... E>
 bool aligned_for_packets(int lanes, E*... arrays) {
     return ((reinterpret_cast<std::uintptr_t>(arrays) % (static_cast<std::size_t>(lanes) * sizeof(E)) == 0) && ...);

@@ -17,13 +17,9 @@ struct transpose_kernel {
     index_t n;
     const T* a;
     T* out;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
-            const index_t r = quotient(i, n), c = i - r * n;
-            out[i] = a[c * n + r];
-        }
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t r = quotient(i, n), c = i - r * n;
+        out[i] = a[c * n + r];
     }
 };
 
@@ -32,30 +28,22 @@ template <class T>
 struct mirror_kernel {
     index_t n, ld;
     T* m;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n * n; i += stride) {
-            const index_t r = quotient(i, n), c = i - r * n;
-            if (r > c) m[r * ld + c] = m[c * ld + r];
-        }
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t r = quotient(i, n), c = i - r * n;
+        if (r > c) m[r * ld + c] = m[c * ld + r];
     }
 };
 
 /// c = beta c of `batch` matrices (m, n), rows of ldc numbers, `step` numbers apart; with beta 0, c is not read.
 template <class R, class S>
 struct scale_matrices_kernel {
-    index_t m, n, ldc, step, batch;
+    index_t m, n, ldc, step;
     S beta;
     R* c;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t all = batch * m * n, stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
-            const index_t row = quotient(i, n), which = quotient(row, m);
-            R& v = c[which * step + (row - which * m) * ldc + i - row * n];
-            v = beta == S{} ? R{} : static_cast<R>(beta * static_cast<S>(v));
-        }
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t row = quotient(i, n), which = quotient(row, m);
+        R& v = c[which * step + (row - which * m) * ldc + i - row * n];
+        v = beta == S{} ? R{} : static_cast<R>(beta * static_cast<S>(v));
     }
 };
 
@@ -63,21 +51,17 @@ struct scale_matrices_kernel {
 /// or null.
 template <class T>
 struct finish_rows_kernel {
-    index_t rows, columns, ldc;
+    index_t columns, ldc;
     const T *bias, *added;
     activation act;
     T* c;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
+    CAIRN_HD void operator()(index_t i) const {
         using S = sum_type<T>;
-        const index_t all = rows * columns, stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < all; i += stride) {
-            const index_t row = quotient(i, columns), column = i - row * columns;
-            T& v = c[row * ldc + column];
-            const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{}) +
-                          (added ? static_cast<S>(added[row * ldc + column]) : S{});
-            v = static_cast<T>(act == activation::relu ? (sum <= S{} ? S{} : sum) : activation_value(act, sum));
-        }
+        const index_t row = quotient(i, columns), column = i - row * columns;
+        T& v = c[row * ldc + column];
+        const S sum = static_cast<S>(v) + (bias ? static_cast<S>(bias[column]) : S{}) +
+                      (added ? static_cast<S>(added[row * ldc + column]) : S{});
+        v = static_cast<T>(act == activation::relu ? (sum <= S{} ? S{} : sum) : activation_value(act, sum));
     }
 };
 
@@ -91,22 +75,19 @@ struct add_rule {
 
 /// out = aᵀ, (n, n); not in place.
 template <class T, GridDevice D>
-void transpose(D, index_t n, const T* a, T* out) {
-    if (n > 0) D::launch({.blocks = blocks_for<D>(n * n, 256)}, transpose_kernel<T>{n, a, out});
+void transpose(D d, index_t n, const T* a, T* out) {
+    for_indices(d, n * n, transpose_kernel<T>{n, a, out});
 }
 
 template <class R, class S, GridDevice D>
-void scale_matrices(D, index_t m, index_t n, S beta, R* c, index_t ldc, index_t step, index_t batch) {
-    if (batch * m * n > 0)
-        D::launch({.blocks = blocks_for<D>(batch * m * n, 256)},
-                  scale_matrices_kernel<R, S>{m, n, ldc, step, batch, beta, c});
+void scale_matrices(D d, index_t m, index_t n, S beta, R* c, index_t ldc, index_t step, index_t batch) {
+    for_indices(d, batch * m * n, scale_matrices_kernel<R, S>{m, n, ldc, step, beta, c});
 }
 
 template <class T, GridDevice D>
-void finish_rows(D, index_t rows, index_t columns, const T* bias, const T* added, activation act, T* c, index_t ldc) {
-    if (rows * columns > 0 && (bias || added || act != activation::none))
-        D::launch({.blocks = blocks_for<D>(rows * columns, 256)},
-                  finish_rows_kernel<T>{rows, columns, ldc, bias, added, act, c});
+void finish_rows(D d, index_t rows, index_t columns, const T* bias, const T* added, activation act, T* c, index_t ldc) {
+    if (bias || added || act != activation::none)
+        for_indices(d, rows * columns, finish_rows_kernel<T>{columns, ldc, bias, added, act, c});
 }
 
 /// Throws what detail::require_finite() throws of the same matrix on the host. Waits for the device; copies only what
@@ -120,8 +101,8 @@ void require_finite(D d, const tensor<T, D>& a, const char* what) {
 
 /// Copies the upper triangle of m (n, n), rows of ld numbers, to the lower one.
 template <class T, GridDevice D>
-void mirror_upper(D, index_t n, T* m, index_t ld) {
-    if (n > 0) D::launch({.blocks = grid::blocks_for<D>(n * n, 256)}, grid::mirror_kernel<T>{n, ld, m});
+void mirror_upper(D d, index_t n, T* m, index_t ld) {
+    grid::for_indices(d, n * n, grid::mirror_kernel<T>{n, ld, m});
 }
 
 }  // namespace cairn

@@ -17,7 +17,7 @@ namespace grid {
 /// scale, shift (examples, channels): one thread each, whose neighbours read neighbouring channels.
 template <class T, class S>
 struct per_example_gradients_kernel {
-    index_t examples, rows, channels;  // rows of each example
+    index_t rows, channels;  // rows of each example
     normalised_by by;
     const T *dy, *x;
     const std::uint8_t* bits;  // null: no activation
@@ -25,22 +25,18 @@ struct per_example_gradients_kernel {
     const S *mean, *invstd;
     S *scale, *shift;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t n = examples * channels, stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index_t example = quotient(i, channels), channel = i - example * channels;
-            S sum_scale{}, sum_shift{};
-            for (index_t row = example * rows; row < (example + 1) * rows; ++row) {
-                const index_t at = row * channels + channel, k = by == normalised_by::row ? row : channel;
-                const auto arrived = static_cast<S>(dy[at]);
-                const bool on = !bits || (bits[at / 8] >> (at % 8) & 1) != 0;
-                const S g = on ? arrived : leaked(slope, arrived);
-                sum_scale += g * (static_cast<S>(x[at]) - mean[k]) * invstd[k];
-                sum_shift += g;
-            }
-            scale[i] = sum_scale, shift[i] = sum_shift;
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t example = quotient(i, channels), channel = i - example * channels;
+        S sum_scale{}, sum_shift{};
+        for (index_t row = example * rows; row < (example + 1) * rows; ++row) {
+            const index_t at = row * channels + channel, k = by == normalised_by::row ? row : channel;
+            const auto arrived = static_cast<S>(dy[at]);
+            const bool on = !bits || (bits[at / 8] >> (at % 8) & 1) != 0;
+            const S g = on ? arrived : leaked(slope, arrived);
+            sum_scale += g * (static_cast<S>(x[at]) - mean[k]) * invstd[k];
+            sum_shift += g;
         }
+        scale[i] = sum_scale, shift[i] = sum_shift;
     }
 };
 
@@ -49,16 +45,16 @@ struct per_example_gradients_kernel {
 /// scale, shift (examples, channels) from dy, x (examples · rows, channels) and the bits of forward, null without
 /// activation.
 template <class T, class S, GridDevice D>
-void per_example_gradients(D, index_t examples, index_t rows, index_t channels, normalised_by by, const T* dy,
+void per_example_gradients(D d, index_t examples, index_t rows, index_t channels, normalised_by by, const T* dy,
                            const T* x, const std::uint8_t* bits, activation act, S slope, const S* mean,
                            const S* invstd, S* scale, S* shift) {
     const index_t n = examples * channels;
     if (n == 0) return;
     flop_counter::count(5.0 * double(n * rows), 2.0 * double(n * rows) * sizeof(T) + 2.0 * double(n) * sizeof(S));
-    D::launch({.blocks = grid::blocks_for<D>(n, 256, 4), .threads = 256},
-              grid::per_example_gradients_kernel<T, S>{examples, rows, channels, by, dy, x, bits,
-                                                       act == activation::leaky_relu ? slope : S{}, mean, invstd, scale,
-                                                       shift});
+    grid::for_indices(
+        d, n,
+        grid::per_example_gradients_kernel<T, S>{
+            rows, channels, by, dy, x, bits, act == activation::leaky_relu ? slope : S{}, mean, invstd, scale, shift});
 }
 
 }  // namespace cairn

@@ -75,26 +75,20 @@ template <int Lanes, bool Back, class Op>
 struct pool_pass {
     Op op;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
+    CAIRN_HD void operator()(index_t i) const {
         const windows& g = op.g;
-        const index_t groups = g.channels / Lanes, depth = Back ? g.d.in : g.d.out, height = Back ? g.h.in : g.h.out,
-                      width = Back ? g.w.in : g.w.out, items = g.n * depth * height * width * groups;
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < items; i += stride)
-            op.template at<Lanes>(place(i, depth, height, width, groups));
+        op.template at<Lanes>(
+            place(i, Back ? g.d.in : g.d.out, Back ? g.h.in : g.h.out, Back ? g.w.in : g.w.out, g.channels / Lanes));
     }
 };
 
 template <bool Back, class Op, GridDevice D>
-void for_pool(D, const pool_geometry& g, bool aligned, Op op) {
+void for_pool(D d, const pool_geometry& g, bool aligned, Op op) {
     const index_t elements = Back ? g.x_elements() : g.y_elements();
-    if (elements == 0) return;
     if (aligned && g.channels % packet_lanes == 0)
-        D::launch({.blocks = blocks_for<D>(elements / packet_lanes, 256), .threads = 256},
-                  pool_pass<packet_lanes, Back, Op>{op});
+        for_indices(d, elements / packet_lanes, pool_pass<packet_lanes, Back, Op>{op});
     else
-        D::launch({.blocks = blocks_for<D>(elements, 256), .threads = 256}, pool_pass<1, Back, Op>{op});
+        for_indices(d, elements, pool_pass<1, Back, Op>{op});
 }
 
 template <class T, class Code>
@@ -238,18 +232,14 @@ struct global_average_kernel {
 
 template <class T>
 struct global_average_back_kernel {
-    index_t elements, points, channels;
+    index_t points, channels;
     const T* dy;
     T* dx;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
+    CAIRN_HD void operator()(index_t i) const {
         using S = sum_type<T>;
-        const S inverse = S(1) / static_cast<S>(points);
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < elements; i += stride)
-            dx[i] = static_cast<T>(
-                static_cast<S>(dy[quotient(i, points * channels) * channels + remainder(i, channels)]) * inverse);
+        const S arrived = static_cast<S>(dy[quotient(i, points * channels) * channels + remainder(i, channels)]);
+        dx[i] = static_cast<T>(arrived * (S(1) / static_cast<S>(points)));
     }
 };
 
@@ -309,12 +299,10 @@ void global_average_forward(D, index_t n, index_t points, index_t channels, cons
 
 /// dx (n, points, channels) = dy (n, channels) / points.
 template <class T, GridDevice D>
-void global_average_backward(D, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
+void global_average_backward(D d, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
     const index_t elements = n * points * channels;
     flop_counter::count(static_cast<double>(elements), static_cast<double>(elements + n * channels) * sizeof(T));
-    if (elements > 0)
-        D::launch({.blocks = grid::blocks_for<D>(elements, 256, 4), .threads = 256},
-                  grid::global_average_back_kernel<T>{elements, points, channels, dy, dx});
+    grid::for_indices(d, elements, grid::global_average_back_kernel<T>{points, channels, dy, dx});
 }
 
 }  // namespace cairn

@@ -19,8 +19,6 @@ inline constexpr int select_threads = 256;
 inline constexpr index_t select_each = 16, select_chunk = select_threads * select_each;
 inline constexpr index_t select_bins = 2048;
 
-CAIRN_HD inline std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
-
 /// What is known of the kth magnitude: its upper bits, and its rank among those which share them.
 struct magnitude_search {
     std::uint32_t prefix, rank;
@@ -82,10 +80,7 @@ struct take_bin {
 struct begin_search {
     magnitude_search* search;
     std::uint32_t k;
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        if (b.thread() == 0) *search = {0, k};
-    }
+    CAIRN_HD void operator()(index_t) const { *search = {0, k}; }
 };
 
 /// How many values of a thread's run are above the threshold, and equal to it.
@@ -204,7 +199,7 @@ struct narrow {
 
 template <class Value, class Put>
 struct put_values {
-    index_t k, n;
+    index_t n;
     const std::uint32_t* positions;
     const Value* values;
     float* into;
@@ -213,23 +208,16 @@ struct put_values {
     CAIRN_HD static float wide(float v) { return v; }
     CAIRN_HD static float wide(std::uint16_t h) { return bf16_format::widen(h); }
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
-            if (positions[i] < n) put(into[positions[i]], wide(values[i]));
+    CAIRN_HD void operator()(index_t i) const {
+        if (positions[i] < n) put(into[positions[i]], wide(values[i]));
     }
 };
 
 struct zero_values {
-    index_t k;
     const std::uint32_t* positions;
     float* x;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        for (index_t i = b.block() * b.threads() + b.thread(); i < k; i += b.blocks() * b.threads())
-            x[positions[i]] = 0;
-    }
+    CAIRN_HD void operator()(index_t i) const { x[positions[i]] = 0; }
 };
 
 /// f(i, place i, size of its stratum).
@@ -238,13 +226,9 @@ struct each_place {
     random_places places;
     F f;
 
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        for (index_t i = b.block() * b.threads() + b.thread(); i < places.k; i += b.blocks() * b.threads()) {
-            const auto words = places.random.bits4(static_cast<std::uint64_t>(i / 4));
-            places.at(i, words[static_cast<std::size_t>(i % 4)],
-                      [&](index_t place, index_t size) { f(i, place, size); });
-        }
+    CAIRN_HD void operator()(index_t i) const {
+        const auto words = places.random.bits4(static_cast<std::uint64_t>(i / 4));
+        places.at(i, words[static_cast<std::size_t>(i % 4)], [&](index_t place, index_t size) { f(i, place, size); });
     }
 };
 struct take_place {
@@ -265,9 +249,9 @@ struct put_place {
 
 /// A thread for each of k values.
 template <GridDevice D, class Body>
-void launch_few(D, index_t k, const Body& body) {
+void launch_few(D d, index_t k, const Body& body) {
     flop_counter::count(0, 16.0 * static_cast<double>(k));
-    if (k > 0) D::launch({.blocks = blocks_for<D>(k, 256), .threads = 256}, body);
+    for_indices(d, k, body);
 }
 
 }  // namespace grid
@@ -297,7 +281,7 @@ public:
 
 /// The k largest of x, 0 ≤ k ≤ n < 2³².
 template <GridDevice D>
-void select_largest(D, std::span<const float> values, index_t k, selection<D>& chosen) {
+void select_largest(D d, std::span<const float> values, index_t k, selection<D>& chosen) {
     const auto n = static_cast<index_t>(values.size());
     const index_t chunks = (n + grid::select_chunk - 1) / grid::select_chunk;
     const float* const x = values.data();
@@ -308,7 +292,7 @@ void select_largest(D, std::span<const float> values, index_t k, selection<D>& c
     auto* const search = reinterpret_cast<grid::magnitude_search*>(chosen.search.data());
     auto* const counts = reinterpret_cast<grid::run_counts*>(chosen.counts.data());
     constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
-    D::launch({.blocks = 1, .threads = 32}, grid::begin_search{search, static_cast<std::uint32_t>(k)});
+    grid::for_indices(d, 1, grid::begin_search{search, static_cast<std::uint32_t>(k)}, 32);
     int shift = 20;
     for (const int bits : {11, 10, 10}) {
         D::launch({.blocks = grid::blocks_for<D>(n, grid::select_threads, 16),
@@ -346,7 +330,7 @@ void put_at_positions(D d, std::span<const std::uint32_t> positions, const std::
     const auto k = static_cast<index_t>(positions.size()), n = static_cast<index_t>(into.size());
     const auto run = [&](auto* typed) {
         using value = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
-        grid::launch_few(d, k, grid::put_values<value, Put>{k, n, positions.data(), typed, into.data(), put});
+        grid::launch_few(d, k, grid::put_values<value, Put>{n, positions.data(), typed, into.data(), put});
     };
     if (type == sparse_value::float32)
         run(reinterpret_cast<const float*>(values));
@@ -356,7 +340,7 @@ void put_at_positions(D d, std::span<const std::uint32_t> positions, const std::
 
 template <GridDevice D>
 void zero_at_positions(D d, const selection<D>& chosen, float* x) {
-    grid::launch_few(d, chosen.k, grid::zero_values{chosen.k, chosen.positions.data(), x});
+    grid::launch_few(d, chosen.k, grid::zero_values{chosen.positions.data(), x});
 }
 
 template <GridDevice D>

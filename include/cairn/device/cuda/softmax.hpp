@@ -77,22 +77,6 @@ struct softmax_backward_kernel {
 };
 
 template <class T, class S>
-struct log_sum_exp_kernel {
-    index_t columns;
-    const T* x;
-    S* out;
-
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const T* const row = x + b.block() * columns;
-        const S most = row_max<S>(b, columns, row);
-        const bool limit = most - most != 0;  // all −∞, a +∞ among them, or NaN: the limit itself
-        const S sum = row_exp_sum<S>(b, columns, row, limit ? S{} : most);
-        if (b.thread() == 0) out[b.block()] = limit ? most : most + std::log(sum);
-    }
-};
-
-template <class T, class S>
 struct cross_entropy_kernel {
     index_t columns;
     const T* logits;
@@ -172,14 +156,6 @@ void softmax_backward(D d, index_t rows, index_t classes, const T* y, const T* d
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
     flop_counter::count(4 * n, 3 * n * sizeof(T));
     grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_backward_kernel<T>{classes, y, dy, dx});
-}
-
-/// out[r] = log Σ_k exp(x[r, k]), without overflow.
-template <class T, class S, GridDevice D>
-void log_sum_exp(D d, index_t rows, index_t classes, const T* x, S* out) {
-    const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    flop_counter::count(4 * n, n * sizeof(T));
-    grid::for_rows<S>(d, rows, classes, grid::log_sum_exp_kernel<T, S>{classes, x, out});
 }
 
 /// Σ_i class_weights[label_i] into *out (device memory), labels in [0, classes): what a weighted mean is divided by.

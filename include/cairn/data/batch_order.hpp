@@ -1,0 +1,91 @@
+#pragma once
+// Which samples make each batch, and which of them are a rank's.
+//   order of epoch e = epoch_order(seed, e), or that of the data set
+//   batch b of all ranks together = order[b·B … (b+1)·B), of which rank r takes the r-th part: parts differ by at most
+//   one, in a short last batch too
+
+#include <cairn/core/error.hpp>
+#include <cairn/data/batch.hpp>
+#include <cairn/data/shuffle.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+class batch_order {
+public:
+    struct config {
+        index_t batch = 32;  // B
+        bool shuffle = true;
+        bool drop_last = false;  // leave out the last batch of an epoch if it is short
+        std::uint64_t seed = 0;
+        int rank = 0, world = 1;
+    };
+
+    /// Throws on a batch larger than the data and on other impossible numbers.
+    batch_order(index_t samples, config c) : n_(samples), config_(c) {
+        require(c.batch >= 1, "loader: batch size ", c.batch, "; at least 1 is needed");
+        require(c.world >= 1 && c.rank >= 0 && c.rank < c.world, "loader: rank ", c.rank, " of ", c.world);
+        require(n_ > 0, "loader: the data set is empty");
+        require(c.batch <= n_, "loader: a batch of ", c.batch, " samples is larger than the data set of ", n_,
+                "; use a batch of at most ", n_);
+        require(c.batch >= c.world, "loader: a batch of ", c.batch, " samples on ", c.world,
+                " ranks leaves some without a sample; use a batch of at least ", c.world);
+        batches_ = c.drop_last ? n_ / c.batch : (n_ + c.batch - 1) / c.batch;
+    }
+
+    /// Of an epoch.
+    index_t batches() const { return batches_; }
+    index_t samples() const { return config_.drop_last ? batches_ * config_.batch : n_; }
+    /// The largest part of a batch that a rank gets.
+    index_t most() const { return (config_.batch + config_.world - 1) / config_.world; }
+
+    /// The position after `at`, which begins an epoch rather than ending one.
+    cursor after(cursor at) const {
+        return at.batch + 1 < batches_ ? cursor{at.epoch, at.batch + 1} : cursor{at.epoch + 1, 0};
+    }
+
+    struct part {
+        std::vector<index_t> samples;  // of this rank
+        index_t global_count = 0;      // samples of all ranks
+        index_t first_sample = 0;      // of those, before the ones of this rank
+    };
+    part operator()(cursor at) {
+        const index_t begin = at.batch * config_.batch, count = std::min(config_.batch, n_ - begin);
+        const index_t share = count / config_.world, extra = count % config_.world, rank = config_.rank;
+        const index_t first = rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
+        const auto from = of_epoch(at.epoch).begin() + begin + first;
+        return {{from, from + mine}, count, first};
+    }
+
+    /// Forgets the orders of epochs.
+    void clear() { orders_.clear(); }
+
+private:
+    // Of the two epochs that workers may be in.
+    const std::vector<index_t>& of_epoch(index_t epoch) {
+        for (const auto& [e, order] : orders_)
+            if (e == epoch) return order;
+        if (orders_.size() == 2) orders_.pop_front();
+        std::vector<index_t> order;
+        if (config_.shuffle) {
+            order = epoch_order(n_, config_.seed, static_cast<std::uint32_t>(epoch));
+        } else {
+            order.resize(static_cast<std::size_t>(n_));
+            std::iota(order.begin(), order.end(), index_t{0});
+        }
+        orders_.emplace_back(epoch, std::move(order));
+        return orders_.back().second;
+    }
+
+    index_t n_;
+    config config_;
+    index_t batches_ = 0;
+    std::deque<std::pair<index_t, std::vector<index_t>>> orders_;
+};
+
+}  // namespace cairn
