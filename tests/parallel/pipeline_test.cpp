@@ -70,7 +70,8 @@ outcome run(const std::string& actions) {
         return cross_entropy{}(std::move(y), labels).gradient;
     };
     const auto input = [](int m) {
-        return stage_input<double, cpu>{inputs(m), {.seed = 7, .first_sample = 10 * m, .input_gradient = false}};
+        return stage_input<double, cpu>{inputs(m),
+                                        {.random = {.seed = 7, .first_sample = 10 * m}, .input_gradient = false}};
     };
     execute(parse_actions(actions), whole, gradient, input);
     o.gradients.assign(weights.grads().span().begin(), weights.grads().span().end());

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -23,3 +25,13 @@ struct temporary_folder {
 
     std::filesystem::path operator/(const std::string& name) const { return path / name; }
 };
+
+namespace cairn::test {
+
+inline std::string text_of(const std::filesystem::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
+
+}  // namespace cairn::test

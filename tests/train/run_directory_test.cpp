@@ -7,22 +7,11 @@
 #include <cairn/train/run_directory.hpp>
 
 #include <csignal>
-#include <fstream>
 #include <sstream>
 
 #include <sys/wait.h>
 
 namespace cairn {
-
-namespace {
-
-std::string text_of(const std::filesystem::path& file) {
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    return text.str();
-}
-
-}  // namespace
 
 TEST_CASE("run directory: a second run is refused and told who the first one is", "[run_directory]") {
     const temporary_folder folder;
@@ -46,9 +35,9 @@ TEST_CASE("run directory: a run that was killed keeps nobody out", "[run_directo
     }
     REQUIRE(child > 0);
     waitpid(child, nullptr, 0);
-    CHECK(text_of(folder / "run.lock").starts_with(concat("process ", child, " on ")));
+    CHECK(test::text_of(folder / "run.lock").starts_with(concat("process ", child, " on ")));
     const run_directory next(folder.path);
-    CHECK(text_of(folder / "run.lock").starts_with(concat("process ", getpid(), " on ")));
+    CHECK(test::text_of(folder / "run.lock").starts_with(concat("process ", getpid(), " on ")));
 }
 
 TEST_CASE("run directory: fresh ones differ, though made in the same second", "[run_directory]") {
@@ -71,8 +60,8 @@ TEST_CASE("run directory: files are written whole, lines are added", "[run_direc
     run.append("lines", "a");
     run.append("lines", "b");
     run.sync("lines");
-    CHECK(text_of(folder / "whole") == "second");
-    CHECK(text_of(folder / "lines") == "a\nb\n");
+    CHECK(test::text_of(folder / "whole") == "second");
+    CHECK(test::text_of(folder / "lines") == "a\nb\n");
     std::filesystem::create_directory(folder / "taken");
     CHECK(test::contains(test::message_of([&] { run.write("taken", "text"); }), "as it was before"));
     CHECK(!std::filesystem::exists(folder / "taken.tmp"));

@@ -6,8 +6,6 @@
 
 #include <cairn/train/session.hpp>
 
-#include <fstream>
-
 namespace cairn {
 
 namespace {
@@ -24,19 +22,13 @@ nlohmann::json train(const session_options& options, const std::string& workload
 
 nlohmann::json resume(const std::filesystem::path& run) { return train({.out = {}, .resume = run, .max_steps = -1}); }
 
-std::string text_of(const std::filesystem::path& file) {
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    return text.str();
-}
-
 }  // namespace
 
 TEST_CASE("session: a run that was killed between its last state and its record gets the rest, once", "[session]") {
     const temporary_folder folder;
     const nlohmann::json whole = train({.out = folder / "run", .resume = {}, .max_steps = -1});
     REQUIRE(whole["finished"] == true);
-    const std::string metrics = text_of(folder / "run" / "metrics.jsonl");
+    const std::string metrics = test::text_of(folder / "run" / "metrics.jsonl");
     const std::vector<std::vector<const char*>> lost{{"record.json"},  // killed before the record, or before the report
                                                      {"record.json", "report.html"},
                                                      {"record.json", "report.html", "trace.json"},
@@ -49,10 +41,10 @@ TEST_CASE("session: a run that was killed between its last state and its record 
             CHECK(rest.at(figure) == whole.at(figure));
         CHECK(rest["samples_per_s"] > 0);
         CHECK(rest["seconds"] > 0);
-        CHECK(text_of(folder / "run" / "metrics.jsonl") == metrics);
+        CHECK(test::text_of(folder / "run" / "metrics.jsonl") == metrics);
         for (const char* file : {"record.json", "report.html", "trace.json"})
             CHECK(std::filesystem::exists(folder / "run" / file));
-        const auto record = nlohmann::json::parse(text_of(folder / "run" / "record.json"));
+        const auto record = nlohmann::json::parse(test::text_of(folder / "run" / "record.json"));
         CHECK(record["result"] == rest);
         CHECK(test::contains(test::message_of([&] { resume(folder / "run"); }), "nothing is left to do"));
     }
@@ -92,7 +84,7 @@ TEST_CASE("session: a loss that the data do not allow is refused", "[session]") 
 TEST_CASE("session: lines of metrics that no run wrote are named", "[session]") {
     const temporary_folder folder;
     train({.out = folder / "run", .resume = {}, .max_steps = 2});
-    const std::string metrics = text_of(folder / "run" / "metrics.jsonl");
+    const std::string metrics = test::text_of(folder / "run" / "metrics.jsonl");
     for (const char* line : {"[1, 2]", "{\"step\": \"two\"}", "{\"loss\": 1}"}) {
         std::ofstream(folder / "run" / "metrics.jsonl") << metrics << line << '\n';
         const std::string why = test::message_of([&] { resume(folder / "run"); });

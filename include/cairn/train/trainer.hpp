@@ -137,8 +137,8 @@ private:
                            .step = static_cast<std::uint32_t>(steps()),
                            .first_sample = samples.host.first_sample},
                 .input_gradient = false,
-                .group = axis_ && axis_->group ? &*axis_->group : nullptr,
-                .curvature = observer_};
+                .curvature = observer_,
+                .group = axis_ && axis_->group ? &*axis_->group : nullptr};
     }
 
     stage_input<T, D> input_of(const device_batch<D>& samples) {
