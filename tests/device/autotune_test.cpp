@@ -206,5 +206,5 @@ TEST_CASE("autotune: files that are missing, damaged or not writable", "[autotun
         CHECK(contains(message_of([&] { c.load(dir / "damaged", "m"); }), "damaged"));
         CHECK(contains(message_of([&] { c.load(dir / "damaged", "m"); }), "line "));
     }
-    CHECK(contains(message_of([&] { c.save("/nonexistent/folder/choices", "m"); }), "cannot write"));
+    CHECK(contains(message_of([&] { c.save("/nonexistent/folder/choices", "m"); }), "cannot be created"));
 }

@@ -37,13 +37,15 @@ struct other_entry {
 TEST_CASE("registry: a user's optimizer trains by its name", "[registry]") {
     const auto plain = losses_with("kind = 'sgd'\nmomentum = 0.0\n");
     CHECK(plain.size() == 6);
-    CHECK(losses_with("kind = 'descent'\n") == plain);
+    const auto same = losses_with("kind = 'descent'\n");
+    REQUIRE(same.size() == plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) CHECK(same[i] == Approx(plain[i]).epsilon(1e-6));  // fused or not
     CHECK(losses_with("kind = 'descent'\nslowness = 2.0\n") != plain);
     CHECK(losses_with("kind = 'kfac'\nbase = 'descent'\n").size() == 6);
     const std::string why = test::message_of([] { losses_with("kind = 'descend'\n"); });
     CHECK(test::contains(why, "optimizer.kind: 'descend' is not known; did you mean 'descent'?"));
     CHECK(test::contains(why, "sgd, adam, adamw, lars, lamb"));
-    CHECK(test::contains(test::message_of([] { losses_with("kind = 'descent'\nslow = 2\n"); }), "slowness"));
+    CHECK(test::contains(test::message_of([] { losses_with("kind = 'descent'\nslownes = 2\n"); }), "slowness"));
 }
 
 TEST_CASE("registry: every concept lists what it knows", "[registry]") {
