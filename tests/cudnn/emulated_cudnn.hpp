@@ -1,8 +1,8 @@
 #pragma once
 // cuDNN's graph interface, as device/cuda/cudnn.hpp calls it, on the host: descriptors with attributes, graphs of
-// pointwise operations, reductions, products and transpositions, which plain loops interpret in the streams of the emulated CUDA. Refused, as by cuDNN: what is finalised without what
-// it needs, changed after that, or read before it was made; a plan that is not told where its tensors are, or at
-// addresses that are no multiples of their alignment.
+// pointwise operations, reductions, products and transpositions, which plain loops interpret in the streams of the
+// emulated CUDA. Refused, as by cuDNN: what is finalised without what it needs, changed after that, or read before it
+// was made; a plan that is not told where its tensors are, or at addresses that are no multiples of their alignment.
 
 #include <cudnn.h>
 

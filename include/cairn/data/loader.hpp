@@ -1,9 +1,9 @@
 #pragma once
 // Batches of a data set, made ahead of the training loop by worker threads.
-// Workers take pieces of batches in the order of data/batch_order.hpp, write the samples to their slots, and sleep when `prefetch`
-// batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of workers, the
-// prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and are used
-// again as soon as nobody else holds them.
+// Workers take pieces of batches in the order of data/batch_order.hpp, write the samples to their slots, and sleep when
+// `prefetch` batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of
+// workers, the prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and
+// are used again as soon as nobody else holds them.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // Gradient compression by its name in a workload file.
 //   [compress] kind = none | bf16 | fp16 | topk | sampled_topk | dgc | randomk | qsgd | natural | sign | onebit |
-//              powersgd | powersgd_alternating | error_bounded, what another header enters (register_compressor), or auto
+//              powersgd | powersgd_alternating | error_bounded, what a header enters (register_compressor), or auto
 //   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase
 //   (true): messages are compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
 // What a device has no kernels for travels by way of the host.

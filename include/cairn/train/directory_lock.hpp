@@ -1,6 +1,7 @@
 #pragma once
 // One process at a time works in a directory: the file run.lock there is locked for as long as it does, and names it.
-//   flock is released by the system when the process ends, however it ends; a file that a killed one leaves is no hindrance.
+//   flock is released by the system when the process ends, however it ends; a file that a killed one leaves is no
+//   hindrance.
 //   On NFS, Linux makes it a lock of the server, so that other machines see it.
 // A file system without locks keeps nothing out; a warning says so.
 

@@ -1,8 +1,8 @@
 #pragma once
 // Ctrl-C (SIGINT), SIGTERM and SIGUSR1 ask a run to stop after its step, with everything written. A second Ctrl-C ends
 // the process at once; other signals do not, for launchers send several.
-// Open MPI's mpirun answers Ctrl-C with SIGTERM to its ranks, and with SIGKILL a second later: what takes longer to save
-// is lost, and the message says so. It hands SIGUSR1 on and waits.
+// Open MPI's mpirun answers Ctrl-C with SIGTERM to its ranks, and with SIGKILL a second later: what takes longer to
+// save is lost, and the message says so. It hands SIGUSR1 on and waits.
 
 #include <cerrno>
 #include <csignal>

@@ -1,7 +1,7 @@
 // Whether the installed cuDNN takes our graphs of attention, asked without a GPU: cuDNN's heuristics answer for a
-// described one, here an H100. That an engine is suggested means that cuDNN knows the graph as an attention and has made
-// a kernel's text for it; nothing runs.
-// Needs a libcuda.so.1: the driver's, or the toolkit's lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends
+// described one, here an H100. That an engine is suggested means that cuDNN knows the graph as an attention and has
+// made a kernel's text for it; nothing runs. Needs a libcuda.so.1: the driver's, or the toolkit's
+// lib64/stubs/libcuda.so under that name in LD_LIBRARY_PATH. Ends
 // with 77, which ctest counts as skipped, without one, or with a version of cuDNN that wants other words for a GPU.
 
 #include <cairn/device/cuda/cudnn_attention.hpp>
