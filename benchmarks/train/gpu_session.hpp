@@ -8,8 +8,7 @@
         cairn::target<cairn::cuda, cairn::float16>
 #endif
 
-#include "on_cuda.hpp"
-
+// Before what enters the names of workload files for these targets.
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/batch_norm.hpp>
@@ -26,6 +25,8 @@
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
+
+#include "on_cuda.hpp"
 
 template <class T>
 nlohmann::json run_in(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,

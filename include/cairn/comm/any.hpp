@@ -13,7 +13,8 @@
 
 namespace cairn {
 
-/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types of vendor_span.
+/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types of
+/// vendor_span.
 class any_communicator {
 public:
     /// Any request.
@@ -161,14 +162,7 @@ private:
             return requires(C & c, std::span<float> data) { c.vendor_all_reduce(data, reduction::sum); };
         }
         void vendor_all_reduce(vendor_span all, reduction r) override {
-            std::visit(
-                [&](auto data) {
-                    if constexpr (requires { inner.vendor_all_reduce(data, r); })
-                        inner.vendor_all_reduce(data, r);
-                    else
-                        fail(inner.name(), ": has no all-reduce of its own");
-                },
-                all);
+            std::visit([&](auto data) { vendor_all_reduce_of(data, r); }, all);
         }
         bool has_vendor_broadcast() const override {
             return requires(C & c, std::span<std::byte> data) { c.vendor_broadcast(data, 0); };
@@ -194,14 +188,22 @@ private:
             };
         }
         void vendor_reduce_scatter_v(vendor_span all, parts_of parts, reduction r) override {
-            std::visit(
-                [&](auto data) {
-                    if constexpr (requires { inner.vendor_reduce_scatter_v(data, parts, r); })
-                        inner.vendor_reduce_scatter_v(data, parts, r);
-                    else
-                        fail(inner.name(), ": has no reduce-scatter of its own");
-                },
-                all);
+            std::visit([&](auto data) { vendor_reduce_scatter_of(data, parts, r); }, all);
+        }
+        // Functions and not lambdas: inside a generic lambda nvcc takes every branch.
+        template <class T>
+        void vendor_all_reduce_of(std::span<T> data, reduction r) {
+            if constexpr (requires(C & c) { c.vendor_all_reduce(data, r); })
+                inner.vendor_all_reduce(data, r);
+            else
+                fail(inner.name(), ": has no all-reduce of its own");
+        }
+        template <class T>
+        void vendor_reduce_scatter_of(std::span<T> data, parts_of parts, reduction r) {
+            if constexpr (requires(C & c) { c.vendor_reduce_scatter_v(data, parts, r); })
+                inner.vendor_reduce_scatter_v(data, parts, r);
+            else
+                fail(inner.name(), ": has no reduce-scatter of its own");
         }
         C inner;
     };
