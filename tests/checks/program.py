@@ -290,6 +290,9 @@ def main():
             check(code != 0 and part in text, f"--set {setting} is refused", text)
         code, text, _ = run(workload, "--steps", 1, "--set", "train.device=cuda", "--out", f"{folder}/x")
         check(code != 0 and ("cmake --preset cuda" in text or "CUDA:" in text), "where a GPU is missing, that is said", text)
+        for variable, value, more in [("CAIRN_MEMORY_LIMIT", "4G", {}), ("CAIRN_COMM_TIMEOUT", "nan", {"OMPI_COMM_WORLD_SIZE": "1"})]:
+            result = subprocess.run([train, workload, "--out", f"{folder}/x"], capture_output=True, text=True, env={**os.environ, variable: value, **more})
+            check(result.returncode == 1 and f"{variable}='{value}': expected" in result.stderr, f"{variable}={value} is refused", result.stderr)
         code, text, _ = run(workload, "--threads", 1000000, "--out", f"{folder}/y")
         check(code == 1 and "cores" in text, "a million threads are refused", text)
 

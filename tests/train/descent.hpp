@@ -33,7 +33,7 @@ struct descent {
 struct descent_entry {
     static constexpr const char* name = "descent";
     static descent make(cairn::configuration& settings) {
-        return {{.slowness = settings.get("optimizer.slowness", 1.0)}};
+        return {{.slowness = settings.get("optimizer.slowness", 1.0, cairn::above(0))}};
     }
 };
 static const cairn::register_optimizer<descent_entry, CAIRN_TARGETS> descent_is_known;

@@ -94,11 +94,11 @@ TEST_CASE("loss scale: settings", "[loss_scaler]") {
     CHECK(read("loss_scale_every = 5").every == 5);
     CHECK((!read("loss_scale = 1024").dynamic && read("loss_scale = 0.5").first == 0.5));
     const auto refused = [&](const char* setting) { return test::message_of([&] { read(setting); }); };
-    CHECK(test::contains(refused("loss_scale = 1000"), "train.loss_scale: loss scale 1000"));
-    CHECK(test::contains(refused("loss_scale = 0"), "power of two"));
-    CHECK(test::contains(refused("loss_scale = -2.0"), "power of two"));
-    CHECK(test::contains(refused("loss_scale = 33554432"), "power of two"));
-    CHECK(test::contains(refused("loss_scale = inf"), "power of two"));
+    CHECK(test::contains(refused("loss_scale = 1000"), "train.loss_scale: loss scale 1000: it must be a power of two"));
+    CHECK(test::contains(refused("loss_scale = 0"), "train.loss_scale = 0 is out of range"));
+    CHECK(test::contains(refused("loss_scale = -2.0"), "train.loss_scale = -2 is out of range"));
+    CHECK(test::contains(refused("loss_scale = 33554432"), "train.loss_scale = 33554432 is out of range"));
+    CHECK(test::contains(refused("loss_scale = inf"), "train.loss_scale = inf is out of range"));
     CHECK(test::contains(refused("loss_scale = 'dynamc'"), "did you mean 'dynamic'"));
     CHECK(test::contains(refused("loss_scale_start = 3"), "loss_scale_start"));
     CHECK(test::contains(refused("loss_scale_every = 0"), "at least 1"));

@@ -6,13 +6,13 @@
 // Everything above (all-reduce, broadcast, …) is written over these few functions, so that the library's, a student's
 // and the simulator's algorithms are the same text; see comm/collectives/.
 
+#include <cairn/core/environment.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <cstdlib>
 #include <functional>
 #include <span>
 #include <string>
@@ -71,8 +71,7 @@ bool buffers_on_gpu(const C& c) {
 
 /// The time limit of waits in seconds that the environment sets (CAIRN_COMM_TIMEOUT; 0: none), else 60.
 inline double default_time_limit() {
-    const char* text = std::getenv("CAIRN_COMM_TIMEOUT");
-    return text ? std::max(0.0, std::atof(text)) : 60.0;
+    return environment_number("CAIRN_COMM_TIMEOUT", 60.0, 0.0, 1e9, "seconds, a number from 0 (no limit) to 1e9");
 }
 
 /// What a collective is called with: equal on all ranks, or the program is wrong.

@@ -14,12 +14,14 @@
 #include <cairn/comm/rank_state.hpp>
 #include <cairn/comm/reduction.hpp>
 #include <cairn/core/clock.hpp>
+#include <cairn/core/environment.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -46,8 +48,9 @@ inline void nap(double seconds) {
 inline bool more_ranks_than_cores() {
     static const bool answer = [] {
         for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"})
-            if (const char* text = std::getenv(name))
-                return std::atoi(text) > static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+            if (std::getenv(name))
+                return environment_number(name, 1, 1, std::numeric_limits<int>::max(), "mpirun's number of ranks") >
+                       static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
         return false;
     }();
     return answer;
@@ -275,6 +278,12 @@ static_assert(Communicator<mpi_communicator>);
 /// the job.
 template <class Body>
 int run_mpi(int& argc, char**& argv, Body&& body) {
+    try {
+        default_time_limit();  // what is wrong with it is said before MPI starts: each communicator asks for it
+    } catch (const error& e) {
+        std::fprintf(stderr, "error: %s\n", e.what());
+        return 1;
+    }
     const mpi_environment environment(&argc, &argv);
     mpi_communicator world;
     std::string why;

@@ -10,6 +10,7 @@
 // A rank that is a thread has a pool of its own, and so have the threads that help it (in_pool_of_caller).
 // Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
 
+#include <cairn/core/environment.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
 
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -54,6 +56,12 @@ struct memory_use {
     void grow(index_t bytes) { peak = std::max(peak, live += bytes); }
     void shrink(index_t bytes) { live -= bytes; }
 };
+
+/// The limit in bytes that the environment variable `name` sets for a pool, else `otherwise`.
+inline index_t memory_limit_of_environment(const char* name, index_t otherwise) {
+    return environment_number(name, otherwise, index_t{1}, std::numeric_limits<index_t>::max(),
+                              "bytes, a whole number of at least 1 without unit or exponent, such as 4000000000");
+}
 
 /// A block that was taken from a pool, or given back.
 struct memory_request {
@@ -235,8 +243,7 @@ protected:
 private:
     memory_pool() : of_host_(true) {
         const index_t physical = index_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-        limit_ = physical;
-        if (const char* text = std::getenv("CAIRN_MEMORY_LIMIT")) limit_ = std::strtoll(text, nullptr, 10);
+        limit_ = memory_limit_of_environment("CAIRN_MEMORY_LIMIT", physical);
 #if defined(__SANITIZE_ADDRESS__)
         system_ = true;
 #elif defined(__has_feature)

@@ -50,12 +50,11 @@ private:
 
     explicit builder(parts& run) : run_(run), settings_(run.settings) {
         run.name = settings_.get("name", "run");
-        run.seed = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1));
+        run.seed = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1, any_number));
         run.data = make_data(settings_, run.options.generated, run.seed);
-        run.batch = settings_.get<index_t>("train.batch", 32);
-        require(run.batch >= 1, "train.batch = ", run.batch, "; at least 1 is needed");
-        run.micro_batches = settings_.get<index_t>("train.micro_batches", 1);
-        require(run.micro_batches >= 1, "train.micro_batches = ", run.micro_batches, "; at least 1 is needed");
+        run.batch = settings_.get<index_t>("train.batch", 32, from_to(1, 1 << 24));
+        run.micro_batches =
+            settings_.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(run.batch)));
         run.skips_non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
         kind_ = read_objective_kind();
     }
@@ -106,8 +105,8 @@ private:
     void make_batches() {
         const any_communicator& world = run_.world;
         const loader_config training{.batch = run_.batch,
-                                     .workers = settings_.get("train.workers", 1),
-                                     .prefetch = settings_.get<index_t>("train.prefetch", 2),
+                                     .workers = settings_.get("train.workers", 1, from_to(0, 1024)),
+                                     .prefetch = settings_.get<index_t>("train.prefetch", 2, from_to(1, 1024)),
                                      .shuffle = true,
                                      .drop_last = settings_.get("train.drop_last", false),
                                      .seed = run_.seed,
@@ -115,9 +114,7 @@ private:
                                      .world = world.size()};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
         run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
-        run_.test_every = settings_.get<std::int64_t>("train.test_every", 1);
-        require(run_.test_every >= 0, "train.test_every = ", run_.test_every,
-                "; epochs between tests, or 0 for no test at all");
+        run_.test_every = settings_.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
         if (!run_.data.test || !run_.test_every) return;
         loader_config testing = training;
         testing.shuffle = testing.drop_last = false;
@@ -130,23 +127,20 @@ private:
 
     void count_steps() {
         const index_t epoch = run_.train_batches->batches_per_epoch();
-        run_.epochs = settings_.get<std::int64_t>("train.epochs", 1);
-        require(run_.epochs >= 1 && run_.epochs <= most_steps / epoch, "train.epochs = ", run_.epochs, "; 1 to ",
-                most_steps / epoch, " are possible");
+        run_.epochs =
+            settings_.get<std::int64_t>("train.epochs", 1, from_to(1, static_cast<double>(most_steps / epoch)));
         run_.total_steps = run_.epochs * epoch;
         run_.last_step =
             run_.options.max_steps >= 0 ? std::min(run_.total_steps, run_.options.max_steps) : run_.total_steps;
-        run_.log_every =
-            settings_.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, run_.total_steps / 300));
-        require(run_.log_every >= 1, "train.log_every = ", run_.log_every, "; at least 1 is needed");
+        run_.log_every = settings_.get<std::int64_t>("train.log_every",
+                                                     std::max<std::int64_t>(1, run_.total_steps / 300), at_least(1));
     }
 
     // [parallel] and [compress] of the settings. One rank that never skips a step needs nothing of it.
     void make_ranks(std::optional<any_communicator> device_channel) {
         const int size = run_.world.size(), rank = run_.world.rank();
         typename ranks<D>::config c;
-        c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25) << 20;
-        require(c.gradients.bucket_bytes > 0, "parallel.bucket_mib must be at least 1");
+        c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25, from_to(1, 1 << 20)) << 20;
         c.gradients.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
         // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
@@ -155,9 +149,7 @@ private:
         c.agree.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
         if (run_.scaler && !run_.scales_itself()) c.agree.advice += ", or take a smaller train.loss_scale, or dynamic";
         c.gradients.seed = run_.seed;
-        c.zero_stage = static_cast<int>(settings_.get<index_t>("parallel.zero_stage", 0));
-        require(c.zero_stage >= 0 && c.zero_stage <= 2, "parallel.zero_stage = ", c.zero_stage,
-                "; stages 0, 1 and 2 are there");
+        c.zero_stage = settings_.get("parallel.zero_stage", 0, from_to(0, 2));
         compression how = make_compression(settings_, size, rank);
         c.device = std::move(device_channel);
         if (size == 1) {
@@ -208,14 +200,15 @@ private:
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
         run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
-        const double smoothing = kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0) : 0.0;
+        const double smoothing =
+            kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1)) : 0.0;
         const trainer_config config{
             .seed = run_.seed,
             .sharded = shard_.has_value(),
             .may_skip = data_may_skip(),
             .stop_at_loss = !run_.skips_non_finite,
             .graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
-            .model_every = run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1) : 1,
+            .model_every = run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .sampled_every = mc_label_stride(settings_)};
         run_.trainer = std::make_unique<trainer<D, T>>(run_.model, *run_.weights, std::move(optimizer), run_.rate,
                                                        objective({kind_, smoothing}, run_.data.info), config,
@@ -234,8 +227,7 @@ private:
         }
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
         require(!run_.curvature || !shard_, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
-                " needs whole gradients on every rank: parallel.zero_stage = ",
-                settings_.get<index_t>("parallel.zero_stage", 0), " leaves each rank a part; set it to 0");
+                " needs whole gradients on every rank, but parallel.zero_stage leaves each rank a part; set it to 0");
     }
 
     parts& run_;

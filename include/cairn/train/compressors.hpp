@@ -130,7 +130,7 @@ struct fp16_entry {
 
 template <class K>
 reduction_method<typename K::device> largest_values_method(configuration& settings) {
-    const double ratio = settings.get("compress.ratio", 0.01);
+    const double ratio = settings.get("compress.ratio", 0.01, above_to(0, 1));
     return as_messages([=](const bucket_place&) { return K({.ratio = ratio}); }, wants_error_feedback(settings));
 }
 
@@ -155,7 +155,8 @@ struct dgc_entry {
     static constexpr const char* name = "dgc";
     template <Device D>
     static reduction_method<D> make(configuration& settings) {
-        const double ratio = settings.get("compress.ratio", 0.001), momentum = settings.get("optimizer.momentum", 0.9);
+        const double ratio = settings.get("compress.ratio", 0.001, above_to(0, 1)),
+                     momentum = settings.get("optimizer.momentum", 0.9, from_below(0, 1));
         return as_messages(
             [=](const bucket_place& at) { return dgc<D>({.ratio = ratio, .momentum = momentum, .ranks = at.ranks}); },
             false);
@@ -166,7 +167,7 @@ struct randomk_entry {
     static constexpr const char* name = "randomk";
     template <Device D>
     static reduction_method<D> make(configuration& settings) {
-        const double ratio = settings.get("compress.ratio", 0.01);
+        const double ratio = settings.get("compress.ratio", 0.01, above_to(0, 1));
         const bool feedback = wants_error_feedback(settings);
         return as_messages([=](const bucket_place&) { return randomk<D>({.ratio = ratio, .unbiased = !feedback}); },
                            feedback);
@@ -177,7 +178,7 @@ struct qsgd_entry {
     static constexpr const char* name = "qsgd";
     template <Device D>
     static reduction_method<D> make(configuration& settings) {
-        const int levels = settings.get("compress.levels", 7);
+        const int levels = settings.get("compress.levels", 7, from_to(1, 255));
         return as_messages([=](const bucket_place&) { return qsgd<D>({.levels = levels}); }, false);
     }
 };
@@ -210,7 +211,7 @@ struct onebit_entry {
 
 template <class K>
 reduction_method<typename K::device> low_rank_method(configuration& settings) {
-    const int rank = settings.get("compress.rank", 2);
+    const int rank = settings.get("compress.rank", 2, from_to(1, 1024));
     return as_sums([=](const bucket_place& at) { return K({.rank = rank}, at.layout, at.n); });
 }
 
@@ -234,7 +235,7 @@ struct error_bounded_entry {
     static constexpr const char* name = "error_bounded";
     template <std::same_as<cpu> D>
     static reduction_method<D> make(configuration& settings) {
-        const double bound = settings.get("compress.bound", 1e-3);
+        const double bound = settings.get("compress.bound", 1e-3, above_to(0, 1));
         return as_messages([=](const bucket_place&) { return error_bounded({.bound = bound}); },
                            wants_error_feedback(settings));
     }
@@ -274,7 +275,7 @@ hook_factory<D> make_method(configuration& settings, int ranks, int rank) {
     const std::string kind = settings.get("compress.kind", "none");
     const auto& known = compressors<D>::global();
     if (!known.contains(kind)) return {};
-    const auto dense_steps = settings.get<std::int64_t>("compress.dense_steps", 0);
+    const auto dense_steps = settings.get<std::int64_t>("compress.dense_steps", 0, at_least(0));
     return
         [=, method = known.at("compress.kind", kind)(settings)](const bucket_layout& layout, index_t n) -> any_hook<D> {
             any_hook<D> hook = method.hook_of({layout, n, ranks, rank});
@@ -309,7 +310,7 @@ inline compression make_compression(configuration& settings, int ranks, int rank
     kinds.emplace_back("auto");
     const std::string kind = settings.choice("compress.kind", kinds, "none");
     wants_error_feedback(settings);
-    const auto dense_steps = settings.get<std::int64_t>("compress.dense_steps", 0);
+    const auto dense_steps = settings.get<std::int64_t>("compress.dense_steps", 0, at_least(0));
     if (kind == "none") return {};
     if (kind != "auto") return {kind, make_method<cpu>(settings, ranks, rank), {}};
     require(dense_steps == 0, "compress.dense_steps = ", dense_steps,

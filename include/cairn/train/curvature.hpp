@@ -35,7 +35,7 @@ namespace cairn {
 inline index_t mc_label_stride(configuration& settings) {
     if (settings.get("optimizer.kind", std::string("sgd")) != "kfac") return 0;
     if (settings.choice("kfac.fisher", {"empirical", "mc"}, "empirical") == "empirical") return 0;
-    return settings.get<index_t>("kfac.example_stride", 1);
+    return settings.get<index_t>("kfac.example_stride", 1, at_least(1));
 }
 
 namespace detail {
@@ -45,25 +45,27 @@ inline kfac_config read_kfac_config(configuration& settings) {
     const auto is = [&](const char* name, const std::vector<std::string>& values) {
         return settings.choice(name, values, values[0]) != values[0];
     };
-    c.damping = settings.get("kfac.damping", c.damping);
-    c.factor_decay = settings.get("kfac.factor_decay", c.factor_decay);
-    c.factor_update_interval = settings.get<std::int64_t>("kfac.factor_update_interval", c.factor_update_interval);
-    c.inverse_update_interval = settings.get<std::int64_t>("kfac.inverse_update_interval", c.inverse_update_interval);
-    c.inverse_staleness = settings.get<std::int64_t>("kfac.inverse_staleness", c.inverse_staleness);
-    c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip);
-    c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit);
+    c.damping = settings.get("kfac.damping", c.damping, above(0));
+    c.factor_decay = settings.get("kfac.factor_decay", c.factor_decay, from_below(0, 1));
+    c.factor_update_interval =
+        settings.get<std::int64_t>("kfac.factor_update_interval", c.factor_update_interval, at_least(1));
+    c.inverse_update_interval =
+        settings.get<std::int64_t>("kfac.inverse_update_interval", c.inverse_update_interval, at_least(1));
+    c.inverse_staleness = settings.get<std::int64_t>("kfac.inverse_staleness", c.inverse_staleness,
+                                                     from_to(0, static_cast<double>(c.inverse_update_interval - 1)));
+    c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip, at_least(0));
+    c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit, at_least(0));
     c.graft = settings.get("kfac.graft", c.graft);
     c.norm_layers = settings.get("kfac.norm_layers", c.norm_layers);
-    c.max_size = settings.get<index_t>("kfac.max_size", c.max_size);
+    c.max_size = settings.get<index_t>("kfac.max_size", c.max_size, at_least(1));
     c.skip = settings.get("kfac.skip", c.skip);
     c.form = is("kfac.form", {"eigen", "inverse"}) ? kfac_form::inverse : kfac_form::eigen;
     c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
     c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
     c.spatial = is("kfac.spatial", {"full", "uncorrelated"}) ? kfac_spatial::uncorrelated : kfac_spatial::full;
-    c.sample.examples = settings.get<index_t>("kfac.example_stride", 1);
-    require(c.sample.examples >= 1, "kfac.example_stride = ", c.sample.examples, "; it must be at least 1");
+    c.sample.examples = settings.get<index_t>("kfac.example_stride", 1, at_least(1));
     if (mc_label_stride(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone
-    c.sample.positions = settings.get<index_t>("kfac.position_stride", 1);
+    c.sample.positions = settings.get<index_t>("kfac.position_stride", 1, at_least(1));
     return c;
 }
 
@@ -81,16 +83,16 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
     c.statistics = statistics == "all"       ? kfac_statistics::all
                    : statistics == "sharded" ? kfac_statistics::sharded
                                              : kfac_statistics::local;
-    c.place.grad_worker_fraction = settings.get("kfac.grad_worker_fraction", 1.0);
+    c.place.grad_worker_fraction = settings.get("kfac.grad_worker_fraction", 1.0, from_to(0, 1));
     c.place.colocate_factors = settings.get("kfac.colocate_factors", true);
     const bool by_memory = settings.choice("kfac.assignment_strategy", {"time", "memory"}, "time") == "memory";
     c.place.strategy = by_memory ? kfac_assignment_strategy::memory : kfac_assignment_strategy::time;
-    c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0) * 1e6);
-    c.broadcast_error_bound = settings.get("kfac.broadcast_error_bound", 0.0);
+    c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0, from_to(0, 1e8)) * 1e6);
+    c.broadcast_error_bound = settings.get("kfac.broadcast_error_bound", 0.0, from_to(0, 1));
     require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
             "kfac.memory_limit_mb limits the choice of an assignment: set kfac.grad_worker_fraction = 0 too");
     return {c, settings.choice("kfac.compress", {"none", "bf16", "fp16", "error_bounded"}, "none"),
-            settings.get("kfac.compress_bound", 1e-3)};
+            settings.get("kfac.compress_bound", 1e-3, above_to(0, 1))};
 }
 
 /// Factors are no gradients: what keeps residuals or draws random numbers does not fit.
@@ -129,26 +131,26 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
                                                                      const std::string& kind) {
     if (kind == "shampoo") {
         shampoo_config c;
-        c.block = settings.get<index_t>("shampoo.block", c.block);
-        c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every);
-        c.epsilon = settings.get("shampoo.epsilon", c.epsilon);
-        c.decay = settings.get("shampoo.decay", c.decay);
+        c.block = settings.get<index_t>("shampoo.block", c.block, at_least(1));
+        c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every, at_least(1));
+        c.epsilon = settings.get("shampoo.epsilon", c.epsilon, at_least(0));
+        c.decay = settings.get("shampoo.decay", c.decay, above_to(0, 1));
         return std::make_unique<shampoo<float, D>>(weights, c);
     }
     if (kind == "soap") {
         soap_config c;
-        c.beta1 = settings.get("soap.beta1", c.beta1);
-        c.beta2 = settings.get("soap.beta2", c.beta2);
-        c.epsilon = settings.get("soap.epsilon", c.epsilon);
-        c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every);
-        c.max_size = settings.get<index_t>("soap.max_size", c.max_size);
+        c.beta1 = settings.get("soap.beta1", c.beta1, from_below(0, 1));
+        c.beta2 = settings.get("soap.beta2", c.beta2, from_below(0, 1));
+        c.epsilon = settings.get("soap.epsilon", c.epsilon, above(0));
+        c.refresh_every = settings.get<std::int64_t>("soap.refresh_every", c.refresh_every, at_least(1));
+        c.max_size = settings.get<index_t>("soap.max_size", c.max_size, at_least(1));
         return std::make_unique<soap<float, D>>(weights, c);
     }
     if (kind == "muon") {
         muon_config c;
-        c.momentum = settings.get("muon.momentum", c.momentum);
+        c.momentum = settings.get("muon.momentum", c.momentum, from_below(0, 1));
         c.nesterov = settings.get("muon.nesterov", c.nesterov);
-        c.adam_lr_ratio = settings.get("muon.adam_lr_ratio", c.adam_lr_ratio);
+        c.adam_lr_ratio = settings.get("muon.adam_lr_ratio", c.adam_lr_ratio, at_least(0));
         c.skip = settings.get("muon.skip", c.skip);
         return std::make_unique<muon<float, D>>(weights, c);
     }
@@ -194,17 +196,16 @@ std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, 
     auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
     if (!curvature || settings.choice("kfac.step_size", {"optimizer", "quadratic_model"}, "optimizer") == "optimizer")
         return nullptr;
-    const auto pieces = settings.get<index_t>("train.micro_batches", 1);
+    const auto pieces = settings.get<index_t>("train.micro_batches", 1, at_least(1));
     require(pieces == 1,
             "kfac.step_size = quadratic_model runs forward several times on a whole batch: one micro-batch a step, "
             "here there are ",
             pieces, "; kfac.step_size = optimizer is for any");
     damping_rule rule;
     rule.lambda = curvature->config().damping;
-    rule.every = settings.get<std::int64_t>("kfac.damping_interval", rule.every);
-    rule.omega = settings.get("kfac.damping_decay", rule.omega);
-    rule.least = settings.get("kfac.min_damping", rule.least);
-    require(rule.omega > 0 && rule.omega <= 1, "kfac.damping_decay = ", rule.omega, "; it must be in (0, 1]");
+    rule.every = settings.get<std::int64_t>("kfac.damping_interval", rule.every, at_least(1));
+    rule.omega = settings.get("kfac.damping_decay", rule.omega, above_to(0, 1));
+    rule.least = settings.get("kfac.min_damping", rule.least, at_least(0));
     return std::make_unique<quadratic_step<D>>(weights, *curvature, rule);
 }
 

@@ -38,6 +38,10 @@ struct register_data_format {
 
 namespace detail {
 
+// Beyond what data have, and what fits into memory.
+inline constexpr double most_pixels = 1 << 14;  // of an edge
+inline constexpr double most_volumes = 1 << 24;
+
 // `name`: of the folder, and for benchmarks/fetch_data unless `where` says where else the data come from.
 inline std::filesystem::path data_path(configuration& settings, const std::string& name, std::string where = {}) {
     if (where.empty()) where = ", or run benchmarks/fetch_data " + name;
@@ -69,7 +73,7 @@ inline data_parts generated(shape sample, target_info info, std::uint64_t seed) 
 }
 
 inline data_parts make_mnist(configuration& settings, bool without_files, std::uint64_t seed) {
-    image_transform recipe = mnist_recipe(settings.get<index_t>("data.shift", 0));
+    image_transform recipe = mnist_recipe(settings.get<index_t>("data.shift", 0, from_to(0, 28)));
     if (!settings.get("data.normalise", true)) recipe.mean = {0.0f}, recipe.std = {1.0f};
     if (without_files) return generated({28, 28, 1}, numbered_classes(10), seed);
     const auto path = data_path(settings, "mnist");
@@ -105,7 +109,7 @@ inline bool has_binary_batches(const std::filesystem::path& path) {
 
 inline data_parts make_cifar(configuration& settings, index_t classes, bool without_files, std::uint64_t seed) {
     image_transform recipe = classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
-    recipe.pad = settings.get<index_t>("data.crop_pad", 4);
+    recipe.pad = settings.get<index_t>("data.crop_pad", 4, from_to(0, 32));
     recipe.flip = settings.get("data.flip", true);
     if (without_files) return generated({32, 32, 3}, numbered_classes(classes), seed);
     auto path = data_path(settings, concat("cifar", classes));
@@ -122,19 +126,20 @@ inline data_parts make_cifar(configuration& settings, index_t classes, bool with
 
 inline data_parts make_folder(configuration& settings, bool without_files, std::uint64_t seed) {
     image_folder_config training;
-    training.size = settings.get<index_t>("data.size", 224);
-    training.resize = settings.get<index_t>("data.resize", training.size * 8 / 7);
+    training.size = settings.get<index_t>("data.size", 224, from_to(1, most_pixels));
+    training.resize = settings.get<index_t>("data.resize", training.size * 8 / 7,
+                                            from_to(static_cast<double>(training.size), 2 * most_pixels));
     training.augmented =
         settings.choice("data.augment", {"random_resized_crop", "none"}, "random_resized_crop") != "none";
-    training.crop.area_min = settings.get("data.area_min", 0.08f);
+    training.crop.area_min = settings.get("data.area_min", 0.08f, above_to(0, 1));
     training.flip = settings.get("data.flip", true) ? 0.5f : 0.0f;
-    const float jitter = settings.get("data.jitter", 0.0f);
+    const float jitter = settings.get("data.jitter", 0.0f, from_to(0, 10));
     training.jitter = {jitter, jitter, jitter, 0};
     training.rounded = settings.get("data.rounded", false);
     require(settings.choice("data.decode", {"cpu", "gpu"}, "cpu") == "cpu",
             "data.decode = gpu was withdrawn until a GPU has measured it (course/decisions/0015); take data.decode = "
             "cpu, or leave it out");
-    training.cache_bytes = settings.get<index_t>("data.cache_mib", 0) << 20;
+    training.cache_bytes = settings.get<index_t>("data.cache_mib", 0, from_to(0, 1e9)) << 20;
     if (settings.choice("data.normalise", {"imagenet", "none"}, "imagenet") == "none")
         training.mean = {0, 0, 0}, training.std = {1, 1, 1};
     training.corrupt =
@@ -142,8 +147,8 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     const empty_class empty = settings.choice("data.empty_class", {"stop", "leave_out"}, "stop") == "stop"
                                   ? empty_class::stop
                                   : empty_class::leave_out;
-    const double fraction = 1 - settings.get("data.test_fraction", 0.2);
-    const index_t classes = settings.get<index_t>("data.classes", 1000);
+    const double fraction = 1 - settings.get("data.test_fraction", 0.2, from_below(0, 1));
+    const index_t classes = settings.get<index_t>("data.classes", 1000, from_to(1, 1e6));
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
     std::filesystem::path root = data_path(settings, "images",
                                            ", a folder of images with one subfolder for each class, or an archive of "
@@ -165,13 +170,14 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
 
 inline data_parts make_quijote(configuration& settings, bool without_files, std::uint64_t seed) {
     quijote_config c{.targets = settings.get("data.targets", std::vector<std::string>{"Omega_m", "sigma_8"}),
-                     .reduce = settings.get<index_t>("data.reduce", 1),
-                     .crop = settings.get<index_t>("data.crop", 0),
+                     .reduce = settings.get<index_t>("data.reduce", 1, from_to(1, most_pixels)),
+                     .crop = settings.get<index_t>("data.crop", 0, from_to(0, most_pixels)),
                      .augment = settings.get("data.augment", true)};
-    const index_t folds = settings.get<index_t>("data.folds", 5), fold = settings.get<index_t>("data.fold", 0);
-    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0));
+    const index_t folds = settings.get<index_t>("data.folds", 5, from_to(2, 1e6)),
+                  fold = settings.get<index_t>("data.fold", 0, from_to(0, static_cast<double>(folds - 1)));
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
     if (without_files) {
-        const index_t edge = c.crop ? c.crop : 352 / std::max<index_t>(c.reduce, 1);
+        const index_t edge = c.crop ? c.crop : std::max<index_t>(352 / c.reduce, 1);
         return generated({edge, edge, 1},
                          {target_kind::values, c.targets, std::vector<float>(c.targets.size(), 0),
                           std::vector<float>(c.targets.size(), 1)},
@@ -186,19 +192,17 @@ inline data_parts make_quijote(configuration& settings, bool without_files, std:
 }
 
 inline data_parts make_cosmology(configuration& settings, bool without_files, std::uint64_t seed) {
-    cosmology_config volumes{.count = settings.get<index_t>("data.volumes", 512),
+    cosmology_config volumes{.count = settings.get<index_t>("data.volumes", 512, from_to(1, most_volumes)),
                              .first = 0,
-                             .grid = settings.get<index_t>("data.size", 32),
-                             .box = settings.get("data.box", 256.0),
-                             .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0)),
+                             .grid = settings.get<index_t>("data.size", 32, from_to(2, 1024)),
+                             .box = settings.get("data.box", 256.0, above_to(0, 1e5)),
+                             .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0, any_number)),
                              .augment = settings.get("data.augment", true)};
-    const index_t tests = settings.get<index_t>("data.test_volumes", 64),
-                  channels = settings.get<index_t>("data.channels", 1);
+    const index_t tests = settings.get<index_t>("data.test_volumes", 64, from_to(1, most_volumes));
+    const index_t channels = settings.get<index_t>("data.channels", 1, from_to(1, std::size(cosmoflow_redshifts)));
     if (without_files)
         return generated({volumes.grid, volumes.grid, volumes.grid, channels},
                          {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
-    require(channels >= 1 && channels <= std::ssize(cosmoflow_redshifts), "data.channels = ", channels, "; 1 to ",
-            cosmoflow_redshifts.size(), " are made: the box at redshifts 0, 0.5, 1.5 and 3");
     volumes.redshifts.assign(cosmoflow_redshifts.begin(), cosmoflow_redshifts.begin() + channels);
     cosmology_config testing = volumes;
     testing.first = volumes.count;
@@ -210,12 +214,11 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
 // data.file and data.test_file are names in data.path, or data.path is the file; without a second file the end of the
 // first is for tests.
 inline data_parts make_text(configuration& settings, bool without_files, std::uint64_t seed) {
-    const index_t length = settings.get<index_t>("data.length", 128);
+    const index_t length = settings.get<index_t>("data.length", 128, from_to(1, 1 << 20));
     const bool shifted = settings.get("data.shift", true);
     const std::string file = settings.get("data.file", std::string("tinyshakespeare.txt"));
     const std::string test_file = settings.get("data.test_file", std::string());
-    const double test_fraction = settings.get("data.test_fraction", 0.1);
-    require(test_fraction >= 0 && test_fraction < 1, "data.test_fraction = ", test_fraction, "; it is in [0, 1)");
+    const double test_fraction = settings.get("data.test_fraction", 0.1, from_below(0, 1));
     if (without_files) {
         const random_stream random{seed, stream_of("generated"), 0};
         text noise{

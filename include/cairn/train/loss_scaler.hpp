@@ -86,11 +86,11 @@ inline loss_scaler::config read_loss_scale(configuration& settings) {
     loss_scaler::config c;
     if (settings.has("train.loss_scale") && !settings.is_text("train.loss_scale")) {
         c.dynamic = false;
-        c.first = settings.get("train.loss_scale", c.first);
+        c.first = settings.get("train.loss_scale", c.first, from_to(c.least, c.most));
     } else {
         settings.choice("train.loss_scale", {"dynamic"}, "dynamic");
-        c.first = settings.get("train.loss_scale_start", c.first);
-        c.every = settings.get<std::int64_t>("train.loss_scale_every", c.every);
+        c.first = settings.get("train.loss_scale_start", c.first, from_to(c.least, c.most));
+        c.every = settings.get<std::int64_t>("train.loss_scale_every", c.every, at_least(1));
     }
     with_context(c.dynamic ? "train.loss_scale_start, _every" : "train.loss_scale", [&] { return loss_scaler(c); });
     return c;

@@ -27,10 +27,14 @@ struct register_lr_schedule {
     register_lr_schedule() { lr_schedules::global().add(Entry::name, typeid(Entry), &Entry::make); }
 };
 
+/// Of settings that count epochs: in steps they are still whole numbers.
+inline constexpr double most_epochs = 1e6;
+
 /// A linear rise over lr_schedule.warmup_epochs, then `rest`.
 inline lr_schedule with_warmup(configuration& settings, const lr_schedule_span& span, lr_schedule rest) {
-    const auto rise = static_cast<std::int64_t>(settings.get("lr_schedule.warmup_epochs", 0.0) *
-                                                static_cast<double>(span.epoch_steps));
+    const auto rise =
+        static_cast<std::int64_t>(settings.get("lr_schedule.warmup_epochs", 0.0, from_to(0, most_epochs)) *
+                                  static_cast<double>(span.epoch_steps));
     require(rise < span.steps || rise == 0, "lr_schedule.warmup_epochs: ", rise, " steps of warm-up in a run of ",
             span.steps, " steps");
     return warmup(rise, 0, std::move(rest));
@@ -41,8 +45,8 @@ namespace detail {
 struct one_cycle_entry {
     static constexpr const char* name = "one_cycle";
     static lr_schedule make(configuration& settings, const lr_schedule_span& span) {
-        return one_cycle(span.steps, span.peak, settings.get("lr_schedule.pct_start", 0.2),
-                         settings.get("lr_schedule.initial_fraction", 0.05));
+        return one_cycle(span.steps, span.peak, settings.get("lr_schedule.pct_start", 0.2, from_to(0, 1)),
+                         settings.get("lr_schedule.initial_fraction", 0.05, from_to(0, 1)));
     }
 };
 
@@ -57,9 +61,10 @@ struct step_decay_entry {
     static constexpr const char* name = "step";
     static lr_schedule make(configuration& settings, const lr_schedule_span& span) {
         std::vector<std::int64_t> milestones;
-        for (double epoch : settings.get("lr_schedule.milestones", std::vector<double>{30, 60, 80}))
+        for (double epoch :
+             settings.get("lr_schedule.milestones", std::vector<double>{30, 60, 80}, above_to(0, most_epochs)))
             milestones.push_back(static_cast<std::int64_t>(epoch * static_cast<double>(span.epoch_steps)));
-        const double gamma = settings.get("lr_schedule.gamma", 0.1);
+        const double gamma = settings.get("lr_schedule.gamma", 0.1, from_to(0, 1));
         return with_warmup(settings, span, step_decay(span.peak, gamma, milestones));
     }
 };
@@ -67,7 +72,8 @@ struct step_decay_entry {
 struct polynomial_entry {
     static constexpr const char* name = "polynomial";
     static lr_schedule make(configuration& settings, const lr_schedule_span& span) {
-        return with_warmup(settings, span, polynomial(span.steps, span.peak, settings.get("lr_schedule.power", 2.0)));
+        return with_warmup(settings, span,
+                           polynomial(span.steps, span.peak, settings.get("lr_schedule.power", 2.0, above(0))));
     }
 };
 
@@ -90,7 +96,7 @@ static const register_lr_schedule<constant_entry> constant_is_known;
 inline lr_schedule make_lr_schedule(configuration& settings, std::int64_t steps, std::int64_t epoch_steps) {
     const std::string kind = settings.get("lr_schedule.kind", "constant");
     const auto make = lr_schedules::global().at("lr_schedule.kind", kind);
-    return make(settings, {settings.get("optimizer.lr", 0.1), steps, epoch_steps});
+    return make(settings, {settings.get("optimizer.lr", 0.1, at_least(0)), steps, epoch_steps});
 }
 
 }  // namespace cairn

@@ -45,10 +45,13 @@ private:
 
 namespace detail {
 
+/// Values of a layer: beyond, its weights fit into no memory.
+inline constexpr interval layer_width = from_to(1, 1 << 20);
+
 /// inputs, hidden…
 inline std::vector<index_t> widths_of(configuration& settings, index_t inputs, std::vector<std::int64_t> hidden) {
     std::vector<index_t> widths{inputs};
-    for (std::int64_t width : settings.get("model.hidden", std::move(hidden))) widths.push_back(width);
+    for (std::int64_t width : settings.get("model.hidden", std::move(hidden), layer_width)) widths.push_back(width);
     return widths;
 }
 
@@ -76,12 +79,12 @@ struct transformer_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 1, "(length)");
         transformer_config c{.vocab_size = ends.outputs, .max_length = ends.sample[0]};
-        c.embedding_dim = settings.get("model.embedding_dim", c.embedding_dim);
-        c.heads = settings.get("model.heads", c.heads);
-        c.blocks = settings.get("model.blocks", c.blocks);
-        c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim);
-        c.dropout = settings.get("model.dropout", c.dropout);
-        c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout);
+        c.embedding_dim = settings.get("model.embedding_dim", c.embedding_dim, layer_width);
+        c.heads = settings.get("model.heads", c.heads, from_to(1, 1024));
+        c.blocks = settings.get("model.blocks", c.blocks, from_to(1, 1000));
+        c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim, from_to(0, layer_width.most));
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout, from_below(0, 1));
         return transformer<T, D>(c);
     }
 };
@@ -92,10 +95,10 @@ struct cosmoflow_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 4, "(D, H, W, C)");
         cosmoflow_config c{.size = ends.sample[0], .channels = ends.sample.back()};
-        c.filters = settings.get("model.filters", c.filters);
-        c.blocks = settings.get("model.blocks", c.blocks);
+        c.filters = settings.get("model.filters", c.filters, layer_width);
+        c.blocks = settings.get("model.blocks", c.blocks, from_to(1, 10));
         c.outputs = ends.outputs;
-        c.dropout = settings.get("model.dropout", c.dropout);
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.normalise = settings.get("model.normalise", c.normalise);
         return cosmoflow<T, D>(c);
     }
@@ -116,7 +119,7 @@ struct map_cnn_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
         map_cnn_config c{.in_channels = ends.sample.back(), .outputs = ends.outputs};
-        if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64});
+        if (const auto filters = settings.get("model.filters", std::vector<std::int64_t>{16, 32, 64, 64}, layer_width);
             !filters.empty())
             c.filters.assign(filters.begin(), filters.end());
         return map_cnn<T, D>(c);
@@ -128,7 +131,7 @@ struct resnet_cifar_entry {
     template <class T, Device D>
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
-        return resnet_cifar<T, D>(settings.get("model.depth", 20), ends.outputs);
+        return resnet_cifar<T, D>(settings.get("model.depth", 20, from_to(8, 2000)), ends.outputs);
     }
 };
 
@@ -138,7 +141,7 @@ struct resnet_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
         const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
-        return resnet<T, D>(settings.get("model.depth", 18),
+        return resnet<T, D>(settings.get("model.depth", 18, from_to(18, 50)),
                             form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, ends.outputs);
     }
 };

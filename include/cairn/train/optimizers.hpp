@@ -39,8 +39,7 @@ any_optimizer<float, D> over_part(O o, arena<float, D>& weights, const shard_pla
 /// Clipping by the norm of all gradients wraps any optimizer.
 template <class O, Device D>
 any_optimizer<float, D> over(configuration& settings, O o, arena<float, D>& weights, const shard_plan* part) {
-    const double clip = settings.get("optimizer.clip_norm", 0.0);
-    require(clip >= 0, "optimizer.clip_norm = ", clip, "; it must be 0 (off) or positive");
+    const double clip = settings.get("optimizer.clip_norm", 0.0, at_least(0));  // 0: off
     if (clip > 0) return over_part(clipped<O>{std::move(o), by_norm{clip}}, weights, part);
     return over_part(std::move(o), weights, part);
 }
@@ -74,12 +73,12 @@ private:
 
 namespace detail {
 
-inline double weight_decay(configuration& settings) { return settings.get("optimizer.weight_decay", 0.0); }
+inline double weight_decay(configuration& settings) { return settings.get("optimizer.weight_decay", 0.0, at_least(0)); }
 
 struct sgd_entry {
     static constexpr const char* name = "sgd";
     static sgd make(configuration& settings) {
-        return {{.momentum = settings.get("optimizer.momentum", 0.9),
+        return {{.momentum = settings.get("optimizer.momentum", 0.9, from_below(0, 1)),
                  .weight_decay = weight_decay(settings),
                  .nesterov = settings.get("optimizer.nesterov", false)}};
     }
@@ -88,9 +87,9 @@ struct sgd_entry {
 struct lars_entry {
     static constexpr const char* name = "lars";
     static lars make(configuration& settings) {
-        return {{.momentum = settings.get("optimizer.momentum", 0.9),
+        return {{.momentum = settings.get("optimizer.momentum", 0.9, from_below(0, 1)),
                  .weight_decay = weight_decay(settings),
-                 .trust_coefficient = settings.get("optimizer.trust_coefficient", 0.001)}};
+                 .trust_coefficient = settings.get("optimizer.trust_coefficient", 0.001, above(0))}};
     }
 };
 
@@ -99,8 +98,8 @@ template <class O>
 struct adam_entry {
     static constexpr const char* name = O::name;
     static O make(configuration& settings) {
-        return {{.beta1 = settings.get("optimizer.beta1", 0.9),
-                 .beta2 = settings.get("optimizer.beta2", 0.999),
+        return {{.beta1 = settings.get("optimizer.beta1", 0.9, from_below(0, 1)),
+                 .beta2 = settings.get("optimizer.beta2", 0.999, from_below(0, 1)),
                  .weight_decay = weight_decay(settings)}};
     }
 };

@@ -1,10 +1,11 @@
 #pragma once
 // Settings of a run: a TOML file, changed by "key=value" from the command line. Code asks for each setting by its path
-// and gives the default there; what was asked is what exists. A key that nobody asked for is an error that names the
-// nearest one.
+// and gives the default there, and of a number the values that it may have (interval.hpp); what was asked is what exists.
+// A key that nobody asked for is an error that names the nearest one.
 // This is all but the reading and writing of TOML: configuration.hpp, which programs include.
 
 #include <cairn/core/error.hpp>
+#include <cairn/train/interval.hpp>
 #include <cairn/train/renamed_settings.hpp>
 
 #include <algorithm>
@@ -75,6 +76,13 @@ struct setting {
     }
 };
 
+/// Types of settings that are numbers, or arrays of numbers.
+template <class T>
+concept Number = (std::integral<T> && !std::same_as<T, bool>) || std::floating_point<T>;
+template <class T>
+concept Numeric = Number<T> ||
+    (requires { typename T::value_type; } && Number<typename T::value_type> && !std::same_as<T, std::string>);
+
 /// See the top of the file.
 class configuration {
 public:
@@ -104,12 +112,19 @@ public:
 
     /// The setting at `path`, or `fallback`. Throws on another type, with the place in the file.
     template <class T>
-    T get(const std::string& path, T fallback) {
+        requires(!Numeric<T>)
+    T get(const std::string& path, T fallback) { return value_of(path, std::move(fallback)); }
+
+    /// Likewise a number, or an array of numbers. Throws on one that is not `allowed`.
+    template <Numeric T>
+    T get(const std::string& path, T fallback, const interval& allowed) {
         const auto given = settings_.find(path);
-        T value = given != settings_.end() ? convert<T>(path, given->second) : std::move(fallback);
-        asked_[path] = setting::of(value);
-        return value;
+        if (given != settings_.end()) check_allowed(path, given->second, allowed);
+        numbers_.insert_or_assign(path, allowed);
+        return value_of(path, std::move(fallback));
     }
+    template <Numeric T>
+    T get(const std::string& path, T fallback) = delete;  // no number without its range
     std::string get(const std::string& path, const char* fallback) { return get<std::string>(path, fallback); }
 
     /// The setting at `path`. Throws if it is absent.
@@ -137,6 +152,9 @@ public:
                  nearest(path, known), "'?");
         }
     }
+
+    /// The numeric settings that were asked for, and the values that each may have.
+    const std::map<std::string, interval>& numbers() const { return numbers_; }
 
     /// All settings that were asked for, with the values in force, as TOML.
     std::string resolved() const;
@@ -184,6 +202,27 @@ private:
     }
 
     template <class T>
+    T value_of(const std::string& path, T fallback) {
+        const auto given = settings_.find(path);
+        T value = given != settings_.end() ? convert<T>(path, given->second) : std::move(fallback);
+        asked_[path] = setting::of(value);
+        return value;
+    }
+
+    // Before anything is converted: a real number may be too large for the type of the setting.
+    void check_allowed(const std::string& path, const setting& given, const interval& allowed) const {
+        const auto check = [&](double number, const std::string& text) {
+            require(allowed.contains(number), place_of(path, given), ": ", path, " = ", text,
+                    " is out of range; it must be ", text_of(allowed));
+        };
+        if (const auto* number = std::get_if<double>(&given.value)) check(*number, text_of(*number));
+        if (const auto* whole = std::get_if<std::int64_t>(&given.value))
+            check(static_cast<double>(*whole), std::to_string(*whole));
+        if (const auto* array = std::get_if<std::vector<setting>>(&given.value))
+            for (const setting& element : *array) check_allowed(path, element, allowed);
+    }
+
+    template <class T>
     T convert(const std::string& path, const setting& given) const {
         const auto& value = given.value;
         if constexpr (requires { typename T::value_type; } && !std::same_as<T, std::string>) {
@@ -196,7 +235,8 @@ private:
             if (!std::holds_alternative<bool>(value)) fail_type(path, given, "true or false");
             return std::get<bool>(value);
         } else if constexpr (std::integral<T>) {
-            if (!std::holds_alternative<std::int64_t>(value)) fail_type(path, given, "an integer");
+            if (!std::holds_alternative<std::int64_t>(value))
+                fail_type(path, given, "a whole number, such as 1000; 1e3 and 1000.0 are real ones");
             const std::int64_t number = std::get<std::int64_t>(value);
             require(std::in_range<T>(number), place_of(path, given), ": setting '", path, "' = ", number,
                     " is out of range: ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max());
@@ -224,6 +264,7 @@ private:
     std::string origin_ = "(no file)";
     leaves settings_, asked_;      // what is given, and what was asked for with the value in force
     std::set<std::string> given_;  // on the command line
+    std::map<std::string, interval> numbers_;
     std::vector<std::string> notices_;
 };
 

@@ -33,8 +33,7 @@
 namespace cairn::kernel_laws {
 
 inline std::uint64_t seed() {
-    const char* text = std::getenv("CAIRN_TEST_SEED");
-    return text ? std::strtoull(text, nullptr, 10) : 1;
+    return environment_number<std::uint64_t>("CAIRN_TEST_SEED", 1, 0, ~std::uint64_t{0}, "a whole number");
 }
 
 /// Standard normal numbers, others for every `stream`.

@@ -5,7 +5,6 @@
 #include <cairn/core/memory.hpp>
 #include <cairn/device/cuda/driver.hpp>
 
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -82,12 +81,11 @@ private:
         std::size_t available = 0, total = 0;
         check(cudaMemGetInfo(&available, &total), "asking for the memory of GPU ", gpu);
         const index_t bytes = static_cast<index_t>(2 * total) / piece * piece;
+        const index_t limit = memory_limit_of_environment("CAIRN_GPU_MEMORY_LIMIT", static_cast<index_t>(total));
         CUdeviceptr at = 0;
         check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
                          &at, static_cast<std::size_t>(bytes), 0, 0, 0),
                      "reserving address space", bytes);
-        index_t limit = static_cast<index_t>(total);
-        if (const char* text = std::getenv("CAIRN_GPU_MEMORY_LIMIT")) limit = std::strtoll(text, nullptr, 10);
         return {reinterpret_cast<char*>(at), bytes, limit};
     }
 

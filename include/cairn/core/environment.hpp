@@ -1,0 +1,30 @@
+#pragma once
+// Numbers that the environment sets. A value that is no such number is an error, never another number: what atof and
+// strtoll make of "4G" or of "abc" is not what was meant.
+
+#include <cairn/core/error.hpp>
+
+#include <charconv>
+#include <concepts>
+#include <cstdlib>
+#include <string_view>
+
+namespace cairn {
+
+/// The number that the environment variable `name` sets, `otherwise` where it sets none. Throws naming the variable, its
+/// value and `allowed` ("seconds, at least 0") unless the whole value is a finite number from `least` to `most`.
+template <class T>
+    requires std::integral<T> || std::floating_point<T> T environment_number(const char* name, T otherwise, T least,
+                                                                             T most, std::string_view allowed) {
+        const char* const given = std::getenv(name);
+        if (!given) return otherwise;
+        const std::string_view text = given;
+        T number{};
+        const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool whole = failure == std::errc{} && end == text.data() + text.size();
+        require(whole && number >= least && number <= most, "environment variable ", name, "='", text, "': expected ",
+                allowed);
+        return number;
+    }
+
+}  // namespace cairn

@@ -1,0 +1,201 @@
+// Numeric settings: those that are read somewhere, each with values that no run can have.
+
+#include "catch.hpp"
+#include "messages.hpp"
+#include "train/descent.hpp"
+
+#include <cairn/train/session.hpp>
+
+#include <functional>
+#include <set>
+
+namespace cairn {
+
+namespace {
+
+/// Reads settings; what it leaves in them is what it has asked for.
+using reader = std::function<configuration(configuration)>;
+
+configuration built(configuration settings) {
+    auto run = builder<>::build(std::move(settings), {.out = {}, .resume = {}, .max_steps = 1, .generated = true},
+                                self_communicator{});
+    return std::move(run->settings);
+}
+
+configuration with_loss_scale(configuration settings) {
+    read_loss_scale(settings);
+    return settings;
+}
+
+struct workload {
+    std::string text;
+    reader read = built;
+};
+
+const std::string digits = "data.format='mnist'\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
+const std::string volumes = "data.format='cosmology'\ndata.size=4\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
+
+/// Together they read every numeric setting.
+std::vector<workload> all_workloads() {
+    std::vector<workload> all{
+        {"data.format='mnist'\nmodel.kind='lenet'\n"},
+        {"data.format='mnist'\nmodel.kind='autoencoder'\nmodel.hidden=[3]\nloss.kind='reconstruction'\n"},
+        {"data.format='cifar10'\nmodel.kind='resnet-cifar'\nmodel.depth=8\n"},
+        {"data.format='cifar100'\nmodel.kind='resnet'\n"},
+        {"data.format='folder'\ndata.size=8\ndata.classes=2\nmodel.kind='mlp'\nmodel.hidden=[3]\n"},
+        {"data.format='quijote'\ndata.crop=8\nmodel.kind='map-cnn'\nmodel.filters=[3]\n"},
+        {"data.format='cosmology'\ndata.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
+        {"data.format='text'\ndata.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
+         "model.blocks=1\n"},
+        {"train.loss_scale=8\n", with_loss_scale},
+        {"", with_loss_scale}};
+    for (const char* kind : {"sgd", "adam", "adamw", "lars", "lamb", "descent", "shampoo", "soap", "muon"})
+        all.push_back({digits + "optimizer.kind='" + kind + "'\n"});
+    all.push_back({digits + "optimizer.kind='kfac'\nkfac.step_size='quadratic_model'\n"});
+    all.push_back({digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\n"});
+    for (const char* kind : {"one_cycle", "cosine", "step", "polynomial", "constant"})
+        all.push_back({volumes + "lr_schedule.kind='" + kind + "'\n"});
+    for (const char* kind : {"bf16", "fp16", "topk", "sampled_topk", "dgc", "randomk", "qsgd", "natural", "sign",
+                             "onebit", "powersgd", "powersgd_alternating", "error_bounded", "auto"})
+        all.push_back({volumes + "compress.kind='" + kind + "'\n"});
+    return all;
+}
+
+/// The error of a workload with one setting changed, to an array where the setting is one; "" if there is none.
+std::string refusal(const workload& w, const std::string& path, const std::string& value) {
+    const auto why = [&](const std::string& assignment) {
+        return test::message_of([&] {
+            configuration settings = configuration::from_text(w.text);
+            settings.set(assignment);
+            w.read(std::move(settings));
+        });
+    };
+    const std::string scalar = why(path + '=' + value);
+    return test::contains(scalar, "must be an array") ? why(path + "=[" + value + ']') : scalar;
+}
+
+// What is no mistake: seeds, rates and penalties without an upper end, "never" and "no limit".
+const std::set<std::string> sensible{
+    "compress.dense_steps=1000000000",
+    "data.cache_mib=1000000000",
+    "data.seed=-1000000000",
+    "data.seed=1000000000",
+    "data.split_seed=-1000000000",
+    "data.split_seed=1000000000",
+    "kfac.damping=1000000000",
+    "kfac.damping_interval=1000000000",
+    "kfac.example_stride=1000000000",
+    "kfac.factor_update_interval=1000000000",
+    "kfac.inverse_update_interval=1000000000",
+    "kfac.kl_clip=1000000000",
+    "kfac.max_size=1000000000",
+    "kfac.min_damping=1000000000",
+    "kfac.model_example_stride=1000000000",
+    "kfac.norm_limit=1000000000",
+    "kfac.position_stride=1000000000",
+    "lr_schedule.power=1000000000",
+    "muon.adam_lr_ratio=1000000000",
+    "optimizer.clip_norm=1000000000",
+    "optimizer.lr=1000000000",
+    "optimizer.slowness=1000000000",
+    "optimizer.trust_coefficient=1000000000",
+    "optimizer.weight_decay=1000000000",
+    "shampoo.block=1000000000",
+    "shampoo.epsilon=1000000000",
+    "shampoo.refresh_every=1000000000",
+    "soap.epsilon=1000000000",
+    "soap.max_size=1000000000",
+    "soap.refresh_every=1000000000",
+    "train.epochs=1000000000",
+    "train.log_every=1000000000",
+    "train.loss_scale_every=1000000000",
+    "train.seed=-1000000000",
+    "train.seed=1000000000",
+    "train.test_every=1000000000",
+};
+
+}  // namespace
+
+TEST_CASE("settings: the workloads of this test read what every entry of the registries reads", "[settings]") {
+    std::string texts;
+    for (const workload& w : all_workloads()) texts += w.text;
+    const auto check_named = [&](const std::vector<std::string>& names) {
+        for (const std::string& name : names) {
+            CAPTURE(name);
+            CHECK(test::contains(texts, "kind='" + name + "'") + test::contains(texts, "format='" + name + "'") == 1);
+        }
+    };
+    check_named(data_formats::global().names());
+    check_named(models<cpu, float>::global().names());
+    check_named(optimizers<cpu>::global().names());
+    check_named(preconditioner_names);
+    check_named(compressors<cpu>::global().names());
+    check_named(lr_schedules::global().names());
+}
+
+TEST_CASE("settings: no number is read that is not finite, or out of its range", "[settings]") {
+    std::set<std::string> tried, accepted;
+    for (const workload& w : all_workloads()) {
+        const configuration defaults = w.read(configuration::from_text(w.text));
+        for (const auto& [path, allowed] : defaults.numbers()) {
+            if (!tried.insert(path + text_of(allowed)).second) continue;
+            for (const char* value : {"nan", "inf", "-inf", "-1000000000", "1000000000"}) {
+                const std::string why = refusal(w, path, value);
+                CAPTURE(w.text, path, value, why);
+                if (why.empty())
+                    accepted.insert(path + '=' + value);
+                else
+                    CHECK(test::contains(why, "--set " + path + ": " + path + " = " + value +
+                                                  " is out of range; it must be " + text_of(allowed)));
+            }
+        }
+    }
+    CHECK(tried.size() > 70);
+    for (const std::string& one : accepted) {
+        CAPTURE(one);
+        CHECK(sensible.contains(one));
+    }
+    for (const std::string& one : sensible) {
+        CAPTURE(one);
+        CHECK(accepted.contains(one));
+    }
+}
+
+TEST_CASE("settings: ends of ranges", "[settings]") {
+    const std::string characters =
+        "data.format='text'\ndata.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\n"
+        "model.heads=2\nmodel.blocks=1\n";
+    const auto says = [](const std::string& text, const char* path, const char* value, const char* allowed) {
+        const std::string why = refusal({text}, path, value);
+        CAPTURE(path, value, why);
+        CHECK(test::contains(why, concat(path, " = ", value, " is out of range; it must be ", allowed)));
+    };
+    says(characters, "model.dropout", "-0.1", "at least 0 and below 1");
+    says(characters, "model.dropout", "1", "at least 0 and below 1");
+    says(characters, "model.blocks", "0", "at least 1 and at most 1000");
+    says(characters, "data.test_fraction", "1.5", "at least 0 and below 1");
+    says("data.format='folder'\n", "data.test_fraction", "1.5", "at least 0 and below 1");
+    says("data.format='folder'\n", "data.resize", "7", "at least 224 and at most 32768");
+    says("data.format='quijote'\n", "data.fold", "5", "at least 0 and at most 4");
+    says("data.format='quijote'\ndata.folds=3\n", "data.fold", "3", "at least 0 and at most 2");
+    says("data.format='mnist'\n", "data.shift", "-5", "at least 0 and at most 28");
+    says(digits + "train.batch=16\n", "train.micro_batches", "17", "at least 1 and at most 16");
+    says(digits + "optimizer.kind='kfac'\n", "kfac.inverse_staleness", "100", "at least 0 and at most 99");
+    says(volumes + "compress.kind='topk'\n", "compress.ratio", "0", "above 0 and at most 1");
+    CHECK(refusal({characters}, "model.dropout", "0.999").empty());
+    CHECK(refusal({digits}, "train.batch", "1").empty());
+}
+
+TEST_CASE("settings: a type that does not fit is named with what is expected", "[settings]") {
+    CHECK(test::contains(refusal({digits}, "train.batch", "1.5"), "'train.batch' must be a whole number"));
+    CHECK(test::contains(refusal({digits}, "train.batch", "1e3"), "1e3 and 1000.0 are real ones"));
+    CHECK(test::contains(refusal({digits}, "train.batch", "many"), "must be a whole number"));
+    CHECK(test::contains(refusal({digits}, "optimizer.lr", "fast"), "'optimizer.lr' must be a number"));
+    CHECK(test::contains(refusal({digits}, "model.hidden", "[3, nan]"), "model.hidden = nan is out of range"));
+    CHECK(test::contains(refusal({"data.format='text'\n"}, "data.shift", "-5"), "must be true or false"));
+    const std::string where =
+        test::message_of([] { built(configuration::from_text("data.format='mnist'\ndata.shift=-5\n")); });
+    CHECK(where == "(text):2: data.shift = -5 is out of range; it must be at least 0 and at most 28");
+}
+
+}  // namespace cairn
