@@ -35,8 +35,8 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -162,7 +162,7 @@ public:
         data_.resize(static_cast<std::size_t>(s.max_bytes) / sizeof(float));
         other_.resize(data_.size());
 #if CAIRN_HAS_GLOO
-        if (c.name() == "mpi") gloo_.emplace(c);
+        if (c.name() == "mpi") gloo_ = std::make_unique<gloo_peer>(c);
 #endif
     }
 
@@ -372,7 +372,7 @@ private:
     std::vector<std::string> names_;
     link_model link_;
 #if CAIRN_HAS_GLOO
-    std::optional<gloo_peer> gloo_;
+    std::unique_ptr<gloo_peer> gloo_;  // clang 14 recurses in the concept of a communicator for an optional
 #endif
 };
 

@@ -2,6 +2,7 @@
 // The batch of one step on one rank, cut into micro-batches that go forward and backward by themselves. Each holds
 // handles to its part of the batch's tensors, on the host and on the device of the network.
 
+#include <cairn/core/range.hpp>
 #include <cairn/data/prefetcher.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // Why the loss of a micro-batch is not finite: its samples, a parameter, the first layer whose output is not, or the
 // loss itself. Layers run forward again, one by one, with the same pass and so with the same bits.
 
+#include <cairn/core/arena.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/float16.hpp>
 #include <cairn/nn/cast.hpp>

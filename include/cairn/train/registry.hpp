@@ -11,6 +11,7 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/core/tensor.hpp>
 #include <cairn/train/settings.hpp>
 
 #include <string>
