@@ -102,6 +102,38 @@ TEST_CASE("hdf5: errors name file, data set and what is there", "[hdf5]") {
     REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("empty.h5", "")); }), Contains("empty.h5: not an HDF5 file"));
 }
 
+TEST_CASE("hdf5: a filter that the library does not have is named", "[hdf5]") {
+    const temporary_folder folder;
+    const auto path = folder.path() / "lzf.h5";
+    const H5Z_class2_t lzf{
+        H5Z_CLASS_T_VERS,
+        32000,
+        1,
+        1,
+        "lzf",
+        nullptr,
+        nullptr,  // as h5py registers it
+        [](unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) { return bytes; }};
+    REQUIRE(H5Zregister(&lzf) >= 0);
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hsize_t extent = 4, chunk = 2;
+    const hid_t space = H5Screate_simple(1, &extent, nullptr), how = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(how, 1, &chunk);
+    H5Pset_filter(how, lzf.id, H5Z_FLAG_OPTIONAL, 0, nullptr);
+    const hid_t set = H5Dcreate2(file, "maps", H5T_IEEE_F32LE, space, H5P_DEFAULT, how, H5P_DEFAULT);
+    const std::array<float, 4> x{1, 2, 3, 4};
+    H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.data());
+    for (const auto close : {H5Dclose(set), H5Pclose(how), H5Sclose(space), H5Fclose(file)}) REQUIRE(close >= 0);
+
+    CHECK(hdf5_file(path).read<float>("maps")[3] == 4);
+    REQUIRE(H5Zunregister(lzf.id) >= 0);
+    const hdf5_file unreadable(path);
+    CHECK(unreadable.shape("maps") == shape{4});
+    CHECK_THAT(message_of([&] { unreadable.read<float>("maps"); }),
+               Contains("lzf.h5: data set 'maps': compressed by the filter lzf (32000)") &&
+                   Contains("h5repack -f GZIP=4 " + path.string()));
+}
+
 TEST_CASE("hdf5: a truncated file is refused, wherever it was cut", "[hdf5]") {
     const temporary_folder folder;
     const auto whole = read_bytes(sample_file(folder));

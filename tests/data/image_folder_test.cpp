@@ -240,6 +240,42 @@ TEST_CASE("image folder: empty classes, no classes, no images", "[image_folder]"
                  Contains("'lost.jpg' lies in no class folder"));
 }
 
+TEST_CASE("image folder: an empty class says what its reader may do", "[image_folder]") {
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    std::filesystem::create_directories(folder.path() / "class9");
+    CHECK_THAT(message_of([&] { image_collection{folder.path()}; }), Catch::EndsWith("; remove or fill it"));
+    CHECK_THAT(
+        message_of([&] { image_collection(folder.path(), empty_class::stop, "set data.empty_class = leave_out"); }),
+        Catch::EndsWith("; remove or fill it, or set data.empty_class = leave_out"));
+}
+
+TEST_CASE("image folder: links to other folders are followed, loops of links are named", "[image_folder]") {
+    const temporary_folder folder, other;
+    unpack(folder, three_classes());
+    unpack(other, three_classes());
+    const auto link = [&](const std::filesystem::path& to, const char* name) {
+        std::filesystem::create_directory_symlink(to, folder.path() / name);
+    };
+    const auto why = [&] { return message_of([&] { image_collection{folder.path()}; }); };
+    link(other.path() / "class0", "class4");
+    link(folder.path() / "class0", "class5");  // twice the same folder is no loop
+    CHECK(image_collection(folder.path()).size() == 20);
+
+    for (const char* to : {"..", ".", "../../"}) {
+        link(to, "class1/up");
+        CHECK_THAT(why(), Contains("link 'class1/up' leads back to") && Contains("remove it"));
+        std::filesystem::remove(folder.path() / "class1" / "up");
+    }
+    link("../class2", "class1/two");
+    link("../class1", "class2/one");  // each is fine without the other
+    CHECK_THAT(why(), Contains("leads back to") && (Contains("class1/two/one") || Contains("class2/one/two")));
+    std::filesystem::remove(folder.path() / "class2" / "one");
+    CHECK(image_collection(folder.path()).size() == 24);
+    link("self", "class1/self");
+    CHECK_THAT(why(), Contains("link 'class1/self' leads to itself"));
+}
+
 TEST_CASE("image folder: the cache of decoded images", "[image_folder]") {
     const temporary_folder folder;
     unpack(folder, three_classes());

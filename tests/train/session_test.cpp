@@ -85,13 +85,53 @@ TEST_CASE("session: lines of metrics that no run wrote are named", "[session]") 
     const temporary_folder folder;
     train({.out = folder / "run", .resume = {}, .max_steps = 2});
     const std::string metrics = test::text_of(folder / "run" / "metrics.jsonl");
-    for (const char* line : {"[1, 2]", "{\"step\": \"two\"}", "{\"loss\": 1}"}) {
+    const auto refused = [&](const char* line, const char* part) {
         std::ofstream(folder / "run" / "metrics.jsonl") << metrics << line << '\n';
         const std::string why = test::message_of([&] { resume(folder / "run"); });
+        CAPTURE(why);
         CHECK(test::contains(why, "metrics.jsonl:4"));
         CHECK(test::contains(why, line));
+        CHECK(test::contains(why, part));
+    };
+    refused("[1, 2]", "the line is of type array, expected an object");
+    refused("{\"step\": \"two\"}", "field 'step' is of type string, expected a whole number");
+    refused("{\"step\": 1.5}", "field 'step' is of type number, expected a whole number");
+    refused("{\"loss\": 1}", "field 'step' is of type null, expected a whole number");
+    for (const char* field : {"loss", "seconds", "train_accuracy", "samples_per_s", "test_loss"}) {
+        const std::string line = concat("{\"loss\": 1, \"step\": 2, \"", field, "\": \"x\"}");
+        refused(line.c_str(), concat("field '", field, "' is of type string, expected a number").c_str());
     }
     std::ofstream(folder / "run" / "metrics.jsonl") << metrics << "{\"step\": 2, \"los";  // killed while it wrote
+    CHECK(resume(folder / "run")["finished"] == true);
+}
+
+TEST_CASE("session: a figure that was not finite is no wrong type", "[session]") {
+    const auto line = parse_metrics("{\"step\": 2, \"loss\": 1, \"seconds\": null}", "file:1");
+    REQUIRE(line);
+    metrics_log log;
+    log.add(nullptr, *line);
+    CHECK(log.last("loss") == 1.0);
+    CHECK(!log.last("seconds"));
+    CHECK(!log.last("train_accuracy"));
+}
+
+TEST_CASE("session: a record that no run wrote is named", "[session]") {
+    const temporary_folder folder;
+    train({.out = folder / "run", .resume = {}, .max_steps = -1});
+    const auto refused = [&](const char* record, const char* part) {
+        std::ofstream(folder / "run" / "record.json") << record;
+        const std::string why = test::message_of([&] { resume(folder / "run"); });
+        CAPTURE(why);
+        CHECK(test::contains(why, "record.json: "));
+        CHECK(test::contains(why, part));
+        CHECK(test::contains(why, "remove the file, and --resume writes it again"));
+    };
+    refused("{\"result\": ", "not JSON");
+    refused("[]", "the record is of type array, expected an object");
+    refused("{\"result\": 3}", "field 'result' is of type number, expected an object");
+    refused("{\"result\": {\"finished\": \"yes\", \"steps\": 4}}", "field 'result.finished' is of type string");
+    refused("{\"result\": {\"finished\": true, \"steps\": \"4\"}}", "field 'result.steps' is of type string");
+    std::filesystem::remove(folder / "run" / "record.json");
     CHECK(resume(folder / "run")["finished"] == true);
 }
 

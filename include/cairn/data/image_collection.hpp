@@ -17,7 +17,9 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,8 +41,11 @@ public:
     };
 
     /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left
-    /// out), or when the archive is damaged or larger than half of the machine's memory.
-    explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop) : root_(root) {
+    /// out), when links lead back to a folder above them, or when the archive is damaged or larger than half of the
+    /// machine's memory. `or_else`: what else the caller's user may do about an empty class, for the message.
+    explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop,
+                              const std::string& or_else = {})
+        : root_(root) {
         std::set<std::string> folders;
         if (std::filesystem::is_directory(root))
             list_folder(folders);
@@ -52,7 +57,7 @@ public:
         require(!entries_.empty(), root.string(),
                 ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
                 others_ ? concat("; ", others_, " other file(s)") : "");
-        refuse_empty(folders, policy);
+        refuse_empty(folders, policy, or_else);
         number_classes();
     }
 
@@ -107,18 +112,42 @@ private:
     void list_folder(std::set<std::string>& folders) {
         const auto options = std::filesystem::directory_options::follow_directory_symlink;
         try {
-            for (const auto& file : std::filesystem::recursive_directory_iterator(root_, options)) {
-                const std::string name = file.path().lexically_relative(root_).generic_string();
-                if (file.is_directory())
+            std::vector<std::filesystem::path> above{
+                std::filesystem::canonical(root_)};  // the folder, and those around it
+            const std::filesystem::recursive_directory_iterator end;
+            for (std::filesystem::recursive_directory_iterator file(root_, options); file != end; ++file) {
+                const std::string name = file->path().lexically_relative(root_).generic_string();
+                if (is_folder(*file, name)) {
+                    above.resize(static_cast<std::size_t>(file.depth()) + 1);
+                    above.push_back(std::filesystem::canonical(file->path()));
+                    refuse_loop(above, name);
                     folders.insert(name);
-                else if (is_image_name(name))
+                } else if (is_image_name(name)) {
                     entries_.push_back({name, 0, "", {}});
-                else
+                } else {
                     ++others_;
+                }
             }
         } catch (const std::filesystem::filesystem_error& e) {
             fail(root_.string(), ": ", e.what());
         }
+    }
+
+    bool is_folder(const std::filesystem::directory_entry& file, const std::string& name) const {
+        std::error_code failure;
+        const bool folder = file.is_directory(failure);
+        require(failure != std::errc::too_many_symbolic_link_levels, root_.string(), ": link '", name,
+                "' leads to itself; remove it");
+        return folder;
+    }
+
+    // The last of `folders` is to be entered; the others lie around it, so that it may not lie around them.
+    void refuse_loop(const std::vector<std::filesystem::path>& folders, const std::string& name) const {
+        const std::filesystem::path& last = folders.back();
+        for (const std::filesystem::path& outer : std::span(folders).first(folders.size() - 1))
+            require(std::mismatch(last.begin(), last.end(), outer.begin(), outer.end()).first != last.end(),
+                    root_.string(), ": link '", name, "' leads back to ", last.string(),
+                    ", which it lies in; remove it");
     }
 
     void list_archive(std::set<std::string>& folders) {
@@ -136,7 +165,7 @@ private:
     }
 
     // Empty are folders below which there is no image, and above which there is no such folder either.
-    void refuse_empty(const std::set<std::string>& folders, empty_class policy) {
+    void refuse_empty(const std::set<std::string>& folders, empty_class policy, const std::string& or_else) {
         std::set<std::string> filled;
         for (const entry& e : entries_)
             for (auto slash = e.name.rfind('/'); slash != std::string::npos;
@@ -146,8 +175,8 @@ private:
             if (!filled.contains(folder)) left_out_.push_back(folder);
         if (left_out_.empty() || policy == empty_class::leave_out) return;
         fail(root_.string(), ": class folder '", left_out_.front(), "' holds no image (.jpg, .jpeg, .png)",
-             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "",
-             "; remove or fill it, or allow empty classes");
+             left_out_.size() > 1 ? concat(", and ", left_out_.size() - 1, " more") : "", "; remove or fill it",
+             or_else.empty() ? "" : ", or ", or_else);
     }
 
     void number_classes() {

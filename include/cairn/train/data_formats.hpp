@@ -156,12 +156,13 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     if (std::filesystem::is_directory(root)) {  // a folder that holds nothing but one archive stands for the archive
         std::vector<std::filesystem::path> folders, archives;
         for (const auto& file : std::filesystem::directory_iterator(root)) {
-            if (file.is_directory()) folders.push_back(file.path());
+            std::error_code loop;  // of links, which image_collection names
+            if (file.is_directory(loop)) folders.push_back(file.path());
             if (is_archive_name(file.path())) archives.push_back(file.path());
         }
         if (folders.empty() && archives.size() == 1) root = archives.front();
     }
-    const auto images = std::make_shared<const image_collection>(root, empty);
+    const auto images = std::make_shared<const image_collection>(root, empty, "set data.empty_class = leave_out");
     image_folder_config testing = training;
     testing.augmented = false;
     return parts_of(image_folder(images, images->part_of(part::train, fraction), training),

@@ -65,7 +65,7 @@ private:
     // A run that was killed between its last step and its record has nothing to do but that: its time is in its log.
     double seconds() const {
         const bool trained = run_.trainer->steps() > first_step_;
-        return trained ? whole_.seconds() : log_.last().value("seconds", whole_.seconds());
+        return trained ? whole_.seconds() : log_.last("seconds").value_or(whole_.seconds());
     }
 
     /// Of rank 0; null on the others.
@@ -242,8 +242,8 @@ private:
 
     std::string quality_text() const {
         std::string text;
-        if (const auto& last = log_.last(); last.contains("train_accuracy"))
-            text += "  accuracy " + metric_value("accuracy", last["train_accuracy"]);
+        if (const auto accuracy = log_.last("train_accuracy"))
+            text += "  accuracy " + metric_value("accuracy", *accuracy);
         if (!outcome_.metrics.empty())
             text += "  test " + metric_value(outcome_.metrics.front().first, outcome_.metrics.front().second);
         return text;

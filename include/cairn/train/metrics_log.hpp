@@ -17,6 +17,23 @@
 
 namespace cairn {
 
+/// A line of metrics.jsonl: an object of numbers (null: not finite), of which "step" is a whole one; nothing for half a
+/// line, which a run that was killed left. Throws naming `where` it is, the field and what is expected.
+inline std::optional<nlohmann::json> parse_metrics(const std::string& text, const std::string& where) {
+    nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
+    if (entry.is_discarded()) return std::nullopt;
+    const auto expect = [&](bool fits, const std::string& what, const nlohmann::json& found, const char* expected) {
+        require(fits, where, ": ", text, ": ", what, " is of type ", found.type_name(), ", expected ", expected,
+                "; mend or remove the line");
+    };
+    expect(entry.is_object(), "the line", entry, "an object");
+    expect(entry.contains("step") && entry["step"].is_number_integer(), "field 'step'",
+           entry.value("step", nlohmann::json()), "a whole number");
+    for (const auto& [field, value] : entry.items())
+        expect(value.is_number() || value.is_null(), concat("field '", field, "'"), value, "a number");
+    return entry;
+}
+
 /// The lines so far, and the steps since the last one. Without a directory nothing is written: all ranks but one.
 class metrics_log {
 public:
@@ -28,13 +45,9 @@ public:
         int number = 0;
         for (std::string text; std::getline(in, text);) {
             ++number;
-            const nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
-            if (entry.is_discarded()) continue;  // half a line
-            require(entry.is_object() && entry.contains("step") && entry["step"].is_number_integer(),
-                    directory.file(name).string(), ':', number, ": ", text,
-                    " is no line of a run, an object with a whole number \"step\"; remove the line");
-            if (entry["step"].get<std::int64_t>() > until) continue;
-            remember(entry);
+            const auto entry = parse_metrics(text, concat(directory.file(name).string(), ':', number));
+            if (!entry || (*entry)["step"].get<std::int64_t>() > until) continue;
+            remember(*entry);
             kept += text + '\n';
         }
         directory.write(name, kept);
@@ -67,8 +80,11 @@ public:
         return entry;
     }
 
-    /// The last line of training; an empty object before it.
-    const nlohmann::json& last() const { return last_; }
+    /// A figure of the last line of training, if it has it.
+    std::optional<double> last(const char* figure) const {
+        if (!has_number(last_, figure)) return std::nullopt;
+        return last_[figure].get<double>();
+    }
     /// The mean training loss of late.
     std::optional<double> recent_loss() const {
         if (!last_.empty()) return last_["loss"].get<double>();

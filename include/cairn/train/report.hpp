@@ -29,14 +29,26 @@ struct run_outcome {
     metric_list metrics;  // likewise
 };
 
-/// Whether record.json says that the run came to its end with `steps` updates.
+/// Whether record.json says that the run came to its end with `steps` updates. Throws naming file and field of another
+/// type than a run writes.
 inline bool is_complete(const run_directory& directory, std::int64_t steps) {
-    std::ifstream in(directory.file("record.json"));
-    const nlohmann::json record = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json{};
-    if (!record.is_object() || !record.contains("result") || !record["result"].is_object()) return false;
-    const nlohmann::json& result = record["result"];
-    return result.value("finished", nlohmann::json()) == true && result.value("steps", nlohmann::json()) == steps &&
-           std::filesystem::exists(directory.file("report.html"));
+    const std::filesystem::path file = directory.file("record.json");
+    std::ifstream in(file);
+    if (!in) return false;
+    const nlohmann::json record = nlohmann::json::parse(in, nullptr, false);
+    const auto expect = [&](bool fits, const char* what, const nlohmann::json& found, const char* expected) {
+        require(fits, file.string(), ": ", what, " is of type ", found.type_name(), ", expected ", expected,
+                "; remove the file, and --resume writes it again");
+    };
+    require(!record.is_discarded(), file.string(), ": not JSON; remove the file, and --resume writes it again");
+    expect(record.is_object(), "the record", record, "an object");
+    const nlohmann::json result = record.value("result", nlohmann::json::object());
+    expect(result.is_object(), "field 'result'", result, "an object");
+    const nlohmann::json finished = result.value("finished", nlohmann::json(false)),
+                         done = result.value("steps", nlohmann::json(-1));
+    expect(finished.is_boolean(), "field 'result.finished'", finished, "true or false");
+    expect(done.is_number_integer(), "field 'result.steps'", done, "a whole number");
+    return finished == true && done == steps && std::filesystem::exists(directory.file("report.html"));
 }
 
 /// Why steps were not recorded as the settings ask, if so.
