@@ -1,6 +1,5 @@
 """One training run on several hosts with slow links, for the scripts beside it."""
 
-import json
 import pathlib
 import re
 import subprocess
@@ -24,6 +23,8 @@ def train(build, workload, data, hosts, rate, steps, settings):
         sent = re.search(r"host 1 sent (\d+) bytes", result.stderr)
         if result.returncode or not sent:
             sys.exit(f"{' '.join(command)} failed:\n{result.stdout[-1000:]}{result.stderr[-3000:]}")
-        entries = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl")]
-        entries = [e for e in entries if "loss" in e]
+        try:
+            entries = [e for e in json_file.metrics(pathlib.Path(folder, "run", "metrics.jsonl")) if "loss" in e]
+        except ValueError as problem:
+            sys.exit(str(problem))
         return {"seconds": [e["seconds"] for e in entries], "losses": [e["loss"] for e in entries], "sent": int(sent.group(1))}
