@@ -6,6 +6,7 @@
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
+#include <cairn/comm/require_equal.hpp>
 #include <cairn/train/session.hpp>
 
 #include <CLI/CLI.hpp>
@@ -101,6 +102,30 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
     return options.generated ? session.throughput(options.max_steps, profile) : session.train();
 }
 
+// Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
+// Returns whether all go on; a rank that leaves has printed why.
+bool all_go_on(cairn::any_communicator& world, bool mine) {
+    std::vector<int> leaves(static_cast<std::size_t>(world.size()), 0);
+    constexpr int tag = cairn::max_tag - 1;
+    leaves[static_cast<std::size_t>(world.rank())] = mine ? 0 : 1;
+    if (world.rank() == 0) {
+        for (int r = 1; r < world.size(); ++r)
+            cairn::recv(world, std::span<int>(&leaves[static_cast<std::size_t>(r)], 1), r, tag);
+        for (int r = 1; r < world.size(); ++r) cairn::send(world, std::span<const int>(leaves), r, tag);
+    } else {
+        cairn::send(world, std::span<const int>(&leaves[static_cast<std::size_t>(world.rank())], 1), 0, tag);
+        cairn::recv(world, std::span<int>(leaves), 0, tag);
+    }
+    const auto leaving = std::count(leaves.begin(), leaves.end(), 1);
+    if (leaving == 0) return true;
+    if (leaving < world.size() && world.rank() == std::find(leaves.begin(), leaves.end(), 0) - leaves.begin())
+        for (int r = 0; r < world.size(); ++r)
+            if (leaves[static_cast<std::size_t>(r)])
+                std::cerr << "rank " << r << " of " << world.size()
+                          << " left in its command line, so all ranks leave; start all ranks alike\n";
+    return false;
+}
+
 int run(int argc, char** argv, cairn::any_communicator world, int local_rank, int local_ranks) {
     CLI::App app{"Trains the network of a workload file and leaves a directory with its record."};
     std::string workload, data;
@@ -118,13 +143,25 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--resume", options.resume, "go on with the run in this directory");
     app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
     app.add_flag("--profile", profile, "the same, with a table of the layers");
-    CLI11_PARSE(app, argc, argv);
+    int status = 0;
+    bool reads = true;
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        reads = false;
+        if (world.size() > 1 && e.get_exit_code() != 0)
+            std::cerr << "rank " << world.rank() << " of " << world.size() << ": command line: " << e.what() << '\n';
+        status = world.size() > 1 && e.get_exit_code() != 0 ? e.get_exit_code() : app.exit(e);
+    }
+    const bool alone = !reads && status == 0;  // --help: no fault where all ranks were asked
+    if (!all_go_on(world, reads)) return alone ? 0 : std::max(status, 1);
 
     cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
     cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps,
                    ": at least 1 is needed");
     if (local_ranks > 1 || world.size() > 1) cairn::take_share_of_cores(local_rank, local_ranks);
     if (threads) cairn::set_threads(threads);
+    cairn::keep_to_address_space(cairn::threads());
     cairn::require(workload.empty() != options.resume.empty(),
                    "give either a workload file or --resume RUN; see train --help");
     cairn::require(options.resume.empty() || options.out.empty(),
@@ -137,6 +174,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         for (const std::string& line : settings.notices()) std::cerr << "warning: " << line << '\n';
     if (!data.empty()) settings.set_text("data.path", data);
     options.generated = throughput || profile;
+    cairn::require_equal(world,
+                         cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', options.resume.empty()),
+                         "--steps, --throughput, --profile or --resume");
 
     const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();

@@ -161,6 +161,10 @@ def check_ends(train, workload, folder):
     check(result.returncode != 0 and "standard output" in result.stderr, "output that cannot be written is an error", result.stderr)
     check((folder / "full" / "record.json").exists(), "and the record is there all the same")
 
+    result = subprocess.run(["bash", "-c", 'ulimit -v 500000; exec "$@"', "bash", train, workload, "--threads", "2", "--steps", "1", "--out", f"{folder}/narrow"],
+                            cwd=folder, capture_output=True, text=True, timeout=30)
+    check(result.returncode == 1 and "ulimit -v" in result.stderr and "are needed" in result.stderr, "too little address space is an error", result.stderr)
+
     run = folder / "stopped"
     process = start(run)
     second = subprocess.run([str(train), str(workload), "--steps", "1", "--out", str(run)], capture_output=True, text=True, cwd=folder)
@@ -175,6 +179,13 @@ def check_ends(train, workload, folder):
         print("skipped: no mpirun of Open MPI, signals by way of it were not sent")
         return
     launch = [mpirun, "--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", "2"]
+    command = [str(train), str(workload), "--steps", "1", "--out", f"{folder}/unlike"]
+    for other, part in (["--foo"], "rank 1 of 2: command line"), (["--help"], "rank 1 of 2 left"):
+        try:
+            result = subprocess.run([*launch[:-1], "1", *command, ":", "-np", "1", *command, *other], cwd=folder, capture_output=True, text=True, timeout=10)
+            check(result.returncode != 0 and part in result.stderr, f"{other[0]} on one rank alone ends all ranks", result.stdout + result.stderr)
+        except subprocess.TimeoutExpired:
+            check(False, f"{other[0]} on one rank alone: the others wait")
     run = folder / "stopped-usr1"
     process = start(run, *launch)
     process.send_signal(signal.SIGUSR1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid, links of
 Markdown pages to files of the repository exist; the README shows the example that is compiled; course/settings.md has the settings
-that the code reads, and no others; lines of comments end at column 120.
+that the code reads, and no others; lines of comments end at column 120; figures in text that are marked with a record of reference/ are the record's.
 
     tests/checks/scripts.py [ROOT]
 """
@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -84,12 +85,52 @@ def settings_faults(root):
     yield from (f"course/settings.md: {name}, which no code reads" for name in sorted(named - read))
 
 
+def value_at(record, pointer):
+    """The number at a path such as summary/0/speed_ratio_median."""
+    for key in pointer.split("/"):
+        record = record[int(key)] if isinstance(record, list) else record[key]
+    return float(record)
+
+
+FIGURE = re.compile(r"([0-9]+(?:\.([0-9]+))?)[^0-9\n]*?<!-- (\S+\.json): (\S+)(?: / (\S+))? -->")
+
+
+def figure_faults(path, root):
+    """Figures before a mark `<!-- reference/FILE.json: PATH -->` are those of the record, rounded as written. `PATH / PATH`
+    is a ratio; `runs:NAME:KEY / runs:NAME:KEY` the geometric mean over seeds of that of two kinds of runs."""
+    text = path.read_text(encoding="utf-8")
+    found = list(FIGURE.finditer(text))
+    if len(found) != len(re.findall(r"<!-- \S+\.json: ", text)):
+        yield "a mark of a record without a figure before it"
+    for match in found:
+        written, digits, file, over, under = match.groups()
+        try:
+            value = figure(json.loads((root / file).read_text(encoding="utf-8")), over, under)
+        except (OSError, ValueError, KeyError, IndexError, ZeroDivisionError) as problem:
+            yield f"{file}: {over}: {problem!r}"
+            continue
+        if f"{value:.{len(digits or '')}f}" != written:
+            yield f"{written} is not {value:.5g} of {file}: {over}"
+
+
+def figure(record, over, under):
+    """The value of a mark, see figure_faults."""
+    if not over.startswith("runs:"):
+        return value_at(record, over) / (value_at(record, under) if under else 1)
+    def by_seed(name):
+        _, kind, key = name.split(":")
+        return {run["seed"]: run[key] for run in record["runs"] if run["name"] == kind}
+    above, below = by_seed(over), by_seed(under)
+    return statistics.geometric_mean(above[seed] / below[seed] for seed in above)
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     files = tracked(root)
     offences = [f"{path.relative_to(root)}: {what}" for path in files for what in offences_of(path, root)]
 
     offences += [f"{path.relative_to(root)}:{what}" for path in files for what in long_comments(path)]
+    offences += [f"{path.relative_to(root)}: {what}" for path in files if path.suffix == ".md" for what in figure_faults(path, root)]
     offences += settings_faults(root)
 
     # The top level is fixed, so that it stays a table of contents.

@@ -27,17 +27,17 @@ configuration with_loss_scale(configuration settings) {
     return settings;
 }
 
-struct workload {
+struct settings_case {
     std::string text;
     reader read = built;
 };
 
-const std::string digits = "data.format='mnist'\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
-const std::string volumes = "data.format='cosmology'\ndata.size=4\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
+const std::string small_digits = "data.format='mnist'\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
+const std::string small_volumes = "data.format='cosmology'\ndata.size=4\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
 
 /// Together they read every numeric setting.
-std::vector<workload> all_workloads() {
-    std::vector<workload> all{
+std::vector<settings_case> all_workloads() {
+    std::vector<settings_case> all{
         {"data.format='mnist'\nmodel.kind='lenet'\n"},
         {"data.format='mnist'\nmodel.kind='autoencoder'\nmodel.hidden=[3]\nloss.kind='reconstruction'\n"},
         {"data.format='cifar10'\nmodel.kind='resnet-cifar'\nmodel.depth=8\n"},
@@ -50,19 +50,19 @@ std::vector<workload> all_workloads() {
         {"train.loss_scale=8\n", with_loss_scale},
         {"", with_loss_scale}};
     for (const char* kind : {"sgd", "adam", "adamw", "lars", "lamb", "descent", "shampoo", "soap", "muon"})
-        all.push_back({digits + "optimizer.kind='" + kind + "'\n"});
-    all.push_back({digits + "optimizer.kind='kfac'\nkfac.step_size='quadratic_model'\n"});
-    all.push_back({digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\n"});
+        all.push_back({small_digits + "optimizer.kind='" + kind + "'\n"});
+    all.push_back({small_digits + "optimizer.kind='kfac'\nkfac.step_size='quadratic_model'\n"});
+    all.push_back({small_digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\n"});
     for (const char* kind : {"one_cycle", "cosine", "step", "polynomial", "constant"})
-        all.push_back({volumes + "lr_schedule.kind='" + kind + "'\n"});
+        all.push_back({small_volumes + "lr_schedule.kind='" + kind + "'\n"});
     for (const char* kind : {"bf16", "fp16", "topk", "sampled_topk", "dgc", "randomk", "qsgd", "natural", "sign",
                              "onebit", "powersgd", "powersgd_alternating", "error_bounded", "auto"})
-        all.push_back({volumes + "compress.kind='" + kind + "'\n"});
+        all.push_back({small_volumes + "compress.kind='" + kind + "'\n"});
     return all;
 }
 
 /// The error of a workload with one setting changed, to an array where the setting is one; "" if there is none.
-std::string refusal(const workload& w, const std::string& path, const std::string& value) {
+std::string refusal(const settings_case& w, const std::string& path, const std::string& value) {
     const auto why = [&](const std::string& assignment) {
         return test::message_of([&] {
             configuration settings = configuration::from_text(w.text);
@@ -118,7 +118,7 @@ const std::set<std::string> sensible{
 
 TEST_CASE("settings: the workloads of this test read what every entry of the registries reads", "[settings]") {
     std::string texts;
-    for (const workload& w : all_workloads()) texts += w.text;
+    for (const settings_case& w : all_workloads()) texts += w.text;
     const auto check_named = [&](const std::vector<std::string>& names) {
         for (const std::string& name : names) {
             CAPTURE(name);
@@ -135,7 +135,7 @@ TEST_CASE("settings: the workloads of this test read what every entry of the reg
 
 TEST_CASE("settings: no number is read that is not finite, or out of its range", "[settings]") {
     std::set<std::string> tried, accepted;
-    for (const workload& w : all_workloads()) {
+    for (const settings_case& w : all_workloads()) {
         const configuration defaults = w.read(configuration::from_text(w.text));
         for (const auto& [path, allowed] : defaults.numbers()) {
             if (!tried.insert(path + text_of(allowed)).second) continue;
@@ -179,19 +179,19 @@ TEST_CASE("settings: ends of ranges", "[settings]") {
     says("data.format='quijote'\n", "data.fold", "5", "at least 0 and at most 4");
     says("data.format='quijote'\ndata.folds=3\n", "data.fold", "3", "at least 0 and at most 2");
     says("data.format='mnist'\n", "data.shift", "-5", "at least 0 and at most 28");
-    says(digits + "train.batch=16\n", "train.micro_batches", "17", "at least 1 and at most 16");
-    says(digits + "optimizer.kind='kfac'\n", "kfac.inverse_staleness", "100", "at least 0 and at most 99");
-    says(volumes + "compress.kind='topk'\n", "compress.ratio", "0", "above 0 and at most 1");
+    says(small_digits + "train.batch=16\n", "train.micro_batches", "17", "at least 1 and at most 16");
+    says(small_digits + "optimizer.kind='kfac'\n", "kfac.inverse_staleness", "100", "at least 0 and at most 99");
+    says(small_volumes + "compress.kind='topk'\n", "compress.ratio", "0", "above 0 and at most 1");
     CHECK(refusal({characters}, "model.dropout", "0.999").empty());
-    CHECK(refusal({digits}, "train.batch", "1").empty());
+    CHECK(refusal({small_digits}, "train.batch", "1").empty());
 }
 
 TEST_CASE("settings: a type that does not fit is named with what is expected", "[settings]") {
-    CHECK(test::contains(refusal({digits}, "train.batch", "1.5"), "'train.batch' must be a whole number"));
-    CHECK(test::contains(refusal({digits}, "train.batch", "1e3"), "1e3 and 1000.0 are real ones"));
-    CHECK(test::contains(refusal({digits}, "train.batch", "many"), "must be a whole number"));
-    CHECK(test::contains(refusal({digits}, "optimizer.lr", "fast"), "'optimizer.lr' must be a number"));
-    CHECK(test::contains(refusal({digits}, "model.hidden", "[3, nan]"), "model.hidden = nan is out of range"));
+    CHECK(test::contains(refusal({small_digits}, "train.batch", "1.5"), "'train.batch' must be a whole number"));
+    CHECK(test::contains(refusal({small_digits}, "train.batch", "1e3"), "1e3 and 1000.0 are real ones"));
+    CHECK(test::contains(refusal({small_digits}, "train.batch", "many"), "must be a whole number"));
+    CHECK(test::contains(refusal({small_digits}, "optimizer.lr", "fast"), "'optimizer.lr' must be a number"));
+    CHECK(test::contains(refusal({small_digits}, "model.hidden", "[3, nan]"), "model.hidden = nan is out of range"));
     CHECK(test::contains(refusal({"data.format='text'\n"}, "data.shift", "-5"), "must be true or false"));
     const std::string where =
         test::message_of([] { built(configuration::from_text("data.format='mnist'\ndata.shift=-5\n")); });

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace cairn {
@@ -19,6 +20,29 @@ inline index_t peak_resident_bytes() {
     for (std::string line; std::getline(status, line);)
         if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
     return 0;
+}
+
+/// Address space that this process has, in bytes (VmSize); 0 where the system does not tell.
+inline index_t address_space_bytes() {
+    index_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/// Under `ulimit -v`: OpenBLAS asks for its buffers for ever when there is no space, and the pool reserves more than it
+/// needs. Tensors then come from malloc, up to what is left beside libraries and threads. Call before the first tensor.
+inline void keep_to_address_space(int threads) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    constexpr index_t mib = index_t{1} << 20, least = 64 * mib;
+    // A thread: 64 MiB of malloc, 32 MiB of OpenBLAS, its stack. The loader and others have threads besides.
+    const index_t aside = 104 * mib * (threads + 4), used = address_space_bytes();
+    const index_t left = static_cast<index_t>(std::min<rlim_t>(limit.rlim_cur, rlim_t{1} << 50)) - used - aside;
+    require(left >= least, "the limit of address space (ulimit -v) is ", limit.rlim_cur / 1024, " KiB, and ",
+            (used + aside + least) / 1024, " KiB are needed with ", threads,
+            " threads; raise it (ulimit -v unlimited) or take fewer threads (--threads)");
+    setenv("CAIRN_POOL", "system", 0);
+    setenv("CAIRN_MEMORY_LIMIT", std::to_string(left).c_str(), 0);
 }
 
 /// Ranks of one machine share its cores evenly: rank `local` of `ranks` there takes its part, binds itself to it where
