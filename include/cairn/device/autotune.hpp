@@ -10,12 +10,16 @@
 //             smallest
 //             time wins: other programs on the machine only ever make a kernel slower, so the minimum is the steadiest
 //             figure
+// Candidates that can be checked are, before they are measured: one that gives wrong results is entered as rejected,
+// with the reason, warned of, and never chosen. One that is forced by name is checked too, and an error if it is wrong.
+//
 // Where others had the processors all the while, that is no help: such a choice is marked, so that somebody can be
 // warned. It stays in use: a run that is repeated must give the same bits.
 //
 // File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
 //   @<TAB>fingerprint
-//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>disturbed       the last only where it was
+//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>rejected name: reason<TAB>disturbed
+// The last two only where it was so.
 
 #include <cairn/core/atomic_file.hpp>
 #include <cairn/core/clock.hpp>
@@ -33,6 +37,7 @@
 #include <mutex>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -49,6 +54,7 @@ struct autotune_entry {
     std::string choice;                                   ///< name of the candidate in use
     std::vector<std::pair<std::string, double>> seconds;  ///< what was measured; empty for a choice that was not
     bool disturbed = false;                               ///< other programs had the processors while it was measured
+    std::map<std::string, std::string> rejected{};        ///< candidates that gave wrong results, and what was wrong
 };
 
 /// How a choice that is not in the registry yet is made.
@@ -77,22 +83,29 @@ public:
     /// The choice for `key` among `names`. Taken from the registry, else forced for the family of the key (the text
     /// before its first '/'), else made by the policy and entered. `make_runner` is called only to measure; it returns
     /// a callable run(i) that runs candidate i into scratch memory and throws error if that candidate does not work
-    /// after all.
-    /// Throws if there are no candidates, or if all of them fail.
+    /// after all. Where it has a member checker(), that returns a callable check(i): what is wrong with the results of
+    /// candidate i, "" for nothing.
+    /// Throws if there are no candidates, if all of them fail, or if the forced one gives wrong results.
     template <class MakeRunner>
     std::size_t get_or_measure(const std::string& key, std::span<const char* const> names, MakeRunner&& make_runner) {
         require(!names.empty(), "autotune: no candidate for ", key);
+        if (const auto asked = forced(key, names)) return verified(key, names, *asked, make_runner);
         if (const auto known = find(key, names)) return *known;
-        if (names.size() == 1 || policy() == autotune_policy::first) return enter(key, names, 0, {});
+        if (names.size() == 1 || policy() == autotune_policy::first) return enter(key, {names[0], {}}), 0;
         // One measurement of a family at a time. A convolution's candidates measure their GEMMs, maybe on another
         // thread of a parallel region that this thread waits for: with one lock for all families that would never end.
         const std::scoped_lock one_at_a_time(measuring(key));
         if (const auto known = find(key, names)) return *known;
         auto run = make_runner();
         const cpu_contention others;
-        std::vector<double> seconds = measure(key, names, run);
+        const std::map<std::string, std::string> rejected = check(key, names, run);
+        const std::vector<double> seconds = measure(key, names, run, rejected);
         const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-        return enter(key, names, static_cast<std::size_t>(best), seconds, others.felt());
+        autotune_entry entry{names[static_cast<std::size_t>(best)], {}, others.felt(), rejected};
+        for (std::size_t i = 0; i < seconds.size(); ++i)
+            if (seconds[i] < std::numeric_limits<double>::infinity()) entry.seconds.emplace_back(names[i], seconds[i]);
+        enter(key, std::move(entry));
+        return static_cast<std::size_t>(best);
     }
 
     /// Makes every choice of one family ("conv", "gemm") the candidate `name`, wherever that is a candidate; "" ends
@@ -174,7 +187,9 @@ public:
                 out << separator << name << ' ' << seconds * 1e6 << " µs";
                 separator = ", ";
             }
-            out << (entry.seconds.empty() ? "\n" : ")\n");
+            out << (entry.seconds.empty() ? "" : ")");
+            for (const auto& [name, reason] : entry.rejected) out << "  rejected " << name << ": " << reason;
+            out << '\n';
         }
     }
 
@@ -191,32 +206,68 @@ private:
         return measuring_[key.substr(0, key.find('/'))];
     }
 
-    std::optional<std::size_t> find(const std::string& key, std::span<const char* const> names) const {
-        const std::scoped_lock lock(table_);
-        const auto place = [&](const std::string& name) -> std::optional<std::size_t> {
-            for (std::size_t i = 0; i < names.size(); ++i)
-                if (name == names[i]) return i;
-            return std::nullopt;
-        };
-        if (const auto forced = forced_.find(key.substr(0, key.find('/'))); forced != forced_.end())
-            if (const auto at = place(forced->second)) return at;
-        const auto known = entries_.find(key);
-        return known == entries_.end() ? std::nullopt : place(known->second.choice);
+    static std::optional<std::size_t> place(const std::string& name, std::span<const char* const> names) {
+        const auto at = std::find(names.begin(), names.end(), name);
+        if (at == names.end()) return std::nullopt;
+        return static_cast<std::size_t>(at - names.begin());
     }
 
-    std::size_t enter(const std::string& key, std::span<const char* const> names, std::size_t choice,
-                      const std::vector<double>& seconds, bool disturbed = false) {
-        autotune_entry entry{names[choice], {}, disturbed};
-        for (std::size_t i = 0; i < seconds.size(); ++i)
-            if (seconds[i] < std::numeric_limits<double>::infinity()) entry.seconds.emplace_back(names[i], seconds[i]);
+    std::optional<std::size_t> forced(const std::string& key, std::span<const char* const> names) const {
+        const std::scoped_lock lock(table_);
+        const auto name = forced_.find(key.substr(0, key.find('/')));
+        return name == forced_.end() ? std::nullopt : place(name->second, names);
+    }
+
+    std::optional<std::size_t> find(const std::string& key, std::span<const char* const> names) const {
+        const std::scoped_lock lock(table_);
+        const auto known = entries_.find(key);
+        return known == entries_.end() ? std::nullopt : place(known->second.choice, names);
+    }
+
+    void enter(const std::string& key, autotune_entry entry) {
         const std::scoped_lock lock(table_);
         entries_[key] = std::move(entry);
-        return choice;
+    }
+
+    // Candidate `i`, which is forced; throws if it gives wrong results. Checked once for each key.
+    template <class MakeRunner>
+    std::size_t verified(const std::string& key, std::span<const char* const> names, std::size_t i,
+                         MakeRunner&& make_runner) {
+        if constexpr (requires { make_runner().checker(); }) {
+            const std::scoped_lock one_at_a_time(measuring(key));
+            const std::string what = concat(key, '\t', names[i]);
+            if (verified_.count(what)) return i;
+            auto run = make_runner();
+            const std::string wrong = run.checker()(i);
+            require(wrong.empty(), "autotune: ", names[i], " is forced for ", key,
+                    ", and its results are wrong: ", wrong, "; do without forcing it");
+            verified_.insert(what);
+        }
+        return i;
+    }
+
+    // The candidates that give wrong results, and what is wrong. They are warned of.
+    template <class Run>
+    static std::map<std::string, std::string> check(const std::string& key, std::span<const char* const> names,
+                                                    Run& run) {
+        std::map<std::string, std::string> rejected;
+        if constexpr (requires { run.checker(); }) {
+            auto fault = run.checker();
+            for (std::size_t i = 0; i < names.size(); ++i) try {
+                    if (const std::string wrong = fault(i); !wrong.empty()) rejected[names[i]] = wrong;
+                } catch (const error&) {  // it does not work, as the measurement will find
+                }
+            for (const auto& [name, wrong] : rejected)
+                std::fprintf(stderr, "warning: %s: %s gives wrong results and is not used: %s\n", key.c_str(),
+                             name.c_str(), wrong.c_str());
+        }
+        return rejected;
     }
 
     // Least seconds of each candidate; infinity for one that fails. A candidate that dropped out keeps its best.
     template <class Run>
-    std::vector<double> measure(const std::string& key, std::span<const char* const> names, Run& run) const {
+    std::vector<double> measure(const std::string& key, std::span<const char* const> names, Run& run,
+                                const std::map<std::string, std::string>& rejected) const {
         constexpr double never = std::numeric_limits<double>::infinity();
         const std::size_t n = names.size();
         std::vector<double> least(n, never);
@@ -224,6 +275,8 @@ private:
         std::string failures;
         for (std::size_t i = 0; i < n; ++i) {
             try {
+                const auto wrong = rejected.find(names[i]);
+                require(wrong == rejected.end(), "rejected, ", wrong == rejected.end() ? "" : wrong->second);
                 run(i);
             } catch (const error& e) {
                 in[i] = false;
@@ -254,6 +307,7 @@ private:
     static void write(std::ostream& out, const std::string& key, const autotune_entry& entry) {
         out << key << '\t' << entry.choice;
         for (const auto& [name, seconds] : entry.seconds) out << '\t' << name << '=' << seconds * 1e6;
+        for (const auto& [name, reason] : entry.rejected) out << "\trejected " << name << ": " << reason;
         out << (entry.disturbed ? "\tdisturbed\n" : "\n");
     }
 
@@ -285,6 +339,11 @@ private:
                 fields.pop_back();
             }
             for (std::size_t i = 2; i < fields.size(); ++i) {
+                if (const auto colon = fields[i].find(": ");
+                    fields[i].starts_with("rejected ") && colon != std::string::npos) {
+                    entry.rejected[fields[i].substr(9, colon - 9)] = fields[i].substr(colon + 2);
+                    continue;
+                }
                 const auto equals = fields[i].rfind('=');
                 const std::string number_text = equals == std::string::npos ? "" : fields[i].substr(equals + 1);
                 char* end = nullptr;
@@ -302,6 +361,7 @@ private:
     std::map<std::string, std::recursive_mutex> measuring_;  // by family
     std::map<std::string, autotune_entry> entries_;
     std::map<std::string, std::string> forced_;
+    std::set<std::string> verified_;  // forced candidates that were checked: key, name; under the family's lock
     std::atomic<std::uint64_t> epoch_{1};
     std::atomic<autotune_policy> policy_{autotune_policy::measure};
     double budget_ = 0.4;

@@ -10,7 +10,10 @@
 #include <cairn/core/shape.hpp>
 
 #include <array>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace cairn {
 
@@ -68,6 +71,26 @@ struct conv_geometry {
                sizes(dilation) + " g" + std::to_string(groups);
     }
 };
+
+/// "forward", "backward_input" or "backward_weight".
+inline const char* name_of(conv_phase phase) {
+    constexpr const char* names[] = {"forward", "backward_input", "backward_weight"};
+    return names[static_cast<std::size_t>(phase)];
+}
+
+/// What a kept answer or primitive depends on. Compared and hashed byte by byte.
+struct conv_call {
+    conv_geometry g;
+    index_t phase, bytes, variant, threads;
+    bool operator==(const conv_call&) const = default;
+
+    struct hash {
+        std::size_t operator()(const conv_call& c) const {
+            return std::hash<std::string_view>{}({reinterpret_cast<const char*>(&c), sizeof c});
+        }
+    };
+};
+static_assert(std::has_unique_object_representations_v<conv_call>);
 
 /// Throws unless the geometry is one of a convolution: positive sizes, groups that divide the channels, and the output
 /// size that follows from the rest.

@@ -8,17 +8,18 @@
 //   plain      loops, conv_reference.hpp                                      (everything; only on demand)
 //
 // The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's
-// record.
+// record. Before that each is compared with im2col (conv_check.hpp), and rejected where it is wrong.
 // CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the
 // pool, for the time of the call. Bytes: each tensor once, by design.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cpu/conv_check.hpp>
 #include <cairn/device/cpu/conv_reference.hpp>
 #include <cairn/device/cpu/conv_tiled.hpp>
 #include <cairn/device/cpu/im2col.hpp>
-#include <cairn/device/cpu/onednn.hpp>
+#include <cairn/device/cpu/onednn_conv.hpp>
 #include <cairn/device/cpu/winograd.hpp>
 
 #include <cstdlib>
@@ -44,7 +45,7 @@ std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
     if (winograd && smaller <= 8) list.push_back(algorithm::winograd2);
     if constexpr (std::is_same_v<T, float>)
         if (onednn::convolution_applies(g, phase)) list.push_back(algorithm::direct);
-    if (g.groups == 1 || per_group >= 4 || list.empty()) list.push_back(algorithm::tiled);
+    if (g.groups == 1 || per_group >= 4 || list.size() < 2) list.push_back(algorithm::tiled);
     if (!winograd && per_group >= 8) list.push_back(algorithm::im2col);
     return list;
 }
@@ -62,13 +63,6 @@ bool applies(algorithm a, const conv_geometry& g, conv_phase phase) {
             return true;
     }
 }
-
-/// The operands of a phase: forward (x, w, bias → y), backward_input (dy, w → dx), backward_weight (x, dy → dw).
-template <class T>
-struct operands {
-    const T *x, *w, *bias;
-    T* y;
-};
 
 template <class T>
 void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
@@ -107,6 +101,37 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
                                 : im2col::backward_weight(g, o.x, o.w, o.y);
 }
 
+/// What autotuning runs: candidates on the operands given, and a check of them against im2col and GEMM.
+template <class T>
+struct measured_candidates {
+    const std::vector<algorithm>& list;
+    conv_phase phase;
+    const conv_geometry& g;
+    const operands<T>& given;
+    tensor<T> stand_in;  // y and dx are overwritten anyway; dw is added to, and so has a stand-in
+
+    measured_candidates(const std::vector<algorithm>& all, conv_phase p, const conv_geometry& shape,
+                        const operands<T>& o)
+        : list(all), phase(p), g(shape), given(o) {
+        if (phase == conv_phase::backward_weight)
+            stand_in = tensor<T>::zeros({g.w_elements()}, memory_category::workspace);
+    }
+
+    void operator()(std::size_t i) {
+        operands<T> scratch = given;
+        if (!stand_in.empty()) scratch.y = stand_in.data();
+        run(list[i], phase, g, scratch);
+    }
+
+    /// A callable that says what is wrong with candidate i; it holds memory as long as it lives.
+    auto checker() const {
+        const auto on = [this](algorithm a) { return [this, a](const operands<T>& o) { run(a, phase, g, o); }; };
+        return [this, on, check = conv_checker<T>(phase, g, on(algorithm::im2col))](std::size_t i) mutable {
+            return list[i] == algorithm::im2col ? std::string() : check.fault(on(list[i]));
+        };
+    }
+};
+
 /// The algorithm in use for this shape, measured with these operands if it is not known yet.
 template <class T>
 algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o) {
@@ -136,17 +161,8 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
     }
     std::vector<const char*> names;
     for (algorithm a : list) names.push_back(algorithm_names[static_cast<std::size_t>(a)]);
-    const std::size_t choice = registry.get_or_measure(key, names, [&] {
-        // y and dx are overwritten anyway, so candidates may write there; dw is added to, and so has a stand-in.
-        auto stand_in = std::make_shared<tensor<T>>();
-        if (phase == conv_phase::backward_weight)
-            *stand_in = tensor<T>::zeros({g.w_elements()}, memory_category::workspace);
-        return [stand_in, list, phase, &g, o](std::size_t i) {
-            operands<T> scratch = o;
-            if (!stand_in->empty()) scratch.y = stand_in->data();
-            run(list[i], phase, g, scratch);
-        };
-    });
+    const std::size_t choice =
+        registry.get_or_measure(key, names, [&] { return measured_candidates<T>(list, phase, g, o); });
     known = {epoch, list[choice]};
     return list[choice];
 }

@@ -1,0 +1,212 @@
+// Convolutions of drawn geometries: every algorithm that may be chosen, in all phases, equals plain loops, between pages
+// that must not be touched. A faulty kernel may crash or hang, so that each batch runs in a process of its own.
+//
+// CAIRN_GEOMETRIES=N in the environment draws N instead of 30; reference/convolutions.md says how the instruction sets
+// were covered.
+#include "catch.hpp"
+#include "device/cpu/kernel_numbers.hpp"
+#include "device/guarded_buffer.hpp"
+#include "oracle/conv.hpp"
+
+#include <cairn/device/cpu/conv.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using cairn::conv_geometry;
+using cairn::conv_phase;
+using cairn::index_t;
+using kernel_tests::guarded_buffer;
+
+constexpr conv_phase phases[] = {conv_phase::forward, conv_phase::backward_input, conv_phase::backward_weight};
+
+// Geometry number i: 1 to 3 dimensions, few channels often, padding up to the kernel's reach and beyond the stride.
+conv_geometry drawn(index_t i) {
+    const cairn::random_stream random{2606, static_cast<std::uint32_t>(i), 0};
+    std::uint64_t at = 0;
+    const auto draw = [&](index_t low, index_t high) {
+        return low + static_cast<index_t>(random.below(static_cast<std::uint64_t>(high - low + 1), at++));
+    };
+    const auto channels = [&] {
+        constexpr index_t of[] = {1, 2, 3, 4, 5, 7, 8, 8, 12, 16, 16, 16, 17, 24, 32, 32};
+        return of[draw(0, 15)];
+    };
+    conv_geometry g;
+    g.n = draw(1, 4);
+    g.groups = draw(0, 3) == 0 ? draw(2, 16) : 1;
+    const bool depthwise = g.groups > 1 && draw(0, 2) == 0;
+    g.c_in = g.groups * (depthwise ? 1 : g.groups > 1 ? draw(1, 9) : channels());
+    g.c_out = g.groups * (depthwise ? 1 : g.groups > 1 ? draw(1, 9) : channels());
+    const index_t dimensions = draw(1, 3);
+    const bool dilated = draw(0, 3) == 0, pointwise = draw(0, 4) == 0;
+    for (std::size_t axis = static_cast<std::size_t>(3 - dimensions); axis < 3; ++axis) {
+        g.kernel[axis] = pointwise ? 1 : draw(1, dimensions == 3 ? 5 : 7);
+        g.stride[axis] = draw(0, 1) ? 1 : draw(1, 4);
+        g.dilation[axis] = dilated ? draw(1, 3) : 1;
+        const index_t reach = g.dilation[axis] * (g.kernel[axis] - 1);
+        g.pad[axis] = draw(0, std::max<index_t>(reach, 1));
+        const index_t least = std::max<index_t>(1, reach + 1 - 2 * g.pad[axis]);
+        g.in[axis] = least + draw(0, dimensions == 3 ? 8 : 20);
+    }
+    return g.with_output();
+}
+
+// Several numbers may be wrong only by rounding: the largest error, relative to the largest value.
+double error_of(const std::vector<float>& got, const std::vector<float>& expected) {
+    double worst = 0, scale = 1e-30;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        if (!std::isfinite(got[i])) return INFINITY;
+        worst = std::max(worst, std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i])));
+        scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
+    }
+    return worst / scale;
+}
+
+// What is wrong with one algorithm; "" for nothing.
+std::string fault(cairn::conv_detail::algorithm a, conv_phase phase, const conv_geometry& g,
+                  const std::vector<float>& first, const std::vector<float>& second, const std::vector<float>* bias,
+                  const std::vector<float>& before, const std::vector<float>& expected) {
+    for (index_t n = 64; n <= 1 << 18; n *= 4) {  // scratch memory that is not cleared
+        cairn::tensor<float> used({n}, cairn::memory_category::workspace);
+        std::fill(used.data(), used.data() + n, 1e10f);
+    }
+    const guarded_buffer x(first), w(second), result(before), b(bias ? *bias : std::vector<float>{});
+    cairn::conv_detail::run<float>(a, phase, g, {x.data(), w.data(), bias ? b.data() : nullptr, result.data()});
+    const double error = error_of(result.values(), expected);
+    const double tolerance = a == cairn::conv_detail::algorithm::winograd4 ? 1e-4 : 2e-5;
+    if (!(error < tolerance)) return "error " + std::to_string(error);
+    if (!result.intact()) return "writes beyond its result";
+    if (!x.intact() || !w.intact() || x.values() != first || w.values() != second) return "writes to its input";
+    return "";
+}
+
+std::string describe(cairn::conv_detail::algorithm a, conv_phase phase, const conv_geometry& g) {
+    const bool direct = a == cairn::conv_detail::algorithm::direct;
+    return cairn::concat(cairn::conv_detail::algorithm_names[static_cast<std::size_t>(a)], ' ',
+                         direct ? cairn::onednn::convolution_kernel(g, phase) + ' ' : "", cairn::name_of(phase), ' ',
+                         g.to_string());
+}
+
+// All algorithms and phases of geometry i: "fault" lines, and before each of them runs an "at" line.
+void try_all(index_t i, std::ostream& out) {
+    using cairn::conv_detail::algorithm;
+    const conv_geometry g = drawn(i);
+    cairn::set_threads(1 + static_cast<int>(i % 2));
+    const auto x = kernel_tests::draw<float>(g.x_elements(), 1), w = kernel_tests::draw<float>(g.w_elements(), 2);
+    const auto dy = kernel_tests::draw<float>(g.y_elements(), 3), b = kernel_tests::draw<float>(g.c_out, 4);
+    std::vector<float> y(dy.size()), y_with_bias(dy.size()), dx(x.size()), dw(w.size());
+    oracle::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+    oracle::conv_forward<float>(g, x.data(), w.data(), b.data(), y_with_bias.data());
+    oracle::conv_backward_input(g, dy.data(), w.data(), dx.data());
+    oracle::conv_backward_weight<float>(g, x.data(), dy.data(), dw.data(), nullptr);
+    for (std::size_t k = 0; k < w.size(); ++k) dw[k] += w[k];  // added to what is there
+    const std::vector<float> no_y(y.size(), NAN), no_dx(dx.size(), NAN);
+
+    for (const conv_phase phase : phases)
+        for (const algorithm a :
+             {algorithm::direct, algorithm::winograd4, algorithm::winograd2, algorithm::tiled, algorithm::im2col}) {
+            if (!cairn::conv_detail::applies<float>(a, g, phase)) continue;
+            out << "at " << i << ' ' << describe(a, phase, g) << std::endl;
+            const auto run = [&](const std::vector<float>* bias) {
+                if (phase == conv_phase::forward) return fault(a, phase, g, x, w, bias, no_y, bias ? y_with_bias : y);
+                return phase == conv_phase::backward_input ? fault(a, phase, g, dy, w, nullptr, no_dx, dx)
+                                                           : fault(a, phase, g, x, dy, nullptr, w, dw);
+            };
+            std::string wrong = run(nullptr);
+            if (wrong.empty() && phase == conv_phase::forward) wrong = run(&b);
+            if (!wrong.empty()) out << "fault " << describe(a, phase, g) << ": " << wrong << std::endl;
+        }
+}
+
+// A process of this program that does geometries [begin, end) and says in a file how far it came.
+struct batch {
+    std::string path = cairn::concat("/tmp/cairn_geometries_", getpid());
+    ~batch() { std::remove(path.c_str()); }
+
+    // Its exit status; 0 where it came to the end.
+    int run(index_t begin, index_t end) const {
+        const pid_t child = fork();
+        if (child == 0) {
+            setenv("CAIRN_GEOMETRY_BATCH", cairn::concat(begin, ' ', end, ' ', path).c_str(), 1);
+            if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr)) _exit(125);
+            execl("/proc/self/exe", "cairn_test", "convolution: one batch of drawn geometries", nullptr);
+            _exit(126);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        return status;
+    }
+
+    struct report {
+        index_t begun = -1;
+        std::string last, faults;
+    };
+    report read() const {
+        report r;
+        std::ifstream in(path);
+        for (std::string word, rest; in >> word && std::getline(in, rest);)
+            if (word == "at")
+                r.begun = std::stoll(rest), r.last = rest;
+            else
+                r.faults += rest + '\n';
+        return r;
+    }
+};
+
+// Faults of geometries [0, count), one line each.
+std::string faults_of_drawn(index_t count) {
+    const batch b;
+    std::string all;
+    for (index_t i = 0; i < count;) {
+        const index_t end = std::min<index_t>(i + 250, count);
+        const int status = b.run(i, end);
+        const auto [begun, last, faults] = b.read();
+        all += faults;
+        if (begun < i) return cairn::concat(all, "no batch from ", i, ": status ", status, '\n');
+        if (status != 0) all += cairn::concat(last, ": crashed or hung, status ", status, '\n');
+        i = status == 0 ? end : begun + 1;
+    }
+    return all;
+}
+
+index_t asked_for(index_t usual) {
+    const char* text = std::getenv("CAIRN_GEOMETRIES");
+    return text ? std::stoll(text) : usual;
+}
+
+}  // namespace
+
+TEST_CASE("convolution: one batch of drawn geometries", "[.child]") {
+    const char* text = std::getenv("CAIRN_GEOMETRY_BATCH");
+    if (!text) return;  // nobody's child
+    std::istringstream in(text);
+    index_t begin = 0, end = 0;
+    std::string path;
+    in >> begin >> end >> path;
+    std::ofstream out(path);
+    cairn::autotune_cache::global().set_policy(cairn::autotune_policy::first);
+    for (index_t i = begin; i < end; ++i) {
+        alarm(60);
+        try_all(i, out);
+    }
+}
+
+TEST_CASE("convolution: every algorithm on drawn geometries", "[conv]") {
+    const std::string faults = faults_of_drawn(asked_for(30));
+    INFO(faults);
+    CHECK(faults.empty());
+}
+
+TEST_CASE("convolution: every algorithm on 300 drawn geometries", "[.exhaustive]") {
+    const std::string faults = faults_of_drawn(asked_for(300));
+    INFO(faults);
+    CHECK(faults.empty());
+}
