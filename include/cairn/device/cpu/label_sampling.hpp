@@ -8,8 +8,8 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/device/label_sampling.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -20,15 +20,8 @@ namespace cairn {
 inline void sample_classes(cpu, index_t rows, index_t classes, const float* y, const random_stream& random,
                            std::int32_t* labels, index_t first = 0) {
     for (index_t r = 0; r < rows; ++r) {
-        const float* const row = y + r * classes;
-        const double most = *std::max_element(row, row + classes);
-        double total = 0;
-        for (index_t k = 0; k < classes; ++k) total += std::exp(static_cast<double>(row[k]) - most);
-        double left = random.uniform(static_cast<std::uint64_t>(first + r)) * total;
-        index_t label = 0;
-        for (; label + 1 < classes; ++label)
-            if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
-        labels[r] = static_cast<std::int32_t>(label);
+        const double uniform = random.uniform(static_cast<std::uint64_t>(first + r));
+        labels[r] = static_cast<std::int32_t>(sampled_class(y + r * classes, classes, uniform));
     }
 }
 

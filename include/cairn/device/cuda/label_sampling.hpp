@@ -4,6 +4,7 @@
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/label_sampling.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace cairn {
 
 namespace grid {
 
-/// Row r, in the host's order of sums.
+/// Row r.
 struct sample_classes_kernel {
     index_t classes;
     const float* y;
@@ -20,17 +21,8 @@ struct sample_classes_kernel {
     std::int32_t* labels;
     index_t first;
     CAIRN_HD void operator()(index_t r) const {
-        const float* const row = y + r * classes;
-        float largest = row[0];
-        for (index_t k = 1; k < classes; ++k) largest = largest < row[k] ? row[k] : largest;
-        const double most = static_cast<double>(largest);
-        double total = 0;
-        for (index_t k = 0; k < classes; ++k) total += std::exp(static_cast<double>(row[k]) - most);
-        double left = random.uniform(static_cast<std::uint64_t>(first + r)) * total;
-        index_t label = 0;
-        for (; label + 1 < classes; ++label)
-            if ((left -= std::exp(static_cast<double>(row[label]) - most)) < 0) break;
-        labels[r] = static_cast<std::int32_t>(label);
+        const double uniform = random.uniform(static_cast<std::uint64_t>(first + r));
+        labels[r] = static_cast<std::int32_t>(sampled_class(y + r * classes, classes, uniform));
     }
 };
 
