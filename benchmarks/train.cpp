@@ -105,17 +105,7 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
 // Returns whether all go on; a rank that leaves has printed why.
 bool all_go_on(cairn::any_communicator& world, bool mine) {
-    std::vector<int> leaves(static_cast<std::size_t>(world.size()), 0);
-    constexpr int tag = cairn::max_tag - 1;
-    leaves[static_cast<std::size_t>(world.rank())] = mine ? 0 : 1;
-    if (world.rank() == 0) {
-        for (int r = 1; r < world.size(); ++r)
-            cairn::recv(world, std::span<int>(&leaves[static_cast<std::size_t>(r)], 1), r, tag);
-        for (int r = 1; r < world.size(); ++r) cairn::send(world, std::span<const int>(leaves), r, tag);
-    } else {
-        cairn::send(world, std::span<const int>(&leaves[static_cast<std::size_t>(world.rank())], 1), 0, tag);
-        cairn::recv(world, std::span<int>(leaves), 0, tag);
-    }
+    const std::vector<int> leaves = cairn::values_of_ranks(world, mine ? 0 : 1);
     const auto leaving = std::count(leaves.begin(), leaves.end(), 1);
     if (leaving == 0) return true;
     if (leaving < world.size() && world.rank() == std::find(leaves.begin(), leaves.end(), 0) - leaves.begin())
@@ -149,12 +139,13 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         reads = false;
-        if (world.size() > 1 && e.get_exit_code() != 0)
+        status = e.get_exit_code();  // 0 of --help: no fault where all ranks were asked
+        if (world.size() > 1 && status != 0)
             std::cerr << "rank " << world.rank() << " of " << world.size() << ": command line: " << e.what() << '\n';
-        status = world.size() > 1 && e.get_exit_code() != 0 ? e.get_exit_code() : app.exit(e);
+        else
+            app.exit(e);
     }
-    const bool alone = !reads && status == 0;  // --help: no fault where all ranks were asked
-    if (!all_go_on(world, reads)) return alone ? 0 : std::max(status, 1);
+    if (!all_go_on(world, reads)) return reads ? 1 : status;
 
     cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
     cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps,

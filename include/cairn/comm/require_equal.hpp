@@ -16,21 +16,27 @@ constexpr std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
+/// Collective. The values of all ranks in their order, on all ranks, by way of rank 0; for what is compared or agreed on
+/// before anything else is known of the others.
+template <Communicator C, class T>
+std::vector<T> values_of_ranks(C& c, const T& mine) {
+    constexpr int tag = max_tag - 1;
+    std::vector<T> all(static_cast<std::size_t>(c.size()), mine);
+    if (c.rank() == 0) {
+        for (int r = 1; r < c.size(); ++r) recv(c, std::span<T>(&all[static_cast<std::size_t>(r)], 1), r, tag);
+        for (int r = 1; r < c.size(); ++r) send(c, std::span<const T>(all), r, tag);
+    } else {
+        send(c, std::span<const T>(&mine, 1), 0, tag);
+        recv(c, std::span<T>(all), 0, tag);
+    }
+    return all;
+}
+
 /// Collective. Throws on every rank, naming those whose text differs from rank 0's; `what` says what the text is.
 template <Communicator C>
 void require_equal(C& c, std::string_view text, std::string_view what) {
     const auto scope = enter(c, {"require_equal", "hash", 1, 0, what});
-    constexpr int tag = max_tag - 1;
-    const std::uint64_t mine = hash_of(text);
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(c.size()), mine);
-    if (c.rank() == 0) {
-        for (int r = 1; r < c.size(); ++r)
-            recv(c, std::span<std::uint64_t>(&all[static_cast<std::size_t>(r)], 1), r, tag);
-        for (int r = 1; r < c.size(); ++r) send(c, std::span<const std::uint64_t>(all), r, tag);
-    } else {
-        send(c, std::span<const std::uint64_t>(&mine, 1), 0, tag);
-        recv(c, std::span<std::uint64_t>(all), 0, tag);
-    }
+    const std::vector<std::uint64_t> all = values_of_ranks(c, hash_of(text));
     std::string others;
     for (int r = 1; r < c.size(); ++r)
         if (all[static_cast<std::size_t>(r)] != all[0]) others += (others.empty() ? "" : ", ") + std::to_string(r);
