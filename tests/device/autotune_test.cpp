@@ -65,6 +65,36 @@ TEST_CASE("autotune: the fastest candidate that works, measured once", "[autotun
     CHECK(contains(text.str(), "slow"));
 }
 
+TEST_CASE("autotune: a candidate with wrong results is never chosen, however fast, and the file says why",
+          "[autotune]") {
+    struct checked {
+        void operator()(std::size_t i) const { spin(i == 0 ? 4e-3 : 5e-4); }
+        auto checker() const {
+            return [](std::size_t i) { return std::string(i == 1 ? "relative error 0.5" : ""); };
+        }
+    };
+    constexpr const char* two[] = {"slow", "fast"};
+    const auto runner = [] { return checked{}; };
+    cairn::autotune_cache c;
+    CHECK(c.get_or_measure("test/a", two, runner) == 0);
+    CHECK(c.entries().at("test/a").rejected.at("fast") == "relative error 0.5");
+    std::ostringstream text;
+    c.print(text);
+    CHECK(contains(text.str(), "rejected fast: relative error 0.5"));
+
+    const folder dir;
+    c.save(dir / "file", "m");
+    cairn::autotune_cache replay;
+    CHECK(replay.load(dir / "file", "m") == 1);
+    CHECK(replay.entries().at("test/a").rejected == c.entries().at("test/a").rejected);
+    CHECK(replay.get_or_measure("test/a", two, runner) == 0);
+
+    c.force("test", "slow");
+    CHECK(c.get_or_measure("test/a", two, runner) == 0);
+    c.force("test", "fast");
+    CHECK(contains(message_of([&] { c.get_or_measure("test/a", two, runner); }), "fast is forced for test/a"));
+}
+
 TEST_CASE("autotune: policies and forcing", "[autotune]") {
     cairn::autotune_cache c;
     candidates k;

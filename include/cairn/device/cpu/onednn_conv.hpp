@@ -141,8 +141,8 @@ struct convolution {
     }
 };
 
-/// Whether this kernel goes beyond its operands. Found by drawing geometries (reference/convolutions.md), in 2.6.3;
-/// such kernels must not even be tried.
+/// Whether this kernel goes beyond its operands. Found in 2.6.3 (tests/device/cpu/conv_drawn_test.cpp); such kernels
+/// must not even be tried.
 inline bool beyond_its_operands(const conv_geometry& g, conv_phase phase, std::string_view kernel) {
     if (phase != conv_phase::backward_weight) return false;
     // Strides over a depth so shallow that the padding behind it begins before the padding in front of it ends.
