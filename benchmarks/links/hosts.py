@@ -8,7 +8,7 @@ import tempfile
 
 root = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(root / "benchmarks"))
-import json_file  # noqa: E402, F401: used as hosts.json_file
+import json_file  # noqa: E402
 
 
 def train(build, workload, data, hosts, rate, steps, settings):

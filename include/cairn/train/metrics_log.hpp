@@ -17,14 +17,19 @@
 
 namespace cairn {
 
+/// Throws unless `fits`, naming what in a run's file is of another type than a run writes, and the way out.
+inline void expect_type(bool fits, const std::string& where, const std::string& what, const nlohmann::json& found,
+                        const char* expected, const char* way_out) {
+    require(fits, where, ": ", what, " is of type ", found.type_name(), ", expected ", expected, "; ", way_out);
+}
+
 /// A line of metrics.jsonl: an object of numbers (null: not finite), of which "step" is a whole one; nothing for half a
 /// line, which a run that was killed left. Throws naming `where` it is, the field and what is expected.
 inline std::optional<nlohmann::json> parse_metrics(const std::string& text, const std::string& where) {
     nlohmann::json entry = nlohmann::json::parse(text, nullptr, false);
     if (entry.is_discarded()) return std::nullopt;
     const auto expect = [&](bool fits, const std::string& what, const nlohmann::json& found, const char* expected) {
-        require(fits, where, ": ", text, ": ", what, " is of type ", found.type_name(), ", expected ", expected,
-                "; mend or remove the line");
+        expect_type(fits, concat(where, ": ", text), what, found, expected, "mend or remove the line");
     };
     expect(entry.is_object(), "the line", entry, "an object");
     expect(entry.contains("step") && entry["step"].is_number_integer(), "field 'step'",

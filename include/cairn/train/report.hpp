@@ -36,11 +36,11 @@ inline bool is_complete(const run_directory& directory, std::int64_t steps) {
     std::ifstream in(file);
     if (!in) return false;
     const nlohmann::json record = nlohmann::json::parse(in, nullptr, false);
+    constexpr const char* way_out = "remove the file, and --resume writes it again";
     const auto expect = [&](bool fits, const char* what, const nlohmann::json& found, const char* expected) {
-        require(fits, file.string(), ": ", what, " is of type ", found.type_name(), ", expected ", expected,
-                "; remove the file, and --resume writes it again");
+        expect_type(fits, file.string(), what, found, expected, way_out);
     };
-    require(!record.is_discarded(), file.string(), ": not JSON; remove the file, and --resume writes it again");
+    require(!record.is_discarded(), file.string(), ": not JSON; ", way_out);
     expect(record.is_object(), "the record", record, "an object");
     const nlohmann::json result = record.value("result", nlohmann::json::object());
     expect(result.is_object(), "field 'result'", result, "an object");
