@@ -38,7 +38,7 @@ std::vector<conv_geometry> once_wrong() {
     flat.in = {1, 8, 8}, flat.kernel = {1, 3, 3}, flat.stride = {3, 1, 1}, flat.pad = {1, 1, 1};
     narrow.c_in = 4, narrow.c_out = 8;
     narrow.in = {1, 12, 18}, narrow.stride = {1, 4, 1};
-    return {deep.with_output(), flat.with_output(), narrow.with_output()};
+    return {deep.with_output(), narrow.with_output(), flat.with_output()};
 }
 
 // Geometry number i: first those above, then 1 to 3 dimensions, few channels often, padding up to the kernel's reach
