@@ -1,6 +1,7 @@
 #include "catch.hpp"
 
 #include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/simd_codes.hpp>
 
 #include "device/cpu/kernel_numbers.hpp"
 
