@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,7 @@ public:
         first_ = reinterpret_cast<float*>(map_ + page);
         data_ = reinterpret_cast<float*>(map_ + page + open_ - room);
         for (float* p = first_; p < end(); ++p) *p = guard();
-        std::memcpy(data_, values.data(), size_ * sizeof(float));
+        std::copy(values.begin(), values.end(), data_);
     }
     ~guarded_buffer() { munmap(map_, bytes_); }
     guarded_buffer(const guarded_buffer&) = delete;

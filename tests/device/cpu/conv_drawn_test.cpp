@@ -152,7 +152,8 @@ struct batch {
         const pid_t child = fork();
         if (child == 0) {
             setenv("CAIRN_GEOMETRY_BATCH", cairn::concat(begin, ' ', end, ' ', path).c_str(), 1);
-            if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr)) _exit(125);
+            const std::string log = path + ".log";
+            if (!std::freopen(log.c_str(), "w", stdout) || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(125);
             execl("/proc/self/exe", "cairn_test", "convolution: one batch of drawn geometries", nullptr);
             _exit(126);
         }
@@ -175,6 +176,13 @@ struct batch {
                 r.faults += rest + '\n';
         return r;
     }
+
+    // The end of what it printed: why it stopped, where a sanitizer stopped it.
+    std::string printed() const {
+        std::ifstream in(path + ".log");
+        std::string text{std::istreambuf_iterator<char>(in), {}};
+        return text.size() < 800 ? text : text.substr(text.size() - 800);
+    }
 };
 
 // Faults of geometries [0, count), one line each.
@@ -187,7 +195,7 @@ std::string faults_of_drawn(index_t count) {
         const auto [begun, last, faults] = b.read();
         all += faults;
         if (begun < i) return cairn::concat(all, "no batch from ", i, ": status ", status, '\n');
-        if (status != 0) all += cairn::concat(last, ": crashed or hung, status ", status, '\n');
+        if (status != 0) all += cairn::concat(last, ": crashed or hung, status ", status, '\n', b.printed(), '\n');
         i = status == 0 ? end : begun + 1;
     }
     return all;
