@@ -6,7 +6,7 @@
 //   rank r:     min((v−1)R + 2(p−1−r), mv) forwards;  then for k = 0 … mv−1:  F if any is left;  B(k)
 //   zero bubble:  min((v−1)R + (p−1−r), mv) forwards;  then F if any is left;  I(k);  if k ≥ r the oldest W;
 //                 then the remaining W
-//   p | m:  bubble (p−1)(T_F+T_B)/v;   peak min((v−1)p + 2(p−1−r) + 1, mv)/v.   Zero bubble: ZB-H1's forms / v, peak p
+//   m ≥ p:  bubble (p−1)(T_F+T_B)/v;   peak min((v−1)R + 2(p−1−r) + 1, mv)/v.   Zero bubble, p | m: ZB-H1's forms / v
 
 #include <cairn/parallel/pipeline/program.hpp>
 #include <cairn/parallel/pipeline/schedules/zb_h1.hpp>
@@ -55,11 +55,12 @@ inline pipeline_program interleaved_zb(const schedule_shape& shape) { return det
 
 inline closed_form interleaved_closed_form(const schedule_shape& shape, const stage_costs& t) {
     const int p = shape.ranks, m = shape.micro_batches, v = shape.virtual_stages;
-    closed_form form{.formula = "(p−1)(F+I+W)/v, p | m"};
-    if (m % p != 0) return form;
+    closed_form form{.formula = "(p−1)(F+I+W)/v, m ≥ p"};
+    if (m < p) return form;
+    const int round = detail::interleaved_round(shape, "interleaved");
     form.makespan_bubble = form.own_window_bubble = (p - 1) * (t.forward + t.input + t.weight) / v;
     for (int r = 0; r < p; ++r)
-        form.peak.push_back(std::min((v - 1) * p + 2 * (p - 1 - r) + 1, m * v) / static_cast<double>(v));
+        form.peak.push_back(std::min((v - 1) * round + 2 * (p - 1 - r) + 1, m * v) / static_cast<double>(v));
     return form;
 }
 
