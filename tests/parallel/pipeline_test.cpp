@@ -54,7 +54,8 @@ struct outcome {
 outcome run(const std::string& actions) {
     model net = network();
     arena<double> weights(net.parameters(), 5);
-    stage whole(net, weights);
+    std::vector<stage<model>> stages;
+    stage<model>& whole = stages.emplace_back(net, weights);
     listening listener;
     whole.listener = &listener;
     outcome o;
@@ -73,7 +74,7 @@ outcome run(const std::string& actions) {
         return stage_input<double, cpu>{inputs(m),
                                         {.random = {.seed = 7, .first_sample = 10 * m}, .input_gradient = false}};
     };
-    execute(parse_actions(actions), whole, gradient, input);
+    execute(parse_actions(actions), stages, gradient, input);
     o.gradients.assign(weights.grads().span().begin(), weights.grads().span().end());
     o.told = listener.told;
     CHECK(memory_pool::host().use_of(memory_category::saved).live == saved_before);
@@ -118,7 +119,7 @@ TEST_CASE("execute: any order of the actions gives the gradients of accumulation
 }
 
 TEST_CASE("execute: what cannot run is refused", "[pipeline]") {
-    CHECK(test::contains(test::message_of([] { run("1F0"); }), "action 1F0: this rank has stage 0 alone"));
+    CHECK(test::contains(test::message_of([] { run("1F0"); }), "action 1F0: this rank has 1 of 1 stages, and not this one"));
     CHECK(test::contains(test::message_of([] { run("0F0 0B1"); }), "backward of micro-batch 1 without its forward"));
     CHECK(test::contains(test::message_of([] { run("0F0 0B0 0B0"); }), "backward"));
 }

@@ -62,6 +62,7 @@ public:
 
     std::string describe() const { return concat("skip around ", inner_.size()); }
 
+    sequential<T, D>& inner() { return inner_; }
     const sequential<T, D>& inner() const { return inner_; }
 
 private:
