@@ -77,10 +77,11 @@ void require_printed() {
 
 // Where the network is: train.device.
 nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
-                           cairn::any_communicator world, int local_rank, bool profile) {
+                           cairn::any_communicator world, int local_rank, bool profile, bool plan) {
     const std::string transport = settings.choice("parallel.transport", {"auto", "nccl", "mpi", "host"}, "auto");
     if (settings.choice("train.device", {"cpu", "cuda"}, "cpu") == "cuda") {
         if (transport == "mpi" && world.size() > 1) require_mpi_between_gpus();
+        cairn::require(!plan, "--plan is for train.device = cpu");
 #if CAIRN_HAS_CUDA
         return run_on_cuda(std::move(settings), options, std::move(world), local_rank, profile);
 #else
@@ -99,6 +100,10 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
     cairn::require(transport == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
     cairn::session<> session(std::move(settings), options, std::move(world));
+    if (plan) {
+        if (session.world().rank() == 0) std::cout << session.plan() << std::flush;
+        return {};
+    }
     return options.generated ? session.throughput(options.max_steps, profile) : session.train();
 }
 
@@ -122,7 +127,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     std::vector<std::string> sets;
     cairn::session_options options;
     int threads = 0;
-    bool throughput = false, profile = false;
+    bool throughput = false, profile = false, plan = false;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
     app.add_option("--data", data, "folder or archive of the data");
@@ -133,6 +138,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--resume", options.resume, "go on with the run in this directory");
     app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
     app.add_flag("--profile", profile, "the same, with a table of the layers");
+    app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing");
     int status = 0;
     bool reads = true;
     try {
@@ -165,9 +171,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         for (const std::string& line : settings.notices()) std::cerr << "warning: " << line << '\n';
     if (!data.empty()) settings.set_text("data.path", data);
     options.generated = throughput || profile;
-    cairn::require_equal(world,
-                         cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', options.resume.empty()),
-                         "--steps, --throughput, --profile or --resume");
+    cairn::require_equal(
+        world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
+        "--steps, --throughput, --profile, --plan or --resume");
 
     const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();
@@ -182,8 +188,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
 
     const bool is_root = world.rank() == 0;
     const cairn::interrupt_guard guard(is_root);
-    const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile);
+    const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile, plan);
     if (!is_root) return 0;
+    if (plan) return require_printed(), 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {
             std::filesystem::create_directories(cache.parent_path());

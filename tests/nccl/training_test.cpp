@@ -140,7 +140,10 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
         const sgd rule{{.momentum = 0.9}};
         if (zero_stage) {
             const range mine = owners_of(weights, ranks, true)[static_cast<std::size_t>(c.rank())];
-            const auto sum = [&](std::span<double> by_parameter) { all_reduce(group.over.host, by_parameter); };
+            const auto sum = [&](std::vector<double> by_parameter) {
+                all_reduce(group.over.host, std::span<double>(by_parameter));
+                return by_parameter;
+            };
             bound_optimizer<sharded<sgd>, double, D> optimizer(sharded<sgd>{rule, mine, sum}, weights);
             train(optimizer);
         } else {

@@ -142,10 +142,12 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
             }
         };
         if (mine.zero_stage) {
-            bound_optimizer o(
-                sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
-                           [&](std::span<double> by_parameter) { all_reduce(all.over.host, by_parameter); }},
-                weights);
+            bound_optimizer o(sharded<O>{rule, mine.owners[static_cast<std::size_t>(c.rank())],
+                                         [&](std::vector<double> by_parameter) {
+                                             all_reduce(all.over.host, std::span<double>(by_parameter));
+                                             return by_parameter;
+                                         }},
+                              weights);
             train(o);
         } else {
             bound_optimizer o(rule, weights);

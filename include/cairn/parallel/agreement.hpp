@@ -34,6 +34,18 @@ enum class non_finite_policy { stop, skip };
 /// Reasons that begin so were found in a sum over the ranks: they do not tell which rank spoilt it.
 inline constexpr const char* found_in_sum = "the ranks' sum of the ";
 
+/// Collective. Where `count` samples of this rank lie among those of all ranks: how many come before, and how many there
+/// are.
+template <Communicator C>
+std::pair<index_t, index_t> place_of(C& ranks, index_t count) {
+    std::vector<double> counts(static_cast<std::size_t>(ranks.size()));
+    const auto mine = counts.begin() + ranks.rank();
+    *mine = static_cast<double>(count);
+    all_gather(ranks, std::span<double>(counts));
+    return {static_cast<index_t>(std::accumulate(counts.begin(), mine, 0.0)),
+            static_cast<index_t>(std::accumulate(counts.begin(), counts.end(), 0.0))};
+}
+
 /// See the top of the file. Every member is collective.
 template <Communicator C>
 class agreement {
@@ -73,16 +85,6 @@ public:
                 fail("step ", step, ": rank ", r, " of ", ranks_.size(), ": ", why, "; no rank took the step. ",
                      advice);
         fail("step ", step, ": a gradient is not finite. ", advice);
-    }
-
-    /// Where `count` samples of this rank lie among those of all ranks: how many come before, and how many there are.
-    std::pair<index_t, index_t> place_of(index_t count) {
-        std::vector<double> counts(static_cast<std::size_t>(ranks_.size()));
-        const auto mine = counts.begin() + ranks_.rank();
-        *mine = static_cast<double>(count);
-        all_gather(ranks_, std::span<double>(counts));
-        return {static_cast<index_t>(std::accumulate(counts.begin(), mine, 0.0)),
-                static_cast<index_t>(std::accumulate(counts.begin(), counts.end(), 0.0))};
     }
 
 private:

@@ -30,13 +30,15 @@ struct data_axis {
         int zero_stage = 0;              // 2: reduce-scatter of gradients to `owners`
         std::vector<range> owners = {};  // of a sharded optimizer
         std::optional<C> device = {};    // carries tensors of D where `world` cannot
+        C* everyone = nullptr;           // who takes a step together; null: the ranks of this axis
     };
 
     /// Collective. The agreement's policy tells the gradients whether steps may be skipped.
     data_axis(C& world, arena<T, D>& weights, config c)
         : over(world, std::move(c.device)),
           gradients(over, weights, of_gradients(c)),
-          agree(over.host, c.agree),
+          everyone(c.everyone ? *c.everyone : over.host),
+          agree(everyone, c.agree),
           owners(std::move(c.owners)) {
         if (c.sync_batch_norm) group.emplace(world.split(0, world.rank()));
     }
@@ -48,6 +50,7 @@ struct data_axis {
 
     channel<C> over;
     gradient_sync<C, T, D> gradients;
+    C& everyone;  // the ranks of all axes
     agreement<C> agree;
     std::optional<group_over<C>> group;
     std::vector<range> owners;

@@ -23,8 +23,10 @@ namespace cairn {
 template <class O>
 struct sharded {
     O inner;
-    range elements;                                         // see owners_of
-    std::function<void(std::span<double>)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
+    range elements;  // see owners_of
+    // Collective, called once a step by every rank's optimizer: from the squares by parameter of this part those of all
+    // parameters of the whole model, in path order (PartialOptimizer).
+    std::function<std::vector<double>(std::vector<double>)> over_ranks;
 
     inline static const std::string name = concat("sharded ", O::name);
     using config = typename O::config;
@@ -43,13 +45,10 @@ struct sharded {
 
     void check() const {
         inner.check();
-        require(static_cast<bool>(sum_over_ranks), name, ": sum_over_ranks is not set");
+        require(static_cast<bool>(over_ranks), name, ": over_ranks is not set");
     }
     range owned() const { return elements; }
-    std::vector<double> over_all(std::vector<double> by_parameter) const {
-        sum_over_ranks(by_parameter);
-        return by_parameter;
-    }
+    std::vector<double> over_all(std::vector<double> by_parameter) const { return over_ranks(std::move(by_parameter)); }
 };
 
 /// Collective, after a sharded optimizer's step: every rank gets the values that the others updated.

@@ -1,6 +1,7 @@
 #pragma once
 // From settings to the parts of a run:
-//   data → network → batches → ranks → optimizer, preconditioner → trainer
+//   data → mesh → network, cut into stages where there is a pipeline → batches → ranks → optimizer, preconditioner
+//   → trainer
 // Every rank builds the same. Throws before any training on settings that do not fit together.
 
 #include <cairn/comm/require_equal.hpp>
@@ -14,6 +15,8 @@
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -30,10 +33,12 @@ public:
                                         std::optional<any_communicator> device_channel = {}) {
         auto run = std::make_unique<parts>(std::move(settings), std::move(options), std::move(world));
         builder b(*run);
+        run->axes = read_parallel_axes(run->settings, run->world.size());
+        run->grid = std::make_unique<mesh<any_communicator>>(run->world, run->axes.axes(), std::move(device_channel));
         b.make_network();
         b.make_batches();
         b.count_steps();
-        b.make_ranks(std::move(device_channel));
+        b.make_ranks();
         b.make_trainer();
         run->settings.check_all_used();
         require_equal(run->world, run->settings.resolved(), "the resolved configuration");
@@ -76,51 +81,105 @@ private:
     }
 
     void make_network() {
-        run_.model = make_model<D, T>(settings_, run_.data.sample, outputs());
-        const shape out =
-            with_context("model " + run_.name, [&] { return run_.model.output_shape(run_.batch_shape()); });
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs());
+        const shape out = with_context("model " + run_.name, [&] { return model.output_shape(run_.batch_shape()); });
         shape wanted{run_.batch};
         if (kind_ != objective_kind::reconstruction && run_.data.info.labels_each > 1)
             wanted.push_back(run_.data.info.labels_each);
         wanted.push_back(outputs());
         require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
                 " give an output of shape ", out, ", the data need ", wanted);
-        run_.weights = std::make_unique<arena<float, D>>(run_.model.parameters(), run_.seed);
+        const layer_cost c = model.cost(run_.batch_shape());
+        run_.training_flops =
+            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);
+        run_.parameters = c.parameters;
+        if (run_.axes.pipeline > 1)
+            cut_model(model);
+        else
+            run_.layers.push_back(std::move(model));
+        parameter_list<float, D> parameters;
+        for (auto& part : run_.layers)
+            for (auto& p : part.parameters()) parameters.push_back(p);
+        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
         // What forward leaves for backward.
         const std::string memory =
             settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
         require(on_host || memory == "keep", "train.activation_memory = ", memory, " plans for the host alone: on ",
                 D::name, " take keep");
         if constexpr (on_host)
-            if (memory != "keep")
-                apply(run_.model, memory == "recompute" ? sqrt_plan(run_.model, run_.batch_shape())
-                                                        : smallest_plan(run_.model, run_.batch_shape()));
+            for (std::size_t i = 0; i < run_.layers.size() && memory != "keep"; ++i) {
+                const shape in = run_.plan ? stage_inputs_[i].with(0, run_.batch) : run_.batch_shape();
+                apply(run_.layers[i],
+                      memory == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));
+            }
         if constexpr (std::same_as<T, float16>)
             run_.scaler.emplace(read_loss_scale(settings_));
         else
             pass_over_loss_scale(settings_);
     }
 
+    // This rank's stages of a pipeline. Every rank cuts alike.
+    void cut_model(sequential<T, D>& model) {
+        require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
+                " set it to 1");
+        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
+        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
+                " needs the layers of the whole model on every rank, but parallel.pipeline = ", run_.axes.pipeline,
+                " leaves each rank a part; take sgd, adam, adamw, lars or lamb, or parallel.pipeline = 1");
+        const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
+        require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
+                " gives the pipelines ", here, " samples each");
+        const auto m = static_cast<int>(run_.micro_batches);
+        const index_t samples = shard_of(here, m, 0).count, unlimited = std::numeric_limits<index_t>::max() / 2,
+                      limit = D::memory().limit();
+        const shape one = run_.batch_shape().with(0, 1);
+        pipeline_plan plan =
+            plan_pipeline(model, run_.axes, one, samples, m, limit < unlimited ? static_cast<double>(limit) : 0.0);
+        std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
+        plan.boundaries = boundaries_of(stages, one);
+        for (std::size_t s = 0; s < stages.size(); ++s)
+            if (plan.rank_of_stage[s] == run_.grid->coordinate("pipeline")) {
+                stage_inputs_.push_back(plan.boundaries[s]);
+                run_.layers.push_back(std::move(stages[s]));
+            }
+        run_.plan = std::move(plan);
+    }
+
+    // A step may have fewer micro-batches than asked for, where the last batch is short.
+    void require_schedule_of_short_batch() {
+        const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch;
+        std::set<index_t> counts{run_.micro_batches};
+        for (int r = 0; r < run_.axes.data && rest > 0; ++r)
+            counts.insert(std::min(run_.micro_batches, shard_of(rest, run_.axes.data, r).count));
+        counts.erase(0);
+        for (const index_t m : counts)
+            with_context(m == run_.micro_batches ? concat("train.micro_batches = ", m)
+                                                 : concat("the last batch of an epoch gives a pipeline ", m,
+                                                          " micro-batches (train.drop_last = true leaves it out)"),
+                         [&] { run_.plan->program(static_cast<int>(m)); });
+    }
+
     // This rank's part of every batch, for training and for tests.
     void make_batches() {
-        const any_communicator& world = run_.world;
+        const int parts = run_.axes.data;  // the ranks of a pipeline have the same samples
         const loader_config training{.batch = run_.batch,
                                      .workers = settings_.get("train.workers", 1, from_to(0, 1024)),
                                      .prefetch = settings_.get<index_t>("train.prefetch", 2, from_to(1, 1024)),
                                      .shuffle = true,
                                      .drop_last = settings_.get("train.drop_last", false),
                                      .seed = run_.seed,
-                                     .rank = world.rank(),
-                                     .world = world.size()};
+                                     .rank = run_.grid->coordinate("data"),
+                                     .world = parts};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
         run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
+        if (run_.plan) require_schedule_of_short_batch();
         run_.test_every = settings_.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
         if (!run_.data.test || !run_.test_every) return;
         loader_config testing = training;
         testing.shuffle = testing.drop_last = false;
         testing.batch = std::min(run_.batch, run_.data.test.size());
-        require(testing.batch >= world.size(), "the test set of ", run_.data.test.size(), " samples is too small for ",
-                world.size(), " ranks");
+        require(testing.batch >= parts, "the test set of ", run_.data.test.size(), " samples is too small for ", parts,
+                " ranks");
         testing.workers = 0;
         run_.test_batches = std::make_unique<typename parts::batches>(run_.data.test, testing, as_pixels);
     }
@@ -137,24 +196,25 @@ private:
     }
 
     // [parallel] and [compress] of the settings. One rank that never skips a step needs nothing of it.
-    void make_ranks(std::optional<any_communicator> device_channel) {
-        const int size = run_.world.size(), rank = run_.world.rank();
+    void make_ranks() {
+        channel<any_communicator>& data = (*run_.grid)["data"];
+        const int size = data.size(), rank = data.rank();
         typename ranks<D>::config c;
         c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25, from_to(1, 1 << 20)) << 20;
         c.gradients.overlap = settings_.get("parallel.overlap", true);
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
         // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
         // itself.
-        const bool may_skip = run_.skips_non_finite || (run_.scales_itself() && size > 1);
+        const bool may_skip = run_.skips_non_finite || (run_.scales_itself() && run_.world.size() > 1);
         c.agree.non_finite = may_skip ? non_finite_policy::skip : non_finite_policy::stop;
         if (run_.scaler && !run_.scales_itself()) c.agree.advice += ", or take a smaller train.loss_scale, or dynamic";
         c.gradients.seed = run_.seed;
         c.zero_stage = settings_.get("parallel.zero_stage", 0, from_to(0, 2));
         compression how = make_compression(settings_, size, rank);
-        c.device = std::move(device_channel);
+        c.everyone = &run_.grid->everyone().host;
         if (size == 1) {
             c.zero_stage = 0;
-            if (!may_skip) return;
+            if (!may_skip && !run_.plan) return;
         } else {
             if constexpr (!on_host) c.gradients.hook_on_device = make_method<D>(settings_, size, rank);
             c.gradients.method = std::move(how.method);
@@ -163,8 +223,11 @@ private:
             compressor_has_momentum_ = how.kind == "dgc";
         }
         if (c.zero_stage) share_optimizer(c);
+        if (run_.plan) sum_over_stages(c.zero_stage > 0);
         if (c.sync_batch_norm && size > 1) require_even_micro_batches();
-        run_.ranks = std::make_unique<ranks<D>>(run_.world, *run_.weights, std::move(c));
+        if constexpr (!on_host)
+            if (size > 1) c.device = data.device.split(0, rank);
+        run_.ranks = std::make_unique<ranks<D>>(data.host, *run_.weights, std::move(c));
     }
 
     // ZeRO: each rank holds the optimizer's state of its own range of the parameters.
@@ -172,16 +235,34 @@ private:
         const std::string rule = optimizer_of_steps<D>(settings_);
         const bool whole = optimizers<D>::global().contains(rule) &&
                            optimizers<D>::global().at("optimizer.kind", rule).whole_parameters;
-        run_.owners = owners_of(*run_.weights, run_.world.size(), whole);
+        run_.owners = owners_of(*run_.weights, run_.axes.data, whole);
         c.owners = run_.owners;
-        shard_ = detail::shard_plan{
-            run_.owners[static_cast<std::size_t>(run_.world.rank())],
-            [&run = run_](std::span<double> by_parameter) { all_reduce(run.ranks->over.host, by_parameter); }};
+        shard_ = detail::shard_plan{run_.owners[static_cast<std::size_t>(run_.grid->coordinate("data"))],
+                                    [&run = run_](std::vector<double> by_parameter) {
+                                        all_reduce(run.ranks->over.host, std::span<double>(by_parameter));
+                                        return by_parameter;
+                                    }};
+    }
+
+    // The norm of all gradients is that of all stages, added up in the order of the whole model.
+    void sum_over_stages(bool shared) {
+        std::vector<std::size_t> place;  // of this rank's parameters in the whole model
+        for (const auto& [name, p] : run_.weights->parameters())
+            place.push_back(static_cast<std::size_t>(std::ranges::find(run_.plan->parameters, name) -
+                                                     run_.plan->parameters.begin()));
+        if (!shared) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}};
+        shard_->over_ranks = [&run = run_, place, before = std::move(shard_->over_ranks)](std::vector<double> mine) {
+            if (before) mine = before(std::move(mine));
+            std::vector<double> whole(run.plan->parameters.size());
+            for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
+            all_reduce((*run.grid)["pipeline"].host, std::span<double>(whole));
+            return whole;
+        };
     }
 
     void require_even_micro_batches() {
         const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch,
-                      least = (rest ? rest : run_.batch) / run_.world.size();
+                      least = (rest ? rest : run_.batch) / run_.axes.data;
         require(
             least >= run_.micro_batches && !data_may_skip(),
             "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
@@ -204,16 +285,21 @@ private:
             kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1)) : 0.0;
         const trainer_config config{
             .seed = run_.seed,
-            .sharded = shard_.has_value(),
+            .sharded = !run_.owners.empty(),
             .may_skip = data_may_skip(),
             .stop_at_loss = !run_.skips_non_finite,
             .graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
             .model_every = run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .sampled_every = mc_label_stride(settings_)};
-        run_.trainer = std::make_unique<trainer<D, T>>(run_.model, *run_.weights, std::move(optimizer), run_.rate,
+        sequential<T, D>& model = run_.layers.front();
+        std::optional<model_stages<D, T>> stages;
+        if (run_.plan)
+            stages.emplace(run_.layers, *run_.weights, (*run_.grid)["pipeline"], run_.plan->rank_of_stage,
+                           run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
+        run_.trainer = std::make_unique<trainer<D, T>>(model, *run_.weights, std::move(optimizer), run_.rate,
                                                        objective({kind_, smoothing}, run_.data.info), config,
                                                        run_.ranks.get(), run_.curvature.get(), run_.quadratic.get(),
-                                                       run_.scaler ? &*run_.scaler : nullptr);
+                                                       run_.scaler ? &*run_.scaler : nullptr, std::move(stages));
     }
 
     // A preconditioner, if the settings ask for one.
@@ -226,7 +312,8 @@ private:
                 make_preconditioner_on_device(settings_, *run_.weights, alone ? nullptr : &run_.ranks->over);
         }
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
-        require(!run_.curvature || !shard_, "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
+        require(!run_.curvature || run_.owners.empty(),
+                "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
                 " needs whole gradients on every rank, but parallel.zero_stage leaves each rank a part; set it to 0");
     }
 
@@ -234,6 +321,7 @@ private:
     configuration& settings_;
     objective_kind kind_ = objective_kind::classes;
     std::optional<detail::shard_plan> shard_;
+    std::vector<shape> stage_inputs_;       // of this rank's stages, for one sample
     bool compressor_has_momentum_ = false;  // so that the optimizer has none
 };
 

@@ -5,13 +5,15 @@
 //   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
 //   compression/…        what compressors of every rank keep
 // Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
-// loaded, so the file does not depend on the number of ranks (but for `compression`).
+// loaded, stages of a pipeline by their parameters' paths: the file does not depend on the number of ranks, nor on the
+// mesh (but for `compression`).
 
 #include <cairn/core/finite.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/stage_tensors.hpp>
 #include <cairn/train/team.hpp>
 
 #include <array>
@@ -32,7 +34,7 @@ public:
             std::vector<compressor_tensor> all = run.ranks->gradients.tensors();
             for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
                 all.push_back({name, host_residuals_.host_of(t)});
-            residuals_.emplace(run.ranks->over.host, std::move(all));
+            residuals_.emplace(run.ranks->everyone, std::move(all));
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
     }
@@ -46,12 +48,16 @@ public:
     /// Collective: rank 0 gets what the others hold.
     void collect() {
         if (optimizer_) optimizer_->collect(run_.ranks->over.device, run_.owners);
+        if (gathers_stages()) stages().collect();
         if (residuals_) residuals_->collect();
         if (run_.scaler) scale_ = run_.scaler->saved();
         const cursor next = run_.train_batches->position();
         loader_epoch_ = next.epoch;
         loader_batch_ = next.batch;
     }
+
+    /// Whether this rank's pipeline brings its stages together on rank 0 of all.
+    bool gathers_stages() const { return run_.plan && run_.grid->coordinate("data") == 0; }
 
     void write(const std::filesystem::path& file) { save_state(file, view(run_.scales_itself())); }
 
@@ -66,6 +72,10 @@ public:
 
     /// Collective: what rank 0 has read becomes the state of every rank.
     void distribute() {
+        if (gathers_stages()) {
+            stages().distribute();
+            host_copies_.put_back();
+        }
         if (run_.ranks) {
             share_numbers();
             share_tensors();
@@ -80,10 +90,10 @@ private:
             s.add("loss_scale/scale", scale_.scale);
             s.add("loss_scale/good_steps", scale_.good_steps);
         }
-        host_copies_.clear();
-        for (const auto& [name, p] : run_.weights->parameters()) s.add("model/" + name, host_copies_.host_of(p->value));
-        for (const auto& [name, t] : run_.model.buffers()) s.add("buffers/" + name, host_copies_.host_of(*t));
-        for (const auto& [name, t] : optimizer_tensors()) s.add("optimizer/" + name, host_copies_.host_of(t));
+        if (run_.plan)
+            for (const auto& [name, t] : stages().tensors()) s.add(name, t);
+        else
+            for (const auto& [name, t] : tensors_of_rank()) s.add(name, t);
         s.add("optimizer_steps", run_.trainer->optimizer().steps());
         if (run_.curvature) {
             for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
@@ -100,13 +110,29 @@ private:
         return s;
     }
 
+    // Parameters, statistics and the optimizer's state of the layers that are here.
+    std::vector<named_tensor<float>> tensors_of_rank() {
+        host_copies_.clear();
+        std::vector<named_tensor<float>> all;
+        for (const auto& [name, p] : run_.weights->parameters())
+            all.push_back({"model/" + name, host_copies_.host_of(p->value)});
+        for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
+        for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
+        return all;
+    }
+
+    stage_tensors& stages() {
+        if (!stages_) stages_.emplace((*run_.grid)["pipeline"].host, tensors_of_rank());
+        return *stages_;
+    }
+
     std::vector<named_tensor<float, D>> optimizer_tensors() {
         return optimizer_ ? optimizer_->tensors() : run_.trainer->optimizer().tensors();
     }
 
     template <class Number>
     void share(Number& number) {
-        broadcast(run_.ranks->over.host, std::span<Number>(&number, 1), 0);
+        broadcast(run_.ranks->everyone, std::span<Number>(&number, 1), 0);
     }
 
     void share_numbers() {
@@ -141,6 +167,7 @@ private:
     run_parts<D, T>& run_;
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
     std::optional<residuals_of_ranks> residuals_;
+    std::optional<stage_tensors> stages_;  // of a pipeline
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;

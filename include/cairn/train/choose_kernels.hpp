@@ -3,6 +3,7 @@
 
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
+#include <cairn/train/model_stages.hpp>
 
 #include <cstdint>
 
@@ -10,16 +11,27 @@ namespace cairn {
 
 /// Runs forward, and in training backward, once on zeros of shape `in`, so that each kernel has its algorithm and
 /// `curvature`, which may be null, knows the layers. Gradients are zero afterwards; nothing else changes.
+/// `input_gradient`: of a stage that is not the first.
 template <class T, Device D>
 void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
-                    const shape& in, mode how, std::uint64_t seed) {
-    pass_context p{.mode = how, .random = {.seed = seed}, .repeated = true, .input_gradient = false};
+                    const shape& in, mode how, std::uint64_t seed, bool input_gradient = false) {
+    pass_context p{.mode = how, .random = {.seed = seed}, .repeated = true, .input_gradient = input_gradient};
     if (curvature && p.training()) p.curvature = curvature->discover();
     saved_tensors<T, D> scratch;
     tensor<T, D> y = model.forward(tensor<T, D>::zeros(in), scratch, p);
     if (!p.training()) return;
     model.backward(tensor<T, D>::zeros(y.shape()), scratch, p);
     weights.zero_grad();
+}
+
+/// The same of all stages of a rank; `in`: of the whole model.
+template <class T, Device D>
+void choose_kernels(model_stages<D, T>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
+                    const shape& in, mode how, std::uint64_t seed) {
+    const std::vector<int> numbers = model.numbers();
+    for (std::size_t s = 0; s < numbers.size(); ++s)
+        choose_kernels(model.stages()[s].layers(), weights, curvature, model.input_of(numbers[s], in), how, seed,
+                       numbers[s] > 0);
 }
 
 }  // namespace cairn

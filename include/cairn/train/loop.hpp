@@ -153,7 +153,7 @@ private:
     double training_accuracy() {
         const auto [correct, seen] = run_.trainer->take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
-        if (run_.ranks) all_reduce(run_.ranks->over.host, std::span<double>(sums));
+        if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
         return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each) : 0;
     }
 
@@ -181,10 +181,10 @@ private:
         const std::int64_t step = run_.trainer->steps();
         run_.average_buffers();
         run_.test_batches->reset_stats();
-        evaluation sums = evaluate(run_.model, run_.trainer->goal(), *run_.test_batches);
+        evaluation sums = evaluate(run_.trainer->stages(), run_.trainer->goal(), *run_.test_batches, run_.axes.pipeline);
         if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
-        if (run_.ranks) add_over_ranks(run_.ranks->over.host, sums);
+        if (run_.ranks) add_over_ranks(run_.ranks->everyone, sums);
         outcome_.test = std::move(sums);
         outcome_.metrics = run_.trainer->goal().metrics(outcome_.test);
         last_tested_ = step;
@@ -208,7 +208,7 @@ private:
         std::fprintf(stderr,
                      "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
                      run_.name.c_str(), run_.data.train.size(), run_.data.test ? run_.data.test.size() : 0,
-                     concat(run_.data.sample).c_str(), run_.weights->count(), run_.flops_per_sample() / 1e9);
+                     concat(run_.data.sample).c_str(), run_.parameters, run_.training_flops / 1e9);
         std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%s, seed %llu, results in %s\n",
                      static_cast<long long>(run_.epochs), run_.train_batches->batches_per_epoch(), run_.batch,
                      on_host ? "" : concat("on ", D::name, ", ").c_str(), run_.processors().c_str(),

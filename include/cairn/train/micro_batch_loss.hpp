@@ -20,7 +20,7 @@ public:
     explicit micro_batch_loss(objective goal) : goal_(std::move(goal)) {}
     const objective& goal() const { return goal_; }
 
-    /// The gradient over output y of micro-batch m. Its numbers are added to those of the step, in the order of calls.
+    /// The gradient over output y of micro-batch m. Its numbers become those of the step.
     template <Device D>
     tensor<float, D> gradient(const micro_batches<D>& batch, int m, tensor<float, D> y,
                               step_scalars<D>& numbers) const {
@@ -29,7 +29,9 @@ public:
         auto [loss, dy] = goal_.loss(std::move(y), batch[m].there);
         const double share = batch.share(batch[m].host.count);
         if (share != 1) for_each(functors::times<float>{static_cast<float>(share)}, dy);
-        numbers.pieces.push_back({std::move(loss), std::move(correct)});
+        if (numbers.pieces.size() <= static_cast<std::size_t>(m))
+            numbers.pieces.resize(static_cast<std::size_t>(m) + 1);
+        numbers.pieces[static_cast<std::size_t>(m)] = {std::move(loss), std::move(correct)};
         return std::move(dy);
     }
 

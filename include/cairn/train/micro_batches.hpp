@@ -61,6 +61,12 @@ public:
         : micro_batches(device_batch<D>(samples_of(b, range{0, b.count})), n) {}
 
     int size() const { return static_cast<int>(pieces_.size()); }
+    /// Of each.
+    std::vector<index_t> samples() const {
+        std::vector<index_t> all;
+        for (const auto& piece : pieces_) all.push_back(piece.host.count);
+        return all;
+    }
     const device_batch<D>& operator[](int m) const { return pieces_[static_cast<std::size_t>(m)]; }
     /// All of them in one; there where none is.
     const device_batch<D>& whole() const { return whole_; }

@@ -22,8 +22,8 @@ template <class T, Device D, class Pass>
 void observe_drawn_labels(sequential<T, D>& model, arena<float, D>& weights, const objective& goal,
                           const micro_batches<D>& batch, index_t stride, preconditioner<float, D>& curvature,
                           const loss_scaling<D, T>& scaling, Pass&& pass) {
-    stage observed(model, weights);
-    observed.before_last_backward = [&] { curvature.last_micro_batch(); };
+    std::vector<stage<sequential<T, D>>> observed;
+    observed.emplace_back(model, weights).before_last_backward = [&] { curvature.last_micro_batch(); };
     const auto chosen = [&](int m) { return first_of(batch[m], stride); };
     const auto input = [&](int m) {
         pass_context p = pass(m);

@@ -8,6 +8,7 @@
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/train/micro_batches.hpp>
+#include <cairn/train/model_stages.hpp>
 
 #include <cstdint>
 #include <string>
@@ -42,6 +43,15 @@ std::string why_not_finite(sequential<T, D>& model, const arena<float, D>& weigh
                           model[i].describe(), ')', advice);
     }
     return concat(where, "all layers give finite outputs: the loss itself overflows", advice);
+}
+
+/// The same of a rank that has the last stage; of a pipeline, whose layers are on other ranks, it names no layer.
+template <class T, Device D>
+std::string why_not_finite(model_stages<D, T>& model, const arena<float, D>& weights, const device_batch<D>& samples,
+                           const pass_context& p, std::int64_t step, double loss) {
+    if (!model.is_pipeline()) return why_not_finite(model.stages().front().layers(), weights, samples, p, step, loss);
+    return concat("step ", step, ": loss is ", loss,
+                  " at the end of the pipeline; lower the learning rate, warm up, or clip gradients");
 }
 
 }  // namespace cairn

@@ -24,15 +24,15 @@ namespace cairn {
 
 namespace detail {
 
-/// This rank's part of a sharded optimizer.
+/// This rank's part of a sharded optimizer, or of one whose parameters are a pipeline's stage.
 struct shard_plan {
     range elements;
-    std::function<void(std::span<double>)> sum_over_ranks;
+    std::function<std::vector<double>(std::vector<double>)> over_ranks;
 };
 
 template <class O, Device D>
 any_optimizer<float, D> over_part(O o, arena<float, D>& weights, const shard_plan* part) {
-    if (part) return bound_optimizer(sharded<O>{std::move(o), part->elements, part->sum_over_ranks}, weights);
+    if (part) return bound_optimizer(sharded<O>{std::move(o), part->elements, part->over_ranks}, weights);
     return bound_optimizer(std::move(o), weights);
 }
 

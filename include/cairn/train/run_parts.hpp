@@ -5,6 +5,8 @@
 #include <cairn/data/prefetcher.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/data_formats.hpp>
+#include <cairn/train/parallel_axes.hpp>
+#include <cairn/train/pipeline_plan.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <filesystem>
@@ -45,13 +47,18 @@ struct run_parts {
     std::unique_ptr<batches> train_batches, test_batches;  // this rank's; the second is null where nothing is tested
     std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, log_every = 1;
 
-    sequential<T, D> model;
+    std::vector<sequential<T, D>> layers;  // of the whole model, or of this rank's stages of a pipeline
+    double training_flops = 0;             // of one sample, in the whole model
+    index_t parameters = 0;                // trained values of the whole model
+    std::optional<pipeline_plan> plan;     // where there is a pipeline
     std::unique_ptr<arena<float, D>> weights;
     lr_schedule rate;
     std::optional<loss_scaler> scaler;                    // of layers in float16
     std::unique_ptr<preconditioner<float, D>> curvature;  // null unless the optimizer has one
     std::unique_ptr<quadratic_step<D>> quadratic;         // null unless kfac.step_size asks for it
 
+    parallel_axes axes;
+    std::unique_ptr<mesh<any_communicator>> grid;
     std::unique_ptr<cairn::ranks<D>> ranks;  // null on one rank
     std::vector<range> owners;               // of the optimizer's state, one a rank; empty: each rank has all of it
     bool compresses = false;
@@ -66,10 +73,12 @@ struct run_parts {
         for (index_t extent : data.sample) s.push_back(extent);
         return s;
     }
-    /// Arithmetic of one training sample.
-    double flops_per_sample() const {
-        const layer_cost c = model.cost(batch_shape());
-        return (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(batch);
+    /// Running statistics of the layers here.
+    buffer_list<float, D> buffers() {
+        buffer_list<float, D> all;
+        for (auto& part : layers)
+            for (auto& buffer : part.buffers()) all.push_back(buffer);
+        return all;
     }
     double epochs_of(std::int64_t steps) const {
         return static_cast<double>(steps) / static_cast<double>(train_batches->batches_per_epoch());
@@ -80,11 +89,11 @@ struct run_parts {
     }
     /// Collective: all ranks begin with the values of rank 0.
     void start_ranks() {
-        if (ranks) broadcast_values(ranks->over, *weights, model.buffers());
+        if (ranks) broadcast_values(ranks->over, *weights, buffers());
     }
     /// Collective: running statistics become the mean over the ranks.
     void average_buffers() {
-        if (ranks) cairn::average_buffers(ranks->over, model.buffers());
+        if (ranks) cairn::average_buffers(ranks->over, buffers());
     }
 };
 

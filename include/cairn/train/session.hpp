@@ -13,9 +13,18 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace cairn {
+
+/// What each rank would hold and do.
+template <Device D, class T>
+std::string describe_plan(run_parts<D, T>& run) {
+    std::string text = run.grid->describe();
+    if (run.plan) return text + describe(*run.plan, static_cast<int>(run.micro_batches));
+    return text + concat("no pipeline: every rank holds the whole model, ", run.parameters, " parameters\n");
+}
 
 /// A run with its network on device D, whose layers compute in T (train/trainer.hpp).
 template <Device D = cpu, class T = float>
@@ -34,7 +43,11 @@ public:
     /// Times training steps on generated data. Prints what it measured and returns it; with `table` also the layers.
     nlohmann::json throughput(std::int64_t steps, bool table) { return measure_throughput(*run_, steps, table); }
 
-    sequential<T, D>& model() { return run_->model; }
+    /// The whole model, or the first of this rank's stages.
+    sequential<T, D>& model() { return run_->layers.front(); }
+
+    /// What each rank would hold and do, as text; trains nothing.
+    std::string plan() const { return describe_plan(*run_); }
     const any_communicator& world() const { return run_->world; }
 
 private:

@@ -28,12 +28,13 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
 
 }  // namespace detail
 
-/// Collective: rank 0 measures, the others take what it chose. One rank alone chooses as kernels come up.
+/// Collective: rank 0 measures, the others take what it chose; of a pipeline, the first rank of each of its places, one
+/// after another. One rank alone chooses as kernels come up.
 template <Device D, class T>
 void choose_kernels_of_ranks(run_parts<D, T>& run) {
-    const int size = run.world.size();
-    if (size == 1) return;
-    if (run.is_root()) {
+    if (run.world.size() == 1) return;
+    const int size = run.axes.data;
+    const auto choose = [&] {
         const auto pieces = static_cast<int>(run.micro_batches);
         for (const index_t count : detail::counts_of(*run.train_batches, size))
             for (const int piece : std::set<int>{0, pieces - 1})
@@ -42,9 +43,13 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
         if (run.test_batches)
             for (const index_t count : detail::counts_of(*run.test_batches, size))
                 run.trainer->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
+    };
+    for (int place = 0; place < run.axes.pipeline; ++place) {
+        const int first = place * size;  // the pipeline is the mesh's first axis
+        if (run.world.rank() == first) choose();
+        wait_for(run.world, first);  // it may measure for minutes
+        share_autotune(run.world, first);
     }
-    wait_for(run.world, 0);  // it may measure for minutes
-    share_autotune(run.world);
     // What comes up later, such as products of a preconditioner, is chosen alike too.
     autotune_cache::global().set_policy(autotune_policy::first);
 }
@@ -53,7 +58,7 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
 template <Device D, class T>
 void discover_layers(run_parts<D, T>& run) {
     if (!run.curvature) return;
-    const index_t share = shard_of(run.batch, run.world.size(), run.world.rank()).count;
+    const index_t share = shard_of(run.batch, run.axes.data, run.grid->coordinate("data")).count;
     run.trainer->choose_kernels(
         run.batch_shape().with(0, shard_of(share, static_cast<int>(run.micro_batches), 0).count), mode::train);
 }

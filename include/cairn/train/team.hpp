@@ -22,12 +22,12 @@ inline double broadcast_from_root(any_communicator& c, double value) {
     return value;
 }
 
-/// Every rank takes over the kernels that rank 0 chose.
-inline void share_autotune(any_communicator& c) {
+/// Every rank takes over the kernels that rank `root` chose.
+inline void share_autotune(any_communicator& c, int root = 0) {
     std::ostringstream mine;
     for (const auto& [key, entry] : autotune_cache::global().entries()) mine << key << '\t' << entry.choice << '\n';
-    std::istringstream all(broadcast_text(c, mine.str()));
-    if (c.rank() == 0) return;
+    std::istringstream all(broadcast_text(c, mine.str(), root));
+    if (c.rank() == root) return;
     for (std::string key, choice; std::getline(all, key, '\t') && std::getline(all, choice);)
         autotune_cache::global().set(key, {choice, {}});
 }

@@ -89,7 +89,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     // Of the host, after the memory was read.
     const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
                  peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
-    const double rate = median(rates), flops = run.flops_per_sample();
+    const double rate = median(rates), flops = run.training_flops;
     if (table)
         print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
                       peak_bytes);
@@ -116,7 +116,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"batch", run.batch},
             {"threads", threads()},
             {"steps", rates.size()},
-            {"parameters", run.weights->count()},
+            {"parameters", run.parameters},
             {"flops_per_sample", flops},
             {"device", D::name},
             {"recorded_steps", run.trainer->recorder().launched()},

@@ -3,7 +3,7 @@
 //   y = forward(x);  {loss, dy} = loss(y, target);  backward(dy);  parameters ← optimizer(gradients, lr(step))
 // Each rank does its part of the batch, in micro-batches, and dy is weighted by their share: any number of ranks and of
 // micro-batches takes the step of one. trainer::step shows the order of a step's parts; each has one duty, one header:
-//   parallel/pipeline/execute.hpp    forward and backward of the micro-batches, by a list of actions
+//   train/model_stages.hpp           forward and backward of the micro-batches, by lists of actions
 //   parallel/gradient_sync.hpp       gradients become sums over the ranks, while backward runs
 //   parallel/agreement.hpp           whether all ranks take the step
 //   train/loss_scaling.hpp           layers in float16
@@ -15,7 +15,6 @@
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/lr_schedule.hpp>
-#include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/choose_kernels.hpp>
 #include <cairn/train/curvature.hpp>
@@ -23,6 +22,7 @@
 #include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/micro_batch_loss.hpp>
 #include <cairn/train/micro_batches.hpp>
+#include <cairn/train/model_stages.hpp>
 #include <cairn/train/monte_carlo_fisher.hpp>
 #include <cairn/train/non_finite_diagnosis.hpp>
 #include <cairn/train/quadratic_update.hpp>
@@ -31,6 +31,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,11 +45,12 @@ class trainer {
 
 public:
     /// `axis` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, which is
-    /// for layers in float16; where it is dynamic, the policy of several ranks must be to skip.
+    /// for layers in float16; where it is dynamic, the policy of several ranks must be to skip. `stages`: of a pipeline,
+    /// `model` is the first of this rank's then.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, lr_schedule rate,
             objective goal, trainer_config config, ranks<D>* axis = nullptr,
             preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
-            loss_scaler* scaler = nullptr)
+            loss_scaler* scaler = nullptr, std::optional<model_stages<D, T>> stages = {})
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -61,13 +63,12 @@ public:
           scaling_(scaler, weights, axis, config.stop_at_loss),
           recorder_({.on = config.graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
-          stage_(model, weights) {
-        if (axis_) stage_.listener = axis_->gradients.listener();
-        stage_.before_last_backward = [this] {
+          stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
+        stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
             if (observer_) curvature_->last_micro_batch();
-        };
+        });
     }
-    trainer(const trainer&) = delete;  // its stage calls it
+    trainer(const trainer&) = delete;  // its stages call it
 
     /// One step on this rank's part of a batch. `meanwhile` is called when forward and backward are launched, before
     /// their results are waited for. Throws when the loss or a gradient is not finite, on every rank alike, naming the
@@ -80,12 +81,11 @@ public:
         scaling_.begin_step(curvature_);
         observe_curvature(batch);
         if (axis_) axis_->gradients.begin(steps());
-        const action_list actions = gradient_accumulation(batch.size());
         step_scalars<D> numbers = recorder_.gradients(batch, optimizer_, lr, observer_ != nullptr, [&] {
             step_scalars<D> launched;
             const auto gradient = [&](int m, auto y) { return loss_gradient(batch, m, std::move(y), launched); };
             weights_.zero_grad();
-            execute(actions, stage_, gradient, [&](int m) { return input_of(batch[m]); });
+            stages_.train(batch.samples(), gradient, [&](int m) { return input_of(batch[m]); });
             launched.broken = scaling_.unscale();
             return launched;
         });
@@ -110,12 +110,13 @@ public:
 
     /// Before the first step: each kernel gets its algorithm for inputs of this shape.
     void choose_kernels(const shape& in, mode how) {
-        cairn::choose_kernels(model_, weights_, curvature_, in, how, config_.seed);
+        cairn::choose_kernels(stages_, weights_, curvature_, in, how, config_.seed);
     }
 
     /// Updates done so far.
     std::int64_t steps() { return optimizer_.steps(); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }
+    model_stages<D, T>& stages() { return stages_; }
     const objective& goal() const { return loss_.goal(); }
     const graph_recorder<D>& recorder() const { return recorder_; }
 
@@ -127,7 +128,7 @@ private:
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
         if (!config_.may_skip) return;
-        const auto [before, all] = axis_->agree.place_of(batch.count());
+        const auto [before, all] = place_of(axis_->over.host, batch.count());
         batch.place(before, all);
     }
 
@@ -166,10 +167,12 @@ private:
     // Gradients and totals of all ranks, or an error on all.
     step_result synchronise_step(const micro_batches<D>& batch, const step_scalars<D>& numbers, bool stop) {
         std::string reason;
-        step_totals all = loss_.totals(batch, numbers, [&](int m, double loss) {
+        const auto note = [&](int m, double loss) {
             if (reason.empty())
-                reason = why_not_finite(model_, weights_, batch[m], pass_of(batch[m]), steps() + 1, loss);
-        });
+                reason = why_not_finite(stages_, weights_, batch[m], pass_of(batch[m]), steps() + 1, loss);
+        };
+        step_totals all;  // of a pipeline, its last stage has the losses
+        if (stages_.has_last()) all = loss_.totals(batch, numbers, note);
         all.stop = stop ? 1 : 0;
         if (axis_) {
             all = synchronise(axis_->gradients, axis_->agree, all, steps() + 1, reason);
@@ -192,7 +195,7 @@ private:
     quadratic_update<D, T> quadratic_;
     loss_scaling<D, T> scaling_;
     graph_recorder<D> recorder_;
-    stage<sequential<T, D>> stage_;           // goes first: it may hold tensors of a step that could not be recorded
+    model_stages<D, T> stages_;               // goes first: it may hold tensors of a step that could not be recorded
     curvature_listener* observer_ = nullptr;  // of the rows of the step at hand
 };
 

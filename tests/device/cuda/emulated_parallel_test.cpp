@@ -131,9 +131,12 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());
         };
         if (how.zero_stage) {
-            bound_optimizer o(
-                sharded<O>{rule, own, [&](std::span<double> by_parameter) { all_reduce(all.over.host, by_parameter); }},
-                weights);
+            bound_optimizer o(sharded<O>{rule, own,
+                                         [&](std::vector<double> by_parameter) {
+                                             all_reduce(all.over.host, std::span<double>(by_parameter));
+                                             return by_parameter;
+                                         }},
+                              weights);
             take_steps(o);
         } else {
             bound_optimizer o(rule, weights);

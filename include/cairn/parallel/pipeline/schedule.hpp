@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-constexpr int two_or_more = 0, any_number = -1;  // of virtual stages
+constexpr int two_or_more = 0, any_virtual_stages = -1;  // of virtual stages
 
 /// A line of the table of schedules.
 struct schedule_entry {
@@ -56,7 +56,7 @@ inline const std::vector<schedule_entry>& schedules() {
         detail::fixed_schedule("v_min", 2, v_min, v_min_closed_form),
         detail::fixed_schedule("dualpipe", 1, dualpipe, dualpipe_closed_form),
         detail::fixed_schedule("dualpipe_v", 2, dualpipe_v, dualpipe_v_closed_form),
-        {"auto", any_number, automatic, [](const schedule_shape&, const stage_costs&) { return closed_form{}; }},
+        {"auto", any_virtual_stages, automatic, [](const schedule_shape&, const stage_costs&) { return closed_form{}; }},
     };
     return all;
 }

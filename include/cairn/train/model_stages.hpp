@@ -1,0 +1,111 @@
+#pragma once
+// What a rank has of the model: all of it, or stages of a pipeline. Training and evaluation run it by lists of actions
+// (parallel/pipeline/execute.hpp), on one rank and on many by the same text.
+
+#include <cairn/comm/any.hpp>
+#include <cairn/nn/sequential.hpp>
+#include <cairn/parallel/pipeline/execute.hpp>
+
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// See the top of the file. Layers and arena must outlive it.
+template <Device D, class T>
+class model_stages {
+public:
+    using links_type = stage_links<T, D, any_communicator>;
+
+    /// The whole model.
+    model_stages(sequential<T, D>& model, arena<float, D>& weights) {
+        stages_.emplace_back(model, weights);
+        rank_of_stage_ = {0};
+        schedule_ = [](int micro_batches) {
+            return pipeline_program{.name = "gradient accumulation",
+                                    .micro_batches = micro_batches,
+                                    .rank_of_stage = {0},
+                                    .actions = {gradient_accumulation(micro_batches)}};
+        };
+    }
+
+    /// This rank's stages of a pipeline, which `over` leads along; `boundaries`: cut.hpp. `schedule`: the program of a
+    /// step with so many micro-batches, one at least.
+    model_stages(std::vector<sequential<T, D>>& layers, arena<float, D>& weights, channel<any_communicator>& over,
+                 std::vector<int> rank_of_stage, std::vector<shape> boundaries,
+                 std::function<pipeline_program(int)> schedule)
+        : links_(over, boundaries),
+          rank_of_stage_(std::move(rank_of_stage)),
+          boundaries_(std::move(boundaries)),
+          schedule_(std::move(schedule)) {
+        for (auto& part : layers) stages_.emplace_back(part, weights);
+    }
+
+    bool is_pipeline() const { return !boundaries_.empty(); }
+    bool has_last() const { return rank_of_stage_.back() == links_.rank(); }
+    std::vector<stage<sequential<T, D>>>& stages() { return stages_; }
+
+    /// Who is told in the last backward of each stage which gradients are final, and what is called before it.
+    void listen(gradient_listener* listener, const std::function<void()>& before_last_backward) {
+        for (auto& s : stages_) {
+            s.listener = listener;
+            s.before_last_backward = before_last_backward;
+        }
+    }
+
+    /// Of each stage here: its number in the model.
+    std::vector<int> numbers() const {
+        std::vector<int> here;
+        for (std::size_t s = 0; s < rank_of_stage_.size(); ++s)
+            if (rank_of_stage_[s] == links_.rank()) here.push_back(static_cast<int>(s));
+        return here;
+    }
+    /// What stage number `s` reads of n samples; `in`: what the model reads of them.
+    shape input_of(int s, const shape& in) const {
+        return s == 0 ? in : boundaries_[static_cast<std::size_t>(s)].with(0, in.front());
+    }
+
+    /// Adds the gradients of a step, see execute().
+    template <class Objective, class Batch>
+    void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
+        const int m = static_cast<int>(samples.size());
+        auto at = programs_.find(m);
+        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
+        execute(at->second, samples, stages_, links_, std::forward<Objective>(objective), std::forward<Batch>(batch));
+    }
+
+    /// Outputs of the last stage alone: output(m, y).
+    template <class Output, class Batch>
+    void predict(const std::vector<index_t>& samples, Output&& output, Batch&& batch) {
+        const auto no_gradient = [&](int m, tensor<T, D> y) {
+            output(m, std::move(y));
+            return tensor<T, D>();
+        };
+        execute(forwards(static_cast<int>(samples.size())), samples, stages_, links_, no_gradient,
+                std::forward<Batch>(batch));
+    }
+
+private:
+    /// Every micro-batch forward, stage after stage.
+    pipeline_program forwards(int micro_batches) const {
+        pipeline_program p{.name = "forward", .micro_batches = micro_batches, .rank_of_stage = rank_of_stage_};
+        for (const int r : rank_of_stage_) p.ranks = std::max(p.ranks, r + 1);
+        p.actions.resize(static_cast<std::size_t>(p.ranks));
+        for (int s = 0; s < p.stages(); ++s)
+            for (int m = 0; m < micro_batches; ++m)
+                p.actions[static_cast<std::size_t>(rank_of_stage_[static_cast<std::size_t>(s)])].push_back(
+                    {action_kind::forward, s, m});
+        return p;
+    }
+
+    links_type links_;
+    std::vector<int> rank_of_stage_;
+    std::vector<shape> boundaries_;
+    std::function<pipeline_program(int)> schedule_;
+    std::map<int, pipeline_program> programs_;  // by number of micro-batches
+    std::vector<stage<sequential<T, D>>> stages_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,160 @@
+// Runs whose model is a pipeline: the numbers of one rank with the same micro-batches, and states that any mesh reads.
+
+#include "catch.hpp"
+#include "messages.hpp"
+#include "state/temporary_folder.hpp"
+
+#include <cairn/comm/threads.hpp>
+#include <cairn/train/session.hpp>
+
+namespace pipeline_sessions {
+
+using namespace cairn;
+
+namespace {
+
+const std::string workload =
+    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 24\ntest_volumes = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
+    "blocks = 2\nnormalise = true\n[optimizer]\nkind = 'adam'\nlr = 1e-3\nclip_norm = 0.3\n"
+    "[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
+
+using settings_list = std::vector<std::string>;
+
+/// The last line of a run on ranks that are threads, or the error that ended it.
+nlohmann::json train(int ranks, const session_options& options, const settings_list& set,
+                     const std::string& text = workload) {
+    autotune_cache::global().set_policy(autotune_policy::first);
+    nlohmann::json result;
+    run_ranks(ranks, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+        configuration settings = options.resume.empty() ? configuration::from_text(text)
+                                                        : configuration::from_file(options.resume / "config.toml");
+        for (const std::string& s : set) settings.set(s);
+        session<> run(std::move(settings), options, any_communicator(c.split(0, c.rank())));
+        const nlohmann::json line = run.train();
+        if (c.rank() == 0) result = line;
+    });
+    return result;
+}
+
+std::vector<double> losses(const std::filesystem::path& run) {
+    std::ifstream in(run / "metrics.jsonl");
+    std::vector<double> all;
+    for (std::string line; std::getline(in, line);)
+        if (const auto entry = nlohmann::json::parse(line); entry.contains("loss")) all.push_back(entry["loss"]);
+    return all;
+}
+
+std::string why(int ranks, const settings_list& set, const std::string& text = workload, std::int64_t steps = 1) {
+    const temporary_folder folder;
+    return test::message_of(
+        [&] { train(ranks, {.out = folder / "run", .resume = {}, .max_steps = steps}, set, text); });
+}
+
+}  // namespace
+
+TEST_CASE("pipeline session: the bits of one rank with the same micro-batches", "[session]") {
+    const temporary_folder folder;
+    for (const char* optimizer : {"adam", "lamb"}) {
+        const std::string rule = concat("optimizer.kind=", optimizer);
+        const auto one = train(1, {.out = folder / concat("one", optimizer), .resume = {}, .max_steps = -1}, {rule});
+        const std::vector<double> expected = losses(folder / concat("one", optimizer));
+        REQUIRE(expected.size() == 6);
+        for (const settings_list& set : {settings_list{"parallel.pipeline=2"},
+                                         {"parallel.pipeline=2", "parallel.schedule=zb_v"},
+                                         {"parallel.pipeline=4", "parallel.schedule=zb_h1"}}) {
+            const std::string name = concat(optimizer, set.back());
+            CAPTURE(name);
+            settings_list all = set;
+            all.push_back(rule);
+            const int ranks = set.front().back() - '0';
+            const auto got = train(ranks, {.out = folder / name, .resume = {}, .max_steps = -1}, all);
+            CHECK(losses(folder / name) == expected);
+            CHECK(got["test_loss"] == one["test_loss"]);
+            CHECK(got["train_loss"] == one["train_loss"]);
+        }
+    }
+}
+
+TEST_CASE("pipeline session: a state of one mesh goes on at another", "[session]") {
+    const temporary_folder folder;
+    train(1, {.out = folder / "whole", .resume = {}, .max_steps = -1}, {});
+    const std::vector<double> expected = losses(folder / "whole");
+    const settings_list grid{"parallel.pipeline=2", "parallel.data=2", "parallel.zero_stage=1"};
+    train(4, {.out = folder / "grid", .resume = {}, .max_steps = 3}, grid);
+    train(1, {.out = {}, .resume = folder / "grid", .max_steps = -1}, {"parallel.pipeline=1", "parallel.data=0"});
+    const std::vector<double> got = losses(folder / "grid");
+    REQUIRE(got.size() == expected.size());
+    // Statistics of batch norm are those of micro-batches half as large.
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(0.2));
+
+    // The same mesh of a pipeline alone: bit for bit, there and back.
+    train(1, {.out = folder / "there", .resume = {}, .max_steps = 2}, {});
+    train(2, {.out = {}, .resume = folder / "there", .max_steps = 4}, {"parallel.pipeline=2"});
+    train(1, {.out = {}, .resume = folder / "there", .max_steps = 5}, {"parallel.pipeline=1"});
+    train(4, {.out = {}, .resume = folder / "there", .max_steps = -1},
+          {"parallel.pipeline=4", "parallel.schedule=gpipe"});
+    CHECK(losses(folder / "there") == expected);
+}
+
+TEST_CASE("pipeline session: a data axis beside it adds what one rank adds", "[session]") {
+    const temporary_folder folder;
+    const std::string plain = workload + "[parallel]\noverlap = true\n";
+    const settings_list no_norm{"model.normalise=false"};
+    train(1, {.out = folder / "one", .resume = {}, .max_steps = -1}, no_norm, plain);
+    const std::vector<double> expected = losses(folder / "one");
+    for (const settings_list& more : {settings_list{},
+                                      {"parallel.zero_stage=2"},
+                                      {"train.activation_memory=recompute"},
+                                      {"train.non_finite=skip"}}) {
+        settings_list set{"model.normalise=false", "parallel.pipeline=2"};
+        set.insert(set.end(), more.begin(), more.end());
+        const std::string name = concat("run", set.size(), more.empty() ? "" : more.front());
+        CAPTURE(name);
+        train(4, {.out = folder / name, .resume = {}, .max_steps = -1}, set, plain);
+        const std::vector<double> got = losses(folder / name);
+        REQUIRE(got.size() == expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-4));
+    }
+}
+
+TEST_CASE("pipeline session: what does not fit is refused with what to do", "[session]") {
+    CHECK(test::contains(why(2, {"parallel.pipeline=3"}),
+                         "parallel.pipeline = 3 does not divide the number of ranks, 2"));
+    CHECK(test::contains(why(2, {"parallel.data=4"}), "need 4 ranks, there are 2"));
+    CHECK(test::contains(why(2, {"parallel.tensor=2"}), "do not split their layers' tensors"));
+    CHECK(test::contains(why(2, {"parallel.spatial=[2, 1, 1]"}), "are not cut in space"));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=zigzag"}), "no schedule \"zigzag\""));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=dualpipe"}), "two copies of every stage"));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=dualpipe_v", "train.micro_batches=2"}),
+                         "parallel.schedule: "));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=40",
+                                 "train.micro_batches=4"}),
+                         "80 stages, but the model has"));
+    CHECK(
+        test::contains(why(2, {"parallel.pipeline=2", "optimizer.kind=kfac"}), "needs the layers of the whole model"));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "train.batch=2"}), "train.micro_batches"));
+    const std::string diverged = why(
+        2, {"parallel.pipeline=2", "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.kind=sgd"}, workload, 4);
+    CAPTURE(diverged);
+    CHECK(test::contains(diverged, "step 2: rank 0 of 2: gradient of conv1"));
+    CHECK(test::contains(diverged, "no rank took the step"));
+}
+
+TEST_CASE("pipeline session: the plan names stages, bytes and bubble", "[session]") {
+    std::string text;
+    run_ranks(4, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+        configuration settings = configuration::from_text(workload);
+        for (const char* s : {"parallel.pipeline=2", "parallel.data=2"}) settings.set(s);
+        session<> run(std::move(settings), {.out = {}, .resume = {}, .max_steps = -1},
+                      any_communicator(c.split(0, c.rank())));
+        if (c.rank() == 0) text = run.plan();
+    });
+    CAPTURE(text);
+    CHECK(test::contains(text, "pipeline 2 x data 2"));
+    CHECK(test::contains(text, "rank 3: pipeline 1 data 1"));
+    CHECK(test::contains(text, "schedule 1f1b, 4 micro-batches, 2 stages"));
+    CHECK(test::contains(text, "stage 1 on pipeline rank 1"));
+    CHECK(test::contains(text, "predicted bubble"));
+}
+
+}  // namespace pipeline_sessions
