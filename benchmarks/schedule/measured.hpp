@@ -1,6 +1,7 @@
 #pragma once
 // A schedule as it ran: the events of category "action" in trace.json, whose names end in 1F3 and whose process is the
-// rank. Of several pipelines the first, of several steps one.
+// rank. An action begins when what it waited for has come: the end of a "communication" inside, 1F3/recv activation. Of
+// several pipelines the first, of several steps one.
 
 #include <cairn/parallel/pipeline/csv.hpp>
 #include <cairn/parallel/pipeline/simulate.hpp>
@@ -45,16 +46,28 @@ inline measured_schedule parse_measured_schedule(const nlohmann::json& trace, co
         action_time when;
     };
     std::map<int, std::vector<run>> by_rank;
-    const std::regex action_at_end("(?:^|[/ ])([0-9]+[FBIW][0-9]+)$");
+    std::map<std::pair<int, std::string>, std::vector<action_time>> waits;  // by rank and action
+    const std::regex action_at_end("(?:^|/)([0-9]+[FBIW][0-9]+)$"), wait_inside("(?:^|/)([0-9]+[FBIW][0-9]+)/[^/]*$");
     for (const auto& event : trace.at("traceEvents")) {
-        if (event.value("cat", "") != "action") continue;
-        const std::string label = event.at("name");
+        const std::string category = event.value("cat", ""), label = event.value("name", "");
         std::smatch found;
-        if (!std::regex_search(label, found, action_at_end)) continue;
+        if (!(category == "action" && std::regex_search(label, found, action_at_end)) &&
+            !(category == "communication" && std::regex_search(label, found, wait_inside)))
+            continue;
         const double start = event.at("ts").get<double>() * 1e-6;
-        by_rank[event.at("pid")].push_back(
-            {parse_actions(found[1]).front(), {start, start + event.at("dur").get<double>() * 1e-6}});
+        const action_time when{start, start + event.at("dur").get<double>() * 1e-6};
+        const int rank = event.at("pid");
+        if (category == "action")
+            by_rank[rank].push_back({parse_actions(found[1]).front(), when});
+        else
+            waits[{rank, found[1]}].push_back(when);
     }
+    for (auto& [rank, runs] : by_rank)
+        for (run& r : runs) {
+            const double begin = r.when.start;
+            for (const action_time& w : waits[{rank, concat(r.what)}])
+                if (w.start >= begin && w.end <= r.when.end) r.when.start = std::max(r.when.start, w.end);
+        }
     require(!by_rank.empty(), name, ": no actions of a pipeline; trace a run with parallel.pipeline above 1");
 
     measured_schedule m;

@@ -70,16 +70,23 @@ TEST_CASE("the course's page has the grids that the program prints", "[pipeline]
     CHECK(grids >= 5);
 }
 
-/// What `runs` steps of the schedule leave in trace.json, stretched, with pids from `first_rank`.
+/// What `runs` steps of the schedule leave in trace.json, with processes from `first_rank`.
+/// Each action of a stage but the first has waited for 0.1 s before.
 std::string events_of(const pipeline_program& program, const pipeline_times& t, int runs, int first_rank) {
     std::string text;
     for (int run = 0; run < runs; ++run)
         for (std::size_t r = 0; r < program.actions.size(); ++r)
-            for (std::size_t i = 0; i < program.actions[r].size(); ++i)
-                text += concat(text.empty() ? "" : ", ", R"({"ph": "X", "tid": 0, "cat": "action", "pid": )",
-                               first_rank + static_cast<int>(r), R"(, "name": "step/)", program.actions[r][i],
-                               R"(", "ts": )", 5e8 + 1e8 * run + 1e6 * t.actions[r][i].start, R"(, "dur": )",
-                               1e6 * (t.actions[r][i].end - t.actions[r][i].start), "}");
+            for (std::size_t i = 0; i < program.actions[r].size(); ++i) {
+                const double waited = program.actions[r][i].stage > 0 ? 1e5 : 0;
+                const double start = 5e8 + 1e8 * run + 1e6 * t.actions[r][i].start - waited;
+                const auto add = [&](const char* category, const char* inside, double duration) {
+                    text += concat(text.empty() ? "" : ", ", R"({"ph": "X", "tid": 0, "cat": ")", category,
+                                   R"(", "pid": )", first_rank + static_cast<int>(r), R"(, "name": "step/)",
+                                   program.actions[r][i], inside, R"(", "ts": )", start, R"(, "dur": )", duration, "}");
+                };
+                add("action", "", 1e6 * (t.actions[r][i].end - t.actions[r][i].start) + waited);
+                if (waited > 0) add("communication", "/recv activation", waited);
+            }
     return text;
 }
 
