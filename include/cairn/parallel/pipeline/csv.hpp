@@ -1,6 +1,6 @@
 #pragma once
-// Schedules as files of comma-separated values, as PyTorch's pipelining reads and writes them (format "compute_only"): a
-// line a rank, cells <stage><kind><micro-batch>, an empty cell is an idle slot. A pair that PyTorch overlaps,
+// Schedules as files of comma-separated values, as PyTorch's pipelining reads and writes them (format "compute_only"):
+// a line a rank, cells <stage><kind><micro-batch>, an empty cell is an idle slot. A pair that PyTorch overlaps,
 // (0F3;7B0)OVERLAP_F_B, is read as its two actions. Shape and placement follow from what stands where.
 
 #include <cairn/parallel/pipeline/schedule.hpp>

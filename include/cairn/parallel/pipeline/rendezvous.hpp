@@ -1,8 +1,8 @@
 #pragma once
-// What travels between the ranks of a program, and which simple ways of sending it would deadlock. sF sends to the rank of
-// s+1, sI and sB send to the rank of s−1, W sends nothing; stages of one rank send nothing to each other.
-// The executor sends without blocking and waits for its sends at the end of the step: that never deadlocks a program that
-// validate() takes. The ways below show why it does so:
+// What travels between the ranks of a program, and which simple ways of sending it would deadlock. sF sends to the rank
+// of s+1, sI and sB send to the rank of s−1, W sends nothing; stages of one rank send nothing to each other.
+// Sends that do not block, waited for at the end of the step, never deadlock a program that validate() takes. The
+// simpler ways do:
 //   blocking   receive, compute, send, each waiting for the other side (MPI_Ssend): deadlocks all but GPipe
 //   batched    one batch "send of the last F, I or B and receive of the next": deadlocks interleaved, ZB-V and DualPipe
 

@@ -1,7 +1,7 @@
 #pragma once
-// The schedule `auto`: the best of greedy list scheduling (greedy.hpp, six settings) and of the schedules of this folder
-// at the given times, among those that save no more than max_saved micro-batches on any rank. Best: smallest makespan
-// bubble, then smallest own-window bubble.
+// The schedule `auto`: the best of greedy list scheduling (greedy.hpp, six settings) and of the schedules of this
+// folder at the given times, among those that save no more than max_saved micro-batches on any rank. Best: smallest
+// makespan bubble, then smallest own-window bubble.
 
 #include <cairn/parallel/pipeline/schedules/greedy.hpp>
 #include <cairn/parallel/pipeline/schedules/interleaved.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 // Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM): v chunks a rank divide the bubble by v, for v times the
-// messages. Looped placement. The same with split backward is PyTorch's InterleavedZeroBubble. Both lists are PyTorch's.
+// messages. Looped placement. With split backward it is PyTorch's InterleavedZeroBubble; both lists are PyTorch's.
 //   rounds of R micro-batches, R = m / max(1, m ÷ p), p where p divides m
 //   forward number k:   chunk (k mod vR) ÷ R,  micro-batch (k ÷ vR) R + k mod R;   backward: chunk v−1−c
 //   rank r:     min((v−1)R + 2(p−1−r), mv) forwards;  then for k = 0 … mv−1:  F if any is left;  B(k)

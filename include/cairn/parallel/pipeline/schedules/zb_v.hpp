@@ -1,6 +1,6 @@
 #pragma once
 // ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory"): two chunks a rank placed as a V, so that the
-// first rank has the last stage too. No idling between a rank's first and last action at equal times, with no more saved
+// first rank has the last stage too. At equal times no rank idles between its first and last action, with no more saved
 // than 1F1B. The list is PyTorch's (ScheduleZBVZeroBubble).
 //   n = max(m, 2p−1); actions of micro-batches ≥ m are dropped.  Rank r, number in brackets the chunk:
 //   F(0) × 2(p−r)−1;  [F(1) F(0)] × r;  [F(1) I(1) W(1)] × p−r;
