@@ -77,6 +77,7 @@ def check_ranks(train, workload, folder, timing, every):
     if every:
         return
 
+    check_pipeline(run, workload, folder)
     _, text, one = run(1, workload, "--steps", 3, "--out", f"{folder}/one", *sync)
     _, more, two = run(2, workload, "--steps", 3, "--out", f"{folder}/two", *sync)
     close = abs(one.get("train_loss", 0) - two.get("train_loss", 1)) < 2e-3 * abs(one.get("train_loss", 1))
@@ -94,6 +95,36 @@ def check_ranks(train, workload, folder, timing, every):
     check(code != 0 and "sync_batch_norm" in text, "a last batch that leaves a rank without samples is refused", text)
     code, text, _ = run(2, workload, "--steps", 3, "--out", f"{folder}/nan", "--set", "optimizer.lr=1e30")
     check(code != 0 and "rank" in text and "step" in text, "a loss that is not finite ends all ranks with its step and rank", text)
+
+
+def check_pipeline(run, workload, folder):
+    """A pipeline has the losses of one rank with the same micro-batches; with a data axis nearly; and one rank reads its state."""
+    pieces = ("--set", "train.micro_batches=4", "--set", "train.log_every=1", "--set", "train.batch=16")
+    grid = ("--set", "parallel.pipeline=2", "--set", "parallel.data=2")
+
+    def losses(name):
+        lines = (pathlib.Path(folder) / name / "metrics.jsonl").read_text().splitlines()
+        return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+
+    try:
+        code, text, _ = run(1, workload, "--steps", 4, "--out", f"{folder}/pipe-one", *pieces)
+        check(code == 0, f"one rank with micro-batches: exits with {code}", text)
+        code, text, _ = run(2, workload, "--steps", 4, "--out", f"{folder}/pipe-two", *pieces, *grid[:2], "--set", "parallel.schedule=zb_h1")
+        check(code == 0, f"a pipeline of two: exits with {code}", text)
+        alike = list(zip(losses("pipe-one"), losses("pipe-two")))
+        check(len(alike) == 4 and all(abs(a - b) <= 1e-5 * abs(a) for a, b in alike), "a pipeline has the losses of one rank", str(alike))
+        code, text, _ = run(4, workload, "--steps", 2, "--out", f"{folder}/pipe-grid", *pieces, *grid)
+        check(code == 0, f"data x pipeline: exits with {code}", text)
+        code, text, _ = run(1, "--resume", f"{folder}/pipe-grid", "--steps", 4, "--set", "parallel.pipeline=1", "--set", "parallel.data=0")
+        check(code == 0, "a state of 2 x 2 ranks goes on at one", text)
+        alike = list(zip(losses("pipe-one"), losses("pipe-grid")))
+        check(len(alike) == 4 and all(abs(a - b) <= 2e-3 * abs(a) for a, b in alike), "with the losses of one rank to rounding", str(alike))
+    except OSError as problem:
+        check(False, f"runs of pipelines leave their metrics: {problem}")
+    code, text, _ = run(4, workload, "--plan", *pieces, *grid)
+    check(code == 0 and "pipeline 2 x data 2" in text and "predicted bubble" in text, "--plan prints mesh and bubble", text)
+    code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/pipe-x", "--set", "parallel.pipeline=4")
+    check(code != 0 and "does not divide the number of ranks" in text, "a pipeline that does not fit the ranks is refused", text)
 
 
 def png(seed):

@@ -1,7 +1,8 @@
 #pragma once
-// How a run's ranks share the model and the batch: [parallel] data, pipeline, tensor, spatial, schedule, virtual_stages.
-// The one place where axes enter a training run: an axis that gets a builder is let through here, and becomes an axis of
-// the run's mesh (parallel/mesh.hpp).
+// How a run's ranks share the model and the batch:
+//   [parallel] data, pipeline, tensor, spatial, schedule, virtual_stages
+// The one place where axes enter a training run: an axis that gets a builder is let through here, and becomes an axis
+// of the run's mesh (parallel/mesh.hpp).
 
 #include <cairn/parallel/mesh.hpp>
 #include <cairn/train/configuration.hpp>

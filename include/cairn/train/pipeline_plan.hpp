@@ -1,6 +1,6 @@
 #pragma once
-// How a run's model is cut into the stages of a pipeline, and by which schedule they run: made from modelled costs before
-// anything is trained (train --plan prints it).
+// How a run's model is cut into the stages of a pipeline, and by which schedule they run: made from modelled costs
+// before anything is trained (train --plan prints it).
 //   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
 
 #include <cairn/parallel/pipeline/balance.hpp>

@@ -81,6 +81,9 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     constexpr bool on_host = std::same_as<D, cpu>;
     require(on_host || !table, "--profile times layers on the host; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
+    require(!table || !run.plan,
+            "--profile is a table of the whole model's layers: parallel.pipeline must be 1; what a "
+            "pipeline does when is in trace.json of a run (benchmarks/schedule --trace)");
     const auto [rates, skipped] = detail::time_steps(run, steps, table);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     const nlohmann::json memory = memory_by_category(D::memory());

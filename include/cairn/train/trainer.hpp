@@ -44,9 +44,8 @@ class trainer {
     static_assert(!std::same_as<D, cpu> || std::same_as<T, float>, "the host computes in float");
 
 public:
-    /// `axis` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, which is
-    /// for layers in float16; where it is dynamic, the policy of several ranks must be to skip. `stages`: of a pipeline,
-    /// `model` is the first of this rank's then.
+    /// `axis` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, of layers
+    /// in float16; where it is dynamic, several ranks must skip. `stages`: of a pipeline, whose first one here is `model`.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, lr_schedule rate,
             objective goal, trainer_config config, ranks<D>* axis = nullptr,
             preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
@@ -171,8 +170,7 @@ private:
             if (reason.empty())
                 reason = why_not_finite(stages_, weights_, batch[m], pass_of(batch[m]), steps() + 1, loss);
         };
-        step_totals all;  // of a pipeline, its last stage has the losses
-        if (stages_.has_last()) all = loss_.totals(batch, numbers, note);
+        step_totals all = stages_.has_last() ? loss_.totals(batch, numbers, note) : step_totals{};
         all.stop = stop ? 1 : 0;
         if (axis_) {
             all = synchronise(axis_->gradients, axis_->agree, all, steps() + 1, reason);

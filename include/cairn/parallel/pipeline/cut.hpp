@@ -1,7 +1,7 @@
 #pragma once
 // Cuts a model into the stages of a pipeline. A unit is what runs in one piece: a layer, a residual block, several
-// branches. A chain inside a chain is opened, and so is a long skip (skip_part.hpp): the units of a model are those of its
-// chains, one after another, and between any two of them it may be cut.
+// branches. A chain inside a chain is opened, and so is a long skip (skip_part.hpp): the units of a model are those of
+// its chains, one after another, and between any two of them it may be cut.
 //   units = units_of(model, {1, 32, 32, 3});  cuts = balance(…);  stages = cut(model, {1, 32, 32, 3}, cuts);
 // Layers keep their names, so parameters keep their paths: a stage starts with the values, and draws the masks, that it
 // would in the whole model (core/parameter.hpp).

@@ -12,6 +12,7 @@
 #include <cairn/parallel/pipeline/stage_links.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,8 @@ void execute(const pipeline_program& program, std::vector<index_t> samples, std:
     for (std::size_t i = 0; i < actions.size(); ++i) {
         links.progress();
         const action& a = actions[i];
-        const trace_scope scope(concat(a), "", "pipeline");
+        std::optional<trace_scope> scope;  // what ran when, beside the plan: benchmarks/schedule --trace
+        if (program.ranks > 1) scope.emplace(concat(a), "", "action");
         try {
             run(a, i);
         } catch (error& e) {

@@ -2,7 +2,7 @@
 // A long skip (nn/concat_skip.hpp) that a pipeline cuts: y = (x | inner(x)), with the layers of `inner` on several
 // stages. What travels between two of them is a bundle, the skip beside the activation, (N, skip | activation): one
 // tensor, as everywhere else.
-//   first part    x → (x, inner₁(x))      middle part   (x, h) → (x, inner₂(h))      last part   (x, h) → (x | inner₃(h))
+//   first part  x → (x, inner₁(x))     middle part  (x, h) → (x, inner₂(h))     last part  (x, h) → (x | inner₃(h))
 // Backward likewise: (dx, dh) travels, and the first part adds them, in the order of the whole layer. The same bits.
 // Bundles nest: inside a skip that is cut, another one may be.
 

@@ -1,6 +1,6 @@
 #pragma once
-// What travels between the stages of a pipeline: after sF the activation, to the rank of stage s + 1; after sI or sB the
-// gradient of the stage's input, to the rank of stage s − 1. Between two stages of one rank nothing is sent.
+// What travels between the stages of a pipeline: after sF the activation, to the rank of stage s + 1; after sI or sB
+// the gradient of the stage's input, to the rank of stage s − 1. Between two stages of one rank nothing is sent.
 //   Sends do not block; each keeps its tensor until it is complete, the last ones until the end of the step.
 //   Receives are posted ahead in the order in which the rank's list needs them, and waited for where it does.
 // With that any valid list runs, and no list waits longer than its dependencies make it (course/pipelines.md): a
@@ -97,7 +97,7 @@ public:
         with_context(concat("waiting for the ", gradient ? "gradient" : "activation", " of micro-batch ", m,
                             " between stages ", b, " and ", b + 1, " from rank ", s.from, " of the pipeline"),
                      [&] {
-                         const trace_scope scope("wait for stage", "", "communication");
+                         const trace_scope scope(gradient ? "recv gradient" : "recv activation", "", "communication");
                          got.under_way.wait();
                      });
         return std::move(got.data);
