@@ -57,9 +57,9 @@ public:
           config_(config),
           axis_(axis),
           curvature_(curvature),
-          quadratic_(quadratic, config.model_every, config.graph),
+          quadratic_(quadratic, config.quadratic_model_stride, config.cuda_graph),
           scaling_(scaler, weights, axis, config.stop_at_loss),
-          recorder_({.on = config.graph, .update_within = !axis && !curvature},
+          recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
           stage_(model, weights) {
         if (axis_) stage_.listener = axis_->gradients.listener();
@@ -126,7 +126,7 @@ private:
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
-        if (!config_.may_skip) return;
+        if (!config_.may_drop_samples) return;
         const auto [before, all] = axis_->agree.place_of(batch.count());
         batch.place(before, all);
     }
@@ -150,8 +150,8 @@ private:
     // Whether layers announce their rows in this step; from drawn labels they do so here and now.
     void observe_curvature(const micro_batches<D>& batch) {
         observer_ = curvature_ ? curvature_->begin_step() : nullptr;
-        if (!observer_ || config_.sampled_every == 0) return;
-        observe_drawn_labels(model_, weights_, goal(), batch, config_.sampled_every, *curvature_, scaling_,
+        if (!observer_ || config_.mc_label_stride == 0) return;
+        observe_drawn_labels(model_, weights_, goal(), batch, config_.mc_label_stride, *curvature_, scaling_,
                              [&](int m) { return pass_of(batch[m]); });
         observer_ = nullptr;
     }
