@@ -1,6 +1,6 @@
 #pragma once
-// Data parallelism, as PyTorch's DistributedDataParallel and ZeRO: every rank of the axis has the whole model and a part
-// of each batch. This is one rank's end of it; each part has its header:
+// Data parallelism, as PyTorch's DistributedDataParallel and ZeRO: every rank of the axis has the whole model and part
+// of each batch. This is one rank's end of it; each piece has its header:
 //   over        channel.hpp         how the ranks reach each other
 //   gradients   gradient_sync.hpp   gradients become sums
 //   agree       agreement.hpp       totals of the batch; whether all take the step
