@@ -96,7 +96,7 @@ outcome train_on(any_communicator* world, const how& h) {
     constexpr bool scales = std::same_as<T, float16>;
     trainer<D, T> t(model, weights, bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
                     objective({h.last_targets > 0 ? objective_kind::values : objective_kind::classes, 0}, {}),
-                    {.graph = h.graph}, all.get(), curvature.get(), nullptr, scales ? &scaler : nullptr);
+                    {.cuda_graph = h.graph}, all.get(), curvature.get(), nullptr, scales ? &scaler : nullptr);
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
     outcome o;
     std::optional<samples<D>> place;  // of every batch, for steps that are recorded

@@ -44,7 +44,7 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
     broadcast_values(all.over, weights, model.buffers());
     outcome o;
     index_t at_begin = 0;
-    all.gradients.reducer().before([&](int, std::span<float>) { o.launches.push_back(D::launches - at_begin); });
+    all.gradients.reducer().before_reduce([&](int, std::span<float>) { o.launches.push_back(D::launches - at_begin); });
     std::unique_ptr<kfac<float, D>> curvature;
     if (h.curvature)
         curvature = std::make_unique<kfac<float, D>>(
@@ -53,7 +53,7 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
     using rule = clipped<adamw>;
     trainer<D> t(model, weights, bound_optimizer<rule, float, D>(rule{adamw{}, by_norm{0.4}}, weights),
                  warmup(4, 0.001, cosine(9, 0.02)), objective({objective_kind::classes, 0}, {}),
-                 {.seed = 5, .graph = graph}, &all, curvature.get());
+                 {.seed = 5, .cuda_graph = graph}, &all, curvature.get());
     if (curvature) t.choose_kernels({6 / h.micro_batches, inputs}, mode::train);
     tensor<float, D> x({6, inputs});
     tensor<std::int32_t, D> labels({6});

@@ -78,7 +78,7 @@ struct run {
         train.emplace(model, weights,
                       h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
                       constant(0.01), objective({objective_kind::classes, 0}, {}),
-                      trainer_config{.seed = 5, .may_skip = h.may_skip, .sampled_every = h.sampled_labels ? 1 : 0},
+                      trainer_config{.seed = 5, .may_drop_samples = h.may_skip, .mc_label_stride = h.sampled_labels ? 1 : 0},
                       all ? &*all : nullptr, curvature.get());
         if (curvature) train->choose_kernels({2, inputs}, mode::train);
     }

@@ -1,12 +1,9 @@
 #pragma once
 // The pool that every tensor's memory comes from. It counts live and peak bytes by category, so that a claim about
 // memory is read from counters, and it hands blocks out again without returning to the system in between. Devices with
-// memory of their own derive
-// from it: they give the address range, and back it as it is taken.
-//
-//   allocate: best fit among the free ranges of one large reserved address range, lowest address first; the rest stays
-//   free
-//   release:  the range merges with its free neighbours
+// memory of their own derive from it: they give the address range, and back it as it is taken.
+//   allocate  best fit among the free ranges of one large reserved address range, lowest address first
+//   release   the range merges with its free neighbours
 // A rank that is a thread has a pool of its own, and so have the threads that help it (in_pool_of_caller).
 // Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
 

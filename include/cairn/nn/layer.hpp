@@ -1,15 +1,22 @@
 #pragma once
 // The seam that every layer satisfies.
 //   y  = forward(x, saved, pass)            may be repeated with the same pass and gives the same bits
-//   dx = backward_input(dy, saved, pass)    needs no weight gradient; keeps what backward_weight will need
+//   dx = backward_input(dy, saved, pass)    may run before backward_weight, and keeps what that will need
 //        backward_weight(saved, pass)       parameter gradients += …, then no saved tensor of this layer is left
 // The two halves of backward are apart for zero-bubble schedules, K-FAC and overlapped reduction.
 //   parameters()         trained tensors by name; memory and gradients come from an arena (core/arena.hpp)
 //   output_shape(in)     the shape of y; throws where `in` does not fit, with the layer and both shapes
 //   cost(in)             arithmetic, memory traffic and saved bytes (core/cost.hpp)
 //   describe()           for example "linear 784 -> 10"
-// Tensors travel by value: a layer that holds the only handle to a block may reuse its memory for the result.
-// The laws of every layer: tests/nn/layer_laws.hpp. A complete example: course/write-your-own-layer.md.
+// Tensors travel by value: a layer that holds the only handle to a block (tensor::unique) may reuse its memory for the
+// result. A layer also
+//   saves tensors only if pass.training(), and takes them out of `saved` in backward
+//   may return an empty dx if not pass.input_gradient; adds to parameters' gradients, unless not pass.weight_gradient
+//   leaves running statistics as they are if pass.repeated, and draws random numbers from pass.random alone
+//   announces the inputs and output gradients of each weight to pass.curvature (device/curvature_samples.hpp)
+//   never calls pass.listener: any_layer does, after the layer's backward (nn/any_layer.hpp)
+// The laws of every layer: tests/nn/layer_laws.hpp. A complete example: course/write-your-own-layer.md. The smallest
+// model is nn/dropout.hpp, the typical one nn/linear.hpp.
 
 #include <cairn/core/cost.hpp>
 #include <cairn/core/parameter.hpp>

@@ -26,8 +26,8 @@ struct random_key {
     random_stream stream() const { return stream_of_path(seed, path, "forward", step); }
 };
 
-/// Observer of gradients. Backward tells it that a layer has added its share to these parameters (parameter::id), in the
-/// order of the additions, so that their reduction overlaps the rest of backward.
+/// Observer of gradients: a layer has added its share to these parameters (parameter::id). Called by any_layer
+/// (nn/any_layer.hpp) in the order of the additions, never by a layer, so that reduction overlaps the rest of backward.
 struct gradient_listener {
     virtual ~gradient_listener() = default;
     virtual void added(std::span<const int> parameters) = 0;
@@ -49,7 +49,7 @@ struct pass_context {
     bool input_gradient = true;   // false: dx of this layer is not wanted, backward_input may return an empty tensor
     bool weight_gradient = true;  // false: parameters' gradients are not wanted, layers may leave them as they are
     gradient_listener* listener = nullptr;    // in the last micro-batch of a step
-    curvature_listener* curvature = nullptr;  // in steps that take statistics (nn/curvature.hpp)
+    curvature_listener* curvature = nullptr;  // in steps that take statistics (device/curvature_samples.hpp)
     batch_group* group = nullptr;             // null: the micro-batch is the whole batch
     const std::int32_t* lengths = nullptr;    // (batch), on the device, until backward: valid positions; null: all
 

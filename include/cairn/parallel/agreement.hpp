@@ -3,6 +3,11 @@
 // a gradient of some rank is not finite, so that either all take the step or none does.
 //   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of four numbers
 // The message of a step that cannot be taken is the same on every rank: it names the rank and the parameter to blame.
+// Who finds a gradient that is not finite:
+//   one rank, float        the optimizer, by the norm of the gradients (optim/optimizer.hpp), before it updates
+//   one rank, float16      the loss scale's division counts them (train/gradient_scale.hpp)
+//   several, on the host   gradient_sync, in each bucket before it is summed
+//   several, on devices    gradient_sync, in the sums; with a compressor in each bucket before
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -21,8 +26,7 @@ namespace cairn {
 
 /// What ranks add up once a step.
 struct step_totals {
-    double loss =
-        0;  // mean loss of this rank · its samples; over all ranks: divided by `samples` it is the batch's loss
+    double loss = 0;  // mean loss of this rank · its samples; over all ranks, divided by `samples`: the batch's loss
     double samples = 0;
     double stop = 0;  // ranks that were asked to stop
     double skip = 0;  // ranks that found a gradient which is not finite

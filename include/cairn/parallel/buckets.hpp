@@ -18,9 +18,8 @@ struct bucket {
     index_t size() const { return end - begin; }
 };
 
-/// Cuts an arena into buckets of at least `bytes` (but the last), whole parameters each, in the order of backward. The
-/// first one is
-/// closed at `first_bytes`: it starts the traffic early.
+/// Cuts an arena into buckets of at least `bytes` (except the last), whole parameters each, in the order of backward.
+/// The first one is closed at `first_bytes`: it starts the traffic early.
 template <class T, Device D>
 std::vector<bucket> make_buckets(arena<T, D>& weights, index_t bytes, index_t first_bytes = index_t{1} << 20) {
     require(bytes > 0 && first_bytes > 0, "buckets: ", bytes, " and ", first_bytes, " bytes; both must be positive");

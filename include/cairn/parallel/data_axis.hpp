@@ -1,6 +1,6 @@
 #pragma once
-// One rank of a data axis: every rank has the whole model and a part of each batch. Only the parts are here; each has
-// its header:
+// Data parallelism, as PyTorch's DistributedDataParallel and ZeRO: every rank of the axis has the whole model and part
+// of each batch. This is one rank's end of it; each piece has its header:
 //   over        channel.hpp         how the ranks reach each other
 //   gradients   gradient_sync.hpp   gradients become sums
 //   agree       agreement.hpp       totals of the batch; whether all take the step
@@ -24,11 +24,11 @@ namespace cairn {
 template <Communicator C, class T = float, Device D = cpu>
 struct data_axis {
     struct config {
-        typename gradient_sync<C, T, D>::config gradients = {};  // but may_skip and owners, which follow from the rest
+        typename gradient_sync<C, T, D>::config gradients = {};  // except may_skip and owners, which are derived below
         typename agreement<C>::config agree = {};
         bool sync_batch_norm = false;    // statistics of the batch of all ranks
-        int zero_stage = 0;              // 2: reduce-scatter of gradients to `owners`
-        std::vector<range> owners = {};  // of a sharded optimizer
+        int zero_stage = 0;              // ZeRO: 1 shards the optimizer's state (sharded.hpp), 2 the gradients too
+        std::vector<range> owners = {};  // the part of the arena that each rank updates; stage 0: empty
         std::optional<C> device = {};    // carries tensors of D where `world` cannot
         C* everyone = nullptr;           // who takes a step together; null: the ranks of this axis
     };

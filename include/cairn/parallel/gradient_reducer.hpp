@@ -1,11 +1,10 @@
 #pragma once
 // Reduces gradients over ranks while backward still computes others.
-//   layer done → its parameters are counted off → a bucket is full → the progress thread reduces it → finish() waits
-//   for the rest
-// Buckets leave in their order on every rank, however the layers finish, so that all ranks reduce the same one at the
-// same time.
-// The first step learns how often backward adds to each parameter (twice, where two layers share it) and reduces at its
-// end.
+//   any_layer's backward → added(ids) → a bucket has all its gradients → the progress thread reduces it in place
+//   finish() submits the rest and waits
+// Buckets are submitted in their order on every rank, however the layers finish, so that all ranks reduce the same one
+// at the same time. The first step learns how often backward adds to each parameter (twice, where two layers share it)
+// and reduces at its end.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/event.hpp>
@@ -33,11 +32,11 @@ struct reduction_time {
 template <class T = float, Device D = cpu>
 class gradient_reducer final : public gradient_listener {
 public:
-    /// Reduces the gradients of bucket number `which` in place.
-    using action = std::function<void(int which, std::span<T> gradients)>;
+    /// Changes the gradients of bucket number `which` in place.
+    using bucket_function = std::function<void(int which, std::span<T> gradients)>;
 
     /// Without `overlap`, everything is reduced in finish(), on the calling thread.
-    gradient_reducer(arena<T, D>& weights, std::vector<bucket> buckets, bool overlap, action reduce)
+    gradient_reducer(arena<T, D>& weights, std::vector<bucket> buckets, bool overlap, bucket_function reduce)
         : grads_(weights.grads().share()), buckets_(std::move(buckets)), reduce_(std::move(reduce)) {
         for (const auto& [name, p] : weights.parameters()) names_.push_back(name);
         uses_.assign(names_.size(), 0);
@@ -50,19 +49,17 @@ public:
         begin();
     }
 
-    /// What is done to a bucket's gradients first, once backward has added all: launched by the thread that trains, in
-    /// the order of its work.
-    void before(action change) { before_ = std::move(change); }
+    /// Runs on a bucket's gradients before they are reduced, launched by the thread that trains: division by a loss scale.
+    void before_reduce(bucket_function change) { before_reduce_ = std::move(change); }
 
-    /// Until hold({}): what fills a bucket is only told to `filled`, once a bucket, and nothing leaves. For a backward
-    /// that is recorded
-    /// (core/captured_graph.hpp): where it said so, leave() is called each time it runs, in place of added().
+    /// Until hold({}): a full bucket is not submitted, `filled` is called instead. So a backward that is captured as a
+    /// CUDA graph (core/captured_graph.hpp) marks the place, and each replay calls submit_next_bucket() there.
     void hold(std::function<void()> filled) { filled_ = std::move(filled); }
 
     /// The next bucket is full.
-    void leave() {
+    void submit_next_bucket() {
         require(next_ < buckets_.size(), "gradient reduction: all ", buckets_.size(),
-                " buckets of this step have left");
+                " buckets of this step were submitted");
         launch(next_++);
     }
 
@@ -79,7 +76,8 @@ public:
             const auto p = static_cast<std::size_t>(id), b = static_cast<std::size_t>(bucket_of_[p]);
             ++seen_[p];
             require(!learned_ || seen_[p] <= uses_[p], "gradient reduction: backward adds to ", names_[p], ' ',
-                    seen_[p], " times in this step, ", uses_[p], " times in the first one; it may have left already");
+                    seen_[p], " times in this step, ", uses_[p],
+                    " times in the first one; it may have been reduced already");
             --missing_[b];
         }
         if (!learned_ || !thread_) return;
@@ -87,7 +85,7 @@ public:
             if (filled_)
                 ++next_, filled_();
             else
-                leave();
+                submit_next_bucket();
     }
 
     /// Reduces what backward has not announced, and returns when every gradient is reduced.
@@ -96,7 +94,7 @@ public:
             uses_ = seen_;
             learned_ = std::ranges::any_of(seen_, [](int n) { return n > 0; });  // not from a step without samples
         }
-        while (next_ < buckets_.size()) leave();
+        while (next_ < buckets_.size()) submit_next_bucket();
         const stopwatch waiting;
         const trace_scope scope("wait for gradients", "", "communication");
         if (thread_) thread_->wait();
@@ -118,9 +116,9 @@ private:
 
     void launch(std::size_t b) {
         ready_[b] = now();
-        if (before_) before_(static_cast<int>(b), gradients_of(b));
-        auto job = [this, b, backward = event<D>()] {
-            backward.wait();
+        if (before_reduce_) before_reduce_(static_cast<int>(b), gradients_of(b));
+        auto job = [this, b, gradients = event<D>()] {
+            gradients.wait();
             const trace_scope scope("reduce bucket " + std::to_string(b), "", "communication");
             const stopwatch watch;
             reduce_(static_cast<int>(b), gradients_of(b));
@@ -136,8 +134,8 @@ private:
 
     tensor<T, D> grads_;
     std::vector<bucket> buckets_;
-    action reduce_, before_;
-    std::function<void()> filled_;  // called in place of leave()
+    bucket_function reduce_, before_reduce_;
+    std::function<void()> filled_;  // called in place of submit_next_bucket()
     std::vector<std::string> names_;
     std::vector<int> uses_;       // of each parameter in one backward
     std::vector<int> seen_;       // in this step

@@ -2,12 +2,16 @@
 // Gradients of ranks that hold the same parameters become their sum, so that all take the same step. The loss of a rank
 // is weighted by its share of the batch (dy · samples here / samples of all): sums, not means, and uneven batches come
 // out right.
-//   gradients.begin(step);                                  before backward
-//   backward, told pass_context::listener = gradients.listener() with the last micro-batch: full buckets leave
-//   totals = synchronise(gradients, agreement, mine, step); gradients are sums, or all ranks throw
-// How a bucket is summed is a comm_hook's business (comm_hook.hpp), or the compression autotuner's. What adds on the
-// host (compressors that have no config::hook_on_device, a reduce-scatter that the channel's device communicator has
-// not itself) gets a device's gradients there and back, bucket by bucket, beside backward.
+// This is what PyTorch's DistributedDataParallel does; the loss's gradient is weighted by train/micro_batch_loss.hpp.
+//   gradients.begin(steps done);                            before backward
+//   backward, told pass_context::listener = gradients.listener() with the last micro-batch: full buckets are reduced
+//   totals = synchronise(gradients, agreement, mine, number of this step); gradients are sums, or all ranks throw
+// How a bucket is summed:
+//   gradients on    by
+//   the host        a comm_hook (comm_hook.hpp: dense, or a compressor), the compression autotuner, or reduce-scatter
+//   a device        hook_on_device, else the device communicator's all-reduce or reduce-scatter
+//   a device        on the host, copied there and back bucket by bucket, beside backward: compressors without
+//                   hook_on_device, and a reduce-scatter that the device communicator does not have
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
@@ -77,10 +81,10 @@ public:
                 "gradients that are compressed cannot be reduce-scattered too: take one of both");
         require(!scatters() || static_cast<int>(config_.owners.size()) == over_.size(),
                 "reduce-scatter of gradients needs one owner range for each of ", over_.size(), " ranks");
-        if (on_device()) found_ = tensor<std::int32_t, D>::zeros({1}, memory_category::communication);
+        if (has_device_hook()) found_ = tensor<std::int32_t, D>::zeros({1}, memory_category::communication);
         for (const bucket& b : reducer_.buckets()) {
             layouts_.push_back(layout_of(b));
-            if (on_device())
+            if (has_device_hook())
                 hooks_on_device_.push_back(config_.hook_on_device(layouts_.back(), b.size()));
             else
                 methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
@@ -92,9 +96,9 @@ public:
                     own_, reducer_.buckets(), layouts_, config_.candidates, compression_autotuner::config{});
     }
 
-    /// A new step. Call before backward.
-    void begin(std::int64_t step) {
-        step_ = step;
+    /// A new step, after `steps_done` others. Call before backward.
+    void begin(std::int64_t steps_done) {
+        step_ = steps_done;
         step_watch_.restart();
         reducer_.begin();
         broken_.clear();
@@ -125,7 +129,7 @@ public:
         reducer_.finish();
         if (broken_.empty()) broken_ = reason;
         if constexpr (!on_host)
-            if (!by_host() && broken_.empty()) find_on_device(found_in_sum + std::string("gradient of "));
+            if (!goes_through_host() && broken_.empty()) find_on_device(found_in_sum + std::string("gradient of "));
         if (autotuned_) autotuned_->end_step(over_.host, step_watch_.seconds(), compute_end);
         return broken_;
     }
@@ -158,20 +162,20 @@ private:
     }
 
     bool scatters() const { return !config_.owners.empty(); }
-    bool compresses() const { return config_.method || on_device() || !config_.candidates.empty(); }
-    bool on_device() const { return !on_host && config_.hook_on_device; }
+    bool compresses() const { return config_.method || has_device_hook() || !config_.candidates.empty(); }
+    bool has_device_hook() const { return !on_host && config_.hook_on_device; }
     // What adds on the host gets a device's gradients there.
-    bool by_host() const {
+    bool goes_through_host() const {
         return !on_host &&
-               ((compresses() && !on_device()) || (scatters() && !has_vendor_reduce_scatter<T>(over_.device)));
+               ((compresses() && !has_device_hook()) || (scatters() && !has_vendor_reduce_scatter<T>(over_.device)));
     }
 
     void reduce(int which, std::span<T> g) {
         if constexpr (on_host) {
             reduce_on_host(which, g);
-        } else if (by_host()) {
+        } else if (goes_through_host()) {
             by_way_of_host<D>(g, [&](std::span<T> here) { reduce_on_host(which, here); });
-        } else if (on_device()) {
+        } else if (has_device_hook()) {
             if constexpr (std::same_as<T, float>) reduce_on_device(which, g);
         } else if (scatters()) {
             reduce_scatter(over_.device, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
@@ -281,7 +285,7 @@ private:
     gradient_reducer<T, D> reducer_;  // last: its thread uses the rest
 };
 
-/// Ends backward of a step on all ranks: gradients are the ranks' sums, `mine` is added up. `reason`: why this rank
+/// After backward: waits until all gradients are the ranks' sums, adds `mine` up, and agrees on step number `step`. `reason`: why this rank
 /// cannot take the step (its loss is not finite), else empty. Throws on all ranks when a gradient is not finite on any,
 /// naming parameter, rank and step; under the policy `skip`, totals.skip > 0 says instead that no rank takes this step.
 template <Communicator C, class T, Device D>

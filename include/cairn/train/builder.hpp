@@ -286,11 +286,12 @@ private:
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
-            .may_skip = data_may_skip(),
+            .may_drop_samples = data_may_skip(),
             .stop_at_loss = !run_.skips_non_finite,
-            .graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
-            .model_every = run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
-            .sampled_every = mc_label_stride(settings_)};
+            .cuda_graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
+            .quadratic_model_stride =
+                run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
+            .mc_label_stride = mc_label_stride(settings_)};
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)

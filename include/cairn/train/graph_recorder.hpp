@@ -1,6 +1,6 @@
 #pragma once
-// What a trainer keeps for steps that are recorded (core/captured_graph.hpp,
-// course/decisions/0012-recorded-steps-have-memory-of-their-own.md).
+// CUDA graphs (train.cuda_graph): a step's launches are captured once and replayed as a whole (core/captured_graph.hpp,
+// course/decisions/0012-recorded-steps-have-memory-of-their-own.md). Elsewhere steps are launched one by one.
 //   one rank        gradients of all micro-batches and the update are one graph
 //   K-FAC           the gradients of steps in which it takes no statistics; the update is a graph of its own, behind
 //                   what K-FAC launches
@@ -54,7 +54,7 @@ struct recording_config {
 template <Device D>
 class graph_recorder {
 public:
-    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* /*leaving*/ = nullptr) {
+    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* /*reducer*/ = nullptr) {
         require(!c.on, "train.cuda_graph = on is for GPUs; the network is on ", D::name);
     }
     const std::uint32_t* step_at() { return nullptr; }
@@ -77,15 +77,15 @@ public:
 template <RecordsSteps D>
 class graph_recorder<D> {
 public:
-    /// `leaving`: sends full buckets of gradients to other ranks; null for one rank.
-    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* leaving = nullptr)
-        : config_(c), leaving_(leaving) {}
+    /// `reducer`: sends full buckets of gradients to other ranks; null for one rank.
+    explicit graph_recorder(recording_config c, gradient_reducer<float, D>* reducer = nullptr)
+        : config_(c), reducer_(reducer) {}
 
     /// Where launches find the number of the step; null: it is part of them.
     const std::uint32_t* step_at() {
         if (!config_.on) return nullptr;
-        numbers_.launch();
-        return numbers_.place(step_);
+        parameters_.launch();
+        return parameters_.place(step_);
     }
 
     /// Launches the gradients of a step: what f() launches and returns. Recorded, but for steps whose
@@ -96,15 +96,15 @@ public:
         if (!config_.on) return f();
         send(static_cast<std::uint32_t>(optimizer.steps()), optimizer, lr);
         const auto all = [&](const host_callback& host) {
-            const bucket_watch watch(leaving_, host);
-            step_scalars<D> numbers = f();
+            const bucket_watch watch(reducer_, host);
+            step_scalars<D> scalars = f();
             if (config_.update_within && optimizer.capturable()) {
                 std::vector<device_scalar<D>> losses;
-                for (const auto& piece : numbers.pieces) losses.push_back(piece.loss);
+                for (const auto& piece : scalars.pieces) losses.push_back(piece.loss);
                 optimizer.launch(of_update(), losses);
-                numbers.norm = optimizer.norm_of_update();
+                scalars.norm = optimizer.norm_of_update();
             }
-            return numbers;
+            return scalars;
         };
         place at{{}, b.global_count(), b.first_sample()};
         for (int m = 0; m < b.size(); ++m)
@@ -113,27 +113,27 @@ public:
         const bool one_more = !by_place_.contains(at);
         if (observed || b.count() == 0 || (one_more && by_place_.size() >= most_places)) return all(host_callback());
         auto& step = by_place_.try_emplace(std::move(at), memory_).first->second;
-        auto numbers = step(all);
+        auto scalars = step(all);
         launched_ += step.recorded();
-        return numbers;
+        return scalars;
     }
 
     /// Waits for the numbers of a step, and with them for its launches; calls `meanwhile`, if set, beside them.
-    void wait(step_scalars<D>& numbers, const std::function<void()>& meanwhile) {
+    void wait(step_scalars<D>& scalars, const std::function<void()>& meanwhile) {
         const auto between = [&] {
             if (meanwhile) meanwhile();
         };
         if (!config_.on) return between();  // each number is waited for when it is read
-        std::vector<device_scalar<D>*> all{&numbers.broken};
-        for (auto& [loss, correct] : numbers.pieces) all.insert(all.end(), {&loss, &correct});
-        if (numbers.norm) all.push_back(&*numbers.norm);
+        std::vector<device_scalar<D>*> all{&scalars.broken};
+        for (auto& [loss, correct] : scalars.pieces) all.insert(all.end(), {&loss, &correct});
+        if (scalars.norm) all.push_back(&*scalars.norm);
         to_host_.fetch(all, between);
     }
 
     /// The update of a step whose gradients are final, unless it was launched with them.
-    void update(any_optimizer<float, D>& optimizer, double lr, const step_scalars<D>& numbers) {
-        if (numbers.norm)
-            optimizer.finish(*numbers.norm);
+    void update(any_optimizer<float, D>& optimizer, double lr, const step_scalars<D>& scalars) {
+        if (scalars.norm)
+            optimizer.finish(*scalars.norm);
         else if (config_.on && optimizer.capturable())
             optimizer.finish(launched_update(optimizer));
         else
@@ -162,15 +162,15 @@ private:
     using place = std::tuple<std::vector<piece_at>, index_t, index_t>;
     static constexpr std::size_t most_places = 8;  // two sets of buffers, whole and short batches
 
-    // While backward is recorded, full buckets do not leave: they do at these places each time the record is launched.
+    // While backward is captured, no bucket is submitted: each replay does so at these places.
     class bucket_watch {
     public:
-        bucket_watch(gradient_reducer<float, D>* leaving, const host_callback& host) {
-            if (!leaving) return;
-            host([leaving] { leaving->begin(); });
+        bucket_watch(gradient_reducer<float, D>* reducer, const host_callback& host) {
+            if (!reducer) return;
+            host([reducer] { reducer->begin(); });
             if (!host.recording()) return;
-            held_ = leaving;
-            leaving->hold([leaving, &host] { host([leaving] { leaving->leave(); }); });
+            held_ = reducer;
+            reducer->hold([reducer, &host] { host([reducer] { reducer->submit_next_bucket(); }); });
         }
         ~bucket_watch() {
             if (held_) held_->hold({});
@@ -185,16 +185,16 @@ private:
     // Sends what this step's launches are to know: its number, and what the update is told.
     void send(std::uint32_t step, any_optimizer<float, D>& optimizer, double lr) {
         step_ = step;
-        numbers_.collect();
-        numbers_.place(step_);
-        update_begins_ = numbers_.position();
-        if (optimizer.capturable()) optimizer.collect(lr, numbers_);
-        numbers_.send();
+        parameters_.collect();
+        parameters_.place(step_);
+        update_begins_ = parameters_.position();
+        if (optimizer.capturable()) optimizer.collect(lr, parameters_);
+        parameters_.send();
     }
     // What an update is launched with.
     launch_parameters& of_update() {
-        numbers_.launch(update_begins_);
-        return numbers_;
+        parameters_.launch(update_begins_);
+        return parameters_;
     }
     // The norm of the gradients that an update was taken with, launched by itself.
     double launched_update(any_optimizer<float, D>& optimizer) {
@@ -208,11 +208,11 @@ private:
     }
 
     recording_config config_;
-    gradient_reducer<float, D>* leaving_;
+    gradient_reducer<float, D>* reducer_;
     graph_memory<D> memory_;
     std::map<place, captured_graph<D, step_scalars<D>>> by_place_;
     captured_graph<D, device_scalar<D>> update_{memory_};
-    launch_parameter_buffer<D> numbers_;
+    launch_parameter_buffer<D> parameters_;
     std::uint32_t step_ = 0;
     std::size_t update_begins_ = 0;
     scalars_to_host<D> to_host_;

@@ -1,10 +1,8 @@
 #pragma once
 // Loss scaling (Micikevicius et al., ICLR 2018): layers that compute in float16 would round small gradients to zero. So
 // the gradient of the loss is multiplied by a scale S, a power of two, before backward, and the gradients of weights,
-// which are float, are divided by it before
-// anybody sees them: both exact.
-//   dy ← S dy;  backward(dy);  g ← g / S;  every g finite?  yes: the step is taken        no: S was too large, nobody
-//   takes the step
+// which are float, are divided by it before they are used: both exact.
+//   dy ← S dy;  backward(dy);  g ← g / S;  every g finite?  yes: the step is taken;  no: S was too large, no step
 // The dynamic scale follows the rules of PyTorch's GradScaler, within bounds:
 //   a step that is not taken   S ← S / 2
 //   2,000 steps in a row       S ← 2 S

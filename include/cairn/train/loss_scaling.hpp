@@ -46,7 +46,7 @@ public:
         if (!scaler_) return;
         scale_.emplace();
         if (axis_)
-            axis_->gradients.reducer().before(
+            axis_->gradients.reducer().before_reduce(
                 [divide = scale_->division()](int, std::span<float> gradients) { divide(gradients); });
     }
 
@@ -60,7 +60,8 @@ public:
         return scale_ ? scale_->template times<float16>(dy) : cast<float16>(std::move(dy));
     }
 
-    /// Of one rank: how many gradients are not finite.
+    /// One rank: gradients without the scale; returns how many are not finite. Of several ranks each bucket is divided
+    /// before it is reduced (see the constructor), and agreement.hpp looks.
     scalar_on<D> unscale() {
         if (scale_ && !axis_) return scale_->divide_and_count(weights_.grads());
         return 0;

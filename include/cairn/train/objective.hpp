@@ -1,8 +1,8 @@
 #pragma once
 // What a network is trained for: which loss its output goes into, and how a test set judges it.
-//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts; of a text, whose every
-//                                              position is a choice of the
-//                                              next token: bits a token (log2 of the perplexity) and accuracy
+//   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts; of a text, where each
+//                                              position predicts the next token: bits a token (log2 of the
+//                                              perplexity) and accuracy
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 

@@ -9,7 +9,7 @@
 //   train/loss_scaling.hpp           layers in float16
 //   train/monte_carlo_fisher.hpp     K-FAC's statistics from labels that the model draws
 //   train/quadratic_update.hpp       K-FAC's own step size in place of the optimizer's
-//   train/graph_recorder.hpp         steps of a GPU, recorded and launched as a whole
+//   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
 //   train/non_finite_diagnosis.hpp   what made a loss infinite
 
 #include <cairn/nn/cast.hpp>
@@ -58,9 +58,9 @@ public:
           config_(config),
           axis_(axis),
           curvature_(curvature),
-          quadratic_(quadratic, config.model_every, config.graph),
+          quadratic_(quadratic, config.quadratic_model_stride, config.cuda_graph),
           scaling_(scaler, weights, axis, config.stop_at_loss),
-          recorder_({.on = config.graph, .update_within = !axis && !curvature},
+          recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
         stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
@@ -126,7 +126,7 @@ private:
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
-        if (!config_.may_skip) return;
+        if (!config_.may_drop_samples) return;
         const auto [before, all] = place_of(axis_->over.host, batch.count());
         batch.place(before, all);
     }
@@ -150,8 +150,8 @@ private:
     // Whether layers announce their rows in this step; from drawn labels they do so here and now.
     void observe_curvature(const micro_batches<D>& batch) {
         observer_ = curvature_ ? curvature_->begin_step() : nullptr;
-        if (!observer_ || config_.sampled_every == 0) return;
-        observe_drawn_labels(model_, weights_, goal(), batch, config_.sampled_every, *curvature_, scaling_,
+        if (!observer_ || config_.mc_label_stride == 0) return;
+        observe_drawn_labels(model_, weights_, goal(), batch, config_.mc_label_stride, *curvature_, scaling_,
                              [&](int m) { return pass_of(batch[m]); });
         observer_ = nullptr;
     }

@@ -9,12 +9,14 @@ namespace cairn {
 
 struct trainer_config {
     std::uint64_t seed = 1;
-    bool sharded = false;       // the optimizer updates this rank's part of the parameters alone
-    bool may_skip = false;      // corrupt samples are left out of batches
-    bool stop_at_loss = true;   // one that is not finite is an error, though ranks skip steps whose gradients are not
-    bool graph = false;         // steps are recorded and launched as a whole (graph_recorder.hpp), on devices that can
-    index_t model_every = 1;    // F of the quadratic step is that of one sample in so many
-    index_t sampled_every = 0;  // curvature from labels that the model draws for one sample in so many; 0: the data's
+    bool sharded = false;           // ZeRO: the optimizer updates this rank's part of the parameters alone
+    bool may_drop_samples = false;  // corrupt samples are left out of batches
+    bool stop_at_loss = true;  // one that is not finite is an error, though ranks skip steps whose gradients are not
+    bool cuda_graph = false;   // steps are captured once and replayed (graph_recorder.hpp)
+    // K-FAC alone:
+    index_t quadratic_model_stride = 1;  // its quadratic model sees one sample in so many
+    index_t mc_label_stride =
+        0;  // statistics from labels that the network draws for one sample in so many; 0: the data's
 };
 
 /// What one step did, over all ranks.
