@@ -8,7 +8,9 @@
 
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/self.hpp>
+#include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/parallel/tensor/channel_conv.hpp>
 #include <cairn/parallel/tensor/transformer_parts.hpp>
 
 namespace cairn {
@@ -133,6 +135,23 @@ TEST_CASE("split layers: norms, dropout and positions on parts of the sequence",
     }
 }
 
+TEST_CASE("split layers: convolutions by output channels, alone and in a ResNet", "[tensor_parallel]") {
+    const conv<double>::config c{.in = 3, .out = 6, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}};
+    const tensor<double> images = normal({2, 7, 6, 3}, 1);
+    resnet_config net;
+    net.widths = {5, 8};
+    net.blocks = {1, 1};
+    for (const int p : {1, 2, 4}) {
+        check_split(
+            p, conv<double>(c), [&](ranks_axis& axis) { return channel_conv<ranks, double>(axis, c); }, images,
+            cut::whole, cut::whole);
+        check_split(
+            p, resnet<double>(net),
+            [&](ranks_axis& axis) { return resnet<double, cpu>(net, channel_resnet_parts<double, ranks>{&axis}); },
+            normal({2, 8, 8, 3}, 1), cut::whole, cut::whole);
+    }
+}
+
 TEST_CASE("split layers: without the input's gradient nothing of it travels", "[tensor_parallel]") {
     std::int64_t with = 0, without = 0;
     for (const bool wanted : {true, false})
@@ -203,7 +222,7 @@ TEST_CASE("split layers: on one rank they satisfy the laws of layers", "[tensor_
     channel<self_communicator> over(self);
     tensor_axis<self_communicator> axis(over);
     const bool parts = GENERATE(false, true);
-    const int which = GENERATE(0, 1, 2, 3, 4, 5);
+    const int which = GENERATE(0, 1, 2, 3, 4, 5, 6);
     CAPTURE(parts, which);
     const auto check = [](const std::string& name, const shape& in, auto make, auto change) {
         laws::law_case c = laws::make_case(name, in, make);
@@ -254,6 +273,10 @@ TEST_CASE("split layers: on one rank they satisfy the laws of layers", "[tensor_
                 return sequence_part<C, norm>(axis, norm({.features = 5}));
             },
             as_it_is);
+    if (which == 6)
+        check(
+            "channel_conv", {2, 5, 4, 3},
+            [&](auto t) { return channel_conv<C, decltype(t)>(axis, {.in = 3, .out = 4}); }, as_it_is);
     if (which == 5)
         check(
             "sequence_dropout", {2, 4, 5}, [&](auto t) { return sequence_dropout<C, decltype(t)>(axis, 0.3); },
@@ -271,6 +294,11 @@ TEST_CASE("split layers: what cannot be cut is refused", "[tensor_parallel]") {
         });
     };
     using test::contains;
+    CHECK(contains(refused(4, [](ranks_axis& axis) { channel_conv<ranks, double>(axis, {.in = 3, .out = 2}); }),
+                   "channel_conv 3 -> 2: output channels: 2 cannot be cut over 4 ranks"));
+    CHECK(contains(
+        refused(2, [](ranks_axis& axis) { channel_conv<ranks, double>(axis, {.in = 4, .out = 4, .groups = 2}); }),
+        "a convolution by output channels has one"));
     const std::string heads = refused(4, [](ranks_axis& axis) {
         split_attention<double>(axis, {.embedding_dim = 6, .heads = 3}, sequence_layout::whole);
     });
