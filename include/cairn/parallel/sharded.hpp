@@ -25,8 +25,8 @@ struct sharded {
     O inner;
     range elements;                                         // see owners_of
     std::function<void(std::span<double>)> sum_over_ranks;  // collective: every rank's optimizer calls it once a step
-    // Of sums over the slices of one parameter, where parameters are cut over ranks (parallel/slice_sums.hpp): collective
-    // among those ranks, which own the same parameters. Layer-wise optimizers need it.
+    // Of sums over the slices of one parameter, where parameters are cut over ranks (parallel/slice_sums.hpp):
+    // collective among those ranks, which own the same parameters. Layer-wise optimizers need it.
     std::function<void(std::span<double>)> sum_over_slices = {};
 
     inline static const std::string name = concat("sharded ", O::name);

@@ -1,12 +1,13 @@
 #pragma once
 // Sums by parameter where a mesh axis cuts parameters into slices (parameter_layout): Σ over the slices of all ranks,
-// parameters that every rank holds counted once. With it a norm of all gradients, clipping, LARS and LAMB on p ranks are
-// those of one.
+// parameters that every rank holds counted once. With it a norm of all gradients, clipping, LARS and LAMB on p ranks
+// are those of one.
 //   slice_sums slices(over, weights, "tensor");
 //   sharded{rule, {0, weights.values().size()},
-//           [&](std::span<double> by_parameter) { slices.by_parameter(by_parameter); },
+//           [&](auto by_parameter) { return slices.by_parameter(by_parameter), by_parameter; },
 //           [&](std::span<double> of_one) { slices.of_slices(of_one); }}
-// Bytes: one all-reduce of 8 bytes a parameter, and for layer-wise optimizers one of 16 bytes for each sliced parameter.
+// Bytes: one all-reduce of 8 bytes a parameter, and for layer-wise optimizers one of 16 bytes for each sliced
+// parameter.
 // Tested on a transformer in tests/parallel/tensor/training_test.cpp.
 
 #include <cairn/comm/collectives/all_reduce.hpp>

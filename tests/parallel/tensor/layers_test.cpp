@@ -173,7 +173,7 @@ TEST_CASE("split layers: without the input's gradient nothing of it travels", "[
 }
 
 TEST_CASE("split layers: bytes are those of the closed forms", "[tensor_parallel]") {
-    // On a ring with equal parts: an all-reduce of n bytes sends 2 (p-1)/p n, a reduce-scatter or all-gather half of it.
+    // On a ring with equal parts an all-reduce of n bytes sends 2 (p-1)/p n, a reduce-scatter or all-gather half.
     const index_t batch = 2, length = 8, in = 8, hidden = 16;
     for (const int p : {2, 4})
         for (const bool parts : {false, true}) {

@@ -1,5 +1,5 @@
-// A transformer whose tensors are cut over ranks against one rank: gradients, losses and steps of SGD with clipping, Adam
-// and LAMB, with dropout, a head by the vocabulary, with whole sequences and with sequences in parts.
+// A transformer whose tensors are cut over ranks against one rank: gradients, losses and steps of SGD with clipping,
+// Adam and LAMB, with dropout, a head by the vocabulary, with whole sequences and with sequences in parts.
 
 #include "catch.hpp"
 #include "messages.hpp"
@@ -104,7 +104,7 @@ run train_together(int p, const O& rule, sequence_layout sequences) {
         const slice_sums<ranks> slices(over, weights, "tensor");
         bound_optimizer o(sharded<O>{rule,
                                      {0, weights.values().size()},
-                                     [&](std::span<double> by_parameter) { slices.by_parameter(by_parameter); },
+                                     [&](auto by_parameter) { return slices.by_parameter(by_parameter), by_parameter; },
                                      [&](std::span<double> of_one) { slices.of_slices(of_one); }},
                           weights);
         run mine;
