@@ -13,7 +13,8 @@
 //   word i mod 4 of Philox block (((first + n) heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j
 //   kept if word ≥ dropout 2^32
 // where `first` is the place of sequence 0 in the whole batch, and heads are counted in the whole layer where some of
-// them are here: any number of ranks and micro-batches draws what one draws. Four rows share a block, so that no rank draws more bits than it needs.
+// them are here: any number of ranks and micro-batches draws what one draws. Four rows share a block, so that no rank
+// draws more bits than it needs.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/host_device.hpp>

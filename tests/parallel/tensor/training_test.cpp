@@ -57,15 +57,16 @@ struct run {
     std::map<std::string, tensor<double>> gradients, values;
 };
 
-/// A step of any network on any loss. One in two micro-batches, so that gradients add up.
-template <class Loss, class Optimizer, class FirstGradients>
+/// Steps of any network on any loss, a micro-batch for each sample, so that gradients add up. `gradients_done(step,
+/// loss)` is called before each update.
+template <class Loss, class Optimizer, class Done>
 void train(sequential<double>& net, arena<double>& weights, const Loss& loss, Optimizer& o, run& r,
-           FirstGradients&& first_gradients) {
+           Done&& gradients_done, range samples = {0, 3}) {
     for (std::uint32_t step = 0; step < 4; ++step) {
         const batch b(step);
         weights.zero_grad();
         double sum = 0;
-        for (index_t m = 0; m < 3; ++m) {
+        for (index_t m = samples.begin; m < samples.end(); ++m) {
             saved_tensors<double> saved;
             const pass_context p{.random = {.seed = 2, .step = step, .first_sample = m}, .input_gradient = false};
             auto [value, dy] = loss(net.forward(b.x.slice(8 * m, {1, 8}), saved, p), b.labels.slice(8 * m, {1, 8}));
@@ -73,8 +74,8 @@ void train(sequential<double>& net, arena<double>& weights, const Loss& loss, Op
             net.backward(std::move(dy), saved, p);
             sum += value / 3;
         }
+        gradients_done(step, sum);
         r.losses.push_back(sum);
-        if (step == 0) first_gradients();
         r.norms.push_back(o.step(0.05));
     }
 }
@@ -85,8 +86,9 @@ run train_alone(const O& rule) {
     arena<double> weights(net.parameters(), 5);
     bound_optimizer o(rule, weights);
     run r;
-    train(net, weights, cross_entropy{}, o, r, [&] {
-        for (const auto& [name, p] : weights.parameters()) r.gradients.emplace(name, p->grad.clone());
+    train(net, weights, cross_entropy{}, o, r, [&](std::uint32_t step, double&) {
+        if (step == 0)
+            for (const auto& [name, p] : weights.parameters()) r.gradients.emplace(name, p->grad.clone());
     });
     for (const auto& [name, p] : weights.parameters()) r.values.emplace(name, p->value.clone());
     return r;
@@ -109,9 +111,10 @@ run train_together(int p, const O& rule, sequence_layout sequences) {
                           weights);
         run mine;
         const vocabulary_cross_entropy<ranks> loss{&axis, network().vocab_size};
-        train(net, weights, loss, o, mine, [&] {
-            for (const auto& [name, q] : weights.parameters())
-                mine.gradients.emplace(name, gather_global(c, q->grad, q->layout, 0, name));
+        train(net, weights, loss, o, mine, [&](std::uint32_t step, double&) {
+            if (step == 0)
+                for (const auto& [name, q] : weights.parameters())
+                    mine.gradients.emplace(name, gather_global(c, q->grad, q->layout, 0, name));
         });
         for (const auto& [name, q] : weights.parameters()) {
             if (q->layout.is_whole()) require_equal_bits(axis, q->value, name);
@@ -174,6 +177,56 @@ TEST_CASE("split transformer: Adam takes the steps of one rank", "[tensor_parall
 TEST_CASE("split transformer: LAMB and LARS take norms of whole parameters", "[tensor_parallel]") {
     check_training(clipped{lamb{{.eps = 1e-3}}, by_norm{1}}, 1e-10);
     check_training(lars{}, 1e-11);
+}
+
+TEST_CASE("split transformer: on a mesh of data and tensor ranks Adam with ZeRO-1 takes the steps of one rank",
+          "[tensor_parallel]") {
+    const clipped rule{adam{{.eps = 1e-3}}, by_norm{1}};
+    using optimizer = sharded<std::remove_const_t<decltype(rule)>>;
+    const run expected = train_alone(rule);
+    std::vector<double> losses, norms;
+    double values = 0;
+    run_ranks(4, [&](threads_communicator& c) {
+        ranks line = c.split(c.rank() / 2, c.rank()), column = c.split(c.rank() % 2, c.rank());
+        channel<ranks> tensor_ranks(line), data_ranks(column);
+        ranks_axis axis(tensor_ranks);
+        sequential<double> net =
+            transformer<double, cpu>(network(), tensor_transformer_parts<double, ranks>{&axis, sequence_layout::parts});
+        arena<double> weights(net.parameters(), 5);
+        const slice_sums<ranks> slices(tensor_ranks, weights, "tensor");
+        const std::vector<range> owners = owners_of(weights, 2, false);
+        const auto over_mesh = [&](auto by_parameter) {
+            all_reduce(data_ranks.host, std::span<double>(by_parameter));
+            return slices.by_parameter(by_parameter), by_parameter;
+        };
+        bound_optimizer o(optimizer{rule, owners[static_cast<std::size_t>(data_ranks.rank())], over_mesh}, weights);
+        run mine;
+        const vocabulary_cross_entropy<ranks> loss{&axis, network().vocab_size};
+        const auto gradients_done = [&](std::uint32_t, double& sum) {
+            all_reduce(data_ranks.device, weights.grads().span());
+            all_reduce(data_ranks.host, std::span<double>(&sum, 1));
+        };
+        struct shares_values {  // an optimizer's step, and what the others have updated
+            bound_optimizer<optimizer, double>& o;
+            channel<ranks>& over;
+            arena<double>& weights;
+            const std::vector<range>& owners;
+            double step(double lr) {
+                const double norm = o.step(lr);
+                share_values(over, weights, owners);
+                return norm;
+            }
+        } all_step{o, data_ranks, weights, owners};
+        train(net, weights, loss, all_step, mine, gradients_done, shard_of(3, 2, data_ranks.rank()));
+        for (const auto& [name, q] : weights.parameters()) {
+            const tensor<double> whole = gather_global(c, q->value, q->layout, 0, name);
+            if (c.rank() == 0) values = std::max(values, difference(whole, expected.values.at(name)));
+        }
+        if (c.rank() == 0) losses = mine.losses, norms = mine.norms;
+    });
+    CHECK(apart(losses, expected.losses) <= 1e-12);
+    CHECK(apart(norms, expected.norms) <= 1e-10);
+    CHECK(values <= 1e-10);
 }
 
 TEST_CASE("split transformer: a layer-wise optimizer refuses slices whose norms it cannot have", "[tensor_parallel]") {
