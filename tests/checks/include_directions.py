@@ -26,6 +26,7 @@ FOLDERS = {
     "comm/collectives": ["core", "comm", "compress"],
     "parallel": ["core", "device", "comm", "comm/collectives", "compress"],
     "parallel/pipeline": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
+    "parallel/tensor": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "admm": ["core", "device", "nn", "comm", "comm/collectives", "parallel"],
     "data": ["core"],
     "state": ["core", "comm"],

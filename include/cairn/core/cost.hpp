@@ -43,6 +43,7 @@ struct layer_cost {
     bool in_place_forward = false;       // y overwrites x if x has no other owner
     bool in_place_backward = false;      // dx overwrites dy if dy has no other owner
     bool weight_gradient_first = false;  // backward lets the saved input go before it makes dx
+    bool holds_input = false;            // … or holds it while it makes dx, and nothing besides
     bool masks_gradient = false;         // an activation comes last: a skip added before it has another gradient than y
 };
 

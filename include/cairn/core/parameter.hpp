@@ -29,6 +29,7 @@ struct parameter_layout {
     shape global;                                   // of the whole parameter; without axes: what is here is the whole
     std::array<index_t, shape::max_rank> begin{};   // where the slice that is here begins, by axis
     std::vector<std::string> replicated_over = {};  // mesh axes along which ranks hold the same slice
+    index_t parts = 1;  // axis 0 of the whole is so many equal arrays one after another, each cut alike: Q, K and V
 
     bool is_whole() const { return global.rank() == 0; }
 
@@ -37,7 +38,10 @@ struct parameter_layout {
         if (is_whole()) return i;
         index_t position = 0, stride = 1;
         for (int axis = here.rank(); axis-- > 0;) {
-            position += (begin[static_cast<std::size_t>(axis)] + i % here[axis]) * stride;
+            const index_t rows = axis ? here[axis] : here[0] / parts;  // of one part
+            index_t at = begin[static_cast<std::size_t>(axis)] + i % here[axis] % rows;
+            if (axis == 0) at += i / rows * (global[0] / parts);
+            position += at * stride;
             i /= here[axis];
             stride *= global[axis];
         }
@@ -48,8 +52,9 @@ struct parameter_layout {
     bool fits(const shape& here) const {
         bool inside = is_whole() || here.rank() == global.rank();
         for (int axis = 0; inside && axis < global.rank(); ++axis) {
-            const index_t first = begin[static_cast<std::size_t>(axis)];
-            inside = first >= 0 && first + here[axis] <= global[axis];
+            const index_t first = begin[static_cast<std::size_t>(axis)], cut = axis ? 1 : parts;
+            inside = cut >= 1 && here[axis] % cut == 0 && global[axis] % cut == 0 && first >= 0 &&
+                     first + here[axis] / cut <= global[axis] / cut;
         }
         return inside;
     }

@@ -12,8 +12,9 @@
 // again in backward and the same on every device,
 //   word i mod 4 of Philox block (((first + n) heads + h) ⌈length / 4⌉ + ⌊i / 4⌋) · 16 ⌈length / 16⌉ + j
 //   kept if word ≥ dropout 2^32
-// where `first` is the place of sequence 0 in the whole batch: any number of ranks and micro-batches draws what one
-// draws. Four rows share a block, so that no rank draws more bits than it needs.
+// where `first` is the place of sequence 0 in the whole batch, and heads are counted in the whole layer where some of
+// them are here: any number of ranks and micro-batches draws what one draws. Four rows share a block, so that no rank
+// draws more bits than it needs.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/host_device.hpp>
@@ -36,7 +37,8 @@ struct attention_geometry {
     random_stream random{};                 ///< of the mask: the same in forward and backward
     /// on the device, holds random.step when the work runs; null: it is part of it
     const std::uint32_t* step = nullptr;
-    index_t first = 0;  ///< sequences of the whole batch before these
+    index_t first = 0;                      ///< sequences of the whole batch before these
+    index_t all_heads = 0, first_head = 0;  ///< the heads are those from first_head on of all_heads; 0: they are all
 
     [[nodiscard]] index_t width() const { return heads * head_dim; }
     [[nodiscard]] index_t position() const { return stride ? stride : width(); }
@@ -45,8 +47,9 @@ struct attention_geometry {
     [[nodiscard]] double kept_factor() const { return 1 / (1 - dropout); }
     /// The Philox block of key j for rows i to i + 3 of head `of` = n heads + h; i is a multiple of 4.
     [[nodiscard]] CAIRN_HD std::uint64_t mask_block(index_t of, index_t i, index_t j) const {
-        return static_cast<std::uint64_t>(
-            ((first * heads + of) * ((length + 3) / 4) + i / 4) * ((length + 15) / 16 * 16) + j);
+        const index_t head =
+            all_heads ? (first + of / heads) * all_heads + first_head + of % heads : first * heads + of;
+        return static_cast<std::uint64_t>((head * ((length + 3) / 4) + i / 4) * ((length + 15) / 16 * 16) + j);
     }
     [[nodiscard]] double rows() const {
         return static_cast<double>(batch) * static_cast<double>(length) * static_cast<double>(heads);
@@ -78,6 +81,8 @@ struct attention_geometry {
         require(stride == 0 || stride >= width(), "attention: positions ", stride, " elements apart, but one has ",
                 heads, " x ", head_dim);
         require(std::isfinite(scale), "attention: scale ", scale);
+        require(first_head >= 0 && (all_heads == 0 ? first_head == 0 : first_head + heads <= all_heads),
+                "attention: ", heads, " heads from ", first_head, " on of ", all_heads, "; they must be among them");
         require(dropout >= 0 && dropout < 1, "attention: dropout ", dropout, " is not in [0, 1)");
     }
 };

@@ -30,12 +30,21 @@ struct resnet_config {
     init_rule init = init::kaiming_normal_fan_out;
 };
 
+/// What makes the layers of a ResNet that have parameters: each whole. Others, with the same members, make the same
+/// network of layers that several ranks share (parallel/tensor/channel_conv.hpp).
+template <class T = float, Device D = cpu>
+struct resnet_parts {
+    any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) const { return cairn::conv<T, D>(c); }
+    any_layer<T, D> norm(const typename batch_norm<T, D>::config& c) const { return batch_norm<T, D>(c); }
+    any_layer<T, D> fc(const typename linear<T, D>::config& c) const { return linear<T, D>(c); }
+};
+
 namespace detail {
 
-template <class T, Device D>
+template <class T, Device D, class Parts>
 class resnet_builder {
 public:
-    explicit resnet_builder(resnet_config c) : config_(std::move(c)) {}
+    resnet_builder(resnet_config c, const Parts& parts) : config_(std::move(c)), parts_(parts) {}
 
     sequential<T, D> build() {
         const resnet_config& c = config_;
@@ -56,7 +65,7 @@ public:
                 width = out;
             }
         net_.add("avgpool", global_average_pool<T, D>());
-        net_.add("fc", linear<T, D>({.in = width, .out = c.classes}));
+        net_.add("fc", parts_.fc({.in = width, .out = c.classes}));
         return std::move(net_);
     }
 
@@ -78,26 +87,33 @@ private:
 
     void conv_bn(sequential<T, D>& chain, const char* number, index_t in, index_t out, index_t kernel, index_t stride,
                  activation act, double scale = 1) const {
-        chain.add(concat("conv", number), conv<T, D>({.in = in,
-                                                      .out = out,
-                                                      .kernel = kernel,
-                                                      .stride = stride,
-                                                      .pad = kernel / 2,
-                                                      .bias = false,
-                                                      .init = config_.init}));
-        chain.add(concat("bn", number), batch_norm<T, D>({.channels = out, .act = act, .initial_scale = scale}));
+        chain.add(concat("conv", number), parts_.conv({.in = in,
+                                                       .out = out,
+                                                       .kernel = kernel,
+                                                       .stride = stride,
+                                                       .pad = kernel / 2,
+                                                       .bias = false,
+                                                       .init = config_.init}));
+        chain.add(concat("bn", number), parts_.norm({.channels = out, .act = act, .initial_scale = scale}));
     }
 
     resnet_config config_;
+    const Parts& parts_;
     sequential<T, D> net_;
 };
 
 }  // namespace detail
 
-/// Any network of the family. (N, H, W, channels) → (N, classes).
+/// Any network of the family, its layers made by `parts`. (N, H, W, channels) → (N, classes).
+template <class T, Device D, class Parts>
+sequential<T, D> resnet(resnet_config config, const Parts& parts) {
+    return detail::resnet_builder<T, D, Parts>(std::move(config), parts).build();
+}
+
+/// The same of whole layers.
 template <class T = float, Device D = cpu>
 sequential<T, D> resnet(resnet_config config) {
-    return detail::resnet_builder<T, D>(std::move(config)).build();
+    return resnet<T, D>(std::move(config), resnet_parts<T, D>{});
 }
 
 /// ResNet-20, 32, 44, 56, 110 of the paper's section on CIFAR: depth 6n + 2, widths 16, 32, 64. Throws on another

@@ -31,48 +31,70 @@ struct transformer_config {
     double attention_dropout = 0;  // of the attention's weights
 };
 
-/// Token numbers (batch, length) → logits (batch, length, vocabulary). Layers "tokens", "positions", "block1" …,
-/// "norm", "head".
+/// What makes the layers of a transformer: each whole. Others, with the same members, make the same network of layers
+/// that several ranks share (parallel/tensor/transformer_parts.hpp).
 template <class T = float, Device D = cpu>
-sequential<T, D> transformer(const transformer_config& c = {}) {
+struct transformer_parts {
+    any_layer<T, D> tokens(const typename embedding<T, D>::config& c) const { return embedding<T, D>(c); }
+    any_layer<T, D> positions(const typename positional_embedding<T, D>::config& c) const {
+        return positional_embedding<T, D>(c);
+    }
+    any_layer<T, D> dropout(double rate) const { return cairn::dropout<T, D>(rate); }
+    any_layer<T, D> norm(const typename layer_norm<T, D>::config& c) const { return layer_norm<T, D>(c); }
+    sequential<T, D> attention(const multi_head_attention_config& c) const { return multi_head_attention<T, D>(c); }
+    any_layer<T, D> ffn_in(const typename linear<T, D>::config& c) const { return linear<T, D>(c); }
+    any_layer<T, D> ffn_out(const typename linear<T, D>::config& c) const { return linear<T, D>(c); }
+    any_layer<T, D> head(const typename linear<T, D>::config& c) const { return linear<T, D>(c); }
+};
+
+/// Token numbers (batch, length) → logits (batch, length, vocabulary). Layers "tokens", "positions", "block1" …,
+/// "norm", "head", made by `parts`.
+template <class T, Device D, class Parts>
+sequential<T, D> transformer(const transformer_config& c, const Parts& parts) {
     require(c.blocks >= 1, "transformer: ", c.blocks, " blocks; at least one is needed");
     const index_t hidden = c.ffn_dim ? c.ffn_dim : 4 * c.embedding_dim;
     const double out_gain = 0.5 / c.blocks;
     const auto with_dropout = [&](sequential<T, D>& chain) {
-        if (c.dropout > 0) chain.add("dropout", dropout<T, D>(c.dropout));
+        if (c.dropout > 0) chain.add("dropout", parts.dropout(c.dropout));
     };
     sequential<T, D> net;
     net.add("tokens",
-            embedding<T, D>({.num_embeddings = c.vocab_size, .embedding_dim = c.embedding_dim, .deviation = 0.02}));
-    net.add("positions", positional_embedding<T, D>({.max_length = c.max_length, .embedding_dim = c.embedding_dim}));
+            parts.tokens({.num_embeddings = c.vocab_size, .embedding_dim = c.embedding_dim, .deviation = 0.02}));
+    net.add("positions", parts.positions({.max_length = c.max_length, .embedding_dim = c.embedding_dim}));
     with_dropout(net);
     for (int b = 1; b <= c.blocks; ++b) {
         sequential<T, D> mixing, mapping, block;
-        mixing.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
-        mixing.add("attention", multi_head_attention<T, D>({.embedding_dim = c.embedding_dim,
-                                                            .heads = c.heads,
-                                                            .causal = c.causal,
-                                                            .out_gain = out_gain,
-                                                            .dropout = c.attention_dropout}));
+        mixing.add("norm", parts.norm({.features = c.embedding_dim}));
+        mixing.add("attention", parts.attention({.embedding_dim = c.embedding_dim,
+                                                 .heads = c.heads,
+                                                 .causal = c.causal,
+                                                 .out_gain = out_gain,
+                                                 .dropout = c.attention_dropout}));
         with_dropout(mixing);
-        mapping.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
+        mapping.add("norm", parts.norm({.features = c.embedding_dim}));
         mapping.add(
-            "in", linear<T, D>(
+            "in", parts.ffn_in(
                       {.in = c.embedding_dim, .out = hidden, .init = init::xavier_uniform, .bias_init = init::zeros}));
         mapping.add("gelu", gelu<T, D>());
-        mapping.add("out", linear<T, D>({.in = hidden,
-                                         .out = c.embedding_dim,
-                                         .init = init::xavier_uniform.scaled(out_gain),
-                                         .bias_init = init::zeros}));
+        mapping.add("out", parts.ffn_out({.in = hidden,
+                                          .out = c.embedding_dim,
+                                          .init = init::xavier_uniform.scaled(out_gain),
+                                          .bias_init = init::zeros}));
         with_dropout(mapping);
         block.add("attention", residual<T, D>(std::move(mixing)));
         block.add("mlp", residual<T, D>(std::move(mapping)));
         net.add(concat("block", b), std::move(block));
     }
-    net.add("norm", layer_norm<T, D>({.features = c.embedding_dim}));
+    net.add("norm", parts.norm({.features = c.embedding_dim}));
     net.add("head",
-            linear<T, D>({.in = c.embedding_dim, .out = c.vocab_size, .bias = false, .init = init::xavier_uniform}));
+            parts.head({.in = c.embedding_dim, .out = c.vocab_size, .bias = false, .init = init::xavier_uniform}));
     return net;
+}
+
+/// The same of whole layers.
+template <class T = float, Device D = cpu>
+sequential<T, D> transformer(const transformer_config& c = {}) {
+    return transformer<T, D>(c, transformer_parts<T, D>{});
 }
 
 CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> transformer(const transformer_config&))

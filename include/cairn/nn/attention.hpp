@@ -27,11 +27,15 @@ public:
         bool causal = false;  // a position attends to itself and those before it
         double scale = 0;     // of scores; 0: 1 / √head_dim
         double dropout = 0;   // probability that a weight is dropped in training, in [0, 1)
+        // Some heads of a layer whose others are elsewhere: the mask of dropout is that of the whole layer.
+        index_t all_heads = 0, first_head = 0;  // 0: the heads are all
     };
 
     explicit attention(config c) : config_(c) {
         attention_geometry g = geometry_of({0, 0, 3 * c.heads * c.head_dim});
         g.dropout = c.dropout;
+        g.all_heads = c.all_heads;
+        g.first_head = c.first_head;
         g.check();
     }
 
@@ -86,7 +90,9 @@ public:
     }
 
     std::string describe() const {
-        return concat("attention of ", config_.heads, " heads of ", config_.head_dim, config_.causal ? ", causal" : "",
+        return concat("attention of ", config_.heads, " heads of ", config_.head_dim,
+                      config_.all_heads ? concat(", from ", config_.first_head, " on of ", config_.all_heads) : "",
+                      config_.causal ? ", causal" : "",
                       config_.dropout > 0 ? concat(", dropout ", config_.dropout) : "");
     }
 
@@ -114,6 +120,8 @@ private:
         g.random = p.random.stream();
         g.step = p.random.step_at;
         g.first = p.random.first_sample;
+        g.all_heads = config_.all_heads;
+        g.first_head = config_.first_head;
         return g;
     }
 
@@ -129,28 +137,38 @@ struct multi_head_attention_config {
     double dropout = 0;   // of the attention's weights
 };
 
-/// (batch, length, width) → the same: layers "qkv", "attention" and "out". Weights start uniform as Glorot and
-/// Bengio's, each of Q, K and V as a map from width to width; biases at 0. Throws where heads do not divide the width.
+/// The two linear layers of multi_head_attention(). Weights start uniform as Glorot and Bengio's, each of Q, K and V as
+/// a map from width to width; biases at 0.
+template <class T = float, Device D = cpu>
+typename linear<T, D>::config qkv_projection(const multi_head_attention_config& c) {
+    return {.in = c.embedding_dim,
+            .out = 3 * c.embedding_dim,
+            .bias = c.bias,
+            // The mean fan of the joint map, width to 3 width, is twice that of one of its three parts.
+            .init = init::xavier_uniform.scaled(2),
+            .bias_init = init::zeros};
+}
+template <class T = float, Device D = cpu>
+typename linear<T, D>::config out_projection(const multi_head_attention_config& c) {
+    return {.in = c.embedding_dim,
+            .out = c.embedding_dim,
+            .bias = c.bias,
+            .init = init::xavier_uniform.scaled(c.out_gain),
+            .bias_init = init::zeros};
+}
+
+/// (batch, length, width) → the same: layers "qkv", "attention" and "out". Throws where heads do not divide the width.
 template <class T = float, Device D = cpu>
 sequential<T, D> multi_head_attention(const multi_head_attention_config& c) {
     require(c.embedding_dim > 0 && c.heads > 0 && c.embedding_dim % c.heads == 0, "multi_head_attention: ", c.heads,
             " heads for width ", c.embedding_dim, "; the width must be a multiple of the heads");
     sequential<T, D> layers;
-    // The mean fan of the joint map, width to 3 width, is twice that of one of its three parts.
-    layers.add("qkv", linear<T, D>({.in = c.embedding_dim,
-                                    .out = 3 * c.embedding_dim,
-                                    .bias = c.bias,
-                                    .init = init::xavier_uniform.scaled(2),
-                                    .bias_init = init::zeros}));
+    layers.add("qkv", linear<T, D>(qkv_projection<T, D>(c)));
     layers.add(
         "attention",
         attention<T, D>(
             {.heads = c.heads, .head_dim = c.embedding_dim / c.heads, .causal = c.causal, .dropout = c.dropout}));
-    layers.add("out", linear<T, D>({.in = c.embedding_dim,
-                                    .out = c.embedding_dim,
-                                    .bias = c.bias,
-                                    .init = init::xavier_uniform.scaled(c.out_gain),
-                                    .bias_init = init::zeros}));
+    layers.add("out", linear<T, D>(out_projection<T, D>(c)));
     return layers;
 }
 

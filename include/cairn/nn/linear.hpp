@@ -70,6 +70,23 @@ public:
         return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
+    // The two gradients by themselves, for layers around this one that keep x and dy in their own way.
+
+    tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
+        tensor<T, D> dx(in);
+        gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, S{1}, dy.data(), config_.out,
+             cast<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
+        return dx;
+    }
+
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
+        const index_t rows = dy.size() / config_.out;
+        announce(p.curvature, samples(dy).output_gradient(dy.data()));
+        if (!p.weight_gradient) return;
+        linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
+                         config_.bias ? bias_.grad.data() : nullptr);
+    }
+
     layer_parameters<T, D> parameters() {
         layer_parameters<T, D> list{{"weight", &weight_}};
         if (config_.bias) list.push_back({"bias", &bias_});
@@ -103,21 +120,6 @@ public:
 
 private:
     using S = weight_of<T>;  // of scalars and sums
-
-    tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
-        tensor<T, D> dx(in);
-        gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, S{1}, dy.data(), config_.out,
-             cast<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
-        return dx;
-    }
-
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
-        const index_t rows = dy.size() / config_.out;
-        announce(p.curvature, samples(dy).output_gradient(dy.data()));
-        if (!p.weight_gradient) return;
-        linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
-                         config_.bias ? bias_.grad.data() : nullptr);
-    }
 
     // Of x or dy.
     curvature_samples<T> samples(const tensor<T, D>& t) const {

@@ -94,6 +94,7 @@ struct clipped {
 
     inline static const std::string name = concat("clipped ", O::name);
     static constexpr bool capturable = Capturable<O> && Capturable<Limit>;
+    static constexpr bool sums_over_slices = SumsOverSlices<O>;
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;

@@ -73,7 +73,7 @@ struct lamb_ratio {
 /// Adam with layer-wise trust ratios.
 struct lamb {
     static constexpr const char* name = "lamb";
-    static constexpr bool capturable = true;
+    static constexpr bool capturable = true, sums_over_slices = true;
     struct config {
         double beta1 = 0.9, beta2 = 0.999;
         double eps = 1e-6;
@@ -90,8 +90,8 @@ struct lamb {
         const lamb_gather<T> gather{rule};
         const lamb_ratio ratio{at.decay};
         if constexpr (std::same_as<D, cpu>) {
-            const auto [theta2, u2] =
-                sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data());
+            const auto [theta2, u2] = whole_sums(
+                at, sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data()));
             for_each(lamb_apply<T>{rule, T(at.lr * ratio(theta2, u2))}, theta, s.m, s.v);
         } else {
             const update_scratch<D> r(at);

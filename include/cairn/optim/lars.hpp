@@ -52,7 +52,7 @@ struct lars_squares {
 /// SGD with momentum and layer-wise trust ratios.
 struct lars {
     static constexpr const char* name = "lars";
-    static constexpr bool capturable = true;
+    static constexpr bool capturable = true, sums_over_slices = true;
     struct config {
         double momentum = 0.9;             // μ
         double weight_decay = 5e-4;        // λ
@@ -86,7 +86,9 @@ struct lars {
         if (!at.decay) {
             change_each(at, with(1), theta, grad, s.velocity);
         } else if constexpr (std::same_as<D, cpu>) {
-            change_each(at, with(ratio(norm(theta), norm(grad), at.lr)), theta, grad, s.velocity);
+            const auto [theta2, g2] = whole_sums(at, {sum_of_squares(cpu{}, theta.size(), theta.data()),
+                                                      sum_of_squares(cpu{}, grad.size(), grad.data())});
+            change_each(at, with(ratio(std::sqrt(theta2), std::sqrt(g2), at.lr)), theta, grad, s.velocity);
         } else {
             const update_scratch<D> r(at);
             sum_each_into(at, lars_squares<T>{}, trust_ratio{c, at.lr}, r.data(), theta, grad);

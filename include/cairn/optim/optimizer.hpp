@@ -71,6 +71,8 @@ concept Optimizer = requires(const O& o) {
 ///   over_all(sums) → sums     from Σ g² by parameter of this part (0 of parameters that are elsewhere) those of all
 ///                             parameters of the whole model, in path order: makes the norm of all gradients. A slice
 ///                             that several ranks hold is counted once
+/// and, where parameters are slices and it is layer-wise,
+///   sum_over_slices           a function: sums over one parameter's slices, see update_context::over_slices
 template <class O>
 concept PartialOptimizer = requires(const O& o) {
     { o.owned() } -> std::same_as<range>;
@@ -157,7 +159,7 @@ public:
             const bool whole = begin == first && end == last;
             require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
                     ", but it needs whole ones");
-            slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p->decay});
+            slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p->decay, needs_slices(*p)});
         }
         squares_.emplace(parts);
         for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -172,7 +174,7 @@ public:
                 extent = {end - first.begin};
             }
             launches_.push_back({values.slice(first.begin, extent), grads_.slice(first.begin - owned_.begin, extent),
-                                 slice_of_state(first.begin, extent), first.decay});
+                                 slice_of_state(first.begin, extent), first.decay, first.sliced});
         }
     }
 
@@ -285,13 +287,29 @@ private:
         std::string name;
         cairn::shape shape;
         index_t begin;
-        bool decay;
+        bool decay, sliced;
     };
     struct run_of_memory {
         tensor<T, D> theta, grad;
         state s;
-        bool decay;
+        bool decay, sliced;
     };
+
+    // Whether the update needs sums over slices of this parameter that are elsewhere. Throws where it cannot have them.
+    bool needs_slices(const parameter<T, D>& p) const {
+        if (ElementwiseOptimizer<O, T> || p.layout.is_whole() || p.layout.global == p.shape) return false;
+        require(std::same_as<D, cpu> && SumsOverSlices<O> && slices_sum(), O::name, ": parameter ", p.name,
+                " is a slice ", p.shape, " of ", p.layout.global,
+                ", but a layer-wise optimizer needs sums over the whole; use ",
+                "an elementwise optimizer, or lamb or lars on the host with sum_over_slices (parallel/sharded.hpp)");
+        return true;
+    }
+    const std::function<void(std::span<double>)>* slices_sum() const {
+        if constexpr (requires { o_.sum_over_slices; })
+            return o_.sum_over_slices ? &o_.sum_over_slices : nullptr;
+        else
+            return nullptr;
+    }
 
     update_context step_with(double lr) {
         require(std::isfinite(lr) && lr >= 0, O::name, " step ", steps_ + 1, ": learning rate ", lr,
@@ -311,6 +329,7 @@ private:
     void update_all(update_context at) {
         for (run_of_memory& l : launches_) {
             at.decay = l.decay;
+            at.over_slices = l.sliced ? slices_sum() : nullptr;
             update(o_, l.theta, l.grad, l.s, at);
         }
     }

@@ -7,8 +7,11 @@
 #include <cairn/core/launch_parameters.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <array>
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 namespace cairn {
 
@@ -21,6 +24,8 @@ struct update_context {
     // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
     const double* device_norm = nullptr;
     double* device_scratch = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated
+    // Not null: this parameter is a slice; adds sums over it to those over the other slices. Every rank calls it alike.
+    const std::function<void(std::span<double>)>* over_slices = nullptr;
     // Not null: functors go to the device by way of these, and are launched where these say so.
     launch_parameters* numbers = nullptr;
 };
@@ -31,6 +36,19 @@ struct update_context {
 ///   static constexpr bool capturable = true;
 template <class O>
 concept Capturable = O::capturable;
+
+/// A layer-wise optimizer that takes its sums on the host by whole_sums(), so that it updates slices as it does wholes.
+///   static constexpr bool sums_over_slices = true;
+template <class O>
+concept SumsOverSlices = O::sums_over_slices;
+
+/// Sums over the whole parameter, from those over what is here.
+inline sum_pair whole_sums(const update_context& at, sum_pair here) {
+    if (!at.over_slices) return here;
+    std::array<double, 2> sums{here.first, here.second};
+    (*at.over_slices)(sums);
+    return {sums[0], sums[1]};
+}
 
 /// for_each on tensors, as a part of this update: on a device nothing is changed if its norm of the gradients is not
 /// finite.

@@ -27,8 +27,12 @@ struct sharded {
     // Collective, called once a step by every rank's optimizer: from the squares by parameter of this part those of all
     // parameters of the whole model, in path order (PartialOptimizer).
     std::function<std::vector<double>(std::vector<double>)> over_ranks;
+    // Of sums over the slices of one parameter, where parameters are cut over ranks (parallel/slice_sums.hpp):
+    // collective among those ranks, which own the same parameters. Layer-wise optimizers need it.
+    std::function<void(std::span<double>)> sum_over_slices = {};
 
     inline static const std::string name = concat("sharded ", O::name);
+    static constexpr bool sums_over_slices = SumsOverSlices<O>;
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;

@@ -255,7 +255,7 @@ private:
         block sums;
         if (c.weight_gradient_first)
             input.reset();
-        else
+        else if (!c.holds_input)
             sums = sums_of(c);
         if (!input_gradient) return nullptr;
         return c.in_place_backward && dy.use_count() == 1 ? std::move(dy) : make(saved.in);

@@ -1,0 +1,86 @@
+#pragma once
+// The layers of a transformer whose matrices are cut over the ranks of a tensor axis: parts for the builder of
+// models/transformer.hpp, which makes the same network of them, with the same paths.
+//   tokens       by the vocabulary                          all-reduce
+//   attention    Q, K, V by heads, out by inputs            all-reduce in forward, all-reduce in backward
+//   mlp          in by outputs, out by inputs               the same
+//   head         by the vocabulary                          all-reduce in backward; logits stay in parts:
+//                                                           vocabulary_cross_entropy
+// With sequences in parts each of the four all-reduces of a block is a reduce-scatter and an all-gather, and norms,
+// dropout and sums between are computed for 1/p of the positions by each rank.
+// Tested in tests/parallel/tensor/transformer_test.cpp against one rank.
+
+#include <cairn/nn/attention.hpp>
+#include <cairn/nn/dropout.hpp>
+#include <cairn/nn/layer_norm.hpp>
+#include <cairn/nn/positional_embedding.hpp>
+#include <cairn/parallel/tensor/column_linear.hpp>
+#include <cairn/parallel/tensor/row_linear.hpp>
+#include <cairn/parallel/tensor/sequence_layers.hpp>
+#include <cairn/parallel/tensor/vocabulary_embedding.hpp>
+
+namespace cairn {
+
+/// Multi-head attention with the heads cut over ranks: those of multi_head_attention(), with its paths. Heads may be
+/// uneven; throws where a rank would have none.
+template <class T, Communicator C>
+sequential<T> split_attention(tensor_axis<C>& axis, const multi_head_attention_config& c, sequence_layout sequences) {
+    require(c.embedding_dim > 0 && c.heads > 0 && c.embedding_dim % c.heads == 0, "split_attention: ", c.heads,
+            " heads for width ", c.embedding_dim, "; the width must be a multiple of the heads");
+    const index_t head_dim = c.embedding_dim / c.heads;
+    const range heads = axis.part_of(c.heads, concat("attention of width ", c.embedding_dim, ": heads"));
+    sequential<T> layers;
+    layers.add("qkv", column_linear<C, T>(
+                          axis, {.whole = qkv_projection<T>(c), .parts = 3, .unit = head_dim, .sequences = sequences}));
+    layers.add("attention", attention<T>({.heads = heads.count,
+                                          .head_dim = head_dim,
+                                          .causal = c.causal,
+                                          .dropout = c.dropout,
+                                          .all_heads = c.heads,
+                                          .first_head = heads.begin}));
+    layers.add("out",
+               row_linear<C, T>(axis, {.whole = out_projection<T>(c), .unit = head_dim, .sequences = sequences}));
+    return layers;
+}
+
+/// See the top of the file; what transformer_parts (models/transformer.hpp) is for one rank.
+template <class T, Communicator C>
+struct tensor_transformer_parts {
+    tensor_axis<C>* axis;
+    sequence_layout sequences = sequence_layout::whole;
+
+    any_layer<T> tokens(const typename embedding<T>::config& c) const { return vocabulary_embedding<C, T>(*axis, c); }
+    any_layer<T> positions(const typename positional_embedding<T>::config& c) const {
+        return cut_or_whole(positional_embedding<T>(c));
+    }
+    any_layer<T> dropout(double rate) const {
+        if (in_parts()) return sequence_dropout<C, T>(*axis, rate);
+        return cairn::dropout<T>(rate);
+    }
+    any_layer<T> norm(const typename layer_norm<T>::config& c) const {
+        layer_norm<T> layer(c);
+        if (in_parts()) return sequence_part<C, layer_norm<T>>(*axis, std::move(layer));
+        replicate_parameters(layer);
+        return layer;
+    }
+    sequential<T> attention(const multi_head_attention_config& c) const {
+        return split_attention<T>(*axis, c, sequences);
+    }
+    any_layer<T> ffn_in(const typename linear<T>::config& c) const {
+        return column_linear<C, T>(*axis, {.whole = c, .sequences = sequences});
+    }
+    any_layer<T> ffn_out(const typename linear<T>::config& c) const {
+        return row_linear<C, T>(*axis, {.whole = c, .sequences = sequences});
+    }
+    any_layer<T> head(const typename linear<T>::config& c) const { return ffn_in(c); }
+
+private:
+    bool in_parts() const { return sequences == sequence_layout::parts; }
+    any_layer<T> cut_or_whole(positional_embedding<T> layer) const {
+        if (in_parts()) return sequence_cut<C, positional_embedding<T>>(*axis, std::move(layer));
+        replicate_parameters(layer);
+        return layer;
+    }
+};
+
+}  // namespace cairn
