@@ -25,6 +25,7 @@ FOLDERS = {
     "comm": ["core"],
     "comm/collectives": ["core", "comm", "compress"],
     "parallel": ["core", "device", "comm", "comm/collectives", "compress"],
+    "parallel/spatial": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "admm": ["core", "device", "nn", "comm", "comm/collectives", "parallel"],
     "data": ["core"],
     "state": ["core", "comm"],
