@@ -20,14 +20,20 @@ namespace cairn {
 
 inline constexpr int spatial_tag = user_tags - 16;  // of all exchanges of this folder: their order is that of layers
 
+/// Throws unless the channel has the ranks of the grid.
+template <Communicator C>
+void require_ranks(const channel<C>& over, const rank_grid& grid) {
+    require(over.size() == grid.size(), "spatial parallelism: ", over.size(), " ranks for a grid ", grid.text());
+}
+
 /// Exchanges of one layer by one rank. The channel must outlive it. Every rank calls forward and backward alike.
 template <Communicator C, class T, Device D>
 class halo_exchange {
 public:
-    /// What this rank does along each spatial axis. Throws where the channel has other ranks than the grid.
+    /// What this rank does along each spatial axis.
     halo_exchange(channel<C>& over, rank_grid grid, std::vector<axis_halo> axes)
         : over_(&over), grid_(std::move(grid)), axes_(std::move(axes)) {
-        require(over.size() == grid_.size(), "halo exchange: ", over.size(), " ranks for a grid ", grid_.text());
+        require_ranks(over, grid_);
         require_carries<D>(over);
     }
 

@@ -25,7 +25,9 @@ class spatial_parts {
 public:
     /// `extents`: rows of the whole input along each axis of the grid.
     spatial_parts(channel<C>& over, rank_grid grid, const shape& extents)
-        : make_{&over, grid}, cut_(spatial_partition::even(grid, extents, "the network's input")) {}
+        : make_{&over, grid}, cut_(spatial_partition::even(grid, extents, "the network's input")) {
+        require_ranks(over, grid);
+    }
 
     /// How the tensor between the layers made so far and the next is cut.
     const spatial_partition& cut() const { return cut_; }

@@ -119,6 +119,7 @@ public:
 
     gather_samples(channel<C>& over, rank_grid grid, spatial_partition cut)
         : exchange_(over), grid_(std::move(grid)), cut_(std::move(cut)) {
+        require_ranks(over, grid_);
         check(cut_, grid_);
     }
 
@@ -178,6 +179,7 @@ public:
 
     spatial_global_average(channel<C>& over, rank_grid grid, spatial_partition cut)
         : exchange_(over), grid_(std::move(grid)), cut_(std::move(cut)) {
+        require_ranks(over, grid_);
         check(cut_, grid_);
         double mine = 1, all = 1;
         for (int a = 0; a < grid_.dims(); ++a) {
