@@ -9,17 +9,24 @@
 
 namespace cairn {
 
+/// Throws unless the box of shape `box` from `begin` lies within an array of shape `whole`.
+inline void check_box(const shape& whole, std::span<const index_t> begin, const shape& box) {
+    require(box.rank() == whole.rank() && static_cast<int>(begin.size()) == whole.rank(), "a box of ", box.rank(),
+            " axes, which begins at ", begin.size(), " positions, in an array of shape ", whole);
+    for (int a = 0; a < whole.rank(); ++a) {
+        const index_t first = begin[static_cast<std::size_t>(a)];
+        require(first >= 0 && first <= whole[a] && box[a] <= whole[a] - first, "a box of shape ", box, " from ", first,
+                " on axis ", a, " does not lie within ", whole);
+    }
+}
+
 /// Calls run(in_whole, in_box, length) for each run, in memory order: `length` elements from element `in_whole` of the
 /// array are those from element `in_box` of the box. Throws where the box is not within the array.
 template <class Run>
 void for_runs(const shape& whole, std::span<const index_t> begin, const shape& box, Run&& run) {
+    check_box(whole, begin, box);
     const int rank = whole.rank();
-    require(box.rank() == rank && static_cast<int>(begin.size()) == rank, "box of ", box.rank(), " axes from ",
-            begin.size(), " positions in an array ", whole);
     const auto at = [](int axis) { return static_cast<std::size_t>(axis); };
-    for (int a = 0; a < rank; ++a)
-        require(begin[at(a)] >= 0 && begin[at(a)] + box[a] <= whole[a], "box ", box, " from ", begin[at(a)],
-                " on axis ", a, " does not lie within ", whole);
     if (box.size() == 0) return;
 
     int last = rank - 1;  // the axis that the runs go along; those behind it are whole
