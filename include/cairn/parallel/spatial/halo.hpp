@@ -9,6 +9,7 @@
 // Bytes sent: halo_elements() of partition.hpp. Tested against whole tensors and counting_communicator.
 
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/trace.hpp>
 #include <cairn/nn/channels.hpp>
 #include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/spatial/partition.hpp>
@@ -140,10 +141,15 @@ private:
     tensor<T, D> borrow(int a, const tensor<T, D>& x, T outside) {
         const axis_halo& h = axis(a);
         slab in[2], out[2];
-        post(a, h.take, h.give, x, h.own.begin, in, out);
-        tensor<T, D> y(x.shape().with(a + 1, h.need.count));
-        copy_rows(a, common_rows(h.own, h.inside), x, h.own.begin, y, h.need.begin);
-        fill_outside(a, y, outside);
+        tensor<T, D> y;
+        {
+            const trace_scope scope("copy halo", "", "communication");
+            post(a, h.take, h.give, x, h.own.begin, in, out);
+            y = tensor<T, D>(x.shape().with(a + 1, h.need.count));
+            copy_rows(a, common_rows(h.own, h.inside), x, h.own.begin, y, h.need.begin);
+            fill_outside(a, y, outside);
+        }
+        const trace_scope scope("wait for halo", "", "communication");
         for (slab& s : in) {
             s.request.wait();
             if (s.rows.count) copy_rows(a, s.rows, s.data, s.rows.begin, y, h.need.begin);
@@ -155,13 +161,18 @@ private:
     template <class Work>
     tensor<T, D> give_back(int a, const tensor<T, D>& dy, Work&& meanwhile) {
         const axis_halo& h = axis(a);
-        slab in[2], out[2];
-        post(a, h.give, h.take, dy, h.need.begin, in, out);
         const shape own = dy.shape().with(a + 1, h.own.count);
-        const range kept = common_rows(h.own, h.inside);
-        tensor<T, D> dx = kept.count < h.own.count ? tensor<T, D>::zeros(own) : tensor<T, D>(own);
-        copy_rows(a, kept, dy, h.need.begin, dx, h.own.begin);
+        slab in[2], out[2];
+        tensor<T, D> dx;
+        {
+            const trace_scope scope("copy halo", "", "communication");
+            post(a, h.give, h.take, dy, h.need.begin, in, out);
+            const range kept = common_rows(h.own, h.inside);
+            dx = kept.count < h.own.count ? tensor<T, D>::zeros(own) : tensor<T, D>(own);
+            copy_rows(a, kept, dy, h.need.begin, dx, h.own.begin);
+        }
         meanwhile();
+        const trace_scope scope("wait for halo", "", "communication");
         for (slab& s : in) {
             s.request.wait();
             if (s.rows.count == 0) continue;
