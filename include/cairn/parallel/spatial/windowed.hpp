@@ -4,6 +4,8 @@
 //   forward          y = layer(x with halo)                   the layer pads only the axes that are not cut
 //   backward_input   dx = halo adjoint of layer's dx          the exchange runs while the weight gradient is computed
 //   backward_weight  that of the layer, with the halo that forward saved
+// Interior and boundaries in calls of their own while halos travel cost more than they hide on one machine: the numbers
+// are in course/spatial-parallelism.md.
 // Parameters are replicated over the ranks. Their gradients are this rank's share: summed over the ranks they are those
 // of the whole layer, as in data parallelism, so gradient_sync over the data and spatial axes together completes them.
 // Outside the domain are zeros for a convolution and an average, -inf for a maximum. An average that counts only what
