@@ -8,6 +8,8 @@
 // Memory: forward writes the extended tensor once for each axis that is cut; slabs are copied twice.
 // Bytes sent: halo_elements() of partition.hpp. Tested against whole tensors and counting_communicator.
 
+#include <cairn/core/cost.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/channels.hpp>
@@ -77,6 +79,20 @@ public:
         return gradient;
     }
 
+    /// Copies of forward, copies and sums of backward, for (n, own rows…, channels).
+    std::pair<phase_cost, phase_cost> cost(shape in) const {
+        phase_cost there, back;
+        for (int a = 0; a < grid_.dims(); ++a) {
+            if (axis(a).is_identity()) continue;
+            const shape out = in.with(a + 1, axis(a).need.count), sums = in.with(a + 1, axis(a).given());
+            const double bytes = sizeof(T) * (double(in.size()) + double(out.size()));
+            there += {0, bytes};
+            back += {double(sums.size()), bytes};
+            in = out;
+        }
+        return {there, back};
+    }
+
     /// Sets the rows of a tensor that forward made which lie outside the domain.
     void fill_outside(tensor<T, D>& extended, T value) const {
         for (int a = 0; a < grid_.dims(); ++a) fill_outside(a, extended, value);
@@ -142,6 +158,7 @@ private:
         const axis_halo& h = axis(a);
         slab in[2], out[2];
         tensor<T, D> y;
+        flop_counter::count(0, sizeof(T) * (double(x.size()) + double(x.shape().with(a + 1, h.need.count).size())));
         {
             const trace_scope scope("copy halo", "", "communication");
             post(a, h.take, h.give, x, h.own.begin, in, out);
@@ -164,6 +181,8 @@ private:
         const shape own = dy.shape().with(a + 1, h.own.count);
         slab in[2], out[2];
         tensor<T, D> dx;
+        flop_counter::count(double(own.with(a + 1, h.given()).size()),
+                            sizeof(T) * (double(dy.size()) + double(own.size())));
         {
             const trace_scope scope("copy halo", "", "communication");
             post(a, h.give, h.take, dy, h.need.begin, in, out);

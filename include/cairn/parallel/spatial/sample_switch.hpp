@@ -125,6 +125,7 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> y(output_shape(x.shape()));
+        flop_counter::count(0, sizeof(T) * (double(x.size()) + double(y.size())));
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
         auto parts = exchange_.to_samples(x, [&](int r) { return cut_.tensor_shape(grid_, r, 0, x.extent(-1)); });
         for (int r = 0; r < grid_.size(); ++r)
@@ -136,6 +137,7 @@ public:
         const shape in = saved.take(0).shape();
         require_shape(dy, output_shape(in), "gather_samples: dy");
         if (!p.input_gradient) return {};
+        flop_counter::count(sums(in), sizeof(T) * (double(in.size()) + double(dy.size())));
         std::vector<tensor<T, D>> parts;
         for (int r = 0; r < grid_.size(); ++r) {
             parts.emplace_back(cut_.tensor_shape(grid_, r, dy.extent(0), dy.extent(-1)),
@@ -155,16 +157,19 @@ public:
     }
 
     layer_cost cost(const shape& in) const {
-        const double x = double(in.size()), y = double(output_shape(in).size()), size = sizeof(T);
+        const double bytes = sizeof(T) * (double(in.size()) + double(output_shape(in).size()));
         layer_cost c;
-        c.forward = {0, size * (x + 2 * y)};
-        c.backward_input = {x, size * (2 * x + 2 * y)};
+        c.forward = {0, bytes};
+        c.backward_input = {sums(in), bytes};
         return c;
     }
 
     std::string describe() const { return concat("gather_samples over ", grid_.text()); }
 
 private:
+    // Additions of backward: every sample once, or once for each rank where every rank has all samples.
+    double sums(const shape& in) const { return double(in.size()) * (in[0] < grid_.size() ? grid_.size() : 1); }
+
     detail::sample_exchange<C, T, D> exchange_;
     rank_grid grid_;
     spatial_partition cut_;

@@ -83,10 +83,14 @@ public:
     layer_cost cost(const shape& in) const {
         const shape with_halo = extended(in);
         layer_cost c = inner_.cost(with_halo);
-        const double size = sizeof(T), copied = double(in.size()) + double(with_halo.size());
+        const auto [there, back] = halo_.cost(in);
+        if (edges_.count_inside) {  // the average of ones
+            c.backward_input += c.forward;
+            c.forward += phase_cost(c.forward);
+        }
+        c.forward += there;
+        c.backward_input += back;
         if (with_halo == in) return c;
-        c.forward += {0, size * copied};
-        c.backward_input += {double(with_halo.size() - in.size()), size * copied};
         if (std::exchange(c.saves_input, false)) c.saved_bytes += block_bytes<T>(with_halo);
         c.weight_gradient_first = c.in_place_forward = c.in_place_backward = false;
         return c;
