@@ -1,7 +1,9 @@
 #include "catch.hpp"
+#include "data/writers.hpp"
 #include "parallel/spatial/networks.hpp"
 
 #include <cairn/comm/threads.hpp>
+#include <cairn/data/npy_box.hpp>
 
 #include <mutex>
 
@@ -56,6 +58,23 @@ TEST_CASE("spatial: recomputed layers exchange again", "[parallel][spatial]") {
     };
     for (const auto& grid : std::vector<std::vector<int>>{{2, 1, 1}, {1, 2, 2}})
         check_network(make, grid, {4, 7, 9, 8, 2});
+}
+
+TEST_CASE("spatial: a rank reads its rows of a file alone", "[parallel][spatial]") {
+    using namespace spatial_networks;
+    tensor<double> whole = normals({2, 7, 9, 8, 2}, 1);
+    const cairn::test::temporary_folder folder;
+    const std::vector<double> values(whole.data(), whole.data() + whole.size());
+    const auto path =
+        folder.write("volumes.npy", cairn::test::npy_file("<f8", "(2, 7, 9, 8, 2)", cairn::test::elements_of(values)));
+    const rank_grid grid({2, 2, 2});
+    const auto cut = spatial_partition::even(grid, {7, 9, 8}, "volumes");
+    for (int r = 0; r < grid.size(); ++r) {
+        const tensor<double> rows = own_rows(whole, cut, grid, r);
+        const auto read = read_npy_box(path, cut.begin(grid, r), rows.shape()).to_tensor<double>();
+        REQUIRE(read.shape() == rows.shape());
+        REQUIRE(std::equal(read.data(), read.data() + read.size(), rows.data()));
+    }
 }
 
 TEST_CASE("spatial: evaluation equals one rank", "[parallel][spatial]") {
