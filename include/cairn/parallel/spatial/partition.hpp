@@ -11,7 +11,9 @@
 #include <cairn/core/range.hpp>
 #include <cairn/core/shape.hpp>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cairn {

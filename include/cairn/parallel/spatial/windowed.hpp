@@ -29,7 +29,7 @@ namespace functors {
 struct divide {
     template <class T>
     CAIRN_HD void operator()(T& x, const T& by) const {
-        x = x / by;
+        x = static_cast<T>(x / by);
     }
 };
 
