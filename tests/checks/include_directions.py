@@ -27,6 +27,7 @@ FOLDERS = {
     "parallel": ["core", "device", "comm", "comm/collectives", "compress"],
     "parallel/pipeline": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "parallel/tensor": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
+    "parallel/spatial": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "admm": ["core", "device", "nn", "comm", "comm/collectives", "parallel"],
     "data": ["core"],
     "state": ["core", "comm"],

@@ -3,6 +3,7 @@
 
 #include <cairn/data/hdf5.hpp>
 
+#include <array>
 #include <cmath>
 #include <thread>
 
@@ -80,6 +81,36 @@ TEST_CASE("hdf5: floats and integers, contiguous and packed, whole and by rows",
     REQUIRE(labels[1] == -1);
     REQUIRE(file.read<float>("labels")[0] == 3);
     REQUIRE(file.read<std::int64_t>("wide")[1] == std::int64_t{1} << 40);
+}
+
+TEST_CASE("hdf5: boxes are those of the whole", "[hdf5]") {
+    const temporary_folder folder;
+    const hdf5_file file(sample_file(folder));
+    const auto whole = file.read<double>("x");
+    for (const char* name : {"x", "group/packed"})
+        for (index_t a = 0; a <= 4; ++a)
+            for (index_t b = 0; b < 3; ++b)
+                for (index_t c = 0; c < 5; ++c) {
+                    const shape count{(4 - a) / 2, 3 - b, c == 4 ? 0 : (5 - c + 1) / 2};
+                    const auto box = file.read_box<double>(name, std::array<index_t, 3>{a, b, c}, count);
+                    REQUIRE(box.shape() == count);
+                    for (index_t i = 0; i < count[0]; ++i)
+                        for (index_t j = 0; j < count[1]; ++j)
+                            for (index_t k = 0; k < count[2]; ++k) REQUIRE(box(i, j, k) == whole(a + i, b + j, c + k));
+                }
+    REQUIRE(file.read_box<std::int32_t>("labels", std::array<index_t, 1>{1}, {2})[0] == -1);
+    REQUIRE_THAT(message_of([&] {
+                     file.read_box<float>("x", std::array<index_t, 3>{1, 1, 0}, {2, 3, 5});
+                 }),
+                 Contains("data set 'x': a box of shape (2, 3, 5) from 1 on axis 1 does not lie within (4, 3, 5)"));
+    REQUIRE_THAT(message_of([&] {
+                     file.read_box<float>("x", std::array<index_t, 2>{0, 0}, {2, 3});
+                 }),
+                 Contains("a box of 2 axes"));
+    REQUIRE_THAT(message_of([&] {
+                     file.read_box<float>("x", std::array<index_t, 3>{-1, 0, 0}, {2, 3, 5});
+                 }),
+                 Contains("from -1 on axis 0"));
 }
 
 TEST_CASE("hdf5: errors name file, data set and what is there", "[hdf5]") {

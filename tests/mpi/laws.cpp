@@ -6,6 +6,7 @@
 
 #include "collectives/laws.hpp"
 #include "comm/point_to_point_laws.hpp"
+#include "parallel/spatial/networks.hpp"
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/checked_communicator.hpp>
@@ -49,6 +50,16 @@ void checks(mpi_communicator& world) {
     ++cases;
 }
 
+/// A network whose layers are cut over the ranks leaves what one rank leaves.
+void spatial(mpi_communicator& world) {
+    if (world.size() != 2 && world.size() != 4) return;
+    const auto make = [](auto&& parts) { return spatial_networks::averaging_network(parts); };
+    const shape input{3, 7, 9, 8, 2};
+    const auto alone = spatial_networks::on_one_rank(make, input);
+    spatial_networks::check_on(world, rank_grid({world.size() / 2, 2, 1}), make, input, alone);
+    ++cases;
+}
+
 void all_laws(mpi_communicator& world) {
     laws::all(world);
     checks(world);
@@ -81,6 +92,7 @@ void all_laws(mpi_communicator& world) {
     };
     wrong_size();
     require_equal(c, "the same", "settings");
+    spatial(world);
     // Whatever this MPI can: it is named, and says one thing or the other.
     const std::string why = why_mpi_takes_no_gpu_memory();
     require(!mpi_library().empty() && (why.empty() || why.starts_with(mpi_library() + ' ')), "MPI and GPUs: '", why,

@@ -1,16 +1,19 @@
 #pragma once
 // Arrays in HDF5 files, by the C library. The only file that includes it.
 // Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole,
-// or a range of the first axis. The serial library is not thread safe, so calls take turns.
+// or a box of it: ranks read their part alone. The serial library is not thread safe, so calls take turns.
 // Truncated files are refused. Damage inside the library's own structures is its to notice, and version 1.10 does not
 // always: read files that you trust.
 
+#include <cairn/core/box.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/bytes.hpp>
 
 #include <array>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
 
 #if !defined(CAIRN_HAS_HDF5) && __has_include(<hdf5.h>)
@@ -65,7 +68,7 @@ public:
         const session s;
         const opened d = open(dataset);
         tensor<T> t(d.extents, use);
-        read_into(d, dataset, t, -1);
+        read_into(d, dataset, t, {});
         return t;
     }
 
@@ -78,7 +81,22 @@ public:
         require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset),
                 "rows ", begin, " to ", begin + count, " of shape ", d.extents);
         tensor<T> t(d.extents.with(0, count), use);
-        read_into(d, dataset, t, begin);
+        read_into(d, dataset, t, std::array<index_t, cairn::shape::max_rank>{begin});
+        return t;
+    }
+
+    /// The box of shape `count` that begins at `begin`: its parts of the file alone are read, of packed data sets the
+    /// chunks that it meets.
+    template <class T>
+    tensor<T> read_box(const std::string& dataset, std::span<const index_t> begin, const cairn::shape& count,
+                       memory_category use = memory_category::data) const {
+        const session s;
+        const opened d = open(dataset);
+        with_context(concat(name_, ": data set '", dataset, "'"), [&] { check_box(d.extents, begin, count); });
+        tensor<T> t(count, use);
+        std::array<index_t, cairn::shape::max_rank> start{};
+        std::copy(begin.begin(), begin.end(), start.begin());
+        read_into(d, dataset, t, start);
         return t;
     }
 
@@ -194,8 +212,10 @@ private:
         return d;
     }
 
+    using box_begin = std::optional<std::array<index_t, cairn::shape::max_rank>>;  // none: all of the data set
+
     template <class T>
-    void read_into(const opened& d, const std::string& dataset, tensor<T>& t, index_t begin) const {
+    void read_into(const opened& d, const std::string& dataset, tensor<T>& t, const box_begin& begin) const {
         if (t.size() == 0) return;
         if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(std::int64_t)) {
             // The library would clip silently.
@@ -215,13 +235,14 @@ private:
     }
 
     template <class T>
-    void read_selected(const opened& d, const std::string& dataset, tensor<T>& t, index_t begin) const {
+    void read_selected(const opened& d, const std::string& dataset, tensor<T>& t, const box_begin& begin) const {
         handle memory, file;
-        if (begin >= 0) {
+        if (begin && t.rank() > 0) {
             std::array<hsize_t, cairn::shape::max_rank> start{}, count{};
-            start[0] = static_cast<hsize_t>(begin);
-            for (int axis = 0; axis < t.rank(); ++axis)
+            for (int axis = 0; axis < t.rank(); ++axis) {
+                start[static_cast<std::size_t>(axis)] = static_cast<hsize_t>((*begin)[static_cast<std::size_t>(axis)]);
                 count[static_cast<std::size_t>(axis)] = static_cast<hsize_t>(t.extent(axis));
+            }
             file = handle(H5Dget_space(d.dataset.get()), &H5Sclose);
             memory = handle(H5Screate_simple(t.rank(), count.data(), nullptr), &H5Sclose);
             require(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0,
@@ -286,6 +307,11 @@ public:
     }
     template <class T>
     tensor<T> read_rows(const std::string&, index_t, index_t, memory_category = memory_category::data) const {
+        return {};
+    }
+    template <class T>
+    tensor<T> read_box(const std::string&, std::span<const index_t>, const cairn::shape&,
+                       memory_category = memory_category::data) const {
         return {};
     }
 };

@@ -201,10 +201,10 @@ private:
 
 }  // namespace detail
 
-/// Takes an .npy file apart that is already in memory. Throws on anything that is not one, or whose size is not what
-/// its header says.
-inline npy_array parse_npy(byte_span bytes, const std::string& name) {
-    byte_reader in(bytes, name);
+namespace detail {
+
+/// Everything up to the elements: what they are, without their bytes.
+inline npy_array parse_npy_header(byte_reader& in, const std::string& name) {
     const byte_span magic = in.take(6, "the npy magic string");
     require(std::memcmp(magic.data(), "\x93NUMPY", 6) == 0, name, ": byte 0: not an npy file (\\x93NUMPY expected)");
     const int version = in.number<std::uint8_t>("the version", std::endian::little);
@@ -215,12 +215,27 @@ inline npy_array parse_npy(byte_span bytes, const std::string& name) {
     npy_array a;
     a.name = name;
     const byte_span header = in.take(length, "the header");
-    detail::npy_header(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()), in).parse(a);
-    const auto width = static_cast<std::uint64_t>(a.width);
-    const std::uint64_t expected = checked_product(a.shape, most_elements, name) * width;
-    require(in.left() == expected, name, ": an array of shape ", a.shape, " takes ", expected, " bytes from byte ",
-            in.position(), ", ", in.left(), " are there");
-    const byte_span elements = in.take(expected, "the elements");
+    npy_header(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()), in).parse(a);
+    return a;
+}
+
+/// Throws unless `left` bytes behind the header at byte `at` are the elements.
+inline std::uint64_t checked_npy_bytes(const npy_array& a, std::uint64_t at, std::uint64_t left) {
+    const std::uint64_t expected =
+        checked_product(a.shape, most_elements, a.name) * static_cast<std::uint64_t>(a.width);
+    require(left == expected, a.name, ": an array of shape ", a.shape, " takes ", expected, " bytes from byte ", at,
+            ", ", left, " are there");
+    return expected;
+}
+
+}  // namespace detail
+
+/// Takes an .npy file apart that is already in memory. Throws on anything that is not one, or whose size is not what
+/// its header says.
+inline npy_array parse_npy(byte_span bytes, const std::string& name) {
+    byte_reader in(bytes, name);
+    npy_array a = detail::parse_npy_header(in, name);
+    const byte_span elements = in.take(detail::checked_npy_bytes(a, in.position(), in.left()), "the elements");
     a.bytes.assign(elements.begin(), elements.end());
     return a;
 }

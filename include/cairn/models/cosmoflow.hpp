@@ -32,15 +32,25 @@ struct cosmoflow_config {
     init_rule init = init::pytorch;
 };
 
-/// (N, size, size, size, channels) → (N, outputs). Throws if the size cannot be halved that often.
+/// What makes the layers whose form depends on where the tensors are: here all of each, on one rank. Others have the
+/// same members (parallel/spatial/parts.hpp); they are called in the order of the network.
 template <class T = float, Device D = cpu>
-sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
+struct cosmoflow_parts {
+    any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) { return cairn::conv<T, D>(c); }
+    any_layer<T, D> pool(const typename max_pool<T, D>::config& c) { return max_pool<T, D>(c); }
+    any_layer<T, D> flatten() { return cairn::flatten<T, D>(); }
+    any_layer<T, D> dropout(double rate) { return cairn::dropout<T, D>(rate); }
+};
+
+/// The network with layers from `parts`; paths are those of the whole network.
+template <class T, Device D, class Parts>
+sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
     require(c.blocks >= 1 && c.size > 0 && c.size % (index_t{1} << c.blocks) == 0, "cosmoflow: size ", c.size,
             " must be a multiple of ", index_t{1} << c.blocks, ", for ", c.blocks, " poolings by 2");
     sequential<T, D> net;
     index_t width = c.channels, filters = c.filters;
     for (int b = 1; b <= c.blocks; ++b, filters *= 2) {
-        net.add(concat("conv", b), conv<T, D>({.in = width,
+        net.add(concat("conv", b), parts.conv({.in = width,
                                                .out = filters,
                                                .kernel = 3,
                                                .pad = 1,
@@ -51,21 +61,27 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
         if (c.normalise)
             net.add(concat("bn", b),
                     batch_norm<T, D>({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
-        net.add(concat("pool", b), max_pool<T, D>({.kernel = 2, .dims = c.dims}));
+        net.add(concat("pool", b), parts.pool({.kernel = 2, .dims = c.dims}));
         if (!c.normalise) net.add(concat("leaky", b), leaky_relu<T, D>(c.slope));
         width = filters;
     }
-    net.add("flatten", flatten<T, D>());
+    net.add("flatten", parts.flatten());
     for (int axis = 0; axis < c.dims; ++axis) width *= c.size >> c.blocks;
     int number = 0;
     for (index_t out : c.dense) {
         ++number;
         net.add(concat("fc", number), linear<T, D>({.in = std::exchange(width, out), .out = out, .init = c.init}));
         net.add(concat("fc", number, "_leaky"), leaky_relu<T, D>(c.slope));
-        if (c.dropout > 0) net.add(concat("dropout", number), dropout<T, D>(c.dropout));
+        if (c.dropout > 0) net.add(concat("dropout", number), parts.dropout(c.dropout));
     }
     net.add("output", linear<T, D>({.in = width, .out = c.outputs, .init = c.init}));
     return net;
+}
+
+/// (N, size, size, size, channels) → (N, outputs). Throws if the size cannot be halved that often.
+template <class T = float, Device D = cpu>
+sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
+    return cosmoflow<T, D>(c, cosmoflow_parts<T, D>{});
 }
 
 CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> cosmoflow(const cosmoflow_config&))

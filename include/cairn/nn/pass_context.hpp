@@ -22,6 +22,7 @@ struct random_key {
     const std::uint32_t* step_at = nullptr;  // where a captured kernel finds the step, on its device; null: in `step`
     std::uint64_t path = root_path;          // core/random.hpp
     index_t first_sample = 0;                // of this micro-batch in the batch of all ranks
+    index_t samples = 0;                     // of this micro-batch on ranks that share its samples (parallel/spatial/)
 
     random_stream stream() const { return stream_of_path(seed, path, "forward", step); }
 };
