@@ -2,9 +2,9 @@
 // From spatial to sample parallelism: before the dense layers every rank gets whole samples.
 //   gather_samples           (N, own rows…, C) → (share of N, all rows…, C)      all-to-all, once each way
 //   spatial_global_average   (N, own rows…, C) → (share of N, C): the mean over all rows, of which partial means travel
-// Rank r's share of N samples is shard_of(N, ranks, r). Where there are fewer samples than ranks, every rank gets all of
-// them, an all-gather, and they count 1 / ranks in each loss. share_of_samples() says which samples a rank has in the
-// end, and what weight the mean loss over them has in the mean loss of the micro-batch: with losses so weighted the
+// Rank r's share of N samples is shard_of(N, ranks, r). Where there are fewer samples than ranks, every rank gets all
+// of them, an all-gather, and they count 1 / ranks in each loss. share_of_samples() says which samples a rank has in
+// the end, and what weight the mean loss over them has in the mean loss of the micro-batch: with losses so weighted the
 // gradients of every layer, in front and behind, sum over the ranks to those of the whole.
 // Partial sums are added in the order of ranks. Tested against one rank in tests/parallel/spatial/.
 
