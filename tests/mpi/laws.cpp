@@ -7,12 +7,14 @@
 #include "collectives/laws.hpp"
 #include "comm/point_to_point_laws.hpp"
 #include "parallel/spatial/networks.hpp"
+#include "parallel/tensor/training.hpp"
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/require_equal.hpp>
+#include <cairn/optim/sgd.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -30,6 +32,21 @@ template <class T>
 void collectives(any_communicator& c) {
     laws::all_laws<T>(c, laws::expectations<T>(c.size()));
     ++cases;
+}
+
+/// A transformer whose tensors are cut over processes, which communicate beside their computing.
+void tensor_parallel(mpi_communicator& world) {
+    if (world.size() != 2 && world.size() != 4) return;
+    const sgd rule{{.momentum = 0.9}};
+    for (const sequence_layout sequences : {sequence_layout::whole, sequence_layout::parts}) {
+        const split_layers::run got = split_layers::train_on(world, rule, sequences);
+        if (world.rank() == 0) {
+            const auto d = split_layers::difference(got, split_layers::train_alone(rule));
+            require(std::max({d.numbers, d.gradients, d.values}) <= 1e-12, "tensor parallelism: losses ", d.numbers,
+                    ", gradients ", d.gradients, ", values ", d.values, " from those of one rank");
+        }
+        ++cases;
+    }
 }
 
 /// Debug mode: every rank learns who calls what.
@@ -67,6 +84,7 @@ void all_laws(mpi_communicator& world) {
     laws::all(c);
     counting_communicator<mpi_communicator> counted(world.split(0, world.rank()));
     laws::all(counted);
+    tensor_parallel(world);
     cases += 18;
     collectives<float>(c);
     collectives<double>(c);

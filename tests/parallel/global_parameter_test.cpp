@@ -53,10 +53,6 @@ parameter_layout within(const shape& global, std::array<index_t, shape::max_rank
     return {.global = global, .begin = begin, .parts = parts};
 }
 
-}  // namespace global_parameter_test
-
-using namespace global_parameter_test;
-
 TEST_CASE("global parameter: slices of any shape make the whole, and come from it", "[global_parameter]") {
     const shape m{7, 5};
     SECTION("rows") {
@@ -111,5 +107,7 @@ TEST_CASE("global parameter: what makes no whole is refused", "[global_parameter
         contains(refused({{{7, 5}, {}}}, {5, 7}), "parameter w has shape (5, 7), but the ranks hold slices of (7, 5)"));
     CHECK(contains(refused({{}, {}}, m), "parameter w: no rank holds any of it"));
 }
+
+}  // namespace global_parameter_test
 
 }  // namespace cairn

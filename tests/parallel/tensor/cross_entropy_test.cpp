@@ -9,11 +9,8 @@
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/parallel/tensor/vocabulary_cross_entropy.hpp>
 
-namespace cairn {
+namespace cairn::split_layers {
 
-namespace split_cross_entropy_test {
-
-using namespace split_layers;
 using ranks = threads_communicator;
 
 constexpr index_t rows = 6, classes = 7;
@@ -45,10 +42,6 @@ outcome split(int p, const tensor<double>& logits, double smoothing) {
     });
     return all;
 }
-
-}  // namespace split_cross_entropy_test
-
-using namespace split_cross_entropy_test;
 
 TEST_CASE("split cross-entropy: value and gradient are those of whole logits", "[tensor_parallel]") {
     for (const double scale : {1.0, 1e4})
@@ -111,4 +104,4 @@ TEST_CASE("split cross-entropy: what does not fit is refused", "[tensor_parallel
     CHECK(contains(refused({2, 1}, 0, 1), "classes: 1 cannot be cut over 2 ranks"));
 }
 
-}  // namespace cairn
+}  // namespace cairn::split_layers

@@ -13,11 +13,8 @@
 #include <cairn/parallel/tensor/channel_conv.hpp>
 #include <cairn/parallel/tensor/transformer_parts.hpp>
 
-namespace cairn {
+namespace cairn::split_layers {
 
-namespace split_layers_test {
-
-using namespace split_layers;
 using ranks = threads_communicator;
 
 sequence_layout layout_of(bool parts) { return parts ? sequence_layout::parts : sequence_layout::whole; }
@@ -54,10 +51,6 @@ void check_split(int p, any_layer<double> whole, const make_split& make, const t
         CHECK(same_bits(g, split.gradients.at(name)));
     }
 }
-
-}  // namespace split_layers_test
-
-using namespace split_layers_test;
 
 TEST_CASE("split layers: a column-parallel and a row-parallel linear layer are the two whole ones",
           "[tensor_parallel]") {
@@ -342,4 +335,4 @@ TEST_CASE("split layers: what cannot be cut is refused", "[tensor_parallel]") {
                    "takes (..., 5), got (2, 4)"));
 }
 
-}  // namespace cairn
+}  // namespace cairn::split_layers

@@ -15,10 +15,8 @@
 #include <mutex>
 #include <string>
 
-namespace split_layers {
+namespace cairn::split_layers {
 
-using namespace cairn;
-using cairn::index_t;
 using ranks_axis = tensor_axis<threads_communicator>;
 
 inline tensor<double> normal(const shape& s, std::uint32_t stream) {
@@ -117,7 +115,8 @@ inline bool same_bits(const tensor<double>& a, const tensor<double>& b) {
 }
 
 /// Throws unless ranks hold the same bits.
-inline void require_equal_bits(ranks_axis& axis, const tensor<double>& x, const std::string& what) {
+template <Communicator C>
+void require_equal_bits(tensor_axis<C>& axis, const tensor<double>& x, const std::string& what) {
     tensor<double> low = x.clone(), high = x.clone();
     axis.sum(low, "test", reduction::min);
     axis.sum(high, "test", reduction::max);
@@ -166,4 +165,4 @@ inline result on_ranks(int p, const make_split& make, const tensor<double>& x, c
     return all;
 }
 
-}  // namespace split_layers
+}  // namespace cairn::split_layers

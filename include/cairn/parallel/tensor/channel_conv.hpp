@@ -7,6 +7,7 @@
 // Bytes sent by a rank: (p-1)/p of y and 2 (p-1)/p of x. Saved: x; after backward_input also dy_r.
 // Tested against conv, and in a ResNet, on one rank.
 
+#include <cairn/nn/any_layer.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/linear.hpp>

@@ -8,9 +8,12 @@
 //   sequence_dropout    the mask that one rank draws for the whole: by the element of the whole batch
 // Tested against the same layers on one rank.
 
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/dropout.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
+
+#include <vector>
 
 namespace cairn {
 

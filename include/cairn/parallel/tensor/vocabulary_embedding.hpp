@@ -9,6 +9,9 @@
 #include <cairn/nn/embedding.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
 
+#include <algorithm>
+#include <cmath>
+
 namespace cairn {
 
 /// Ids (…) below the vocabulary, the same on each rank → their vectors (…, width), the same on each rank.
