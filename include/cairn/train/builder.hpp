@@ -161,7 +161,7 @@ private:
 
     // This rank's part of every batch, for training and for tests.
     void make_batches() {
-        const int parts = run_.axes.data;  // the ranks of a pipeline have the same samples
+        const int sharers = run_.axes.data;  // the ranks of a pipeline have the same samples
         const loader_config training{.batch = run_.batch,
                                      .workers = settings_.get("train.workers", 1, from_to(0, 1024)),
                                      .prefetch = settings_.get<index_t>("train.prefetch", 2, from_to(1, 1024)),
@@ -169,7 +169,7 @@ private:
                                      .drop_last = settings_.get("train.drop_last", false),
                                      .seed = run_.seed,
                                      .rank = run_.grid->coordinate("data"),
-                                     .world = parts};
+                                     .world = sharers};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
         run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
         if (run_.plan) require_schedule_of_short_batch();
@@ -178,8 +178,8 @@ private:
         loader_config testing = training;
         testing.shuffle = testing.drop_last = false;
         testing.batch = std::min(run_.batch, run_.data.test.size());
-        require(testing.batch >= parts, "the test set of ", run_.data.test.size(), " samples is too small for ", parts,
-                " ranks");
+        require(testing.batch >= sharers, "the test set of ", run_.data.test.size(), " samples is too small for ",
+                sharers, " ranks");
         testing.workers = 0;
         run_.test_batches = std::make_unique<typename parts::batches>(run_.data.test, testing, as_pixels);
     }

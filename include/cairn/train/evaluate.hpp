@@ -21,8 +21,8 @@ evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& da
     const auto input = [&](int m) {
         return stage_input<T, D>{cast<T>(batches[static_cast<std::size_t>(m)].there.x.share()), p};
     };
-    const auto output = [&](int m, tensor<T, D> output) {
-        const tensor<float, D> y = cast<float>(std::move(output));
+    const auto output = [&](int m, tensor<T, D> of_model) {
+        const tensor<float, D> y = cast<float>(std::move(of_model));
         if constexpr (requires { data.prepare(); })
             if (in_flight == 1) data.prepare();
         const batch& b = batches[static_cast<std::size_t>(m)].host;
