@@ -138,7 +138,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--resume", options.resume, "go on with the run in this directory");
     app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
     app.add_flag("--profile", profile, "the same, with a table of the layers");
-    app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing");
+    app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
+        ->excludes("--throughput", "--profile", "--resume");
     int status = 0;
     bool reads = true;
     try {

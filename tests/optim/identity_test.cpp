@@ -67,9 +67,13 @@ struct of_stage {
     using config = typename O::config;
     template <class T, Device D>
     using state = typename O::template state<T, D>;
+    template <class T>
+        requires ElementwiseOptimizer<O, T>
+    auto rule(const update_context& at) const { return inner.template rule<T>(at); }
     template <class T, Device D>
+        requires(!ElementwiseOptimizer<O, T>)
     void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
-        cairn::update(inner, theta, grad, s, at);
+        inner.update(theta, grad, s, at);
     }
     void check() const {}
     range owned() const { return part; }

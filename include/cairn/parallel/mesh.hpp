@@ -1,6 +1,6 @@
 #pragma once
 // Ranks on a grid with named axes: data × pipeline × tensor × … Ranks that differ in one axis alone are a line; each
-// rank has a channel to its line of every axis. Nothing else splits communicators.
+// rank has a channel to its line of every axis. Nothing else decides who works with whom.
 //   mesh<C> all(world, {{"pipeline", 2}, {"data", 2}, {"tensor", 2}});
 //   all["data"]                  channel between the ranks that hold the same part of the model
 //   rank of the world = ((pipeline) · 2 + data) · 2 + tensor: the last axis varies fastest

@@ -129,12 +129,18 @@ private:
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
                 " gives the pipelines ", here, " samples each");
+        require(!data_may_skip(), "data.corrupt = skip: the ranks of a pipeline read the same samples, and could leave out ",
+                "different ones; take data.corrupt = stop, or parallel.pipeline = 1");
         const auto m = static_cast<int>(run_.micro_batches);
-        const index_t samples = shard_of(here, m, 0).count, unlimited = std::numeric_limits<index_t>::max() / 2,
-                      limit = D::memory().limit();
+        const index_t samples = shard_of(here, m, 0).count, unlimited = std::numeric_limits<index_t>::max() / 2;
         const shape one = run_.batch_shape().with(0, 1);
-        pipeline_plan plan =
-            plan_pipeline(model, run_.axes, one, samples, m, limit < unlimited ? static_cast<double>(limit) : 0.0);
+        const bool keeps =
+            settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep") == "keep";
+        double limit = static_cast<double>(D::memory().limit());  // the smallest of all ranks
+        all_reduce(run_.world, std::span<double>(&limit, 1), {.op = reduction::min});
+        if (!keeps || limit >= static_cast<double>(unlimited)) limit = 0;
+        pipeline_plan plan = plan_pipeline(model, run_.axes, one, samples, m, limit);
+        require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
         for (std::size_t s = 0; s < stages.size(); ++s)
@@ -149,13 +155,15 @@ private:
     void require_schedule_of_short_batch() {
         const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch;
         std::set<index_t> counts{run_.micro_batches};
-        for (int r = 0; r < run_.axes.data && rest > 0; ++r)
-            counts.insert(std::min(run_.micro_batches, shard_of(rest, run_.axes.data, r).count));
+        for (int r = 0; r < run_.axes.data; ++r)
+            for (const index_t batch : {run_.batch, rest})
+                counts.insert(std::min(run_.micro_batches, shard_of(batch, run_.axes.data, r).count));
         counts.erase(0);
         for (const index_t m : counts)
             with_context(m == run_.micro_batches ? concat("train.micro_batches = ", m)
-                                                 : concat("the last batch of an epoch gives a pipeline ", m,
-                                                          " micro-batches (train.drop_last = true leaves it out)"),
+                                                 : concat("some batch gives a pipeline ", m, " micro-batches (train.batch should be a multiple of "
+                                                          "parallel.data, and train.drop_last = true leaves the short "
+                                                          "last batch out)"),
                          [&] { run_.plan->program(static_cast<int>(m)); });
     }
 
@@ -247,9 +255,11 @@ private:
     // The norm of all gradients is that of all stages, added up in the order of the whole model.
     void sum_over_stages(bool shared) {
         std::vector<std::size_t> place;  // of this rank's parameters in the whole model
-        for (const auto& [name, p] : run_.weights->parameters())
-            place.push_back(static_cast<std::size_t>(std::ranges::find(run_.plan->parameters, name) -
-                                                     run_.plan->parameters.begin()));
+        for (const auto& [name, p] : run_.weights->parameters()) {
+            const auto at = std::ranges::find(run_.plan->parameters, name);
+            require(at != run_.plan->parameters.end(), "parameter ", name, " of a stage is not in the whole model");
+            place.push_back(static_cast<std::size_t>(at - run_.plan->parameters.begin()));
+        }
         if (!shared) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}};
         shard_->over_ranks = [&run = run_, place, before = std::move(shard_->over_ranks)](std::vector<double> mine) {
             if (before) mine = before(std::move(mine));

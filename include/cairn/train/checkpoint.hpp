@@ -187,8 +187,11 @@ template <Device D, class T>
 /// parameter is not finite.
 template <Device D, class T>
 void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
+    std::string mine;
     for (const auto& [name, p] : run.weights->parameters())  // not gradients: those of a skipped step are a rank's own
-        if (const std::string found = first_non_finite(name, p->value); !found.empty()) fail_diverged(run, found);
+        if (mine.empty()) mine = first_non_finite(name, p->value);
+    for (const std::string& found : all_gather_text(run.world, mine))  // stages have other parameters
+        if (!found.empty()) fail_diverged(run, found);
     run.average_buffers();
     detail::gathered_state<D, T> state(run);
     state.collect();

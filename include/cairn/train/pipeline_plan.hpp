@@ -37,16 +37,19 @@ struct pipeline_plan {
     std::vector<shape> boundaries;        // of a batch of one sample, cut.hpp
     std::vector<std::string> parameters;  // paths of the whole model, in order
 
-    /// Of a step with so many micro-batches, validated.
+    /// Of a step with so many micro-batches, validated. The schedule auto sees costs where each rank has one stage: with
+    /// more they could change the placement.
     pipeline_program program(int micro_batches) const {
         schedule_shape s = shape_of_schedule;
         s.micro_batches = micro_batches;
         schedule_costs costs;
-        for (const stage_plan& stage : stages) costs.stages.push_back(stage.costs);
+        if (shape_of_schedule.virtual_stages == 1)
+            for (const stage_plan& stage : stages) costs.stages.push_back(stage.costs);
         pipeline_program p = schedule_from(schedule, s, costs);
         validate(p);
-        require(p.rank_of_stage == rank_of_stage, "schedule ", schedule, " places its stages otherwise with ",
-                micro_batches, " micro-batches than with ", shape_of_schedule.micro_batches);
+        require(p.rank_of_stage == rank_of_stage, "schedule ", schedule, ": a batch of ", micro_batches,
+                " micro-batches would need another placement of the stages than one of ",
+                shape_of_schedule.micro_batches, "; name a schedule, or set train.drop_last = true");
         return p;
     }
 };
@@ -93,7 +96,7 @@ pipeline_plan plan_pipeline(sequential<T, D>& model, const parallel_axes& axes, 
                          4.0 * sizeof(float) * static_cast<double>(u.cost.parameters),
                          static_cast<double>(u.saved_bytes)});
     memory_bound bound{.in_flight = detail::in_flight(p)};
-    if (limit > 0) bound.limit = limit / p.virtual_stages;
+    if (limit > 0) bound.limit = limit;  // each stage by itself
     plan.cuts =
         with_context(concat("parallel.pipeline = ", axes.pipeline), [&] { return balance(loads, p.stages(), bound); });
 
@@ -149,7 +152,8 @@ inline std::string describe(const pipeline_plan& plan, int micro_batches) {
         const double fixed = static_cast<double>(parameters) * sizeof(float);
         text +=
             concat("  pipeline rank ", r, ": parameters ", number(fixed / mib), " MiB, gradients ", number(fixed / mib),
-                   " MiB, saved for backward at most ", number(peak_saved(p, r, saved) / mib), " MiB\n");
+                   " MiB, saved for backward at most ", number(peak_saved(p, r, saved) / mib),
+                   " MiB without recomputation\n");
     }
     const pipeline_times times = simulate(p, costs);
     return text + concat("  predicted bubble: ", number(100 * times.makespan_bubble / times.makespan),

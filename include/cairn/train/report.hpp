@@ -114,7 +114,7 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     record["threads"] = threads();
     record["device"] = D::name;
     record["batch"] = run.batch;
-    record["parameters"] = run.weights->count();
+    record["parameters"] = run.parameters;
     if (run.curvature) record["preconditioner"] = diagnostics;
     const nlohmann::json profile = profile_json(trace::global().events(), record["machine"]);
     if (!trace::global().events().empty() || !std::filesystem::exists(directory->file("trace.json")))

@@ -6,7 +6,7 @@
 // Shards are any lists of ranges, one for each rank along the axis; by default they differ by at most one row. A halo
 // comes from the two neighbours alone: one that is wider than a neighbour's shard is refused, by every rank alike, as
 // all of them know all shards.
-// Tested against the rows that plain loops touch, tests/parallel/spatial/partition_test.cpp.
+// Tested against the rows that plain loops touch, tests/parallel/spatial/geometry_test.cpp.
 
 #include <cairn/core/range.hpp>
 #include <cairn/core/shape.hpp>

@@ -35,6 +35,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
+        require_no_curvature(p, "channel_conv");
         return axis_->gather(inner_.forward(std::move(x), saved, p), -1, channels_, "output of channel_conv");
     }
 

@@ -40,6 +40,7 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
+        require_no_curvature(p, "column_linear");
         pass_context keeps_nothing = p;
         keeps_nothing.mode = mode::evaluate;
         tensor<T, D> y = inner_.forward(whole(x), saved, keeps_nothing);

@@ -41,6 +41,7 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
+        require_no_curvature(p, "row_linear");
         tensor<T, D> y = summed(inner_.forward(std::move(x), saved, p));
         if (config_.whole.bias)
             add_to_rows(D{}, y.size() / config_.whole.out, config_.whole.out, cast<T>(bias_.value).data(), y.data());

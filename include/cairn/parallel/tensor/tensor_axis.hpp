@@ -183,6 +183,11 @@ private:
     std::optional<progress_thread> thread_;
 };
 
+/// K-FAC's factors of a slice are not those of the layer.
+inline void require_no_curvature(const pass_context& p, std::string_view layer) {
+    require(!p.curvature, layer, ": second-order optimizers need whole layers; take another one, or do not cut the tensors");
+}
+
 /// What a layer's class is told of the sequences between layers.
 ///   whole   each rank has x (batch, length, width)
 ///   parts   each rank has its part of the positions: norms, dropout and sums are computed once, not by every rank

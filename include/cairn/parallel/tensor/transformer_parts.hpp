@@ -8,7 +8,7 @@
 //                                                           vocabulary_cross_entropy
 // With sequences in parts each of the four all-reduces of a block is a reduce-scatter and an all-gather, and norms,
 // dropout and sums between are computed for 1/p of the positions by each rank.
-// Tested in tests/parallel/tensor/transformer_test.cpp against one rank.
+// Tested in tests/parallel/tensor/training_test.cpp against one rank.
 
 #include <cairn/nn/attention.hpp>
 #include <cairn/nn/dropout.hpp>
