@@ -119,7 +119,8 @@ TEST_CASE("execute: any order of the actions gives the gradients of accumulation
 }
 
 TEST_CASE("execute: what cannot run is refused", "[pipeline]") {
-    CHECK(test::contains(test::message_of([] { run("1F0"); }), "action 1F0: this rank has 1 of 1 stages, and not this one"));
+    CHECK(test::contains(test::message_of([] { run("1F0"); }),
+                         "action 1F0: this rank has 1 of 1 stages, and not this one"));
     CHECK(test::contains(test::message_of([] { run("0F0 0B1"); }), "backward of micro-batch 1 without its forward"));
     CHECK(test::contains(test::message_of([] { run("0F0 0B0 0B0"); }), "backward"));
 }

@@ -56,7 +56,8 @@ inline const std::vector<schedule_entry>& schedules() {
         detail::fixed_schedule("v_min", 2, v_min, v_min_closed_form),
         detail::fixed_schedule("dualpipe", 1, dualpipe, dualpipe_closed_form),
         detail::fixed_schedule("dualpipe_v", 2, dualpipe_v, dualpipe_v_closed_form),
-        {"auto", any_virtual_stages, automatic, [](const schedule_shape&, const stage_costs&) { return closed_form{}; }},
+        {"auto", any_virtual_stages, automatic,
+         [](const schedule_shape&, const stage_costs&) { return closed_form{}; }},
     };
     return all;
 }
