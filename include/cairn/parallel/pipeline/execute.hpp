@@ -11,6 +11,7 @@
 #include <cairn/parallel/pipeline/stage.hpp>
 #include <cairn/parallel/pipeline/stage_links.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -72,11 +73,13 @@ void execute(const pipeline_program& program, std::vector<index_t> samples, std:
         auto dx = a.kind == action_kind::backward ? s.backward(m, is_last) : s.backward_input(m);
         if (a.stage > 0) links.send(a.stage - 1, true, m, std::move(dx));
     };
+    // What ran when, beside the plan (benchmarks/schedule --trace): of training alone.
+    const bool traced = program.ranks > 1 && std::ranges::any_of(actions, &action::adds_gradients);
     for (std::size_t i = 0; i < actions.size(); ++i) {
         links.progress();
         const action& a = actions[i];
-        std::optional<trace_scope> scope;  // what ran when, beside the plan: benchmarks/schedule --trace
-        if (program.ranks > 1) scope.emplace(concat(a), "", "action");
+        std::optional<trace_scope> scope;
+        if (traced) scope.emplace(concat(a), "", "action");
         try {
             run(a, i);
         } catch (error& e) {
