@@ -4,6 +4,7 @@
 //   → trainer
 // Every rank builds the same. Throws before any training on settings that do not fit together.
 
+#include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/stash/plan.hpp>
@@ -129,7 +130,8 @@ private:
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
                 " gives the pipelines ", here, " samples each");
-        require(!data_may_skip(), "data.corrupt = skip: the ranks of a pipeline read the same samples, and could leave out ",
+        require(!data_may_skip(),
+                "data.corrupt = skip: the ranks of a pipeline read the same samples, and could leave out ",
                 "different ones; take data.corrupt = stop, or parallel.pipeline = 1");
         const auto m = static_cast<int>(run_.micro_batches);
         const index_t samples = shard_of(here, m, 0).count, unlimited = std::numeric_limits<index_t>::max() / 2;
@@ -161,7 +163,8 @@ private:
         counts.erase(0);
         for (const index_t m : counts)
             with_context(m == run_.micro_batches ? concat("train.micro_batches = ", m)
-                                                 : concat("some batch gives a pipeline ", m, " micro-batches (train.batch should be a multiple of "
+                                                 : concat("some batch gives a pipeline ", m,
+                                                          " micro-batches (train.batch should be a multiple of "
                                                           "parallel.data, and train.drop_last = true leaves the short "
                                                           "last batch out)"),
                          [&] { run_.plan->program(static_cast<int>(m)); });

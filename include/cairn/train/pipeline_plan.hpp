@@ -150,10 +150,9 @@ inline std::string describe(const pipeline_plan& plan, int micro_batches) {
             if (p.rank_of_stage[static_cast<std::size_t>(s)] == r)
                 parameters += plan.stages[static_cast<std::size_t>(s)].parameters;
         const double fixed = static_cast<double>(parameters) * sizeof(float);
-        text +=
-            concat("  pipeline rank ", r, ": parameters ", number(fixed / mib), " MiB, gradients ", number(fixed / mib),
-                   " MiB, saved for backward at most ", number(peak_saved(p, r, saved) / mib),
-                   " MiB without recomputation\n");
+        text += concat("  pipeline rank ", r, ": parameters ", number(fixed / mib), " MiB, gradients ",
+                       number(fixed / mib), " MiB, saved for backward at most ", number(peak_saved(p, r, saved) / mib),
+                       " MiB without recomputation\n");
     }
     const pipeline_times times = simulate(p, costs);
     return text + concat("  predicted bubble: ", number(100 * times.makespan_bubble / times.makespan),

@@ -14,6 +14,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/core/trace.hpp>
+#include <cairn/nn/pass_context.hpp>
 #include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 
@@ -185,7 +186,8 @@ private:
 
 /// K-FAC's factors of a slice are not those of the layer.
 inline void require_no_curvature(const pass_context& p, std::string_view layer) {
-    require(!p.curvature, layer, ": second-order optimizers need whole layers; take another one, or do not cut the tensors");
+    require(!p.curvature, layer,
+            ": second-order optimizers need whole layers; take another one, or do not cut the tensors");
 }
 
 /// What a layer's class is told of the sequences between layers.
