@@ -75,11 +75,12 @@ struct run {
             curvature = std::make_unique<kfac<float>>(weights, c, std::move(roles));
         }
         using any = any_optimizer<float, cpu>;  // Adam would make a step of what is but rounding in K-FAC's directions
-        train.emplace(model, weights,
-                      h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
-                      constant(0.01), objective({objective_kind::classes, 0}, {}),
-                      trainer_config{.seed = 5, .may_drop_samples = h.may_skip, .mc_label_stride = h.sampled_labels ? 1 : 0},
-                      all ? &*all : nullptr, curvature.get());
+        train.emplace(
+            model, weights,
+            h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
+            constant(0.01), objective({objective_kind::classes, 0}, {}),
+            trainer_config{.seed = 5, .may_drop_samples = h.may_skip, .mc_label_stride = h.sampled_labels ? 1 : 0},
+            all ? &*all : nullptr, curvature.get());
         if (curvature) train->choose_kernels({2, inputs}, mode::train);
     }
 };
