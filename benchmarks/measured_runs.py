@@ -1,0 +1,110 @@
+"""What the scripts that compare Cairn with peers on several ranks share: programs that print a result, and how results are summed up."""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import signal
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Failure(Exception):
+    """A message for the user; no traceback."""
+
+
+class Late(Failure):
+    """A program did not end in time."""
+
+
+def end(process, grace=10):
+    """Ends a program and what it started in its group: first asks, so that mpirun ends its ranks."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.communicate(timeout=grace)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run_child(command, timeout):
+    """Runs a program and returns the last line of its output that is a JSON object with a speed."""
+    command = [str(word) for word in command]
+    shown = shlex.join(command)
+    # Both sides choose their own kernels: inherited choices may name an older core.
+    environment = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Failure(f"cannot be started: {shown}: {error}") from error
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as late:
+        raise Late(f"no end after {timeout:.0f} s (see --timeout): {shown}") from late
+    finally:
+        if process.returncode is None:
+            end(process)
+    lines = output.splitlines()
+    tail = "\n".join("    " + line for line in lines[-12:]) or "    (no output)"
+    if process.returncode != 0:
+        raise Failure(f"{shown}\nfailed (exit status {process.returncode}); its last lines:\n{tail}")
+    for line in reversed(lines):
+        try:
+            result = json.loads(line)
+            if result["samples_per_s"] > 0:
+                return result
+        except (KeyError, TypeError, ValueError):
+            continue
+    raise Failure(f"{shown}\nended well, but printed no JSON object with positive samples_per_s:\n{tail}")
+
+
+def require_same(result, key, expected, program):
+    if result.get(key, expected) != expected:
+        raise Failure(f"{program} ran with {key} = {result[key]}, not {expected}: the comparison would not be fair")
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def print_spread(name, values, note=""):
+    print(f"{name:36s} {values['median']:9.4g}   ({values['min']:.4g} - {values['max']:.4g}){note}")
+
+
+def find_program(given, build, *candidates, needs):
+    """The file `given`, or the first candidate in the build folder; `needs`: targets, and what these take."""
+    for path in [given] if given else [build / candidate for candidate in candidates]:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.resolve()
+    raise Failure(
+        f"there is no {given or build / candidates[0]}. Build it:  cmake --preset release && "
+        f"cmake --build --preset release --target {needs}"
+    )
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return value
+
+
+def default_mpirun():
+    # Without binding: libtorch's communication threads would share the one core of their rank.
+    command = "mpirun --oversubscribe --bind-to none"
+    return command + " --allow-run-as-root" if os.geteuid() == 0 else command
