@@ -16,6 +16,7 @@
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <span>
@@ -158,7 +159,7 @@ private:
         const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch;
         std::set<index_t> counts{run_.micro_batches};
         for (int r = 0; r < run_.axes.data; ++r)
-            for (const index_t batch : {run_.batch, rest})
+            for (const index_t batch : std::array{run_.batch, rest})
                 counts.insert(std::min(run_.micro_batches, shard_of(batch, run_.axes.data, r).count));
         counts.erase(0);
         for (const index_t m : counts)
