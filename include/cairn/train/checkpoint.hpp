@@ -12,9 +12,8 @@
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
+#include <cairn/train/gathered_tensors.hpp>
 #include <cairn/train/run_parts.hpp>
-#include <cairn/train/stage_tensors.hpp>
-#include <cairn/train/team.hpp>
 
 #include <array>
 #include <filesystem>
@@ -31,10 +30,11 @@ public:
     explicit gathered_state(run_parts<D, T>& run) : run_(run) {
         if (!run.owners.empty()) optimizer_.emplace(run.trainer->optimizer(), *run.weights);
         if (run.compresses) {
-            std::vector<compressor_tensor> all = run.ranks->gradients.tensors();
+            std::vector<named_tensor<float>> all;
+            for (auto& [name, t] : run.ranks->gradients.tensors()) all.push_back({name, t.share()});
             for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
                 all.push_back({name, host_residuals_.host_of(t)});
-            residuals_.emplace(run.ranks->everyone, std::move(all));
+            residuals_.emplace(run.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
     }
@@ -121,7 +121,7 @@ private:
         return all;
     }
 
-    stage_tensors& stages() {
+    gathered_tensors& stages() {
         if (!stages_) stages_.emplace((*run_.grid)["pipeline"].host, tensors_of_rank());
         return *stages_;
     }
@@ -166,8 +166,8 @@ private:
 
     run_parts<D, T>& run_;
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
-    std::optional<residuals_of_ranks> residuals_;
-    std::optional<stage_tensors> stages_;  // of a pipeline
+    std::optional<gathered_tensors> residuals_;       // of compressors
+    std::optional<gathered_tensors> stages_;          // of a pipeline
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;
