@@ -2,6 +2,7 @@
 // How a run's model is cut into the stages of a pipeline, and by which schedule they run: made from modelled costs
 // before anything is trained (train --plan prints it).
 //   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
+//   time of a cut  = bytes that cross it, forward and back, / bandwidth: inside a residual block the skip crosses too
 
 #include <cairn/parallel/pipeline/balance.hpp>
 #include <cairn/parallel/pipeline/csv.hpp>
@@ -94,7 +95,8 @@ pipeline_plan plan_pipeline(sequential<T, D>& model, const parallel_axes& axes, 
         loads.push_back({detail::modelled_seconds(u.cost.forward) + detail::modelled_seconds(u.cost.backward_input) +
                              detail::modelled_seconds(u.cost.backward_weight),
                          4.0 * sizeof(float) * static_cast<double>(u.cost.parameters),
-                         static_cast<double>(u.saved_bytes)});
+                         static_cast<double>(u.saved_bytes),
+                         detail::modelled_seconds({0, 2.0 * sizeof(T) * static_cast<double>(u.in.size())})});
     memory_bound bound{.in_flight = detail::in_flight(p)};
     if (limit > 0) bound.limit = limit;  // each stage by itself
     plan.cuts =

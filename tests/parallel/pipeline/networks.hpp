@@ -194,9 +194,10 @@ inline pipeline_program forward_only(pipeline_program p) {
     return p;
 }
 
-/// Cut by modelled costs.
-inline std::vector<model> stages_of(const network& net, int stages) {
+/// Cut by modelled costs, or in front of these units.
+inline std::vector<model> stages_of(const network& net, int stages, const std::vector<int>& cuts = {}) {
     model whole = net.make();
+    if (!cuts.empty()) return cut(whole, net.sample, cuts);
     std::vector<unit_load> loads;
     for (const model_unit& u : units_of(whole, net.sample))
         loads.push_back({u.cost.forward.flops + u.cost.backward_input.flops + u.cost.backward_weight.flops + 1});
@@ -204,13 +205,13 @@ inline std::vector<model> stages_of(const network& net, int stages) {
 }
 
 /// `watch(rank)` is called on each rank when it is done.
-inline outcome together(const network& net, const pipeline_program& program,
-                        const std::function<void(int)>& watch = {}) {
+inline outcome together(const network& net, const pipeline_program& program, const std::function<void(int)>& watch = {},
+                        const std::vector<int>& cuts = {}) {
     outcome all;
     std::mutex one_at_a_time;
     run_ranks(program.ranks, {.kernel_threads = 1, .time_limit = 20}, [&](threads_communicator& c) {
         channel<threads_communicator> over(c);
-        std::vector<model> every = stages_of(net, program.stages()), mine;
+        std::vector<model> every = stages_of(net, program.stages(), cuts), mine;
         stage_links<double, cpu, threads_communicator> links(over, boundaries_of(every, net.sample));
         for (int s = 0; s < program.stages(); ++s)
             if (program.rank_of_stage[static_cast<std::size_t>(s)] == c.rank())
