@@ -1,15 +1,9 @@
 // Runs whose model is a pipeline: the numbers of one rank with the same micro-batches, and states that any mesh reads.
 
 #include "catch.hpp"
-#include "messages.hpp"
-#include "state/temporary_folder.hpp"
-
-#include <cairn/comm/threads.hpp>
-#include <cairn/train/session.hpp>
+#include "train/pipeline_runs.hpp"
 
 namespace pipeline_sessions {
-
-using namespace cairn;
 
 namespace {
 
@@ -18,37 +12,10 @@ const std::string workload =
     "blocks = 2\nnormalise = true\n[optimizer]\nkind = 'adam'\nlr = 1e-3\nclip_norm = 0.3\n"
     "[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 
-using settings_list = std::vector<std::string>;
-
-/// The last line of a run on ranks that are threads, or the error that ended it.
-nlohmann::json train(int ranks, const session_options& options, const settings_list& set,
-                     const std::string& text = workload) {
-    autotune_cache::global().set_policy(autotune_policy::first);
-    nlohmann::json result;
-    run_ranks(ranks, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
-        configuration settings = options.resume.empty() ? configuration::from_text(text)
-                                                        : configuration::from_file(options.resume / "config.toml");
-        for (const std::string& s : set) settings.set(s);
-        session<> run(std::move(settings), options, any_communicator(c.split(0, c.rank())));
-        const nlohmann::json line = run.train();
-        if (c.rank() == 0) result = line;
-    });
-    return result;
+nlohmann::json train(int ranks, const session_options& options, const settings_list& set) {
+    return train(ranks, options, set, workload);
 }
-
-std::vector<double> losses(const std::filesystem::path& run) {
-    std::ifstream in(run / "metrics.jsonl");
-    std::vector<double> all;
-    for (std::string line; std::getline(in, line);)
-        if (const auto entry = nlohmann::json::parse(line); entry.contains("loss")) all.push_back(entry["loss"]);
-    return all;
-}
-
-std::string why(int ranks, const settings_list& set, const std::string& text = workload, std::int64_t steps = 1) {
-    const temporary_folder folder;
-    return test::message_of(
-        [&] { train(ranks, {.out = folder / "run", .resume = {}, .max_steps = steps}, set, text); });
-}
+std::string why(int ranks, const settings_list& set) { return why(ranks, set, workload); }
 
 }  // namespace
 
