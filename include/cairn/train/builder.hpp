@@ -102,7 +102,8 @@ private:
         parameter_list<float, D> parameters;
         for (auto& part : run_.layers)
             for (auto& p : part.parameters()) parameters.push_back(p);
-        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
+        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
+                                                         run_.plan ? arena_scope::stage : arena_scope::whole_model);
         // What forward leaves for backward.
         const std::string memory =
             settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");

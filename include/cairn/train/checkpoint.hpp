@@ -80,6 +80,7 @@ public:
             share_numbers();
             share_tensors();
         }
+        run_.trainer->stages().values_changed();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 

@@ -87,7 +87,8 @@ pipeline_plan plan_pipeline(sequential<T, D>& model, const parallel_axes& axes, 
     require(
         !p.mirrored, "parallel.schedule = ", axes.schedule,
         " needs two copies of every stage: it can be printed and validated, not trained with; dualpipe_v needs one");
-    for (const auto& [name, parameter] : model.parameters()) plan.parameters.push_back(name);
+    for (const auto& [name, parameter] : model.parameters())
+        if (parameter->tied_to.empty()) plan.parameters.push_back(name);
 
     const std::vector<model_unit> units = units_of(model, sample.with(0, samples));
     std::vector<unit_load> loads;

@@ -64,7 +64,7 @@ TEST_CASE("cut: parameters keep their paths and values in any number of stages",
             for (model& part : stages) {
                 for (const std::string& path : paths_of(part)) together.push_back(path);
                 if (part.parameters().empty()) continue;
-                arena<double> here(part.parameters(), 3);
+                arena<double> here(part.parameters(), 3, arena_scope::stage);
                 for (const auto& [name, p] : here.parameters()) {
                     const auto is_it = [&, path = name](const auto& of_whole) { return of_whole.name == path; };
                     const auto expected = std::ranges::find_if(weights.parameters(), is_it);
