@@ -44,7 +44,8 @@ public:
         parameter_list<float, D> parameters;
         for (auto& part : run_.layers)
             for (auto& p : part.parameters()) parameters.push_back(p);
-        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
+        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
+                                                         run_.plan ? arena_scope::stage : arena_scope::whole_model);
         if constexpr (on_host)
             for (std::size_t i = 0; i < run_.layers.size() && memory_ != "keep"; ++i) {
                 const shape in = inputs[i].with(0, run_.batch);
@@ -133,7 +134,8 @@ private:
         if (run_.over.spatial) join_after_switch(units, model);
         agree_on_costs(run_.world, units);
         pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
-        for (const auto& [name, parameter] : model.parameters()) plan.parameters.push_back(name);
+        for (const auto& [name, parameter] : model.parameters())
+            if (parameter->tied_to.empty()) plan.parameters.push_back(name);
         require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);

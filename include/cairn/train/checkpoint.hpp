@@ -12,10 +12,9 @@
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
+#include <cairn/train/gathered_tensors.hpp>
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/slice_tensors.hpp>
-#include <cairn/train/stage_tensors.hpp>
-#include <cairn/train/team.hpp>
 
 #include <array>
 #include <filesystem>
@@ -32,10 +31,11 @@ public:
     explicit gathered_state(run_parts<D, T>& run) : run_(run) {
         if (!run.owners.empty()) optimizer_.emplace(run.trainer->optimizer(), *run.weights);
         if (run.compresses) {
-            std::vector<compressor_tensor> all = run.ranks->gradients.tensors();
+            std::vector<named_tensor<float>> all;
+            for (auto& [name, t] : run.ranks->gradients.tensors()) all.push_back({name, t.share()});
             for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
                 all.push_back({name, host_residuals_.host_of(t)});
-            residuals_.emplace(run.ranks->everyone, std::move(all));
+            residuals_.emplace(run.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
         // Whole tensors of a stage on the first of its tensor ranks, then those of all stages on rank 0.
@@ -88,6 +88,7 @@ public:
             share_numbers();
             share_tensors();
         }
+        run_.trainer->stages().values_changed();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 
@@ -177,9 +178,9 @@ private:
 
     run_parts<D, T>& run_;
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
-    std::optional<residuals_of_ranks> residuals_;
-    std::optional<slice_tensors> slices_;  // of a tensor axis
-    std::optional<stage_tensors> stages_;  // of a pipeline
+    std::optional<gathered_tensors> residuals_;       // of compressors
+    std::optional<slice_tensors> slices_;             // of a tensor axis
+    std::optional<gathered_tensors> stages_;          // of a pipeline
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;

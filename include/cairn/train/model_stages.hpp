@@ -5,6 +5,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/parallel/pipeline/execute.hpp>
+#include <cairn/parallel/pipeline/tied_weights.hpp>
 
 #include <functional>
 #include <map>
@@ -20,7 +21,7 @@ public:
     using links_type = stage_links<T, D, any_communicator>;
 
     /// The whole model.
-    model_stages(sequential<T, D>& model, arena<float, D>& weights) {
+    model_stages(sequential<T, D>& model, arena<float, D>& weights) : tied_(weights) {
         stages_.emplace_back(model, weights);
         rank_of_stage_ = {0};
         schedule_ = [](int micro_batches) {
@@ -39,7 +40,8 @@ public:
         : links_(over, boundaries),
           rank_of_stage_(std::move(rank_of_stage)),
           boundaries_(std::move(boundaries)),
-          schedule_(std::move(schedule)) {
+          schedule_(std::move(schedule)),
+          tied_(weights, over) {
         for (auto& part : layers) stages_.emplace_back(part, weights);
     }
 
@@ -49,6 +51,7 @@ public:
 
     /// Who is told in the last backward of each stage which gradients are final, and what is called before it.
     void listen(gradient_listener* listener, const std::function<void()>& before_last_backward) {
+        listener_ = listener;
         for (auto& s : stages_) {
             s.listener = listener;
             s.before_last_backward = before_last_backward;
@@ -73,7 +76,11 @@ public:
         const int m = static_cast<int>(samples.size());
         auto at = programs_.find(m);
         if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
+        share_values();
+        tied_.begin();
         execute(at->second, samples, stages_, links_, std::forward<Objective>(objective), std::forward<Batch>(batch));
+        tied_.sum(listener_);
+        values_changed();  // by the update that follows
     }
 
     /// Outputs of the last stage alone: output(m, y).
@@ -83,11 +90,19 @@ public:
             output(m, std::move(y));
             return tensor<T, D>();
         };
+        share_values();
         execute(forwards(static_cast<int>(samples.size())), samples, stages_, links_, no_gradient,
                 std::forward<Batch>(batch));
     }
 
+    /// Collective along the pipeline: copies of tied weights are of other values than their parameters now.
+    void values_changed() { shared_ = false; }
+
 private:
+    void share_values() {
+        if (!std::exchange(shared_, true)) tied_.share_values();
+    }
+
     /// Every micro-batch forward, stage after stage.
     pipeline_program forwards(int micro_batches) const {
         pipeline_program p{.name = "forward", .micro_batches = micro_batches, .rank_of_stage = rank_of_stage_};
@@ -106,6 +121,9 @@ private:
     std::function<pipeline_program(int)> schedule_;
     std::map<int, pipeline_program> programs_;  // by number of micro-batches
     std::vector<stage<sequential<T, D>>> stages_;
+    tied_weights<float, D, any_communicator> tied_;
+    bool shared_ = false;  // copies of tied weights have the values of now
+    gradient_listener* listener_ = nullptr;
 };
 
 }  // namespace cairn

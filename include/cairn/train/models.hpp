@@ -89,6 +89,7 @@ struct transformer_entry {
         c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim, from_to(0, layer_width.most));
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout, from_below(0, 1));
+        c.tied = settings.get("model.tied_embedding", c.tied);
         if constexpr (std::same_as<D, cpu>)
             if (ends.over.tensor)
                 return transformer<T, D>(

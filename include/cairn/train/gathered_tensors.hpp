@@ -1,6 +1,7 @@
 #pragma once
-// Tensors that the stages of a pipeline hold, on the first of its ranks and by the names of the whole model: so a saved
-// state does not depend on how the model is cut.
+// Tensors that ranks hold, brought together on the first of them by name: of a pipeline's stages by the names of the
+// whole model, so that a saved state does not depend on how the model is cut; of compressors by rank,
+// "rank2/bucket0/residual".
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/text.hpp>
@@ -14,10 +15,13 @@
 namespace cairn {
 
 /// See the top of the file. Rank 0 holds copies of the others' while it lives.
-class stage_tensors {
+class gathered_tensors {
 public:
-    /// Collective. `c`: the ranks of the pipeline. `mine`: this rank's, by names that are unique over all.
-    stage_tensors(any_communicator& c, std::vector<named_tensor<float>> mine) : c_(c), mine_(std::move(mine)) {
+    enum class names { unique, by_rank };  // over all ranks; "rank2/" goes in front
+
+    /// Collective over `c`, which must outlive this. `mine`: this rank's, in float on the host.
+    gathered_tensors(any_communicator& c, std::vector<named_tensor<float>> mine, names how = names::unique)
+        : c_(c), mine_(std::move(mine)) {
         std::ostringstream list;
         for (const auto& [name, t] : mine_) {
             list << name << '\t' << t.shape().rank();
@@ -26,7 +30,10 @@ public:
         }
         const std::vector<std::string> lists = all_gather_text(c, list.str());
         if (c.rank() != 0) return;
-        for (const auto& [name, t] : mine_) all_.push_back({name, t.share()});
+        const auto full_name = [how](int r, const std::string& name) {
+            return how == names::by_rank ? concat("rank", r, '/', name) : name;
+        };
+        for (const auto& [name, t] : mine_) all_.push_back({full_name(0, name), t.share()});
         for (int r = 1; r < c.size(); ++r) {
             std::istringstream lines(lists[static_cast<std::size_t>(r)]);
             for (std::string name, extents; std::getline(lines, name, '\t') && std::getline(lines, extents);) {
@@ -35,18 +42,18 @@ public:
                 in >> rank;
                 shape s;
                 for (index_t extent = 0; rank > 0 && in >> extent; --rank) s.push_back(extent);
-                all_.push_back({name, tensor<float>(s, memory_category::communication)});
+                all_.push_back({full_name(r, name), tensor<float>(s, memory_category::communication)});
                 owners_.push_back(r);
             }
         }
     }
 
-    /// Rank 0 gets those of the others.
+    /// Collective: rank 0 gets those of the others.
     void collect() {
         for_each_of_others([&](tensor<float>& t, int from) { recv(c_, t.span(), from, tag); },
                            [&](tensor<float>& t) { cairn::send(c_, t.span(), 0, tag); });
     }
-    /// The others get theirs from rank 0.
+    /// Collective: the others get theirs from rank 0.
     void distribute() {
         for_each_of_others([&](tensor<float>& t, int to) { cairn::send(c_, t.span(), to, tag); },
                            [&](tensor<float>& t) { recv(c_, t.span(), 0, tag); });
