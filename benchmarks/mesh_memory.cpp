@@ -1,8 +1,10 @@
 // Training that does not fit one rank: CosmoFlow under a limit of memory, on one rank, which ends with an error, and on
 // meshes of ranks that are threads, each within the limit; losses beside those of one rank without a limit.
-//   mesh_memory --size 128 --limit 400
+//   mesh_memory --size 128 --limit 160
 
 #include "cosmoflow_mesh.hpp"
+
+#include <cairn/device/autotune.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -11,6 +13,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace {
 
@@ -65,7 +70,7 @@ bool measure(const settings& s, cairn::index_t limit, double tolerance) {
 int main(int argc, char** argv) {
     CLI::App app{"CosmoFlow under a limit of memory that one rank exceeds, on 8 ranks that are threads"};
     settings s{.net = {.size = 128}};
-    double limit = 400, tolerance = 1e-5;
+    double limit = 160, tolerance = 1e-5;
     app.add_option("--size", s.net.size, "side of the volume")->check(CLI::PositiveNumber);
     app.add_option("--filters", s.net.filters, "of the first block")->check(CLI::PositiveNumber);
     app.add_option("--blocks", s.net.blocks, "convolutions with pooling")->check(CLI::Range(1, 10));
@@ -74,6 +79,8 @@ int main(int argc, char** argv) {
     app.add_option("--limit", limit, "MB (10^6 bytes) that a rank may hold")->check(CLI::PositiveNumber);
     app.add_option("--tolerance", tolerance, "of the losses, relative")->check(CLI::PositiveNumber);
     CLI11_PARSE(app, argc, argv);
+    // Measuring kernels takes memory of its own, which is not what is asked about.
+    autotune_cache::global().set_policy(autotune_policy::first);
     try {
         return measure(s, static_cast<cairn::index_t>(limit * 1e6), tolerance) ? 0 : 1;
     } catch (const cairn::error& e) {

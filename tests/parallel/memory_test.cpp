@@ -12,7 +12,7 @@ namespace cairn::cosmoflow_mesh {
 
 TEST_CASE("memory: CosmoFlow under a limit that one rank exceeds trains on 8 ranks with its losses", "[parallel]") {
     autotune_cache::global().set_policy(autotune_policy::first);
-    settings s{.net = {.size = 32, .filters = 4, .blocks = 3, .dense = {12, 7}}, .steps = 2};
+    settings s{.net = {.size = 32, .filters = 8, .blocks = 3, .dense = {12, 7}}, .batch = 2, .steps = 2};
     const outcome alone = train<double>(s);
     s.memory_limit = 3 * alone.peaks[0] / 4;
     const std::string why = test::message_of([&] { train<double>(s); });
