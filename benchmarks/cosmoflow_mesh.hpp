@@ -1,6 +1,6 @@
 #pragma once
 // CosmoFlow on pipeline × data × spatial ranks that are threads, each with a memory of its own, or on one rank: the
-// losses of some steps of SGD, and what each rank held. Micro-batches are of one sample, on one rank as well; samples are
+// losses of some steps of SGD, and what each rank held. Micro-batches are of one sample, on one rank too; samples are
 // drawn by the position in the whole volume, so that a rank draws the rows that it owns.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
