@@ -37,6 +37,7 @@ struct cosmoflow_config {
 template <class T = float, Device D = cpu>
 struct cosmoflow_parts {
     any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) { return cairn::conv<T, D>(c); }
+    any_layer<T, D> norm(const typename batch_norm<T, D>::config& c) { return batch_norm<T, D>(c); }
     any_layer<T, D> pool(const typename max_pool<T, D>::config& c) { return max_pool<T, D>(c); }
     any_layer<T, D> flatten() { return cairn::flatten<T, D>(); }
     any_layer<T, D> dropout(double rate) { return cairn::dropout<T, D>(rate); }
@@ -60,7 +61,7 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
         // The maximum and a batch norm do not commute, its gamma may be negative.
         if (c.normalise)
             net.add(concat("bn", b),
-                    batch_norm<T, D>({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
+                    parts.norm({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
         net.add(concat("pool", b), parts.pool({.kernel = 2, .dims = c.dims}));
         if (!c.normalise) net.add(concat("leaky", b), leaky_relu<T, D>(c.slope));
         width = filters;

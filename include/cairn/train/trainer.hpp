@@ -4,9 +4,12 @@
 // Each rank does its part of the batch, in micro-batches, and dy is weighted by their share: any number of ranks and of
 // micro-batches takes the step of one. trainer::step shows the order of a step's parts; each has one duty, one header:
 //   train/model_stages.hpp           forward and backward of the micro-batches, by lists of actions
+//   train/micro_batch_loss.hpp       the loss of each, as its part of the loss of the batch (train/objective.hpp)
 //   parallel/gradient_sync.hpp       gradients become sums over the ranks, while backward runs
 //   parallel/agreement.hpp           whether all ranks take the step
 //   train/loss_scaling.hpp           layers in float16
+//   train/curvature.hpp              preconditioners of the gradients: K-FAC and others
+//   train/any_optimizer.hpp          the update
 //   train/monte_carlo_fisher.hpp     K-FAC's statistics from labels that the model draws
 //   train/quadratic_update.hpp       K-FAC's own step size in place of the optimizer's
 //   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
