@@ -28,7 +28,8 @@ struct cosmoflow_config {
     double dropout = 0.5;  // 0: none
     double slope = 0.3;    // of leaky ReLU
     int dims = 3;
-    bool normalise = false;  // batch norm behind each convolution, which then has no bias
+    index_t first_kernel = 3, first_stride = 1;  // of the first convolution; the stride divides size
+    bool normalise = false;                      // batch norm behind each convolution, which then has no bias
     init_rule init = init::pytorch;
 };
 
@@ -46,15 +47,22 @@ struct cosmoflow_parts {
 /// The network with layers from `parts`; paths are those of the whole network.
 template <class T, Device D, class Parts>
 sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
-    require(c.blocks >= 1 && c.size > 0 && c.size % (index_t{1} << c.blocks) == 0, "cosmoflow: size ", c.size,
-            " must be a multiple of ", index_t{1} << c.blocks, ", for ", c.blocks, " poolings by 2");
+    require(c.blocks >= 1 && c.first_kernel >= 1 && c.first_kernel % 2 == 1 && c.first_stride >= 1, "cosmoflow: ",
+            c.blocks, " blocks, first kernel ", c.first_kernel, ", first stride ", c.first_stride,
+            "; at least one block, an odd kernel and a positive stride are needed");
+    const index_t least = c.first_stride << c.blocks;
+    require(c.size > 0 && c.size % least == 0, "cosmoflow: size ", c.size, " must be a multiple of ",
+            least, ", for ", c.blocks, " poolings by 2",
+            c.first_stride > 1 ? concat(" behind a stride of ", c.first_stride) : "");
     sequential<T, D> net;
     index_t width = c.channels, filters = c.filters;
     for (int b = 1; b <= c.blocks; ++b, filters *= 2) {
+        const index_t kernel = b == 1 ? c.first_kernel : 3;
         net.add(concat("conv", b), parts.conv({.in = width,
                                                .out = filters,
-                                               .kernel = 3,
-                                               .pad = 1,
+                                               .kernel = kernel,
+                                               .stride = b == 1 ? c.first_stride : 1,
+                                               .pad = kernel / 2,
                                                .bias = !c.normalise,
                                                .dims = c.dims,
                                                .init = c.init}));
@@ -67,7 +75,7 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
         width = filters;
     }
     net.add("flatten", parts.flatten());
-    for (int axis = 0; axis < c.dims; ++axis) width *= c.size >> c.blocks;
+    for (int axis = 0; axis < c.dims; ++axis) width *= c.size / least;
     int number = 0;
     for (index_t out : c.dense) {
         ++number;

@@ -108,6 +108,8 @@ struct cosmoflow_entry {
         c.blocks = settings.get("model.blocks", c.blocks, from_to(1, 10));
         c.outputs = ends.outputs;
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        c.first_kernel = settings.get("model.first_kernel", c.first_kernel, from_to(1, 31));
+        c.first_stride = settings.get("model.first_stride", c.first_stride, from_to(1, 31));
         c.normalise = settings.get("model.normalise", c.normalise);
         if constexpr (std::same_as<D, cpu>)
             if (ends.over.is_shared()) return shared<T>(c, ends);
