@@ -13,9 +13,9 @@ const std::string workload =
     "[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 
 nlohmann::json train(int ranks, const session_options& options, const settings_list& set) {
-    return train(ranks, options, set, workload);
+    return pipeline_sessions::train(ranks, options, set, workload);
 }
-std::string why(int ranks, const settings_list& set) { return why(ranks, set, workload); }
+std::string why(int ranks, const settings_list& set) { return pipeline_sessions::why(ranks, set, workload); }
 
 }  // namespace
 
@@ -97,10 +97,10 @@ TEST_CASE("pipeline session: what does not fit is refused with what to do", "[se
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=40",
                                  "train.micro_batches=4"}),
                          "80 stages, but the model has"));
-    CHECK(
-        test::contains(why(2, {"parallel.pipeline=2", "optimizer.kind=kfac"}), "needs the layers of the whole model"));
+    CHECK(test::contains(why(4, {"parallel.pipeline=2", "optimizer.kind=kfac", "parallel.zero_stage=1"}),
+                         "needs whole gradients on every rank"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "train.batch=2"}), "train.micro_batches"));
-    const std::string diverged = why(
+    const std::string diverged = pipeline_sessions::why(
         2, {"parallel.pipeline=2", "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.kind=sgd"}, workload, 4);
     CAPTURE(diverged);
     CHECK(test::contains(diverged, "step 2: rank 0 of 2: gradient of conv1"));

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -125,10 +126,6 @@ private:
     void cut_model(sequential<T, D>& model) {
         require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
                 " set it to 1");
-        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
-                " needs the layers of the whole model on every rank, but parallel.pipeline = ", run_.axes.pipeline,
-                " leaves each rank a part; take sgd, adam, adamw, lars or lamb, or parallel.pipeline = 1");
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
                 " gives the pipelines ", here, " samples each");
@@ -257,21 +254,28 @@ private:
                                     }};
     }
 
-    // The norm of all gradients is that of all stages, added up in the order of the whole model.
-    void sum_over_stages(bool shared) {
+    // From numbers by parameter of this rank's stages those of the whole model, in its order. Collective.
+    std::function<std::vector<double>(std::vector<double>)> over_stages() {
         std::vector<std::size_t> place;  // of this rank's parameters in the whole model
         for (const auto& [name, p] : run_.weights->parameters()) {
             const auto at = std::ranges::find(run_.plan->parameters, name);
             require(at != run_.plan->parameters.end(), "parameter ", name, " of a stage is not in the whole model");
             place.push_back(static_cast<std::size_t>(at - run_.plan->parameters.begin()));
         }
-        if (!shared) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}};
-        shard_->over_ranks = [&run = run_, place, before = std::move(shard_->over_ranks)](std::vector<double> mine) {
-            if (before) mine = before(std::move(mine));
+        return [&run = run_, place = std::move(place)](std::vector<double> mine) {
             std::vector<double> whole(run.plan->parameters.size());
             for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
             all_reduce((*run.grid)["pipeline"].host, std::span<double>(whole));
             return whole;
+        };
+    }
+
+    // The norm of all gradients is that of all stages, added up in the order of the whole model.
+    void sum_over_stages(bool shared) {
+        if (!shared) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}};
+        shard_->over_ranks = [before = std::move(shard_->over_ranks), over = over_stages()](std::vector<double> mine) {
+            if (before) mine = before(std::move(mine));
+            return over(std::move(mine));
         };
     }
 
@@ -321,13 +325,17 @@ private:
     // A preconditioner, if the settings ask for one.
     void make_curvature() {
         if constexpr (on_host) {
-            run_.curvature = make_preconditioner(settings_, *run_.weights, run_.world);
+            run_.curvature = make_preconditioner(settings_, *run_.weights, (*run_.grid)["data"].host);
         } else {
             const bool alone = run_.world.size() == 1;
             run_.curvature =
                 make_preconditioner_on_device(settings_, *run_.weights, alone ? nullptr : &run_.ranks->over);
         }
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
+        if (run_.plan) {
+            if (auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get())) k->sum_over_model(over_stages());
+            if (run_.quadratic) run_.quadratic->sum_over_model(over_stages());
+        }
         require(!run_.curvature || run_.owners.empty(),
                 "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
                 " needs whole gradients on every rank, but parallel.zero_stage leaves each rank a part; set it to 0");

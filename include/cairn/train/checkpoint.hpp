@@ -37,6 +37,8 @@ public:
             residuals_.emplace(run.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
+        if (run.curvature && gathers_stages())
+            stage_numbers_.emplace((*run.grid)["pipeline"].host, run.curvature->counters());
     }
     ~gathered_state() {
         curvature_.clear();
@@ -49,6 +51,7 @@ public:
     void collect() {
         if (optimizer_) optimizer_->collect(run_.ranks->over.device, run_.owners);
         if (gathers_stages()) stages().collect();
+        if (stage_numbers_) stage_numbers_->collect();
         if (residuals_) residuals_->collect();
         if (run_.scaler) scale_ = run_.scaler->saved();
         const cursor next = run_.train_batches->position();
@@ -76,6 +79,7 @@ public:
             stages().distribute();
             host_copies_.put_back();
         }
+        if (stage_numbers_) stage_numbers_->distribute();
         if (run_.ranks) {
             share_numbers();
             share_tensors();
@@ -96,14 +100,13 @@ private:
         else
             for (const auto& [name, t] : tensors_of_rank()) s.add(name, t);
         s.add("optimizer_steps", run_.trainer->optimizer().steps());
-        if (run_.curvature) {
-            for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
+        if (stage_numbers_)
+            for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
+        else if (run_.curvature)
             for (auto& [name, number] : run_.curvature->counters()) s.add("kfac/" + name, *number);
-        }
         if (run_.quadratic) {
             s.add("kfac/lambda", run_.quadratic->lambda());
             s.add("kfac/quadratic_steps", run_.quadratic->steps());
-            s.add("kfac/previous", host_copies_.host_of(run_.quadratic->previous()));
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", loader_epoch_);
@@ -111,7 +114,7 @@ private:
         return s;
     }
 
-    // Parameters, statistics and the optimizer's state of the layers that are here.
+    // Parameters, statistics, the optimizer's and a preconditioner's state of the layers that are here.
     std::vector<named_tensor<float>> tensors_of_rank() {
         host_copies_.clear();
         std::vector<named_tensor<float>> all;
@@ -119,6 +122,13 @@ private:
             all.push_back({"model/" + name, host_copies_.host_of(p->value)});
         for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
         for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
+        for (const auto& [name, t] : curvature_) all.push_back({"kfac/" + name, host_copies_.host_of(t)});
+        if (run_.quadratic)
+            for (const auto& [name, p] : run_.weights->parameters()) {
+                const index_t at = p->value.data() - run_.weights->values().data();
+                all.push_back(
+                    {"kfac/previous/" + name, host_copies_.host_of(run_.quadratic->previous().slice(at, p->shape))});
+            }
         return all;
     }
 
@@ -147,7 +157,8 @@ private:
             run_.scaler->restore(scale_);
         }
         if (run_.curvature)
-            for (auto& [name, number] : run_.curvature->counters()) share(*number);
+            for (auto& [name, number] : run_.curvature->counters())  // of the layers that are here
+                broadcast(run_.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
         if (run_.quadratic) {
             share(run_.quadratic->lambda());
             share(run_.quadratic->steps());
@@ -169,6 +180,7 @@ private:
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
     std::optional<gathered_tensors> residuals_;       // of compressors
     std::optional<gathered_tensors> stages_;          // of a pipeline
+    std::optional<gathered_numbers> stage_numbers_;   // of a preconditioner there
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;
