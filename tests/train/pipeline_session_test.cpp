@@ -42,6 +42,24 @@ TEST_CASE("pipeline session: the bits of one rank with the same micro-batches", 
     }
 }
 
+TEST_CASE("pipeline session: ResNet-20 in 2, 4 and 8 stages", "[session]") {
+    const temporary_folder folder;
+    const std::string text =
+        "[data]\nformat = 'cifar10'\n[model]\nkind = 'resnet-cifar'\ndepth = 20\n[optimizer]\nlr = 0.05\n"
+        "[train]\nbatch = 8\nlog_every = 1\nmicro_batches = 4\ntest_every = 0\n";
+    const auto run = [&](int ranks, const settings_list& set) {
+        const auto out = folder / concat("run", ranks);
+        pipeline_sessions::train(ranks, {.out = out, .resume = {}, .max_steps = 3, .generated = true}, set, text);
+        return losses(out);
+    };
+    const std::vector<double> expected = run(1, {});
+    REQUIRE(expected.size() == 3);
+    for (const int ranks : {2, 4, 8}) {
+        CAPTURE(ranks);
+        CHECK(run(ranks, {concat("parallel.pipeline=", ranks)}) == expected);
+    }
+}
+
 TEST_CASE("pipeline session: a state of one mesh goes on at another", "[session]") {
     const temporary_folder folder;
     train(1, {.out = folder / "whole", .resume = {}, .max_steps = -1}, {});
