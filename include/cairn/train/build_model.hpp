@@ -78,7 +78,11 @@ private:
     sequential<T, D> share_layers(index_t outputs) {
         require(on_host, "parallel.tensor and parallel.spatial are for train.device = cpu; on ", D::name,
                 " leave them out");
-        require_steps_without("parallel.tensor and parallel.spatial share layers between ranks");
+        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
+        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
+                " needs whole layers on every rank, but parallel.tensor and parallel.spatial share them between ranks; "
+                "take sgd, adam, adamw, lars or lamb, or only parallel.pipeline");
+        require_same_samples();
         shared_layers& over = run_.over;
         if (run_.axes.tensor > 1) {
             run_.tensor_ranks = std::make_unique<tensor_axis<any_communicator>>(
@@ -109,22 +113,17 @@ private:
         return model;
     }
 
-    // Second-order optimizers, and batches of which ranks may drop different samples.
-    void require_steps_without(const std::string& why) {
-        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
-                " needs whole layers on every rank, but ", why, "; take sgd, adam, adamw, lars or lamb");
+    void require_same_samples() {
         require(!data_may_skip(settings_),
                 "data.corrupt = skip: ranks that share the model read the same samples, and could leave out different "
-                "ones (",
-                why, "); take data.corrupt = stop");
+                "ones; take data.corrupt = stop, or parallel.data alone");
     }
 
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
     std::vector<shape> cut_into_stages(sequential<T, D>& model) {
         require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
                 " set it to 1");
-        require_steps_without(concat("parallel.pipeline = ", run_.axes.pipeline, " leaves each rank a part"));
+        require_same_samples();
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
                 " gives the pipelines ", here, " samples each");

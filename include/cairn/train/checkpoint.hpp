@@ -44,6 +44,7 @@ public:
                 slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
         if (is_first_replica() && run.plan && run.grid->coordinate("tensor") == 0)
             stages_.emplace((*run.grid)["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
+        if (run.curvature && stages_) stage_numbers_.emplace((*run.grid)["pipeline"].host, run.curvature->counters());
     }
     ~gathered_state() {
         curvature_.clear();
@@ -58,6 +59,7 @@ public:
         if (is_first_replica()) {
             if (slices_) slices_->collect();
             if (stages_) stages_->collect();
+            if (stage_numbers_) stage_numbers_->collect();
         }
         if (residuals_) residuals_->collect();
         if (run_.scaler) scale_ = run_.scaler->saved();
@@ -84,6 +86,7 @@ public:
             if (slices_) slices_->distribute();
             host_copies_.put_back();
         }
+        if (stage_numbers_) stage_numbers_->distribute();
         if (run_.ranks) {
             share_numbers();
             share_tensors();
@@ -101,14 +104,13 @@ private:
         }
         for (const auto& [name, t] : tensors_of_model()) s.add(name, t);
         s.add("optimizer_steps", run_.trainer->optimizer().steps());
-        if (run_.curvature) {
-            for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
+        if (stage_numbers_)
+            for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
+        else if (run_.curvature)
             for (auto& [name, number] : run_.curvature->counters()) s.add("kfac/" + name, *number);
-        }
         if (run_.quadratic) {
             s.add("kfac/lambda", run_.quadratic->lambda());
             s.add("kfac/quadratic_steps", run_.quadratic->steps());
-            s.add("kfac/previous", host_copies_.host_of(run_.quadratic->previous()));
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", loader_epoch_);
@@ -127,7 +129,7 @@ private:
         return slices_ ? slices_->tensors() : tensors_of_rank();
     }
 
-    // Parameters, statistics and the optimizer's state of the layers that are here.
+    // Parameters, statistics, the optimizer's and a preconditioner's state of the layers that are here.
     std::vector<named_tensor<float>> tensors_of_rank() {
         host_copies_.clear();
         std::vector<named_tensor<float>> all;
@@ -135,6 +137,13 @@ private:
             all.push_back({"model/" + name, host_copies_.host_of(p->value)});
         for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
         for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
+        for (const auto& [name, t] : curvature_) all.push_back({"kfac/" + name, host_copies_.host_of(t)});
+        if (run_.quadratic)
+            for (const auto& [name, p] : run_.weights->parameters()) {
+                const index_t at = p->value.data() - run_.weights->values().data();
+                all.push_back(
+                    {"kfac/previous/" + name, host_copies_.host_of(run_.quadratic->previous().slice(at, p->shape))});
+            }
         return all;
     }
 
@@ -158,7 +167,8 @@ private:
             run_.scaler->restore(scale_);
         }
         if (run_.curvature)
-            for (auto& [name, number] : run_.curvature->counters()) share(*number);
+            for (auto& [name, number] : run_.curvature->counters())  // of the layers that are here
+                broadcast(run_.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
         if (run_.quadratic) {
             share(run_.quadratic->lambda());
             share(run_.quadratic->steps());
@@ -181,6 +191,7 @@ private:
     std::optional<gathered_tensors> residuals_;       // of compressors
     std::optional<slice_tensors> slices_;             // of a tensor axis
     std::optional<gathered_tensors> stages_;          // of a pipeline
+    std::optional<gathered_numbers> stage_numbers_;   // of a preconditioner there
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;

@@ -7,6 +7,9 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/optim/optimizer.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -80,6 +83,45 @@ private:
     any_communicator& c_;
     std::vector<named_tensor<float>> mine_, all_;
     std::vector<int> owners_;  // of those of all_ that are not this rank's
+};
+
+/// The same of whole numbers, by names that ranks may share: of those the largest is saved. All ranks have all of them.
+class gathered_numbers {
+public:
+    /// `c` must outlive this, and what `mine` points to.
+    gathered_numbers(any_communicator& c, std::vector<std::pair<std::string, std::int64_t*>> mine)
+        : c_(c), mine_(std::move(mine)) {
+        collect();
+    }
+
+    /// Collective: those of all ranks.
+    void collect() {
+        std::ostringstream list;
+        for (const auto& [name, number] : mine_) list << name << '\t' << *number << '\n';
+        for (const std::string& of_rank : all_gather_text(c_, list.str())) {
+            std::istringstream lines(of_rank);
+            for (std::string name, text; std::getline(lines, name, '\t') && std::getline(lines, text);) {
+                const std::int64_t number = std::stoll(text);
+                const auto [at, is_new] = all_.try_emplace(name, number);
+                if (!is_new) at->second = std::max(at->second, number);
+            }
+        }
+    }
+    /// Collective: each rank's become those that rank 0 has now.
+    void distribute() {
+        std::vector<std::int64_t> values;  // in the order of names, on every rank
+        for (const auto& [name, number] : all_) values.push_back(number);
+        broadcast(c_, std::span<std::int64_t>(values), 0);
+        std::size_t at = 0;
+        for (auto& [name, number] : all_) number = values[at++];
+        for (const auto& [name, number] : mine_) *number = all_.at(name);
+    }
+    std::map<std::string, std::int64_t>& numbers() { return all_; }
+
+private:
+    any_communicator& c_;
+    std::vector<std::pair<std::string, std::int64_t*>> mine_;
+    std::map<std::string, std::int64_t> all_;
 };
 
 }  // namespace cairn

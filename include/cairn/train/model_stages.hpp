@@ -73,14 +73,23 @@ public:
     /// Adds the gradients of a step, see execute().
     template <class Objective, class Batch>
     void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
-        const int m = static_cast<int>(samples.size());
-        auto at = programs_.find(m);
-        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
         share_values();
         tied_.begin();
-        execute(at->second, samples, stages_, links_, std::forward<Objective>(objective), std::forward<Batch>(batch));
+        execute(program_of(samples), samples, stages_, links_, std::forward<Objective>(objective),
+                std::forward<Batch>(batch));
         tied_.sum(listener_);
         values_changed();  // by the update that follows
+    }
+
+    /// The same forwards and backwards for those who watch the layers: no listener is told of gradients, which passes
+    /// need not ask for.
+    template <class Objective, class Batch>
+    void observe(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
+        share_values();
+        for (auto& s : stages_) s.listener = nullptr;
+        execute(program_of(samples), samples, stages_, links_, std::forward<Objective>(objective),
+                std::forward<Batch>(batch));
+        for (auto& s : stages_) s.listener = listener_;
     }
 
     /// Outputs of the last stage alone: output(m, y).
@@ -95,12 +104,35 @@ public:
                 std::forward<Batch>(batch));
     }
 
+    /// The output for one batch by the weights of now, for which nothing is kept; empty where the last stage is not here.
+    tensor<T, D> output(tensor<T, D> x, const pass_context& p) {
+        values_changed();
+        share_values();
+        tensor<T, D> y;
+        const auto take = [&](int, tensor<T, D> last) {
+            y = std::move(last);
+            return tensor<T, D>();
+        };
+        execute(forwards(1), {x.extent(0)}, stages_, links_, take, [&](int) {
+            return stage_input<T, D>{x.share(), p};
+        });
+        for (auto& s : stages_) s.forget(0);
+        return y;
+    }
+
     /// Collective along the pipeline: copies of tied weights are of other values than their parameters now.
     void values_changed() { shared_ = false; }
 
 private:
     void share_values() {
         if (!std::exchange(shared_, true)) tied_.share_values();
+    }
+
+    const pipeline_program& program_of(const std::vector<index_t>& samples) {
+        const int m = static_cast<int>(samples.size());
+        auto at = programs_.find(m);
+        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
+        return at->second;
     }
 
     /// Every micro-batch forward, stage after stage.

@@ -66,8 +66,9 @@ public:
           recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
+        // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
         stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
-            if (observer_) curvature_->last_micro_batch();
+            if (observer_ && stages_.stages().size() == 1) curvature_->last_micro_batch();
         });
     }
     trainer(const trainer&) = delete;  // its stages call it
@@ -100,7 +101,7 @@ public:
 
         // The update.
         if (quadratic_) {
-            quadratic_.take(model_, goal(), batch, pass_of(batch.whole()), done, axis_ ? &axis_->over.host : nullptr);
+            quadratic_.take(stages_, goal(), batch, pass_of(batch.whole()), done, axis_ ? &axis_->everyone : nullptr);
             ++optimizer_.steps();
             return done;
         }
@@ -155,7 +156,7 @@ private:
     void observe_curvature(const micro_batches<D>& batch) {
         observer_ = curvature_ ? curvature_->begin_step() : nullptr;
         if (!observer_ || config_.mc_label_stride == 0) return;
-        observe_drawn_labels(model_, weights_, goal(), batch, config_.mc_label_stride, *curvature_, scaling_,
+        observe_drawn_labels(stages_, goal(), batch, config_.mc_label_stride, scaling_,
                              [&](int m) { return pass_of(batch[m]); });
         observer_ = nullptr;
     }
