@@ -52,7 +52,7 @@ def main():
     first_stage = 4 * sum(PARAMETERS[:4])
     gradients, sent = ring(first_stage, 2)
     check({"data": 2, "pipeline": 2}, gradients + 2 * (ALPHA + BETA * message / 2), sent + 4 * message / 2)
-    # In F and in I four and one, the head's on the other host; two stages and four micro-batches are five one after another.
+    # In F and in I four and one, the head's on the other host; two stages, four micro-batches: five one after another.
     seconds, sent = ring(message, 2)
     check({"pipeline": 2, "tensor": 2}, 5 * 10 * seconds + 2 * (ALPHA + BETA * message), 4 * (9 * sent + message))
     print("predictions of meshes: " + ("all right" if not failures else "\n".join(["FAILED", *failures])))
