@@ -3,6 +3,7 @@
 // it.
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/clock_difference.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/trace.hpp>
@@ -75,9 +76,10 @@ inline void add_over_ranks(any_communicator& c, evaluation& s) {
         for (auto& list : *lists) list = detail::joined(c, list);
 }
 
-/// Every rank's events, as trace::events_json gives them.
+/// Every rank's events, as trace::events_json gives them, at times of rank 0's clock.
 inline std::vector<std::string> traces_of_all_ranks(any_communicator& c) {
-    return all_gather_text(c, trace::global().events_json(c.rank()));
+    const double later = clock_difference_to_root(c).seconds;
+    return all_gather_text(c, trace::global().events_json(c.rank(), later));
 }
 
 /// One file of them that Perfetto opens; a rank is a process there.
