@@ -5,7 +5,9 @@
 #include "catch.hpp"
 #include "train/pipeline_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_compression {
+
+using namespace pipeline_runs;
 
 namespace {
 
@@ -97,4 +99,4 @@ TEST_CASE("pipeline compression: residuals are part of the state", "[session]") 
     }
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_compression

@@ -3,7 +3,9 @@
 #include "catch.hpp"
 #include "train/pipeline_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_kfac {
+
+using namespace pipeline_runs;
 
 namespace {
 
@@ -116,4 +118,4 @@ TEST_CASE("pipeline K-FAC: a state goes on at any cut", "[session]") {
     }
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_kfac

@@ -7,7 +7,7 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/train/session.hpp>
 
-namespace pipeline_sessions {
+namespace pipeline_runs {
 
 using namespace cairn;
 
@@ -45,4 +45,4 @@ inline std::string why(int ranks, const settings_list& set, const std::string& t
         [&] { train(ranks, {.out = folder / "run", .resume = {}, .max_steps = steps}, set, text); });
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_runs

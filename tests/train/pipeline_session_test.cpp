@@ -5,6 +5,8 @@
 
 namespace pipeline_sessions {
 
+using namespace pipeline_runs;
+
 namespace {
 
 const std::string workload =
@@ -13,9 +15,9 @@ const std::string workload =
     "[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 
 nlohmann::json train(int ranks, const session_options& options, const settings_list& set) {
-    return pipeline_sessions::train(ranks, options, set, workload);
+    return pipeline_runs::train(ranks, options, set, workload);
 }
-std::string why(int ranks, const settings_list& set) { return pipeline_sessions::why(ranks, set, workload); }
+std::string why(int ranks, const settings_list& set) { return pipeline_runs::why(ranks, set, workload); }
 
 }  // namespace
 
@@ -49,7 +51,7 @@ TEST_CASE("pipeline session: ResNet-20 in 2, 4 and 8 stages", "[session]") {
         "[train]\nbatch = 8\nlog_every = 1\nmicro_batches = 4\ntest_every = 0\n";
     const auto run = [&](int ranks, const settings_list& set) {
         const auto out = folder / concat("run", ranks);
-        pipeline_sessions::train(ranks, {.out = out, .resume = {}, .max_steps = 3, .generated = true}, set, text);
+        pipeline_runs::train(ranks, {.out = out, .resume = {}, .max_steps = 3, .generated = true}, set, text);
         return losses(out);
     };
     const std::vector<double> expected = run(1, {});
@@ -85,7 +87,7 @@ TEST_CASE("pipeline session: a data axis beside it adds what one rank adds", "[s
     const temporary_folder folder;
     const std::string plain = workload + "[parallel]\noverlap = true\n";
     const settings_list no_norm{"model.normalise=false"};
-    train(1, {.out = folder / "one", .resume = {}, .max_steps = -1}, no_norm, plain);
+    pipeline_runs::train(1, {.out = folder / "one", .resume = {}, .max_steps = -1}, no_norm, plain);
     const std::vector<double> expected = losses(folder / "one");
     for (const settings_list& more : {settings_list{},
                                       {"parallel.zero_stage=2"},
@@ -95,7 +97,7 @@ TEST_CASE("pipeline session: a data axis beside it adds what one rank adds", "[s
         set.insert(set.end(), more.begin(), more.end());
         const std::string name = concat("run", set.size(), more.empty() ? "" : more.front());
         CAPTURE(name);
-        train(4, {.out = folder / name, .resume = {}, .max_steps = -1}, set, plain);
+        pipeline_runs::train(4, {.out = folder / name, .resume = {}, .max_steps = -1}, set, plain);
         const std::vector<double> got = losses(folder / name);
         REQUIRE(got.size() == expected.size());
         for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-4));
@@ -118,7 +120,7 @@ TEST_CASE("pipeline session: what does not fit is refused with what to do", "[se
     CHECK(test::contains(why(4, {"parallel.pipeline=2", "optimizer.kind=kfac", "parallel.zero_stage=1"}),
                          "needs whole gradients on every rank"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "train.batch=2"}), "train.micro_batches"));
-    const std::string diverged = pipeline_sessions::why(
+    const std::string diverged = pipeline_runs::why(
         2, {"parallel.pipeline=2", "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.kind=sgd"}, workload, 4);
     CAPTURE(diverged);
     CHECK(test::contains(diverged, "step 2: rank 0 of 2: gradient of conv1"));

@@ -3,7 +3,9 @@
 #include "catch.hpp"
 #include "train/pipeline_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_tied {
+
+using namespace pipeline_runs;
 
 namespace {
 
@@ -77,4 +79,4 @@ TEST_CASE("pipeline session: a state has a tied weight once, and goes on anywher
     CHECK(losses(folder / "cut") == losses(folder / "whole"));
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_tied
