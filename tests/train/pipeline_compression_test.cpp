@@ -5,7 +5,7 @@
 #include "catch.hpp"
 #include "train/thread_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_compression {
 
 using namespace cairn;
 using test::losses;
@@ -103,4 +103,4 @@ TEST_CASE("pipeline compression: residuals are part of the state", "[session]") 
     }
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_compression

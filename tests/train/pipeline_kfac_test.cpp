@@ -3,7 +3,7 @@
 #include "catch.hpp"
 #include "train/thread_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_kfac {
 
 using namespace cairn;
 using test::losses;
@@ -122,4 +122,4 @@ TEST_CASE("pipeline K-FAC: a state goes on at any cut", "[session]") {
     }
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_kfac

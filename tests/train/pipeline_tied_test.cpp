@@ -3,7 +3,7 @@
 #include "catch.hpp"
 #include "train/thread_runs.hpp"
 
-namespace pipeline_sessions {
+namespace pipeline_tied {
 
 using namespace cairn;
 using test::losses;
@@ -83,4 +83,4 @@ TEST_CASE("pipeline session: a state has a tied weight once, and goes on anywher
     CHECK(losses(folder / "cut") == losses(folder / "whole"));
 }
 
-}  // namespace pipeline_sessions
+}  // namespace pipeline_tied

@@ -122,6 +122,8 @@ TEST_CASE("cut: residual blocks, with what crosses beside the activation", "[pip
     CHECK(units[4].in == shape{1, 2, 2, 4});
     CHECK(units[6].in == shape{1, skip + 2 * 2 * 3});
     CHECK(cuts_before(units, {"a/norm2", "b"}) == std::vector<int>{3, 4});
+    CHECK(test::contains(test::message_of([&] { cuts_before(units, {"a/conv1/kernel"}); }),
+                         "it lies inside a/conv1, which runs in one piece"));
     std::vector<model> stages = cut(net, in, {3, 6});
     const std::vector<shape> boundaries = boundaries_of(stages, in);
     CHECK(boundaries[1] == units[3].in);
