@@ -70,11 +70,25 @@ public:
     /// Adds the gradients of a step, see execute().
     template <class Objective, class Batch>
     void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
-        const int m = static_cast<int>(samples.size());
-        auto at = programs_.find(m);
-        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
-        execute(at->second, samples, stages_, links_, std::forward<Objective>(objective), std::forward<Batch>(batch));
+        train(samples, std::forward<Objective>(objective), std::forward<Batch>(batch), links_);
     }
+    /// The same by way of other links, such as those of a rehearsal.
+    template <class Objective, class Batch, class Links>
+    void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch, Links& links) {
+        execute(program(static_cast<int>(samples.size())), samples, stages_, links, std::forward<Objective>(objective),
+                std::forward<Batch>(batch));
+    }
+
+    /// Of a training step with so many micro-batches.
+    const pipeline_program& program(int micro_batches) {
+        auto at = programs_.find(micro_batches);
+        if (at == programs_.end())
+            at = programs_.emplace(micro_batches, micro_batches > 0 ? schedule_(micro_batches) : forwards(0)).first;
+        return at->second;
+    }
+    const std::vector<shape>& boundaries() const { return boundaries_; }
+    /// Of the last training step on this rank.
+    const links_time& time() const { return links_.time(); }
 
     /// Outputs of the last stage alone: output(m, y).
     template <class Output, class Batch>

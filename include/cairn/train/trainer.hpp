@@ -63,9 +63,7 @@ public:
           recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
-        stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
-            if (observer_) curvature_->last_micro_batch();
-        });
+        listen();
     }
     trainer(const trainer&) = delete;  // its stages call it
 
@@ -112,6 +110,19 @@ public:
         cairn::choose_kernels(stages_, weights_, curvature_, in, how, config_.seed);
     }
 
+    /// Forward and backward of a step by way of other links, on this rank alone: what its actions take. No update; the
+    /// gradients are zero afterwards.
+    template <class Links>
+    void rehearse(micro_batches<D> batch, Links& links) {
+        step_scalars<D> losses;
+        stages_.listen(nullptr, {});
+        stages_.train(
+            batch.samples(), [&](int m, auto y) { return loss_gradient(batch, m, std::move(y), losses); },
+            [&](int m) { return input_of(batch[m]); }, links);
+        listen();
+        weights_.zero_grad();
+    }
+
     /// Updates done so far.
     std::int64_t steps() { return optimizer_.steps(); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }
@@ -123,6 +134,12 @@ public:
     std::pair<index_t, index_t> take_training_hits() { return loss_.take_hits(); }
 
 private:
+    void listen() {
+        stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
+            if (observer_) curvature_->last_micro_batch();
+        });
+    }
+
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
