@@ -101,7 +101,8 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
     cairn::session<> session(std::move(settings), options, std::move(world));
     if (plan) {
-        if (session.world().rank() == 0) std::cout << session.plan() << std::flush;
+        const std::string text = session.plan();
+        if (session.world().rank() == 0) std::cout << text << std::flush;
         return {};
     }
     return options.generated ? session.throughput(options.max_steps, profile) : session.train();

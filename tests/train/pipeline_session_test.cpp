@@ -1,11 +1,7 @@
 // Runs whose model is a pipeline: the numbers of one rank with the same micro-batches, and states that any mesh reads.
 
 #include "catch.hpp"
-#include "messages.hpp"
-#include "state/temporary_folder.hpp"
-
-#include <cairn/comm/threads.hpp>
-#include <cairn/train/session.hpp>
+#include "train/thread_runs.hpp"
 
 namespace pipeline_sessions {
 
@@ -18,37 +14,17 @@ const std::string workload =
     "blocks = 2\nnormalise = true\n[optimizer]\nkind = 'adam'\nlr = 1e-3\nclip_norm = 0.3\n"
     "[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 
-using settings_list = std::vector<std::string>;
-
-/// The last line of a run on ranks that are threads, or the error that ended it.
-nlohmann::json train(int ranks, const session_options& options, const settings_list& set,
+nlohmann::json train(int ranks, const session_options& options, const test::settings_list& set,
                      const std::string& text = workload) {
-    autotune_cache::global().set_policy(autotune_policy::first);
-    nlohmann::json result;
-    run_ranks(ranks, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
-        configuration settings = options.resume.empty() ? configuration::from_text(text)
-                                                        : configuration::from_file(options.resume / "config.toml");
-        for (const std::string& s : set) settings.set(s);
-        session<> run(std::move(settings), options, any_communicator(c.split(0, c.rank())));
-        const nlohmann::json line = run.train();
-        if (c.rank() == 0) result = line;
-    });
-    return result;
+    return test::train(ranks, options, set, text);
 }
 
-std::vector<double> losses(const std::filesystem::path& run) {
-    std::ifstream in(run / "metrics.jsonl");
-    std::vector<double> all;
-    for (std::string line; std::getline(in, line);)
-        if (const auto entry = nlohmann::json::parse(line); entry.contains("loss")) all.push_back(entry["loss"]);
-    return all;
+std::string why(int ranks, const test::settings_list& set, const std::string& text = workload, std::int64_t steps = 1) {
+    return test::why(ranks, set, text, steps);
 }
 
-std::string why(int ranks, const settings_list& set, const std::string& text = workload, std::int64_t steps = 1) {
-    const temporary_folder folder;
-    return test::message_of(
-        [&] { train(ranks, {.out = folder / "run", .resume = {}, .max_steps = steps}, set, text); });
-}
+using test::losses;
+using test::settings_list;
 
 }  // namespace
 
@@ -118,11 +94,8 @@ TEST_CASE("pipeline session: a data axis beside it adds what one rank adds", "[s
 }
 
 TEST_CASE("pipeline session: what does not fit is refused with what to do", "[session]") {
-    CHECK(test::contains(why(2, {"parallel.pipeline=3"}),
-                         "parallel.pipeline = 3 does not divide the number of ranks, 2"));
+    CHECK(test::contains(why(2, {"parallel.pipeline=3"}), " = 3 does not divide the number of ranks, 2"));
     CHECK(test::contains(why(2, {"parallel.data=4"}), "need 4 ranks, there are 2"));
-    CHECK(test::contains(why(2, {"parallel.tensor=2"}), "do not split their layers' tensors"));
-    CHECK(test::contains(why(2, {"parallel.spatial=[2, 1, 1]"}), "are not cut in space"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=zigzag"}), "no schedule \"zigzag\""));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=dualpipe"}), "two copies of every stage"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=dualpipe_v", "train.micro_batches=2"}),
@@ -130,8 +103,7 @@ TEST_CASE("pipeline session: what does not fit is refused with what to do", "[se
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=40",
                                  "train.micro_batches=4"}),
                          "80 stages, but the model has"));
-    CHECK(
-        test::contains(why(2, {"parallel.pipeline=2", "optimizer.kind=kfac"}), "needs the layers of the whole model"));
+    CHECK(test::contains(why(2, {"parallel.pipeline=2", "optimizer.kind=kfac"}), "needs whole layers on every rank"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "train.batch=2"}), "train.micro_batches"));
     const std::string diverged = why(
         2, {"parallel.pipeline=2", "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.kind=sgd"}, workload, 4);
@@ -147,7 +119,8 @@ TEST_CASE("pipeline session: the plan names stages, bytes and bubble", "[session
         for (const char* s : {"parallel.pipeline=2", "parallel.data=2"}) settings.set(s);
         session<> run(std::move(settings), {.out = {}, .resume = {}, .max_steps = -1},
                       any_communicator(c.split(0, c.rank())));
-        if (c.rank() == 0) text = run.plan();
+        const std::string plan = run.plan();
+        if (c.rank() == 0) text = plan;
     });
     CAPTURE(text);
     CHECK(test::contains(text, "pipeline 2 x data 2"));

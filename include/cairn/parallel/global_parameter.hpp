@@ -1,7 +1,7 @@
 #pragma once
 // A parameter (or a tensor of an optimizer that is shaped like it) in one piece: what ranks hold as slices
 // (parameter_layout) becomes the whole tensor on one rank, and the other way round. So a saved state does not depend on
-// the mesh: any reads any other's. (train has no axis that cuts parameters yet, and does without.)
+// the mesh: any reads any other's.
 //   gather_global    each rank says which slice it has; rank `root` asks for those that it does not have yet
 //   scatter_global   each rank says which slice it wants and gets it
 // Slices have any shape and any overlap; ranks that hold nothing of it take part with an empty tensor.

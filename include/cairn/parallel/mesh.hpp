@@ -69,7 +69,7 @@ public:
     /// Collective. `of_device`: the same ranks, by a communicator that carries tensors of the network's device, where
     /// `world` cannot. Throws on every rank unless all give the same axes and there is one rank for each place.
     mesh(C& world, std::vector<mesh_axis> axes, std::optional<C> of_device = {})
-        : axes_(std::move(axes)), rank_(world.rank()), ranks_(world.size()) {
+        : axes_(std::move(axes)), rank_(world.rank()), ranks_(world.size()), of_device_(std::move(of_device)) {
         long long places = 1;
         for (std::size_t a = 0; a < axes_.size(); ++a) {
             require(axes_[a].size >= 1, "mesh: axis ", axes_[a].name, " has size ", axes_[a].size,
@@ -81,8 +81,8 @@ public:
         require_equal(world, detail::text_of(axes_), "the mesh");
         require(places == world.size(), "mesh: ", detail::text_of(axes_), " is a grid of ", places,
                 " ranks, but there are ", world.size(), "; the product of the axes must be the number of ranks");
-        for (const mesh_axis& axis : axes_) channels_.push_back(line_of(world, of_device, {axis.name}));
-        everyone_.emplace(channel<C>(world, of_device ? std::optional<C>(of_device->split(0, rank_)) : std::nullopt));
+        for (const mesh_axis& axis : axes_) channels_.push_back(across(world, {axis.name}));
+        everyone_.emplace(channel<C>(world, of_device_ ? std::optional<C>(of_device_->split(0, rank_)) : std::nullopt));
         places_ = all_gather_text(world, detail::place_of_this_process());
     }
     mesh(const mesh&) = delete;
@@ -94,9 +94,12 @@ public:
     channel<C>& everyone() { return *everyone_; }
 
     /// Collective: to the ranks that differ from this one in these axes alone; names that are no axes have size 1.
-    channel<C> across(C& world, const std::vector<std::string>& names) const {
-        std::optional<C> none;
-        return line_of(world, none, names);
+    channel<C> across(C& world, const std::vector<std::string>& names) {
+        int colour = 0;  // equal for ranks that agree in all other axes
+        for (const mesh_axis& axis : axes_)
+            if (std::ranges::find(names, axis.name) == names.end()) colour = colour * axis.size + coordinate(axis.name);
+        C line = world.split(colour, rank_);
+        return channel<C>(line, of_device_ ? std::optional<C>(of_device_->split(colour, rank_)) : std::nullopt);
     }
 
     int rank() const { return rank_; }
@@ -136,16 +139,9 @@ private:
         return static_cast<std::size_t>(axis - axes_.begin());
     }
 
-    channel<C> line_of(C& world, std::optional<C>& of_device, const std::vector<std::string>& names) const {
-        int colour = 0;  // equal for ranks that agree in all other axes
-        for (const mesh_axis& axis : axes_)
-            if (std::ranges::find(names, axis.name) == names.end()) colour = colour * axis.size + coordinate(axis.name);
-        C line = world.split(colour, rank_);
-        return channel<C>(line, of_device ? std::optional<C>(of_device->split(colour, rank_)) : std::nullopt);
-    }
-
     std::vector<mesh_axis> axes_;
     int rank_, ranks_;
+    std::optional<C> of_device_;
     std::vector<channel<C>> channels_;  // by axis
     std::optional<channel<C>> everyone_;
     std::vector<std::string> places_;  // host and cores, by rank

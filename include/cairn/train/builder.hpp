@@ -1,24 +1,19 @@
 #pragma once
 // From settings to the parts of a run:
-//   data → mesh → network, cut into stages where there is a pipeline → batches → ranks → optimizer, preconditioner
-//   → trainer
+//   data → mesh → network (build_model.hpp) → batches → ranks → optimizer, preconditioner → trainer
 // Every rank builds the same. Throws before any training on settings that do not fit together.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
-#include <cairn/stash/plan.hpp>
+#include <cairn/train/build_model.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
 #include <cairn/train/lr_schedules.hpp>
-#include <cairn/train/models.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -83,97 +78,17 @@ private:
     }
 
     void make_network() {
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs());
-        const shape out = with_context("model " + run_.name, [&] { return model.output_shape(run_.batch_shape()); });
-        shape wanted{run_.batch};
-        if (kind_ != objective_kind::reconstruction && run_.data.info.labels_each > 1)
-            wanted.push_back(run_.data.info.labels_each);
-        wanted.push_back(outputs());
-        require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
-                " give an output of shape ", out, ", the data need ", wanted);
-        const layer_cost c = model.cost(run_.batch_shape());
-        run_.training_flops =
-            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);
-        run_.parameters = c.parameters;
-        if (run_.axes.pipeline > 1)
-            cut_model(model);
-        else
-            run_.layers.push_back(std::move(model));
-        parameter_list<float, D> parameters;
-        for (auto& part : run_.layers)
-            for (auto& p : part.parameters()) parameters.push_back(p);
-        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
-        // What forward leaves for backward.
-        const std::string memory =
-            settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
-        require(on_host || memory == "keep", "train.activation_memory = ", memory, " plans for the host alone: on ",
-                D::name, " take keep");
-        if constexpr (on_host)
-            for (std::size_t i = 0; i < run_.layers.size() && memory != "keep"; ++i) {
-                const shape in = run_.plan ? stage_inputs_[i].with(0, run_.batch) : run_.batch_shape();
-                apply(run_.layers[i],
-                      memory == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));
-            }
+        model_builder<D, T>(run_).make(outputs(),
+                                       kind_ == objective_kind::reconstruction || run_.data.info.labels_each == 1);
         if constexpr (std::same_as<T, float16>)
             run_.scaler.emplace(read_loss_scale(settings_));
         else
             pass_over_loss_scale(settings_);
     }
 
-    // This rank's stages of a pipeline. Every rank cuts alike.
-    void cut_model(sequential<T, D>& model) {
-        require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
-                " set it to 1");
-        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
-                " needs the layers of the whole model on every rank, but parallel.pipeline = ", run_.axes.pipeline,
-                " leaves each rank a part; take sgd, adam, adamw, lars or lamb, or parallel.pipeline = 1");
-        const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
-        require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
-                " gives the pipelines ", here, " samples each");
-        require(!data_may_skip(),
-                "data.corrupt = skip: the ranks of a pipeline read the same samples, and could leave out ",
-                "different ones; take data.corrupt = stop, or parallel.pipeline = 1");
-        const auto m = static_cast<int>(run_.micro_batches);
-        const index_t samples = shard_of(here, m, 0).count, unlimited = std::numeric_limits<index_t>::max() / 2;
-        const shape one = run_.batch_shape().with(0, 1);
-        const bool keeps =
-            settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep") == "keep";
-        double limit = static_cast<double>(D::memory().limit());  // the smallest of all ranks
-        all_reduce(run_.world, std::span<double>(&limit, 1), {.op = reduction::min});
-        if (!keeps || limit >= static_cast<double>(unlimited)) limit = 0;
-        pipeline_plan plan = plan_pipeline(model, run_.axes, one, samples, m, limit);
-        require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
-        std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
-        plan.boundaries = boundaries_of(stages, one);
-        for (std::size_t s = 0; s < stages.size(); ++s)
-            if (plan.rank_of_stage[s] == run_.grid->coordinate("pipeline")) {
-                stage_inputs_.push_back(plan.boundaries[s]);
-                run_.layers.push_back(std::move(stages[s]));
-            }
-        run_.plan = std::move(plan);
-    }
-
-    // A step may have fewer micro-batches than asked for, where the last batch is short.
-    void require_schedule_of_short_batch() {
-        const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch;
-        std::set<index_t> counts{run_.micro_batches};
-        for (int r = 0; r < run_.axes.data; ++r)
-            for (const index_t batch : std::array{run_.batch, rest})
-                counts.insert(std::min(run_.micro_batches, shard_of(batch, run_.axes.data, r).count));
-        counts.erase(0);
-        for (const index_t m : counts)
-            with_context(m == run_.micro_batches ? concat("train.micro_batches = ", m)
-                                                 : concat("some batch gives a pipeline ", m,
-                                                          " micro-batches (train.batch should be a multiple of "
-                                                          "parallel.data, and train.drop_last = true leaves the short "
-                                                          "last batch out)"),
-                         [&] { run_.plan->program(static_cast<int>(m)); });
-    }
-
     // This rank's part of every batch, for training and for tests.
     void make_batches() {
-        const int sharers = run_.axes.data;  // the ranks of a pipeline have the same samples
+        const int sharers = run_.axes.data;  // ranks that share the model have the same samples
         const loader_config training{.batch = run_.batch,
                                      .workers = settings_.get("train.workers", 1, from_to(0, 1024)),
                                      .prefetch = settings_.get<index_t>("train.prefetch", 2, from_to(1, 1024)),
@@ -184,7 +99,7 @@ private:
                                      .world = sharers};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
         run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
-        if (run_.plan) require_schedule_of_short_batch();
+        if (run_.plan) require_schedule_of_short_batch(run_);
         run_.test_every = settings_.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
         if (!run_.data.test || !run_.test_every) return;
         loader_config testing = training;
@@ -209,12 +124,12 @@ private:
 
     // [parallel] and [compress] of the settings. One rank that never skips a step needs nothing of it.
     void make_ranks() {
-        channel<any_communicator>& data = (*run_.grid)["data"];
-        const int size = data.size(), rank = data.rank();
+        channel<any_communicator>& replicas = run_.replicas.emplace(run_.grid->across(run_.world, {"data", "spatial"}));
+        const int size = replicas.size(), rank = replicas.rank();
         typename ranks<D>::config c;
         c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25, from_to(1, 1 << 20)) << 20;
         c.gradients.overlap = settings_.get("parallel.overlap", true);
-        c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false);
+        c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false) && size > 1;
         // Steps for which a dynamic loss scale was too large are skipped whatever the policy; one rank does that by
         // itself.
         const bool may_skip = run_.skips_non_finite || (run_.scales_itself() && run_.world.size() > 1);
@@ -224,22 +139,24 @@ private:
         c.zero_stage = settings_.get("parallel.zero_stage", 0, from_to(0, 2));
         compression how = make_compression(settings_, size, rank);
         c.everyone = &run_.grid->everyone().host;
+        if (run_.world.size() == 1 && !may_skip) return;
         if (size == 1) {
             c.zero_stage = 0;
-            if (!may_skip && !run_.plan) return;
         } else {
             if constexpr (!on_host) c.gradients.hook_on_device = make_method<D>(settings_, size, rank);
             c.gradients.method = std::move(how.method);
             c.gradients.candidates = std::move(how.candidates);
             run_.compresses = c.gradients.method || !c.gradients.candidates.empty();
             compressor_has_momentum_ = how.kind == "dgc";
+            if constexpr (!on_host) c.device = replicas.device.split(0, rank);
         }
+        if (run_.over.tensor) run_.slices.emplace((*run_.grid)["tensor"], *run_.weights, "tensor");
         if (c.zero_stage) share_optimizer(c);
-        if (run_.plan) sum_over_stages(c.zero_stage > 0);
-        if (c.sync_batch_norm && size > 1) require_even_micro_batches();
-        if constexpr (!on_host)
-            if (size > 1) c.device = data.device.split(0, rank);
-        run_.ranks = std::make_unique<ranks<D>>(data.host, *run_.weights, std::move(c));
+        if (run_.plan || run_.slices) sum_over_the_model();
+        if (c.sync_batch_norm && run_.axes.data > 1) require_even_micro_batches();
+        run_.ranks = std::make_unique<ranks<D>>(replicas.host, *run_.weights, std::move(c));
+        if (run_.over.spatial && !run_.ranks->group)  // statistics of whole samples in any case
+            run_.ranks->group.emplace(run_.over.spatial->host.split(0, run_.over.spatial->rank()));
     }
 
     // ZeRO: each rank holds the optimizer's state of its own range of the parameters.
@@ -247,26 +164,51 @@ private:
         const std::string rule = optimizer_of_steps<D>(settings_);
         const bool whole = optimizers<D>::global().contains(rule) &&
                            optimizers<D>::global().at("optimizer.kind", rule).whole_parameters;
-        run_.owners = owners_of(*run_.weights, run_.axes.data, whole);
+        run_.owners = owners_of(*run_.weights, run_.replicas->size(), whole);
         c.owners = run_.owners;
-        shard_ = detail::shard_plan{run_.owners[static_cast<std::size_t>(run_.grid->coordinate("data"))],
+        // Ranks with slices of the same parameters add up their norms, one parameter after another.
+        if (whole && run_.slices)
+            require_equal((*run_.grid)["tensor"].host, parameters_of(run_.owners),
+                          concat("parallel.zero_stage with optimizer.kind = ", rule,
+                                 ": which rank owns which parameters (tensors that do not divide evenly over "
+                                 "parallel.tensor; set parallel.zero_stage = 0)"));
+        shard_ = detail::shard_plan{run_.owners[static_cast<std::size_t>(run_.replicas->rank())],
                                     [&run = run_](std::vector<double> by_parameter) {
                                         all_reduce(run.ranks->over.host, std::span<double>(by_parameter));
                                         return by_parameter;
-                                    }};
+                                    },
+                                    {}};
     }
 
-    // The norm of all gradients is that of all stages, added up in the order of the whole model.
-    void sum_over_stages(bool shared) {
+    // "rank 0: conv1/weight conv1/bias; rank 1: …"
+    std::string parameters_of(const std::vector<range>& owners) const {
+        std::string text;
+        for (std::size_t r = 0; r < owners.size(); ++r) {
+            text += concat(r ? "; " : "", "rank ", r, ':');
+            for (const auto& [name, p] : run_.weights->parameters()) {
+                const index_t begin = p->value.data() - run_.weights->values().data();
+                if (begin >= owners[r].begin && begin < owners[r].end()) text += ' ' + name;
+            }
+        }
+        return text;
+    }
+
+    // The norm of all gradients is that of all slices and stages, added up in the order of the whole model.
+    void sum_over_the_model() {
+        if (!shard_) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}, {}};
+        if (run_.slices)
+            shard_->sum_over_slices = [&run = run_](std::span<double> of_one) { run.slices->of_slices(of_one); };
         std::vector<std::size_t> place;  // of this rank's parameters in the whole model
         for (const auto& [name, p] : run_.weights->parameters()) {
+            if (!run_.plan) break;
             const auto at = std::ranges::find(run_.plan->parameters, name);
             require(at != run_.plan->parameters.end(), "parameter ", name, " of a stage is not in the whole model");
             place.push_back(static_cast<std::size_t>(at - run_.plan->parameters.begin()));
         }
-        if (!shared) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}};
         shard_->over_ranks = [&run = run_, place, before = std::move(shard_->over_ranks)](std::vector<double> mine) {
             if (before) mine = before(std::move(mine));
+            if (run.slices) run.slices->by_parameter(mine);
+            if (!run.plan) return mine;
             std::vector<double> whole(run.plan->parameters.size());
             for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
             all_reduce((*run.grid)["pipeline"].host, std::span<double>(whole));
@@ -278,16 +220,12 @@ private:
         const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch,
                       least = (rest ? rest : run_.batch) / run_.axes.data;
         require(
-            least >= run_.micro_batches && !data_may_skip(),
+            least >= run_.micro_batches && !data_may_skip(settings_),
             "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
             "rank ",
             least, " samples for train.micro_batches = ", run_.micro_batches,
             ", or data.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, or "
             "data.corrupt = stop");
-    }
-
-    bool data_may_skip() {
-        return settings_.has("data.corrupt") && settings_.get<std::string>("data.corrupt", "stop") == "skip";
     }
 
     void make_trainer() {
@@ -300,21 +238,22 @@ private:
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
-            .may_drop_samples = data_may_skip(),
+            .may_drop_samples = data_may_skip(settings_),
             .stop_at_loss = !run_.skips_non_finite,
             .cuda_graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
+            .over = run_.over,
             .quadratic_model_stride =
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
+        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr}, run_.data.info);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)
             stages.emplace(run_.layers, *run_.weights, (*run_.grid)["pipeline"], run_.plan->rank_of_stage,
                            run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
-        run_.trainer = std::make_unique<trainer<D, T>>(model, *run_.weights, std::move(optimizer), run_.rate,
-                                                       objective({kind_, smoothing}, run_.data.info), config,
-                                                       run_.ranks.get(), run_.curvature.get(), run_.quadratic.get(),
-                                                       run_.scaler ? &*run_.scaler : nullptr, std::move(stages));
+        run_.trainer = std::make_unique<trainer<D, T>>(
+            model, *run_.weights, std::move(optimizer), run_.rate, std::move(goal), config, run_.ranks.get(),
+            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages));
     }
 
     // A preconditioner, if the settings ask for one.
@@ -336,7 +275,6 @@ private:
     configuration& settings_;
     objective_kind kind_ = objective_kind::classes;
     std::optional<detail::shard_plan> shard_;
-    std::vector<shape> stage_inputs_;       // of this rank's stages, for one sample
     bool compressor_has_momentum_ = false;  // so that the optimizer has none
 };
 

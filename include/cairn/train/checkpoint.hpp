@@ -5,14 +5,15 @@
 //   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
 //   compression/…        what compressors of every rank keep
 // Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
-// loaded, stages of a pipeline by their parameters' paths: the file does not depend on the number of ranks, nor on the
-// mesh (but for `compression`).
+// loaded: shards of the optimizer, slices of a tensor axis, stages of a pipeline by their parameters' paths. The file
+// does not depend on the number of ranks, nor on the mesh (but for `compression`).
 
 #include <cairn/core/finite.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/slice_tensors.hpp>
 #include <cairn/train/stage_tensors.hpp>
 #include <cairn/train/team.hpp>
 
@@ -37,6 +38,12 @@ public:
             residuals_.emplace(run.ranks->everyone, std::move(all));
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
+        // Whole tensors of a stage on the first of its tensor ranks, then those of all stages on rank 0.
+        if constexpr (std::same_as<D, cpu>)
+            if (is_first_replica() && run.over.tensor)
+                slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
+        if (is_first_replica() && run.plan && run.grid->coordinate("tensor") == 0)
+            stages_.emplace((*run.grid)["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
     }
     ~gathered_state() {
         curvature_.clear();
@@ -48,16 +55,16 @@ public:
     /// Collective: rank 0 gets what the others hold.
     void collect() {
         if (optimizer_) optimizer_->collect(run_.ranks->over.device, run_.owners);
-        if (gathers_stages()) stages().collect();
+        if (is_first_replica()) {
+            if (slices_) slices_->collect();
+            if (stages_) stages_->collect();
+        }
         if (residuals_) residuals_->collect();
         if (run_.scaler) scale_ = run_.scaler->saved();
         const cursor next = run_.train_batches->position();
         loader_epoch_ = next.epoch;
         loader_batch_ = next.batch;
     }
-
-    /// Whether this rank's pipeline brings its stages together on rank 0 of all.
-    bool gathers_stages() const { return run_.plan && run_.grid->coordinate("data") == 0; }
 
     void write(const std::filesystem::path& file) { save_state(file, view(run_.scales_itself())); }
 
@@ -72,8 +79,9 @@ public:
 
     /// Collective: what rank 0 has read becomes the state of every rank.
     void distribute() {
-        if (gathers_stages()) {
-            stages().distribute();
+        if (is_first_replica()) {
+            if (stages_) stages_->distribute();
+            if (slices_) slices_->distribute();
             host_copies_.put_back();
         }
         if (run_.ranks) {
@@ -90,10 +98,7 @@ private:
             s.add("loss_scale/scale", scale_.scale);
             s.add("loss_scale/good_steps", scale_.good_steps);
         }
-        if (run_.plan)
-            for (const auto& [name, t] : stages().tensors()) s.add(name, t);
-        else
-            for (const auto& [name, t] : tensors_of_rank()) s.add(name, t);
+        for (const auto& [name, t] : tensors_of_model()) s.add(name, t);
         s.add("optimizer_steps", run_.trainer->optimizer().steps());
         if (run_.curvature) {
             for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
@@ -110,6 +115,17 @@ private:
         return s;
     }
 
+    // Of the ranks that hold the same, the one that writes and reads.
+    bool is_first_replica() const {
+        return run_.grid->coordinate("data") == 0 && run_.grid->coordinate("spatial") == 0;
+    }
+
+    // On rank 0: of the whole model.
+    std::vector<named_tensor<float>> tensors_of_model() {
+        if (stages_) return stages_->tensors();
+        return slices_ ? slices_->tensors() : tensors_of_rank();
+    }
+
     // Parameters, statistics and the optimizer's state of the layers that are here.
     std::vector<named_tensor<float>> tensors_of_rank() {
         host_copies_.clear();
@@ -119,11 +135,6 @@ private:
         for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
         for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
         return all;
-    }
-
-    stage_tensors& stages() {
-        if (!stages_) stages_.emplace((*run_.grid)["pipeline"].host, tensors_of_rank());
-        return *stages_;
     }
 
     std::vector<named_tensor<float, D>> optimizer_tensors() {
@@ -167,6 +178,7 @@ private:
     run_parts<D, T>& run_;
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
     std::optional<residuals_of_ranks> residuals_;
+    std::optional<slice_tensors> slices_;  // of a tensor axis
     std::optional<stage_tensors> stages_;  // of a pipeline
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;

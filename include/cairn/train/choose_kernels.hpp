@@ -15,7 +15,10 @@ namespace cairn {
 template <class T, Device D>
 void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
                     const shape& in, mode how, std::uint64_t seed, bool input_gradient = false) {
-    pass_context p{.mode = how, .random = {.seed = seed}, .repeated = true, .input_gradient = input_gradient};
+    pass_context p{.mode = how,
+                   .random = {.seed = seed, .samples = in.front()},
+                   .repeated = true,
+                   .input_gradient = input_gradient};
     if (curvature && p.training()) p.curvature = curvature->discover();
     saved_tensors<T, D> scratch;
     tensor<T, D> y = model.forward(tensor<T, D>::zeros(in), scratch, p);

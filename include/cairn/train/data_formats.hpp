@@ -291,4 +291,9 @@ inline data_parts make_data(configuration& settings, bool without_files, std::ui
     return data_formats::global().at("data.format", format)(settings, without_files, seed);
 }
 
+/// Whether samples that cannot be read are left out of their batches.
+inline bool data_may_skip(configuration& settings) {
+    return settings.has("data.corrupt") && settings.get<std::string>("data.corrupt", "stop") == "skip";
+}
+
 }  // namespace cairn

@@ -2,34 +2,40 @@
 // One pass of a model over data, in evaluation mode.
 
 #include <cairn/nn/cast.hpp>
+#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
 #include <cairn/train/objective.hpp>
+#include <cairn/train/shared_layers.hpp>
 
 #include <utility>
 #include <vector>
 
 namespace cairn {
 
-/// Sums over this rank's part of one epoch of `data`, a prefetcher or another loader. The ranks of a pipeline have the
-/// same part; the last one has the sums, the others have none. `in_flight`: batches that are on their way through a
-/// pipeline together.
+/// Sums over this rank's part of one epoch of `data`, a prefetcher or another loader. Ranks that share the model have the
+/// same part, but the sums are of one of them: the last of a pipeline, and of those that share layers `over` says which.
+/// `in_flight`: batches that are on their way through a pipeline together.
 template <class T, Device D, class Loader>
-evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& data, int in_flight = 1) {
-    evaluation sums;
-    const pass_context p{.mode = mode::evaluate};
+evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& data, const shared_layers& over = {},
+                    int in_flight = 1) {
+    evaluation sums, of_others;
     std::vector<device_batch<D>> batches;
     const auto input = [&](int m) {
-        return stage_input<T, D>{cast<T>(batches[static_cast<std::size_t>(m)].there.x.share()), p};
+        const device_batch<D>& b = batches[static_cast<std::size_t>(m)];
+        return stage_input<T, D>{cast<T>(b.there.x.share()),
+                                 {.mode = mode::evaluate, .random = {.samples = b.host.count}}};
     };
     const auto output = [&](int m, tensor<T, D> of_model) {
         const tensor<float, D> y = cast<float>(std::move(of_model));
         if constexpr (requires { data.prepare(); })
             if (in_flight == 1) data.prepare();
-        const batch& b = batches[static_cast<std::size_t>(m)].host;
+        const batch& all = batches[static_cast<std::size_t>(m)].host;
+        const batch here = samples_of(all, over.outputs_of(all.count));
+        evaluation& into = over.counts(all.count) ? sums : of_others;
         if constexpr (std::same_as<D, cpu>)
-            goal.add(sums, y, b);
+            goal.add(into, y, here);
         else
-            goal.add(sums, y.on_host(), b);
+            goal.add(into, y.on_host(), here);
     };
     for (bool more = true; more;) {
         batches.clear();

@@ -182,7 +182,7 @@ private:
         run_.average_buffers();
         run_.test_batches->reset_stats();
         evaluation sums =
-            evaluate(run_.trainer->stages(), run_.trainer->goal(), *run_.test_batches, run_.axes.pipeline);
+            evaluate(run_.trainer->stages(), run_.trainer->goal(), *run_.test_batches, run_.over, run_.axes.pipeline);
         if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
         if (run_.ranks) add_over_ranks(run_.ranks->everyone, sums);

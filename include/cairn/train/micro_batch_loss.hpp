@@ -7,6 +7,7 @@
 #include <cairn/train/graph_recorder.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/objective.hpp>
+#include <cairn/train/shared_layers.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -17,7 +18,7 @@ namespace cairn {
 /// See the top of the file.
 class micro_batch_loss {
 public:
-    explicit micro_batch_loss(objective goal) : goal_(std::move(goal)) {}
+    micro_batch_loss(objective goal, shared_layers over) : goal_(std::move(goal)), over_(std::move(over)) {}
     const objective& goal() const { return goal_; }
 
     /// The gradient over output y of micro-batch m. Its numbers become those of the step.
@@ -25,9 +26,11 @@ public:
     tensor<float, D> gradient(const micro_batches<D>& batch, int m, tensor<float, D> y,
                               step_scalars<D>& numbers) const {
         const trace_scope scope("loss", "", "loss");
-        scalar_on<D> correct = goal_.correct(y, batch[m].there);
-        auto [loss, dy] = goal_.loss(std::move(y), batch[m].there);
-        const double share = batch.share(batch[m].host.count);
+        const index_t count = batch[m].host.count;
+        const samples<D> here = samples_of(batch[m].there, over_.outputs_of(count));
+        scalar_on<D> correct = goal_.correct(y, here);
+        auto [loss, dy] = goal_.loss(std::move(y), here);
+        const double share = batch.share(count) * over_.weight_of_outputs(count);
         if (share != 1) for_each(functors::times<float>{static_cast<float>(share)}, dy);
         if (numbers.pieces.size() <= static_cast<std::size_t>(m))
             numbers.pieces.resize(static_cast<std::size_t>(m) + 1);
@@ -38,14 +41,17 @@ public:
     /// Sums over this rank's micro-batches. `not_finite(m, loss)` is called for each loss that is not.
     template <Device D, class NotFinite>
     step_totals totals(const micro_batches<D>& batch, const step_scalars<D>& numbers, NotFinite&& not_finite) {
-        step_totals mine{.samples = static_cast<double>(batch.count())};
+        step_totals mine;
         for (int m = 0; m < batch.size(); ++m) {
             const auto& piece = numbers.pieces[static_cast<std::size_t>(m)];
             const double loss = piece.loss;
-            mine.loss += loss * static_cast<double>(batch[m].host.count);
-            correct_ += static_cast<index_t>(static_cast<double>(piece.correct));
-            seen_ += batch[m].host.count;
             if (!std::isfinite(loss)) not_finite(m, loss);
+            if (!over_.counts(batch[m].host.count)) continue;
+            const index_t count = over_.outputs_of(batch[m].host.count).count;
+            mine.samples += static_cast<double>(count);
+            mine.loss += loss * static_cast<double>(count);
+            correct_ += static_cast<index_t>(static_cast<double>(piece.correct));
+            seen_ += count;
         }
         return mine;
     }
@@ -55,6 +61,7 @@ public:
 
 private:
     objective goal_;
+    shared_layers over_;
     index_t correct_ = 0, seen_ = 0;
 };
 

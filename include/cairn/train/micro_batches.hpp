@@ -33,9 +33,12 @@ inline batch samples_of(const batch& b, range s) {
     return part;
 }
 template <Device D>
+samples<D> samples_of(const samples<D>& all, range s) {
+    return {samples_of(all.x, s), samples_of(all.labels, s), samples_of(all.targets, s)};
+}
+template <Device D>
 device_batch<D> samples_of(const device_batch<D>& b, range s) {
-    return {samples_of(b.host, s),
-            {samples_of(b.there.x, s), samples_of(b.there.labels, s), samples_of(b.there.targets, s)}};
+    return {samples_of(b.host, s), samples_of(b.there, s)};
 }
 /// The first one of every `stride` samples' worth: ⌈count / stride⌉ samples.
 template <Device D>

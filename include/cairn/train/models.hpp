@@ -1,6 +1,8 @@
 #pragma once
 // Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
 // cosmoflow | map-cnn | transformer, or what another header enters (register_model).
+// Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
+// whose tensors are cut, cosmoflow also of layers whose samples are.
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>
@@ -11,6 +13,7 @@
 #include <cairn/models/transformer.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
+#include <cairn/train/shared_layers.hpp>
 
 #include <string>
 #include <vector>
@@ -21,6 +24,7 @@ namespace cairn {
 struct model_ends {
     shape sample;
     index_t outputs;
+    shared_layers over = {};  // the ranks that share its layers
 
     /// Throws unless samples have so many axes.
     void need_axes(const char* model, int axes, const char* names) const {
@@ -85,6 +89,10 @@ struct transformer_entry {
         c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim, from_to(0, layer_width.most));
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout, from_below(0, 1));
+        if constexpr (std::same_as<D, cpu>)
+            if (ends.over.tensor)
+                return transformer<T, D>(
+                    c, tensor_transformer_parts<T, any_communicator>{ends.over.tensor, ends.over.sequences});
         return transformer<T, D>(c);
     }
 };
@@ -100,7 +108,21 @@ struct cosmoflow_entry {
         c.outputs = ends.outputs;
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.normalise = settings.get("model.normalise", c.normalise);
+        if constexpr (std::same_as<D, cpu>)
+            if (ends.over.is_shared()) return shared<T>(c, ends);
         return cosmoflow<T, D>(c);
+    }
+
+private:
+    template <class T>
+    static sequential<T> shared(const cosmoflow_config& c, const model_ends& ends) {
+        using C = any_communicator;
+        const auto& [tensor, sequences, spatial, extents] = ends.over;
+        if (!spatial) return cosmoflow<T, cpu>(c, channel_cosmoflow_parts<T, C>{tensor});
+        const shape rows = ends.over.rows_of(ends.sample);
+        if (!tensor) return cosmoflow<T, cpu>(c, spatial_parts<C, T>(*spatial, ends.over.grid(), rows));
+        using parts = spatial_parts<C, T, cpu, make_channel_conv<T, C>>;
+        return cosmoflow<T, cpu>(c, parts(*spatial, ends.over.grid(), rows, {tensor}));
     }
 };
 
@@ -126,12 +148,20 @@ struct map_cnn_entry {
     }
 };
 
+template <class T, Device D>
+sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
+    if constexpr (std::same_as<D, cpu>)
+        if (over.tensor) return resnet<T, D>(std::move(c), channel_resnet_parts<T, any_communicator>{over.tensor});
+    return resnet<T, D>(std::move(c));
+}
+
 struct resnet_cifar_entry {
     static constexpr const char* name = "resnet-cifar";
     template <class T, Device D>
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
-        return resnet_cifar<T, D>(settings.get("model.depth", 20, from_to(8, 2000)), ends.outputs);
+        return resnet_of<T, D>(resnet_cifar_config(settings.get("model.depth", 20, from_to(8, 2000)), ends.outputs),
+                               ends.over);
     }
 };
 
@@ -141,8 +171,11 @@ struct resnet_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
         const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
-        return resnet<T, D>(settings.get("model.depth", 18, from_to(18, 50)),
-                            form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet, ends.outputs);
+        return resnet_of<T, D>(
+            resnet_config_of(settings.get("model.depth", 18, from_to(18, 50)),
+                             form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet,
+                             ends.outputs),
+            ends.over);
     }
 };
 
@@ -158,11 +191,19 @@ static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_kno
 }  // namespace detail
 
 /// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers
-/// a sample.
+/// a sample. Throws where it is not made to be shared by the ranks of `over`.
 template <Device D = cpu, class T = float>
-sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs) {
+sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs,
+                            const shared_layers& over = {}) {
     const std::string kind = settings.need<std::string>("model.kind");
-    return models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs});
+    sequential<T, D> model = models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs, over});
+    const auto is_cut = [](const auto& p) { return !p.p->layout.is_whole(); };
+    require(!over.tensor || std::ranges::any_of(model.parameters(), is_cut), "parallel.tensor: model.kind = ", kind,
+            " has no layer whose tensors are cut; transformer, resnet, resnet-cifar and cosmoflow have. Set "
+            "parallel.tensor = 1");
+    require(!over.spatial || deals_out_samples(model, over, sample), "parallel.spatial: model.kind = ", kind,
+            " is not made for samples that are cut in space; cosmoflow is. Leave parallel.spatial out");
+    return model;
 }
 
 }  // namespace cairn

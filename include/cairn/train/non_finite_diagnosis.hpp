@@ -45,13 +45,15 @@ std::string why_not_finite(sequential<T, D>& model, const arena<float, D>& weigh
     return concat(where, "all layers give finite outputs: the loss itself overflows", advice);
 }
 
-/// The same of a rank that has the last stage; of a pipeline, whose layers are on other ranks, it names no layer.
+/// The same of a rank that has the last stage. It names no layer where it would need other ranks to run them: of a
+/// pipeline, and where ranks share layers.
 template <class T, Device D>
 std::string why_not_finite(model_stages<D, T>& model, const arena<float, D>& weights, const device_batch<D>& samples,
-                           const pass_context& p, std::int64_t step, double loss) {
-    if (!model.is_pipeline()) return why_not_finite(model.stages().front().layers(), weights, samples, p, step, loss);
+                           const pass_context& p, std::int64_t step, double loss, bool layers_are_shared) {
+    if (!model.is_pipeline() && !layers_are_shared)
+        return why_not_finite(model.stages().front().layers(), weights, samples, p, step, loss);
     return concat("step ", step, ": loss is ", loss,
-                  " at the end of the pipeline; lower the learning rate, warm up, or clip gradients");
+                  " at the end of the model; lower the learning rate, warm up, or clip gradients");
 }
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
+#include <cairn/comm/any.hpp>
 #include <cairn/core/device_scalar.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/data/prefetcher.hpp>
@@ -14,6 +15,7 @@
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
+#include <cairn/parallel/tensor/vocabulary_cross_entropy.hpp>
 
 #include <cmath>
 #include <functional>
@@ -44,6 +46,8 @@ public:
     struct config {
         objective_kind kind = objective_kind::classes;
         double label_smoothing = 0;
+        // The ranks over which the outputs of classes are cut; null: they are whole. All call these functions alike.
+        tensor_axis<any_communicator>* vocabulary = nullptr;
     };
 
     objective(config c, target_info info) : c_(c), info_(std::move(info)) {}
@@ -54,6 +58,10 @@ public:
     /// Loss and gradient of the model's output y for these samples. The gradient may take y's block.
     template <Device D>
     loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
+        if constexpr (std::same_as<D, cpu>)
+            if (c_.vocabulary)
+                return vocabulary_cross_entropy<any_communicator>{c_.vocabulary, info_.count(), c_.label_smoothing}(
+                    std::move(y), s.labels);
         if (c_.kind == objective_kind::classes)
             return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), s.labels);
         if (c_.kind == objective_kind::values) return mean_squared{}(std::move(y), s.targets);
@@ -97,6 +105,8 @@ public:
         const index_t classes = y.shape().back(), count = y.size() / classes;
         tensor<std::int32_t, D> guesses({count}, memory_category::workspace);
         argmax_rows(D{}, count, classes, y.data(), guesses.data());
+        if constexpr (std::same_as<D, cpu>)
+            if (c_.vocabulary) to_argmax_of_all(*c_.vocabulary, info_.count(), y, guesses);
         if constexpr (std::same_as<D, cpu>) {
             const std::int32_t* const guess = guesses.data();
             return std::inner_product(guess, guess + count, s.labels.data(), 0.0, std::plus<>{}, std::equal_to<>{});
@@ -111,7 +121,7 @@ public:
     void add(evaluation& s, const tensor<float>& y, const batch& b) const {
         if (c_.kind == objective_kind::classes) {
             if (info_.labels_each == 1)
-                add_classes(s, y, b);
+                add_classes(s, c_.vocabulary ? c_.vocabulary->gather(y, -1, info_.count(), "scores") : y.share(), b);
             else
                 s.correct += static_cast<index_t>(static_cast<double>(correct(y, samples_on<cpu>(b))));
         }

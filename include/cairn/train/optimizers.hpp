@@ -24,15 +24,18 @@ namespace cairn {
 
 namespace detail {
 
-/// This rank's part of a sharded optimizer, or of one whose parameters are a pipeline's stage.
+/// This rank's part of a sharded optimizer, or of one whose parameters are a pipeline's stage or slices (sharded.hpp).
 struct shard_plan {
     range elements;
     std::function<std::vector<double>(std::vector<double>)> over_ranks;
+    std::function<void(std::span<double>)> sum_over_slices;
 };
 
 template <class O, Device D>
 any_optimizer<float, D> over_part(O o, arena<float, D>& weights, const shard_plan* part) {
-    if (part) return bound_optimizer(sharded<O>{std::move(o), part->elements, part->over_ranks}, weights);
+    if (part)
+        return bound_optimizer(sharded<O>{std::move(o), part->elements, part->over_ranks, part->sum_over_slices},
+                               weights);
     return bound_optimizer(std::move(o), weights);
 }
 

@@ -3,6 +3,8 @@
 // before anything is trained (train --plan prints it).
 //   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
 
+#include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/parallel/pipeline/balance.hpp>
 #include <cairn/parallel/pipeline/csv.hpp>
 #include <cairn/parallel/pipeline/cut.hpp>
@@ -12,7 +14,9 @@
 #include <cairn/train/parallel_axes.hpp>
 
 #include <algorithm>
+#include <array>
 #include <iomanip>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -20,12 +24,23 @@
 
 namespace cairn {
 
-/// One stage, for micro-batches of one size.
-struct stage_plan {
-    std::string first, last;  // units
-    stage_costs costs;
-    index_t parameters = 0;                      // trained values
+/// What a pipeline may not cut, for micro-batches of one size: a unit of the model (cut.hpp), or several together.
+struct planned_unit {
+    std::string first, last;  // paths
+    stage_costs costs{0, 0, 0};
+    double parameters = 0;                       // trained values
     double saved_bytes = 0, boundary_bytes = 0;  // of a micro-batch: kept for backward; what enters
+
+    /// The unit behind it becomes part of it.
+    void join(const planned_unit& next) {
+        last = next.last;
+        costs.forward += next.costs.forward;
+        costs.input += next.costs.input;
+        costs.weight += next.costs.weight;
+        parameters += next.parameters;
+        saved_bytes += next.saved_bytes;
+    }
+    double seconds() const { return costs.forward + costs.input + costs.weight; }
 };
 
 /// See the top of the file.
@@ -33,7 +48,7 @@ struct pipeline_plan {
     std::string schedule;
     schedule_shape shape_of_schedule;
     std::vector<int> rank_of_stage, cuts;
-    std::vector<stage_plan> stages;
+    std::vector<planned_unit> stages;
     std::vector<shape> boundaries;        // of a batch of one sample, cut.hpp
     std::vector<std::string> parameters;  // paths of the whole model, in order
 
@@ -44,7 +59,7 @@ struct pipeline_plan {
         s.micro_batches = micro_batches;
         schedule_costs costs;
         if (shape_of_schedule.virtual_stages == 1)
-            for (const stage_plan& stage : stages) costs.stages.push_back(stage.costs);
+            for (const planned_unit& stage : stages) costs.stages.push_back(stage.costs);
         pipeline_program p = schedule_from(schedule, s, costs);
         validate(p);
         require(p.rank_of_stage == rank_of_stage, "schedule ", schedule, ": a batch of ", micro_batches,
@@ -71,12 +86,40 @@ inline std::vector<double> in_flight(const pipeline_program& p) {
 
 }  // namespace detail
 
-/// The plan for a model that is still whole. `sample`: a batch of one sample; `micro_batches` of at most `samples` each.
-/// `limit`: bytes that a rank may take for parameters, gradients, optimizer (two numbers a parameter) and saved
-/// activations; 0: any. Throws, saying what to change, where model, schedule and ranks do not fit.
+/// Units of a model that is still whole, for micro-batches of shape `in`.
 template <class T, Device D>
-pipeline_plan plan_pipeline(sequential<T, D>& model, const parallel_axes& axes, const shape& sample, index_t samples,
-                            int micro_batches, double limit) {
+std::vector<planned_unit> planned_units(sequential<T, D>& model, const shape& in) {
+    std::vector<planned_unit> all;
+    for (const model_unit& u : units_of(model, in))
+        all.push_back(
+            {.first = u.path,
+             .last = u.path,
+             .costs = {detail::modelled_seconds(u.cost.forward), detail::modelled_seconds(u.cost.backward_input),
+                       detail::modelled_seconds(u.cost.backward_weight)},
+             .parameters = static_cast<double>(u.cost.parameters),
+             .saved_bytes = static_cast<double>(u.saved_bytes),
+             .boundary_bytes = all.empty() ? 0 : static_cast<double>(u.in.size()) * sizeof(T)});
+    return all;
+}
+
+/// Collective: each number becomes the largest of all ranks. Ranks that share layers may have uneven parts, and cut
+/// alike all the same.
+inline void agree_on_costs(any_communicator& world, std::vector<planned_unit>& units) {
+    for (planned_unit& u : units) {
+        std::array<double, 6> all{u.costs.forward, u.costs.input, u.costs.weight,
+                                  u.parameters,    u.saved_bytes, u.boundary_bytes};
+        all_reduce(world, std::span<double>(all), {.op = reduction::max});
+        u.costs = {all[0], all[1], all[2]};
+        u.parameters = all[3];
+        u.saved_bytes = all[4];
+        u.boundary_bytes = all[5];
+    }
+}
+
+/// The plan for these units. `limit`: bytes that a rank may take for parameters, gradients, optimizer (two numbers a
+/// parameter) and saved activations; 0: any. Throws, saying what to change, where model, schedule and ranks do not fit.
+inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const parallel_axes& axes, int micro_batches,
+                                   double limit) {
     pipeline_plan plan{.schedule = axes.schedule,
                        .shape_of_schedule = {axes.pipeline, micro_batches, axes.virtual_stages}};
     const pipeline_program p =
@@ -86,35 +129,23 @@ pipeline_plan plan_pipeline(sequential<T, D>& model, const parallel_axes& axes, 
     require(
         !p.mirrored, "parallel.schedule = ", axes.schedule,
         " needs two copies of every stage: it can be printed and validated, not trained with; dualpipe_v needs one");
-    for (const auto& [name, parameter] : model.parameters()) plan.parameters.push_back(name);
 
-    const std::vector<model_unit> units = units_of(model, sample.with(0, samples));
     std::vector<unit_load> loads;
-    for (const model_unit& u : units)
-        loads.push_back({detail::modelled_seconds(u.cost.forward) + detail::modelled_seconds(u.cost.backward_input) +
-                             detail::modelled_seconds(u.cost.backward_weight),
-                         4.0 * sizeof(float) * static_cast<double>(u.cost.parameters),
-                         static_cast<double>(u.saved_bytes)});
+    for (const planned_unit& u : units)
+        loads.push_back({u.seconds(), 4.0 * sizeof(float) * u.parameters, u.saved_bytes});
     memory_bound bound{.in_flight = detail::in_flight(p)};
     if (limit > 0) bound.limit = limit;  // each stage by itself
     plan.cuts =
         with_context(concat("parallel.pipeline = ", axes.pipeline), [&] { return balance(loads, p.stages(), bound); });
 
-    std::size_t at = 0;
-    for (int s = 0; s < p.stages(); ++s) {
-        const std::size_t end =
-            s + 1 < p.stages() ? static_cast<std::size_t>(plan.cuts[static_cast<std::size_t>(s)]) : units.size();
-        stage_plan stage{.first = units[at].path, .last = units[end - 1].path, .costs = {0, 0, 0}};
-        stage.boundary_bytes = s == 0 ? 0 : static_cast<double>(units[at].in.size()) * sizeof(T);
-        for (; at < end; ++at) {
-            stage.costs.forward += detail::modelled_seconds(units[at].cost.forward);
-            stage.costs.input += detail::modelled_seconds(units[at].cost.backward_input);
-            stage.costs.weight += detail::modelled_seconds(units[at].cost.backward_weight);
-            stage.parameters += units[at].cost.parameters;
-            stage.saved_bytes += static_cast<double>(units[at].saved_bytes);
+    auto next = plan.cuts.begin();
+    for (std::size_t u = 0; u < units.size(); ++u)
+        if (u == 0 || (next != plan.cuts.end() && static_cast<int>(u) == *next)) {
+            if (u > 0) ++next;
+            plan.stages.push_back(units[u]);
+        } else {
+            plan.stages.back().join(units[u]);
         }
-        plan.stages.push_back(stage);
-    }
     return plan;
 }
 
@@ -130,26 +161,25 @@ inline std::string describe(const pipeline_plan& plan, int micro_batches) {
     std::vector<stage_costs> costs;
     std::vector<saved_bytes> saved;
     double whole = 0;
-    for (const stage_plan& s : plan.stages) {
+    for (const planned_unit& s : plan.stages) {
         costs.push_back(s.costs);
         saved.push_back({s.saved_bytes, s.saved_bytes});
-        whole += s.costs.forward + s.costs.input + s.costs.weight;
+        whole += s.seconds();
     }
     std::string text = concat("schedule ", p.name, ", ", micro_batches, " micro-batches, ", p.stages(), " stages\n");
     for (int s = 0; s < p.stages(); ++s) {
-        const stage_plan& of = plan.stages[static_cast<std::size_t>(s)];
+        const planned_unit& of = plan.stages[static_cast<std::size_t>(s)];
         text += concat("  stage ", s, " on pipeline rank ", p.rank_of_stage[static_cast<std::size_t>(s)], ": ",
-                       of.first, of.first == of.last ? "" : " to " + of.last, "; ",
-                       number(100 * (of.costs.forward + of.costs.input + of.costs.weight) / whole), " % of the time, ",
-                       of.parameters, " parameters",
+                       of.first, of.first == of.last ? "" : " to " + of.last, "; ", number(100 * of.seconds() / whole),
+                       " % of the time, ", static_cast<index_t>(of.parameters), " parameters",
                        s > 0 ? concat(", receives ", number(of.boundary_bytes / mib), " MiB a micro-batch") : "", '\n');
     }
     for (int r = 0; r < p.ranks; ++r) {
-        index_t parameters = 0;
+        double parameters = 0;
         for (int s = 0; s < p.stages(); ++s)
             if (p.rank_of_stage[static_cast<std::size_t>(s)] == r)
                 parameters += plan.stages[static_cast<std::size_t>(s)].parameters;
-        const double fixed = static_cast<double>(parameters) * sizeof(float);
+        const double fixed = parameters * sizeof(float);
         text += concat("  pipeline rank ", r, ": parameters ", number(fixed / mib), " MiB, gradients ",
                        number(fixed / mib), " MiB, saved for backward at most ", number(peak_saved(p, r, saved) / mib),
                        " MiB without recomputation\n");

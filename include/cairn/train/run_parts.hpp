@@ -2,11 +2,14 @@
 // The parts of a run: settings, data, network, optimizer, ranks. builder.hpp makes them; loop.hpp trains with them,
 // throughput.hpp times them, checkpoint.hpp saves them.
 
+#include <cairn/data/box_samples.hpp>
 #include <cairn/data/prefetcher.hpp>
+#include <cairn/parallel/slice_sums.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/data_formats.hpp>
 #include <cairn/train/parallel_axes.hpp>
 #include <cairn/train/pipeline_plan.hpp>
+#include <cairn/train/shared_layers.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <filesystem>
@@ -47,6 +50,13 @@ struct run_parts {
     std::unique_ptr<batches> train_batches, test_batches;  // this rank's; the second is null where nothing is tested
     std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, log_every = 1;
 
+    // How the ranks share the model.
+    parallel_axes axes;
+    std::unique_ptr<mesh<any_communicator>> grid;
+    std::unique_ptr<tensor_axis<any_communicator>> tensor_ranks;  // null where there is no tensor axis
+    shared_layers over;
+    bool outputs_are_cut = false;  // over the ranks of the tensor axis
+
     std::vector<sequential<T, D>> layers;  // of the whole model, or of this rank's stages of a pipeline
     double training_flops = 0;             // of one sample, in the whole model
     index_t parameters = 0;                // trained values of the whole model
@@ -57,10 +67,10 @@ struct run_parts {
     std::unique_ptr<preconditioner<float, D>> curvature;  // null unless the optimizer has one
     std::unique_ptr<quadratic_step<D>> quadratic;         // null unless kfac.step_size asks for it
 
-    parallel_axes axes;
-    std::unique_ptr<mesh<any_communicator>> grid;
-    std::unique_ptr<cairn::ranks<D>> ranks;  // null on one rank
-    std::vector<range> owners;               // of the optimizer's state, one a rank; empty: each rank has all of it
+    std::optional<channel<any_communicator>> replicas;   // the ranks that have the same parameters
+    std::optional<slice_sums<any_communicator>> slices;  // where a tensor axis cuts parameters
+    std::unique_ptr<cairn::ranks<D>> ranks;              // null on one rank
+    std::vector<range> owners;  // of the optimizer's state, one a rank; empty: each rank has all of it
     bool compresses = false;
     bool skips_non_finite = false;  // steps whose loss or gradients are not finite
 
@@ -68,11 +78,7 @@ struct run_parts {
 
     bool is_root() const { return world.rank() == 0; }
     bool scales_itself() const { return scaler && scaler->dynamic(); }
-    shape batch_shape() const {
-        shape s{batch};
-        for (index_t extent : data.sample) s.push_back(extent);
-        return s;
-    }
+    shape batch_shape() const { return over.batch_here(batch, data.sample); }
     /// Running statistics of the layers here.
     buffer_list<float, D> buffers() {
         buffer_list<float, D> all;

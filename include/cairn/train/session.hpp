@@ -11,19 +11,33 @@
 #include <cairn/train/loop.hpp>
 #include <cairn/train/throughput.hpp>
 
+#include <iomanip>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
 namespace cairn {
 
-/// What each rank would hold and do.
+/// Collective: what each rank would hold and do.
 template <Device D, class T>
 std::string describe_plan(run_parts<D, T>& run) {
     std::string text = run.grid->describe();
     if (run.plan) return text + describe(*run.plan, static_cast<int>(run.micro_batches));
-    return text + concat("no pipeline: every rank holds the whole model, ", run.parameters, " parameters\n");
+    const index_t here = shard_of(run.batch, run.axes.data, run.grid->coordinate("data")).count,
+                  samples = shard_of(here, static_cast<int>(run.micro_batches), 0).count;
+    double saved = 0;
+    for (const planned_unit& u : planned_units(run.layers.front(), run.over.batch_here(samples, run.data.sample)))
+        saved += u.saved_bytes;
+    std::ostringstream mine;
+    mine << std::fixed << std::setprecision(1) << run.weights->values().size() << " of " << run.parameters
+         << " parameters, with gradients " << 2.0 * static_cast<double>(run.weights->values().bytes()) / (1 << 20)
+         << " MiB, saved for backward at most " << saved / (1 << 20) << " MiB without recomputation\n";
+    const std::vector<std::string> all = all_gather_text(run.world, mine.str());
+    text += "no pipeline\n";
+    for (std::size_t r = 0; r < all.size(); ++r) text += concat("  rank ", r, ": ", all[r]);
+    return text;
 }
 
 /// A run with its network on device D, whose layers compute in T (train/trainer.hpp).
@@ -46,7 +60,7 @@ public:
     /// The whole model, or the first of this rank's stages.
     sequential<T, D>& model() { return run_->layers.front(); }
 
-    /// What each rank would hold and do, as text; trains nothing.
+    /// Collective: what each rank would hold and do, as text; trains nothing.
     std::string plan() const { return describe_plan(*run_); }
     const any_communicator& world() const { return run_->world; }
 

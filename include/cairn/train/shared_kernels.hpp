@@ -29,7 +29,7 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
 }  // namespace detail
 
 /// Collective: rank 0 measures, the others take what it chose; of a pipeline, the first rank of each of its places, one
-/// after another. One rank alone chooses as kernels come up.
+/// after another; where ranks share layers they run them together. One rank alone chooses as kernels come up.
 template <Device D, class T>
 void choose_kernels_of_ranks(run_parts<D, T>& run) {
     if (run.world.size() == 1) return;
@@ -44,11 +44,14 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
             for (const index_t count : detail::counts_of(*run.test_batches, size))
                 run.trainer->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
     };
-    for (int place = 0; place < run.axes.pipeline; ++place) {
-        const int first = place * size;  // the pipeline is the mesh's first axis
-        if (run.world.rank() == first) choose();
-        wait_for(run.world, first);  // it may measure for minutes
-        share_autotune(run.world, first);
+    const int sharing = run.axes.spatial_ranks() * run.axes.tensor;  // the last axes of the mesh
+    for (int place = 0; place < run.axes.pipeline; ++place) {        // the first
+        const int first = place * size * sharing;
+        if (run.world.rank() >= first && run.world.rank() < first + sharing) choose();
+        for (int r = first; r < first + sharing; ++r) {
+            wait_for(run.world, r);  // it may measure for minutes
+            share_autotune(run.world, r);
+        }
     }
     // What comes up later, such as products of a preconditioner, is chosen alike too.
     autotune_cache::global().set_policy(autotune_policy::first);

@@ -52,7 +52,11 @@ public:
                            [&](tensor<float>& t) { recv(c_, t.span(), 0, tag); });
     }
     /// On rank 0: of all ranks.
-    const std::vector<named_tensor<float>>& tensors() const { return all_; }
+    std::vector<named_tensor<float>> tensors() const {
+        std::vector<named_tensor<float>> shared;
+        for (const auto& [name, t] : all_) shared.push_back({name, t.share()});
+        return shared;
+    }
 
 private:
     static constexpr int tag = max_tag - 4;

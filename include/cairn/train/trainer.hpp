@@ -54,7 +54,7 @@ public:
           weights_(weights),
           optimizer_(std::move(optimizer)),
           rate_(std::move(rate)),
-          loss_(std::move(goal)),
+          loss_(std::move(goal), config.over),
           config_(config),
           axis_(axis),
           curvature_(curvature),
@@ -152,7 +152,8 @@ private:
         return {.mode = mode::train,
                 .random = {.seed = config_.seed,
                            .step = static_cast<std::uint32_t>(steps()),
-                           .first_sample = samples.host.first_sample},
+                           .first_sample = samples.host.first_sample,
+                           .samples = samples.host.count},
                 .input_gradient = false,
                 .curvature = observer_,
                 .group = axis_ && axis_->group ? &*axis_->group : nullptr};
@@ -185,7 +186,8 @@ private:
         std::string reason;
         const auto note = [&](int m, double loss) {
             if (reason.empty())
-                reason = why_not_finite(stages_, weights_, batch[m], pass_of(batch[m]), steps() + 1, loss);
+                reason = why_not_finite(stages_, weights_, batch[m], pass_of(batch[m]), steps() + 1, loss,
+                                        config_.over.is_shared());
         };
         step_totals all = stages_.has_last() ? loss_.totals(batch, numbers, note) : step_totals{};
         all.stop = stop ? 1 : 0;

@@ -2,6 +2,7 @@
 // What a trainer is told, and what it tells of a step.
 
 #include <cairn/core/shape.hpp>
+#include <cairn/train/shared_layers.hpp>
 
 #include <cstdint>
 
@@ -13,6 +14,7 @@ struct trainer_config {
     bool may_drop_samples = false;  // corrupt samples are left out of batches
     bool stop_at_loss = true;  // one that is not finite is an error, though ranks skip steps whose gradients are not
     bool cuda_graph = false;   // steps are captured once and replayed (graph_recorder.hpp)
+    shared_layers over = {};   // the ranks that share the model's layers
     // K-FAC alone:
     index_t quadratic_model_stride = 1;  // its quadratic model sees one sample in so many
     index_t mc_label_stride =

@@ -19,13 +19,21 @@
 
 namespace cairn {
 
-/// Makes one network on one rank. The channel must outlive the network.
-template <Communicator C, class T = float, Device D = cpu>
+template <class T, Device D>
+struct make_whole_conv {
+    conv<T, D> operator()(const typename conv<T, D>::config& c) const { return conv<T, D>(c); }
+};
+
+/// Makes one network on one rank. The channel must outlive the network. `Conv` makes a convolution of its settings:
+/// conv, or a layer that shares its filters with further ranks (parallel/tensor/channel_conv.hpp).
+template <Communicator C, class T = float, Device D = cpu, class Conv = make_whole_conv<T, D>>
 class spatial_parts {
 public:
     /// `extents`: rows of the whole input along each axis of the grid.
-    spatial_parts(channel<C>& over, rank_grid grid, const shape& extents)
-        : make_{&over, grid}, cut_(spatial_partition::even(grid, extents, "the network's input")) {
+    spatial_parts(channel<C>& over, rank_grid grid, const shape& extents, Conv conv = {})
+        : make_{&over, grid},
+          cut_(spatial_partition::even(grid, extents, "the network's input")),
+          conv_(std::move(conv)) {
         require_ranks(over, grid);
     }
 
@@ -35,7 +43,7 @@ public:
 
     any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) {
         const spatial_partition in = next(c, "the result of a conv");
-        return make_.convolution(c, in, cut_);
+        return make_.convolution(c, in, cut_, conv_);
     }
     any_layer<T, D> pool(const typename max_pool<T, D>::config& c) {
         const spatial_partition in = next(c, "the result of a max_pool");
@@ -71,6 +79,7 @@ private:
 
     spatial_layers<C, T, D> make_;
     spatial_partition cut_;
+    Conv conv_;
     bool gathered_ = false;
 };
 

@@ -162,20 +162,26 @@ struct spatial_layers {
     channel<C>* over;
     rank_grid grid;
 
-    /// A convolution of a tensor cut like `in`, whose result is cut like `out`. Throws where that does not fit.
-    spatial_conv<C, T, D> convolution(typename conv<T, D>::config c, const spatial_partition& in,
-                                      const spatial_partition& out) const {
+    /// A convolution of a tensor cut like `in`, whose result is cut like `out`. Throws where that does not fit. `make`
+    /// makes the layer of its settings: conv, or one that shares it with further ranks.
+    template <class Make>
+    auto convolution(typename conv<T, D>::config c, const spatial_partition& in, const spatial_partition& out,
+                     Make&& make) const {
         const auto windows = windows_of(c);
         c.pad = detail::pad_of_whole_axes(windows, grid);
-        return between<conv<T, D>>(c, windows, in, out, {});
+        return between(make(c), windows, in, out, {});
+    }
+    spatial_conv<C, T, D> convolution(const typename conv<T, D>::config& c, const spatial_partition& in,
+                                      const spatial_partition& out) const {
+        return convolution(c, in, out, [](const auto& settings) { return conv<T, D>(settings); });
     }
     spatial_max_pool<C, T, D> maximum(typename max_pool<T, D>::config c, const spatial_partition& in,
                                       const spatial_partition& out) const {
         const max_pool<T, D> whole(c);  // checks pad against the kernel, which it no longer sees below
         const auto windows = windows_of(c);
         c.pad = detail::pad_of_whole_axes(windows, grid);
-        return between<max_pool<T, D>>(c, windows, in, out,
-                                       {.outside = static_cast<T>(-std::numeric_limits<float>::infinity())});
+        return between(max_pool<T, D>(c), windows, in, out,
+                       {.outside = static_cast<T>(-std::numeric_limits<float>::infinity())});
     }
     spatial_average_pool<C, T, D> average(typename average_pool<T, D>::config c, const spatial_partition& in,
                                           const spatial_partition& out) const {
@@ -185,7 +191,7 @@ struct spatial_layers {
         for (const axis_window& w : windows) padded |= w.pad > 0;
         const bool count_inside = padded && !std::exchange(c.count_include_pad, true);
         c.pad = detail::pad_of_whole_axes(windows, grid);
-        return between<average_pool<T, D>>(c, windows, in, out, {.count_inside = count_inside});
+        return between(average_pool<T, D>(c), windows, in, out, {.count_inside = count_inside});
     }
 
     /// Shards, even to one row, of what a layer with these settings makes of a tensor cut like `in`.
@@ -208,11 +214,10 @@ private:
             return detail::axis_windows(c.dims, c.kernel, c.stride ? *c.stride : c.kernel, c.pad, 1);
     }
 
-    template <class Inner, class Config>
-    spatial_windowed<Inner, C> between(const Config& c, const std::vector<axis_window>& windows,
+    template <class Inner>
+    spatial_windowed<Inner, C> between(Inner inner, const std::vector<axis_window>& windows,
                                        const spatial_partition& in, const spatial_partition& out,
                                        typename spatial_windowed<Inner, C>::edges edges) const {
-        Inner inner(c);
         check(in, grid);
         check(out, grid);
         std::vector<axis_halo> mine;

@@ -10,7 +10,10 @@
 #include <cairn/nn/any_layer.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/dropout.hpp>
+#include <cairn/nn/flatten.hpp>
 #include <cairn/nn/linear.hpp>
+#include <cairn/nn/pool.hpp>
 #include <cairn/parallel/tensor/sequence_layers.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
 
@@ -102,6 +105,24 @@ private:
         replicate_parameters(layer);
         return layer;
     }
+};
+
+/// The layers of CosmoFlow likewise: what cosmoflow_parts (models/cosmoflow.hpp) is for one rank.
+template <class T, Communicator C>
+struct channel_cosmoflow_parts {
+    tensor_axis<C>* axis;
+
+    any_layer<T> conv(const typename cairn::conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
+    any_layer<T> pool(const typename max_pool<T>::config& c) const { return max_pool<T>(c); }
+    any_layer<T> flatten() const { return cairn::flatten<T>(); }
+    any_layer<T> dropout(double rate) const { return cairn::dropout<T>(rate); }
+};
+
+/// Makes convolutions by output channels of tensors that are cut in space too (parallel/spatial/parts.hpp).
+template <class T, Communicator C>
+struct make_channel_conv {
+    tensor_axis<C>* axis;
+    channel_conv<C, T> operator()(const typename conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
 };
 
 }  // namespace cairn

@@ -110,4 +110,23 @@ private:
     }
 };
 
+/// Of each row of logits that are cut over the vocabulary, `guesses` has the largest of this rank's classes, counted from
+/// its first; it becomes the largest of all classes, the first where several are equal: an all-reduce of 1 number a row
+/// for the values and one for the classes.
+template <Communicator C, class T>
+void to_argmax_of_all(tensor_axis<C>& axis, index_t classes, const tensor<T>& logits, tensor<std::int32_t>& guesses) {
+    const range here = axis.part_of(classes, "argmax over the vocabulary: classes");
+    const index_t rows = guesses.size();
+    require(logits.size() == rows * here.count, "argmax over the vocabulary: logits ", logits.shape(), " for ", rows,
+            " rows, this rank has ", here.count, " of ", classes, " classes");
+    tensor<double> top({rows}, memory_category::workspace), first({rows}, memory_category::workspace);
+    const auto value = [&](index_t i) { return static_cast<double>(logits[i * here.count + guesses[i]]); };
+    for (index_t i = 0; i < rows; ++i) top[i] = value(i);
+    axis.sum(top, "largest logits", reduction::max);
+    for (index_t i = 0; i < rows; ++i)
+        first[i] = static_cast<double>(value(i) == top[i] ? here.begin + guesses[i] : classes);
+    axis.sum(first, "their classes", reduction::min);
+    for (index_t i = 0; i < rows; ++i) guesses[i] = static_cast<std::int32_t>(first[i]);
+}
+
 }  // namespace cairn

@@ -1,0 +1,193 @@
+#pragma once
+// The model of a run, as far as this rank holds it: its layers, their tensors or samples cut where ranks share layers,
+// its stages where there is a pipeline, the memory of its parameters, and what it recomputes. Every rank does the same.
+// Throws before any training on settings that do not fit together.
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/require_equal.hpp>
+#include <cairn/stash/plan.hpp>
+#include <cairn/train/models.hpp>
+#include <cairn/train/optimizers.hpp>
+#include <cairn/train/run_parts.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// See the top of the file.
+template <Device D, class T>
+class model_builder {
+public:
+    explicit model_builder(run_parts<D, T>& run) : run_(run), settings_(run.settings) {}
+
+    /// Fills over, layers, plan, weights and the model's figures in; cuts the samples of the data where it says so.
+    /// `outputs`: numbers for a sample. `one_row`: or for each of its labels.
+    void make(index_t outputs, bool one_row) {
+        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
+        require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
+                D::name, " take keep");
+        sequential<T, D> model = make_whole(outputs, one_row);
+        if (run_.axes.share_layers()) model = share_layers(outputs);
+        const shape batch = run_.over.batch_here(run_.batch, run_.data.sample);
+        std::vector<shape> inputs{batch};  // of each chain here
+        if (run_.axes.pipeline > 1)
+            inputs = cut_into_stages(model);
+        else
+            run_.layers.push_back(std::move(model));
+        parameter_list<float, D> parameters;
+        for (auto& part : run_.layers)
+            for (auto& p : part.parameters()) parameters.push_back(p);
+        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
+        if constexpr (on_host)
+            for (std::size_t i = 0; i < run_.layers.size() && memory_ != "keep"; ++i) {
+                const shape in = inputs[i].with(0, run_.batch);
+                apply(run_.layers[i],
+                      memory_ == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));
+            }
+    }
+
+private:
+    static constexpr bool on_host = std::same_as<D, cpu>;
+
+    // All of every layer, as one rank has it. Has no memory yet.
+    sequential<T, D> make_whole(index_t outputs, bool one_row) {
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs);
+        const shape in = shared_layers{}.batch_here(run_.batch, run_.data.sample),
+                    out = with_context("model " + run_.name, [&] { return model.output_shape(in); });
+        shape wanted{run_.batch};
+        if (!one_row) wanted.push_back(run_.data.info.labels_each);
+        wanted.push_back(outputs);
+        require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
+                " give an output of shape ", out, ", the data need ", wanted);
+        const layer_cost c = model.cost(in);
+        run_.training_flops =
+            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);
+        run_.parameters = c.parameters;
+        return model;
+    }
+
+    // The same network of layers that are shared, and the part of the samples that is here.
+    sequential<T, D> share_layers(index_t outputs) {
+        require(on_host, "parallel.tensor and parallel.spatial are for train.device = cpu; on ", D::name,
+                " leave them out");
+        require_steps_without("parallel.tensor and parallel.spatial share layers between ranks");
+        shared_layers& over = run_.over;
+        if (run_.axes.tensor > 1) {
+            run_.tensor_ranks = std::make_unique<tensor_axis<any_communicator>>(
+                (*run_.grid)["tensor"],
+                tensor_axis<any_communicator>::config{.overlap = settings_.get("parallel.overlap", true)});
+            over.tensor = run_.tensor_ranks.get();
+            if (run_.axes.sequence_parallel) over.sequences = sequence_layout::parts;
+        }
+        if (run_.axes.spatial_ranks() > 1) {
+            over.spatial = &(*run_.grid)["spatial"];
+            over.spatial_extents = run_.axes.spatial;
+            const spatial_partition rows = over.rows(run_.data.sample);
+            const auto cut = [&](any_dataset& samples) {
+                if (!samples) return;
+                const shape here = rows.tensor_shape(over.grid(), over.spatial->rank(), 1, run_.data.sample.back());
+                std::vector<index_t> begin = rows.begin(over.grid(), over.spatial->rank());
+                begin.erase(begin.begin());  // of the batch
+                samples = box_samples<any_dataset>(
+                    samples, std::move(begin),
+                    shape(std::span(here.begin() + 1, static_cast<std::size_t>(here.rank() - 1))));
+            };
+            cut(run_.data.train);
+            cut(run_.data.test);
+        }
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over);
+        run_.outputs_are_cut =
+            over.tensor && model.output_shape(over.batch_here(run_.batch, run_.data.sample)).back() != outputs;
+        return model;
+    }
+
+    // Second-order optimizers, and batches of which ranks may drop different samples.
+    void require_steps_without(const std::string& why) {
+        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
+        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
+                " needs whole layers on every rank, but ", why, "; take sgd, adam, adamw, lars or lamb");
+        require(!data_may_skip(settings_),
+                "data.corrupt = skip: ranks that share the model read the same samples, and could leave out different "
+                "ones (",
+                why, "); take data.corrupt = stop");
+    }
+
+    // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
+    std::vector<shape> cut_into_stages(sequential<T, D>& model) {
+        require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
+                " set it to 1");
+        require_steps_without(concat("parallel.pipeline = ", run_.axes.pipeline, " leaves each rank a part"));
+        const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
+        require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
+                " gives the pipelines ", here, " samples each");
+        const auto m = static_cast<int>(run_.micro_batches);
+        const shape one = run_.over.batch_here(1, run_.data.sample);
+        std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
+        if (run_.over.spatial) join_after_switch(units, model);
+        agree_on_costs(run_.world, units);
+        pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
+        for (const auto& [name, parameter] : model.parameters()) plan.parameters.push_back(name);
+        require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
+        std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
+        plan.boundaries = boundaries_of(stages, one);
+        std::vector<shape> inputs;
+        for (std::size_t s = 0; s < stages.size(); ++s)
+            if (plan.rank_of_stage[s] == run_.grid->coordinate("pipeline")) {
+                inputs.push_back(plan.boundaries[s]);
+                run_.layers.push_back(std::move(stages[s]));
+            }
+        run_.plan = std::move(plan);
+        return inputs;
+    }
+
+    // Bytes that a rank may take, the least of all ranks; 0: any.
+    double memory_limit() {
+        constexpr double unlimited = static_cast<double>(std::numeric_limits<index_t>::max() / 2);
+        double limit = static_cast<double>(D::memory().limit());
+        all_reduce(run_.world, std::span<double>(&limit, 1), {.op = reduction::min});
+        return memory_ != "keep" || limit >= unlimited ? 0 : limit;
+    }
+
+    // Behind the switch to whole samples a rank has another number of them: no stage begins there.
+    void join_after_switch(std::vector<planned_unit>& units, sequential<T, D>& model) {
+        const index_t n = 2 * run_.over.spatial->size();
+        const std::vector<model_unit> probe = units_of(model, run_.over.batch_here(n, run_.data.sample));
+        const auto dealt = std::ranges::find_if(probe, [&](const model_unit& u) { return u.in.front() != n; });
+        if (dealt == probe.end()) return;
+        const auto last = units.begin() + (dealt - probe.begin()) - 1;
+        for (auto u = last + 1; u != units.end(); ++u) last->join(*u);
+        units.erase(last + 1, units.end());
+    }
+
+    run_parts<D, T>& run_;
+    configuration& settings_;
+    std::string memory_;  // train.activation_memory
+};
+
+/// A step may have fewer micro-batches than asked for, where the last batch is short: throws where the schedule of the
+/// run does not have them.
+template <Device D, class T>
+void require_schedule_of_short_batch(const run_parts<D, T>& run) {
+    const index_t rest = run.train_batches->samples_per_epoch() % run.batch;
+    std::set<index_t> counts{run.micro_batches};
+    for (int r = 0; r < run.axes.data; ++r)
+        for (const index_t batch : std::array{run.batch, rest})
+            counts.insert(std::min(run.micro_batches, shard_of(batch, run.axes.data, r).count));
+    counts.erase(0);
+    for (const index_t m : counts)
+        with_context(m == run.micro_batches ? concat("train.micro_batches = ", m)
+                                            : concat("some batch gives a pipeline ", m,
+                                                     " micro-batches (train.batch should be a multiple of "
+                                                     "parallel.data, and train.drop_last = true leaves the short "
+                                                     "last batch out)"),
+                     [&] { run.plan->program(static_cast<int>(m)); });
+}
+
+}  // namespace cairn
