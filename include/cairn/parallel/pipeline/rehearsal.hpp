@@ -31,6 +31,7 @@ public:
 
     /// Collective: all ranks go on together.
     void begin(const pipeline_program& program, const std::vector<index_t>& samples) {
+        stages_ = static_cast<std::size_t>(program.stages());
         mine_ = program.actions[static_cast<std::size_t>(rank())];
         ends_.clear();
         at_hand_.clear();
@@ -57,7 +58,7 @@ public:
 
     /// Collective. Median seconds of the actions of each stage; a B counts half as I, half as W.
     std::vector<stage_costs> costs() {
-        std::vector<double> all(3 * boundaries_.size(), 0.0);  // of each stage F, I, W
+        std::vector<double> all(3 * stages_, 0.0);  // of each stage F, I, W
         for (auto& [what, seconds] : seconds_) {
             const auto [stage, kind] = what;
             const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
@@ -70,7 +71,7 @@ public:
         }
         all_reduce(over_, std::span<double>(all));
         std::vector<stage_costs> costs;
-        for (std::size_t s = 0; s < boundaries_.size(); ++s)
+        for (std::size_t s = 0; s < stages_; ++s)
             costs.push_back({all[3 * s], all[3 * s + 1], all[3 * s + 2]});
         return costs;
     }
@@ -86,6 +87,7 @@ private:
 
     C& over_;
     std::vector<shape> boundaries_;
+    std::size_t stages_ = 0;
     action_list mine_;
     std::map<std::tuple<int, bool, int>, tensor<T>> at_hand_;  // by boundary, direction and micro-batch
     std::vector<double> ends_;                                     // of the actions of one run, the first number the start
