@@ -85,8 +85,8 @@ inline void print_profile(std::ostream& out, const pipeline_profile& p) {
         line("rank %zu: %.2f ms of work in %.2f ms simulated; waited %.2f ms", r, 1e3 * busy,
              1e3 * p.simulated.makespan, 1e3 * p.waited[r]);
     }
-    line("%s, %d micro-batches: simulated %.2f ms, measured %.2f ms: %.3f of the simulated speed", p.program.name.c_str(),
-         p.program.micro_batches, 1e3 * p.simulated.makespan, 1e3 * p.measured, p.reached());
+    line("%s, %d micro-batches: simulated %.2f ms, measured %.2f ms: %.3f of the simulated speed",
+         p.program.name.c_str(), p.program.micro_batches, 1e3 * p.simulated.makespan, 1e3 * p.measured, p.reached());
     line("whole step %.2f ms: %.3f of the simulated speed", 1e3 * p.step, p.simulated.makespan / p.step);
 }
 

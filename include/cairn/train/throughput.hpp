@@ -1,6 +1,6 @@
 #pragma once
-// train --throughput: training steps on one batch of generated data, timed. With a table, also the layers, or the stages
-// of a pipeline (--profile).
+// train --throughput: training steps on one batch of generated data, timed. With a table, also the layers, or the
+// stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/interrupt.hpp>

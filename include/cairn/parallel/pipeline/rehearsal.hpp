@@ -1,7 +1,7 @@
 #pragma once
 // What the actions of a pipeline's stages take where nothing is waited for: every rank runs its list with inputs and
 // output gradients that are at hand. All ranks run at the same time, so that they share memory bandwidth as in a step.
-//   costs = rehearsal.costs();  simulate(program, costs).makespan        what a step would take if messages cost nothing
+//   simulate(program, rehearsal.costs()).makespan        what a step would take if messages cost nothing
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
@@ -46,9 +46,7 @@ public:
         barrier(over_);
     }
     void send(int, bool, int, tensor<T>) {}
-    tensor<T> receive(int boundary, bool gradient, int m) {
-        return std::move(at_hand_.at({boundary, gradient, m}));
-    }
+    tensor<T> receive(int boundary, bool gradient, int m) { return std::move(at_hand_.at({boundary, gradient, m})); }
     void progress() { ends_.push_back(now()); }
     void finish() {
         ends_.push_back(now());
@@ -71,8 +69,7 @@ public:
         }
         all_reduce(over_, std::span<double>(all));
         std::vector<stage_costs> costs;
-        for (std::size_t s = 0; s < stages_; ++s)
-            costs.push_back({all[3 * s], all[3 * s + 1], all[3 * s + 2]});
+        for (std::size_t s = 0; s < stages_; ++s) costs.push_back({all[3 * s], all[3 * s + 1], all[3 * s + 2]});
         return costs;
     }
 
@@ -90,7 +87,7 @@ private:
     std::size_t stages_ = 0;
     action_list mine_;
     std::map<std::tuple<int, bool, int>, tensor<T>> at_hand_;  // by boundary, direction and micro-batch
-    std::vector<double> ends_;                                     // of the actions of one run, the first number the start
+    std::vector<double> ends_;  // of the actions of one run; the first number is its start
     std::map<std::pair<int, action_kind>, std::vector<double>> seconds_;
 };
 
