@@ -3,7 +3,7 @@
 //   schedule zb_h1 --stages 4 --micro-batches 8 [--virtual-stages 2] [--costs 1,1.2,0.8] [--hop 0.1] [--max-saved 3]
 //   schedule FILE.csv           a schedule written by hand or by PyTorch: validated, then the same
 //   … --csv | --json | --svg FILE
-//   schedule zb_h1 --stages 4 --micro-batches 8 --trace RUN/trace.json   what ran beside the plan at its times
+//   schedule zb_h1 --stages 4 --micro-batches 8 --trace RUN/trace.json   what ran beside the plan at its times; --json
 //
 // --stages: ranks of the pipeline. --costs: times of F, I and W of all stages of a rank; a chunk takes its share.
 
@@ -101,6 +101,11 @@ void print_measured(const settings& s, const pipeline_program& plan) {
             "trace ", s.trace, ": ", run.program.ranks, " ranks and ", run.program.micro_batches,
             " micro-batches; the plan has ", plan.ranks, " and ", plan.micro_batches, ", or other stages on them");
     const pipeline_times planned = simulate(plan, run.costs, s.hop);
+    if (s.json) {
+        const nlohmann::json both{{"plan", record(plan, planned, {})}, {"run", record(run.program, run.times, {})}};
+        std::printf("%s\n", both.dump().c_str());
+        return;
+    }
     print_heading(plan);
     std::printf("plan at the run's mean times, seconds\n%s", schedule_grid(plan, planned).c_str());
     print_numbers(plan, planned, {});

@@ -11,10 +11,10 @@ sys.path.insert(0, str(root / "benchmarks"))
 import json_file  # noqa: E402
 
 
-def train(build, workload, data, hosts, rate, steps, settings):
+def train(build, workload, data, hosts, rate, steps, settings, cluster_options=()):
     """Runs `train` on so many hosts of one rank each. Returns seconds and loss at each step, and the bytes that host 1 sent."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(root / "benchmarks" / "links" / "cluster"), str(hosts), rate, "--",
+        command = [str(root / "benchmarks" / "links" / "cluster"), str(hosts), rate, *cluster_options, "--",
                    str(build / "benchmarks" / "train"), str(root / "benchmarks" / "workloads" / f"{workload}.toml"),
                    "--data", str(data), "--out", f"{folder}/run", "--steps", str(steps)]
         for setting in ["train.log_every=1", "train.test_every=0", *settings]:

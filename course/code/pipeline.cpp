@@ -23,7 +23,7 @@ using cairn::index_t;
 using gradients = std::map<std::string, std::vector<double>>;  // by path
 
 // --8<-- [start:network]
-// What is in a `sequential` or a `concat_skip` may be pulled apart; what is one layer may not.
+// What is in a `sequential`, a `concat_skip` or a `residual` may be pulled apart; what is one layer may not.
 sequential<double> network() {
     sequential<double> inner, net;
     inner.add("down", linear<double>({.in = 8, .out = 4})).add("tanh", activation_layer<double>(activation::tanh));

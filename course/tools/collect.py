@@ -141,9 +141,9 @@ class Collection:
         self.write(here, "\n".join(lines) + "\n")
 
     def figure(self, path):
-        """Drawn again when a script has changed."""
+        """Drawn again when a script or a record has changed."""
         script, drawn = ROOT / path, self.out / "figures" / (pathlib.Path(path).stem + ".svg")
-        newest = max(p.stat().st_mtime for p in script.parent.glob("*.py"))
+        newest = max(p.stat().st_mtime for p in (*script.parent.glob("*.py"), *(ROOT / "reference").glob("*.json")))
         if not drawn.exists() or drawn.stat().st_mtime < newest:
             drawn.parent.mkdir(parents=True, exist_ok=True)
             done = subprocess.run([sys.executable, script, drawn], capture_output=True, text=True)

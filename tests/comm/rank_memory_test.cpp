@@ -65,4 +65,19 @@ TEST_CASE("the limit of the host's memory is that of all ranks together", "[memo
     CHECK(test::contains(why, "out of memory"));
 }
 
+TEST_CASE("each rank may have a limit of its own, and says so", "[memory]") {
+    const auto both_take = [](index_t bytes) {
+        return test::message_of([&] {
+            run_ranks(2, {.memory_limit = 100'000}, [&](threads_communicator&) {
+                const tensor<std::uint8_t> first({40'000}, memory_category::optimizer), second({bytes});
+            });
+        });
+    };
+    CHECK(both_take(59'000).empty());
+    const std::string why = both_take(60'000);
+    CHECK(test::contains(why, "60032 bytes asked for activations, 40000 held (optimizer 40000), 100000 allowed"));
+    CHECK(test::contains(why, "more ranks"));
+    run_ranks(2, [&](threads_communicator&) { const tensor<std::uint8_t> after({200'000}); });
+}
+
 }  // namespace cairn

@@ -61,6 +61,17 @@ TEST_CASE("trace: what is written is JSON of complete events", "[trace]") {
     CHECK(events[0].at("ts").get<double>() <= events[1].at("ts").get<double>());
 }
 
+TEST_CASE("trace: a rank's part of a joint trace has its number, and times of another clock", "[trace]") {
+    const recording on;
+    { const trace_scope scope("step", "", "compute"); }
+    const auto own = written().at("traceEvents").at(0);
+    const auto later = nlohmann::json::parse(trace::global().events_json(3, 2.5));
+    CHECK(own.at("pid") == 0);
+    CHECK(later.at("pid") == 3);
+    CHECK(later.at("ts").get<double>() - own.at("ts").get<double>() == Approx(2.5e6));
+    CHECK(later.at("dur") == own.at("dur"));
+}
+
 TEST_CASE("trace: names with quotes, backslashes, control characters and UTF-8 stay valid JSON", "[trace]") {
     const recording on;
     const std::string name = "a \"quoted\" \\ path\n\t\x01 \u03c3";

@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "data/synthetic.hpp"
+#include "messages.hpp"
 
 #include <cairn/data/cosmology.hpp>
 
@@ -18,6 +19,34 @@ std::vector<float> read_one(const cosmology_volumes& d, index_t i, augment_key k
 }
 
 }  // namespace
+
+TEST_CASE("cosmology: a reduced volume is the logarithm of the density's means over cubes", "[cosmology]") {
+    const cosmology_config config{.count = 2, .grid = 12, .reduce = 3, .box = 100, .seed = 3};
+    const cosmology_volumes volumes(config);
+    REQUIRE(volumes.sample_shape() == shape{4, 4, 4, 1});
+    const cube_transform fft(12);
+    const std::vector<double> growth{growth_factor(volumes.parameters(1), 0)};
+    const auto fields = zeldovich_snapshots(fft, power_spectrum(volumes.parameters(1)), 100,
+                                            {3, stream_of("cosmology field"), 1}, growth);
+    std::vector<double> expected;
+    for (index_t i = 0; i < 4; ++i)
+        for (index_t j = 0; j < 4; ++j)
+            for (index_t k = 0; k < 4; ++k) {
+                double sum = 0;
+                for (index_t cell = 0; cell < 27; ++cell)
+                    sum += static_cast<double>(
+                        fields[0][((3 * i + cell / 9) * 12 + 3 * j + cell / 3 % 3) * 12 + 3 * k + cell % 3]);
+                expected.push_back(std::log(sum / 27 + 0.1));
+            }
+    const std::vector<float> x = read_one(volumes, 1);  // mean and deviation of other boxes are taken out
+    const double slope = static_cast<double>(x[1] - x[0]) / (expected[1] - expected[0]);
+    for (std::size_t v = 0; v < expected.size(); ++v)
+        REQUIRE(static_cast<double>(x[v] - x[0]) == Approx(slope * (expected[v] - expected[0])).margin(1e-4));
+    CHECK_THAT(message_of([] {
+                   cosmology_volumes({.count = 1, .grid = 8, .reduce = 3});
+               }),
+               Contains("3 cells of an edge of 8"));
+}
 
 TEST_CASE("cosmology: a volume is a pure function of seed and number, on any number of threads", "[cosmology]") {
     const cosmology_config config{.count = 6, .grid = 16, .box = 100, .seed = 3};

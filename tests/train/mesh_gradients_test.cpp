@@ -71,14 +71,15 @@ problem volumes() {
     return p;
 }
 
-problem sentences() {
+problem sentences(bool tied) {
     const transformer_config c{.vocab_size = 11,
                                .max_length = 6,
                                .embedding_dim = 12,
                                .heads = 3,
                                .blocks = 2,
                                .dropout = 0.2,
-                               .attention_dropout = 0.1};
+                               .attention_dropout = 0.1,
+                               .tied = tied};
     problem p;
     p.make = [c](const shared_layers& over) -> model {
         if (!over.tensor) return transformer<double>(c);
@@ -165,7 +166,8 @@ outcome on_mesh(any_communicator& world, const problem& p, const std::vector<mes
     all_reduce(world, std::span<double>(&o.loss, 1));
 
     model names = p.make({});
-    for (const auto& [name, unused] : names.parameters()) {
+    for (const auto& [name, whole_one] : names.parameters()) {
+        if (!whole_one->tied_to.empty()) continue;
         const auto at = std::ranges::find(weights.parameters(), name, &parameter_ref<double>::name);
         const bool is_here = at != weights.parameters().end();
         o.gradients.emplace(name, gather_global(world, is_here ? at->p->grad.share() : tensor<double>(),
@@ -177,7 +179,9 @@ outcome on_mesh(any_communicator& world, const problem& p, const std::vector<mes
 void check(const problem& p, const std::vector<mesh_axis>& axes, sequence_layout how = sequence_layout::whole) {
     any_communicator self = self_communicator{};
     const outcome expected = on_mesh(self, p, {}, how);
-    run_ranks(8, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+    int ranks = 1;
+    for (const mesh_axis& axis : axes) ranks *= axis.size;
+    run_ranks(ranks, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
         any_communicator world(c.split(0, c.rank()));
         const outcome got = on_mesh(world, p, axes, how);
         if (c.rank() > 0) return;
@@ -202,8 +206,9 @@ TEST_CASE("mesh gradients: every three of the four axes have those of one rank",
     check(volumes(), {pipeline, data, tensor});
     check(volumes(), {pipeline, spatial, tensor});
     check(volumes(), {data, spatial, tensor});
-    check(sentences(), {pipeline, data, tensor});
-    check(sentences(), {pipeline, data, tensor}, sequence_layout::parts);
+    check(sentences(false), {pipeline, data, tensor});
+    check(sentences(false), {pipeline, data, tensor}, sequence_layout::parts);
+    check(sentences(true), {data, tensor});
 }
 
 }  // namespace mesh_gradients

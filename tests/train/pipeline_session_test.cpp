@@ -51,6 +51,24 @@ TEST_CASE("pipeline session: the bits of one rank with the same micro-batches", 
     }
 }
 
+TEST_CASE("pipeline session: ResNet-20 in 2, 4 and 8 stages", "[session]") {
+    const temporary_folder folder;
+    const std::string text =
+        "[data]\nformat = 'cifar10'\n[model]\nkind = 'resnet-cifar'\ndepth = 20\n[optimizer]\nlr = 0.05\n"
+        "[train]\nbatch = 8\nlog_every = 1\nmicro_batches = 4\ntest_every = 0\n";
+    const auto run = [&](int ranks, const settings_list& set) {
+        const auto out = folder / concat("run", ranks);
+        train(ranks, {.out = out, .resume = {}, .max_steps = 3, .generated = true}, set, text);
+        return losses(out);
+    };
+    const std::vector<double> expected = run(1, {});
+    REQUIRE(expected.size() == 3);
+    for (const int ranks : {2, 4, 8}) {
+        CAPTURE(ranks);
+        CHECK(run(ranks, {concat("parallel.pipeline=", ranks)}) == expected);
+    }
+}
+
 TEST_CASE("pipeline session: a state of one mesh goes on at another", "[session]") {
     const temporary_folder folder;
     train(1, {.out = folder / "whole", .resume = {}, .max_steps = -1}, {});
@@ -103,7 +121,8 @@ TEST_CASE("pipeline session: what does not fit is refused with what to do", "[se
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=40",
                                  "train.micro_batches=4"}),
                          "80 stages, but the model has"));
-    CHECK(test::contains(why(2, {"parallel.pipeline=2", "optimizer.kind=kfac"}), "needs whole layers on every rank"));
+    CHECK(test::contains(why(4, {"parallel.pipeline=2", "optimizer.kind=kfac", "parallel.zero_stage=1"}),
+                         "needs whole gradients on every rank"));
     CHECK(test::contains(why(2, {"parallel.pipeline=2", "train.batch=2"}), "train.micro_batches"));
     const std::string diverged = why(
         2, {"parallel.pipeline=2", "optimizer.lr=1e30", "optimizer.clip_norm=0", "optimizer.kind=sgd"}, workload, 4);

@@ -26,6 +26,7 @@ struct thread_ranks {
     int kernel_threads = 0;                    // of each rank; 0: cores / ranks, at least 1
     int ranks_per_node = 0;                    // what split_node() pretends; 0: all on one
     index_t mailbox_bytes = index_t{1} << 20;  // of messages that nobody waits for yet, per receiving rank
+    index_t memory_limit = 0;                  // bytes that each rank may hold; 0: only all together have a limit
     double time_limit = -1;  // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
 };
 

@@ -169,6 +169,7 @@ void run_ranks(int n, const thread_ranks& options, Body&& body) {
     const auto run = [&](int rank) {
         set_threads(kernels);
         const memory_pool::of_rank memory;
+        if (options.memory_limit > 0) (*memory).set_own_limit(options.memory_limit);
         const memory_pool::scope here(*memory);
         threads_communicator c(world, rank);
         try {

@@ -61,7 +61,7 @@ struct encode_step {
     std::uint64_t seed = 0;  // of the run, equal on all ranks
     int rank = 0;
     std::int64_t step = 0;
-    std::uint32_t bucket = 0;               // number of the bucket: each has random numbers of its own
+    std::uint32_t bucket = 0;               // tells buckets apart: each has random numbers of its own
     const bucket_layout* layout = nullptr;  // names for errors; may be missing
 
     /// Random numbers that all ranks share, and those of this rank alone. `use` keeps two users of one step apart.

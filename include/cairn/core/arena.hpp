@@ -2,6 +2,9 @@
 // One contiguous block for all parameters of a model and one for all gradients; a parameter's tensors are slices of
 // them. Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
 //   [ p0 | p1 | p2 | … ]   every slice starts on a multiple of 64 bytes, the gaps hold zeros
+// A parameter that is tied to another one (parameter::tied_to) is a second use of that one's slices: gradients of both
+// uses add up there, and who goes through the list sees it once. A stage of a pipeline may have the use without the
+// parameter: then it has memory of its own, beside the arena's (parallel/pipeline/tied_weights.hpp).
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
@@ -15,14 +18,19 @@
 
 namespace cairn {
 
+/// Whether the parameters of an arena are a whole model's, or those of one part of it.
+enum class arena_scope { whole_model, stage };
+
 /// Owns the memory of a model's parameters and gradients. The model must outlive it or never be used after it.
 template <class T, Device D = cpu>
 class arena {
 public:
     /// Allocates, initialises from `seed` and the paths, and binds every parameter of `list`, and numbers them in
     /// order.
-    /// Throws on a parameter that is bound already, on two of one path and on a slice that is not within its whole.
-    arena(parameter_list<T, D> list, std::uint64_t seed) : list_(std::move(list)) {
+    /// Throws on a parameter that is bound already, on two of one path, on a slice that is not within its whole, and
+    /// where one is tied to a parameter that a whole model does not have, or whose slice is another.
+    arena(parameter_list<T, D> list, std::uint64_t seed, arena_scope scope = arena_scope::whole_model) {
+        for (auto& entry : list) (entry.p->tied_to.empty() ? list_ : uses_).push_back(std::move(entry));
         constexpr index_t step = memory_pool::alignment / static_cast<index_t>(sizeof(T));
         index_t total = 0;
         for (const auto& [name, p] : list_) total += (p->shape.size() + step - 1) / step * step;
@@ -52,9 +60,12 @@ public:
             at += (p->shape.size() + step - 1) / step * step;
             ++id;
         }
+        for (auto& [name, p] : uses_) bind_use(name, *p, scope);
     }
 
     const parameter_list<T, D>& parameters() const { return list_; }
+    /// Parameters that are tied to others.
+    const parameter_list<T, D>& uses() const { return uses_; }
     tensor<T, D>& values() { return values_; }
     tensor<T, D>& grads() { return grads_; }
 
@@ -74,7 +85,28 @@ public:
     }
 
 private:
-    parameter_list<T, D> list_;
+    void bind_use(const std::string& name, parameter<T, D>& use, arena_scope scope) {
+        require(use.value.empty(), "arena: parameter ", name, " has memory already (is it listed twice?)");
+        use.name = name;
+        const auto of = std::ranges::find(list_, use.tied_to, &parameter_ref<T, D>::name);
+        if (of == list_.end()) {
+            require(scope == arena_scope::stage, "arena: parameter ", name, " is tied to ", use.tied_to,
+                    ", which the model does not have; name a parameter by its path");
+            use.value = tensor<T, D>::zeros(use.shape, memory_category::parameters);
+            use.grad = tensor<T, D>::zeros(use.shape, memory_category::gradients);
+            return;
+        }
+        const parameter<T, D>& whole = *of->p;
+        require(use.shape == whole.shape && use.layout.global == whole.layout.global &&
+                    use.layout.begin == whole.layout.begin,
+                "arena: parameter ", name, ' ', use.shape, " is tied to ", use.tied_to, ' ', whole.shape,
+                ", which has another shape or is another slice");
+        use.id = whole.id;
+        use.value = whole.value.share();
+        use.grad = whole.grad.share();
+    }
+
+    parameter_list<T, D> list_, uses_;
     tensor<T, D> values_;
     tensor<T, D> grads_;
 };

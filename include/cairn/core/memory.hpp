@@ -105,6 +105,7 @@ public:
                 pools.erase(clean);
             }
             pool_->set_limit(of_process().limit());
+            pool_->set_own_limit(no_limit);
             pool_->reset_peaks();
         }
         ~of_rank() {
@@ -132,7 +133,8 @@ public:
         const std::scoped_lock lock(mutex_);
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
         const index_t size = rounded(bytes);
-        if ((of_host_ ? host_live_.load() : total_.live) + size > limit_) throw_out_of_memory(size, use);
+        if ((of_host_ ? host_live_.load() : total_.live) + size > limit_ || size > own_limit_ - total_.live)
+            throw_out_of_memory(size, use);
         void* block = system_ ? allocate_alone(size) : carve(size);
         if (!block) throw_out_of_memory(size, use);
         if (of_host_) host_live_ += size;
@@ -193,6 +195,13 @@ public:
         limit_ = bytes;
     }
     index_t limit() const { return limit_; }
+
+    static constexpr index_t no_limit = std::numeric_limits<index_t>::max();
+    /// Besides, that of this pool alone: a rank that is a thread then has what it would have on a machine of its own.
+    void set_own_limit(index_t bytes) {
+        const std::scoped_lock lock(mutex_);
+        own_limit_ = bytes;
+    }
 
     /// From now on what the calling thread takes and gives back is noted there; null: nowhere.
     void record_to(std::vector<memory_request>* requests) { noted_ = {requests ? this : nullptr, requests}; }
@@ -323,9 +332,13 @@ private:
         for (std::size_t i = 0; i < by_category_.size(); ++i)
             if (by_category_[i].live)
                 held += concat(held.empty() ? "" : ", ", memory_category_names[i], ' ', by_category_[i].live);
-        fail("out of ", what_, ": ", size, " bytes asked for ", memory_category_names[static_cast<std::size_t>(use)],
-             ", ", total_.live, " held (", held.empty() ? "nothing" : held, ')',
-             of_host_ && host_live_ != total_.live ? concat(", ", host_live_.load(), " by all ranks") : "", ", ",
+        const auto asked = concat("out of ", what_, ": ", size, " bytes asked for ",
+                                  memory_category_names[static_cast<std::size_t>(use)], ", ", total_.live, " held (",
+                                  held.empty() ? "nothing" : held, ')');
+        if (size > own_limit_ - total_.live)
+            fail(asked, ", ", own_limit_,
+                 " allowed to this rank; use a smaller batch, recomputation, more ranks, or raise its limit");
+        fail(asked, of_host_ && host_live_ != total_.live ? concat(", ", host_live_.load(), " by all ranks") : "", ", ",
              limit_, " allowed", beside(), "; use a smaller batch, recomputation, or raise ", limit_name_);
     }
 
@@ -343,7 +356,7 @@ private:
     std::set<std::pair<index_t, char*>> by_size_;
     std::array<memory_use, memory_category_names.size()> by_category_{};
     memory_use total_, activations_;
-    index_t limit_ = 0;
+    index_t limit_ = 0, own_limit_ = no_limit;
     char* begin_ = nullptr;
     char* touched_ = nullptr;
     bool system_ = false, of_host_ = false;

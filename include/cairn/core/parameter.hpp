@@ -74,8 +74,9 @@ struct parameter {
     initializer init;
     bool decay = true;  // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
     parameter_layout layout = {};  // in the whole model
+    std::string tied_to = {};      // path of the parameter whose values these are (core/arena.hpp); empty: its own
     std::string name;              // path in the whole model, set by arena
-    int id = -1;                   // position in the model's list, set by arena
+    int id = -1;                   // position in the model's list, set by arena; that of tied_to; −1: it is elsewhere
     tensor<T, D> value;            // slice of the arena
     tensor<T, D> grad;             // slice of the arena, same shape; backward adds to it
 };

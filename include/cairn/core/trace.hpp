@@ -59,8 +59,9 @@ public:
         out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" << events_json(0) << "\n]}\n";
     }
 
-    /// The events alone, with commas between them, as those of process `process`: a rank's part of a joint trace.
-    std::string events_json(int process) const {
+    /// The events alone, with commas between them, as those of process `process`: a rank's part of a joint trace, to
+    /// whose clock `later` seconds are added.
+    std::string events_json(int process, double later = 0) const {
         const std::scoped_lock lock(mutex_);
         std::ostringstream out;
         std::vector<std::size_t> threads;  // numbered in order of appearance
@@ -70,8 +71,8 @@ public:
             if (at == threads.end()) at = threads.insert(at, e.thread);
             out << separator << "{\"ph\": \"X\", \"pid\": " << process << ", \"tid\": " << at - threads.begin()
                 << ", \"name\": \"" << escaped(e.path) << (*e.phase ? " " : "") << e.phase << "\", \"cat\": \""
-                << e.kind << "\", \"ts\": " << std::fixed << e.begin * 1e6 << ", \"dur\": " << (e.end - e.begin) * 1e6
-                << std::defaultfloat << '}';
+                << e.kind << "\", \"ts\": " << std::fixed << (e.begin + later) * 1e6
+                << ", \"dur\": " << (e.end - e.begin) * 1e6 << std::defaultfloat << '}';
             separator = ",\n";
         }
         return out.str();

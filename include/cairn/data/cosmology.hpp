@@ -3,6 +3,7 @@
 // without a download. Volume i of a seed is a pure function of (seed, i): parameters uniform in their ranges, then a
 // Zel'dovich box (zeldovich.hpp).
 //   input    x = (ln(1 + δ + ε) − mean) / std,  ε = 0.1 (empty cells)     (n, n, n, C), a channel for each redshift
+//            δ averaged over cubes of cells where volumes are reduced: the same universe seen less sharply
 //   targets  (Ω_m, σ_8, n_s), each with mean 0 and variance 1 over its range: the mean predictor's squared error is 1
 // Mathuriya et al., CosmoFlow, SC18; parameter ranges of the Quijote Latin hypercube.
 
@@ -15,7 +16,8 @@ namespace cairn {
 struct cosmology_config {
     index_t count = 512;  // volumes
     index_t first = 0;    // number of the first one: give a test set other numbers of the same seed
-    index_t grid = 32;    // cells an edge
+    index_t grid = 32;    // cells an edge, as simulated
+    index_t reduce = 1;   // cells along each edge that are averaged into one; divides grid
     double box = 256;     // edge in Mpc/h
     std::uint64_t seed = 0;
     bool augment = false;  // random translations (the box is periodic) and the 48 symmetries of the cube
@@ -36,10 +38,13 @@ public:
                 config.box, " Mpc/h: all must be positive (grid at least 2)");
         for (const auto& range : {config.omega_m, config.sigma_8, config.n_s})
             require(range[1] > range[0], "cosmology: empty parameter range ", range[0], " to ", range[1]);
+        require(config.reduce >= 1 && config.grid % config.reduce == 0 && config.grid / config.reduce >= 2,
+                "cosmology: ", config.reduce, " cells of an edge of ", config.grid,
+                " averaged into one; it must divide the edge, and leave two");
         require(!config.redshifts.empty() && std::ranges::min(config.redshifts) >= 0,
                 "cosmology: redshifts must be given, and none negative");
         const cube_transform fft(config.grid);
-        const index_t n = config.grid, cells = n * n * n, channels = channel_count();
+        const index_t n = edge(), cells = n * n * n, channels = channel_count();
         // What is taken out of the input must not depend on seed, count or first: 8 boxes of the middle of the ranges.
         struct moments {
             double sum = 0, square = 0;
@@ -76,7 +81,7 @@ public:
     }
 
     index_t size() const { return config_.count; }
-    shape sample_shape() const { return {config_.grid, config_.grid, config_.grid, channel_count()}; }
+    shape sample_shape() const { return {edge(), edge(), edge(), channel_count()}; }
     std::string sample_name(index_t i) const {
         return concat("cosmology volume ", config_.first + i, " of seed ", config_.seed);
     }
@@ -101,7 +106,7 @@ public:
     }
 
     bool read(index_t i, augment_key key, sample_slot slot) const {
-        const index_t n = config_.grid, channels = channel_count();
+        const index_t n = edge(), channels = channel_count();
         const float* volume = voxels_->data() + i * n * n * n * channels;
         const cosmology c = parameters(i);
         const std::array<double, 3> theta{c.omega_m, c.sigma_8, c.n_s};
@@ -144,6 +149,7 @@ private:
                 config_.omega_b};
     }
 
+    index_t edge() const { return config_.grid / config_.reduce; }
     index_t channel_count() const { return static_cast<index_t>(config_.redshifts.size()); }
 
     // ln(1 + δ + ε) at each redshift.
@@ -152,9 +158,23 @@ private:
         std::vector<double> growth;
         for (const double z : config_.redshifts) growth.push_back(growth_factor(c, z));
         auto fields = zeldovich_snapshots(fft, power_spectrum(c), config_.box, random, growth);
-        for (tensor<float>& field : fields)
+        for (tensor<float>& field : fields) {
+            if (config_.reduce > 1) field = averaged(field);
             for (float& value : field.span()) value = std::log(value + 0.1f);
+        }
         return fields;
+    }
+
+    // Means over cubes of reduce³ cells.
+    tensor<float> averaged(const tensor<float>& field) const {
+        const index_t from = config_.grid, r = config_.reduce, n = edge();
+        tensor<float> out = tensor<float>::zeros({n, n, n}, memory_category::data);
+        for (index_t i = 0; i < from; ++i)
+            for (index_t j = 0; j < from; ++j)
+                for (index_t k = 0; k < from; ++k)
+                    out[((i / r) * n + j / r) * n + k / r] += field[(i * from + j) * from + k];
+        for (float& value : out.span()) value /= static_cast<float>(r * r * r);
+        return out;
     }
 
     cosmology_config config_;

@@ -28,7 +28,8 @@ struct cosmoflow_config {
     double dropout = 0.5;  // 0: none
     double slope = 0.3;    // of leaky ReLU
     int dims = 3;
-    bool normalise = false;  // batch norm behind each convolution, which then has no bias
+    index_t first_kernel = 3, first_stride = 1;  // of the first convolution; the stride divides size
+    bool normalise = false;                      // batch norm behind each convolution, which then has no bias
     init_rule init = init::pytorch;
 };
 
@@ -37,6 +38,7 @@ struct cosmoflow_config {
 template <class T = float, Device D = cpu>
 struct cosmoflow_parts {
     any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) { return cairn::conv<T, D>(c); }
+    any_layer<T, D> norm(const typename batch_norm<T, D>::config& c) { return batch_norm<T, D>(c); }
     any_layer<T, D> pool(const typename max_pool<T, D>::config& c) { return max_pool<T, D>(c); }
     any_layer<T, D> flatten() { return cairn::flatten<T, D>(); }
     any_layer<T, D> dropout(double rate) { return cairn::dropout<T, D>(rate); }
@@ -45,28 +47,35 @@ struct cosmoflow_parts {
 /// The network with layers from `parts`; paths are those of the whole network.
 template <class T, Device D, class Parts>
 sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
-    require(c.blocks >= 1 && c.size > 0 && c.size % (index_t{1} << c.blocks) == 0, "cosmoflow: size ", c.size,
-            " must be a multiple of ", index_t{1} << c.blocks, ", for ", c.blocks, " poolings by 2");
+    require(c.blocks >= 1 && c.first_kernel >= 1 && c.first_kernel % 2 == 1 && c.first_stride >= 1, "cosmoflow: ",
+            c.blocks, " blocks, first kernel ", c.first_kernel, ", first stride ", c.first_stride,
+            "; at least one block, an odd kernel and a positive stride are needed");
+    const index_t least = c.first_stride << c.blocks;
+    require(c.size > 0 && c.size % least == 0, "cosmoflow: size ", c.size, " must be a multiple of ",
+            least, ", for ", c.blocks, " poolings by 2",
+            c.first_stride > 1 ? concat(" behind a stride of ", c.first_stride) : "");
     sequential<T, D> net;
     index_t width = c.channels, filters = c.filters;
     for (int b = 1; b <= c.blocks; ++b, filters *= 2) {
+        const index_t kernel = b == 1 ? c.first_kernel : 3;
         net.add(concat("conv", b), parts.conv({.in = width,
                                                .out = filters,
-                                               .kernel = 3,
-                                               .pad = 1,
+                                               .kernel = kernel,
+                                               .stride = b == 1 ? c.first_stride : 1,
+                                               .pad = kernel / 2,
                                                .bias = !c.normalise,
                                                .dims = c.dims,
                                                .init = c.init}));
         // The maximum and a batch norm do not commute, its gamma may be negative.
         if (c.normalise)
             net.add(concat("bn", b),
-                    batch_norm<T, D>({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
+                    parts.norm({.channels = filters, .act = activation::leaky_relu, .slope = c.slope}));
         net.add(concat("pool", b), parts.pool({.kernel = 2, .dims = c.dims}));
         if (!c.normalise) net.add(concat("leaky", b), leaky_relu<T, D>(c.slope));
         width = filters;
     }
     net.add("flatten", parts.flatten());
-    for (int axis = 0; axis < c.dims; ++axis) width *= c.size >> c.blocks;
+    for (int axis = 0; axis < c.dims; ++axis) width *= c.size / least;
     int number = 0;
     for (index_t out : c.dense) {
         ++number;

@@ -3,7 +3,7 @@
 // normalisation in front,
 //   x ← x + attention(norm(x)),   x ← x + W₂ gelu(W₁ norm(x) + b₁) + b₂
 // a last normalisation and a linear head. Causal: the logits of position i depend on the tokens up to i, whose
-// successor they predict.
+// successor they predict. The head's matrix may be the embedding's (Press and Wolf 2017), as in GPT-2.
 // Weights start as Vaswani et al.'s (Glorot uniform); maps that end a branch with 1 / (2 blocks) of the variance, so
 // that the sum over all branches keeps its size (GPT-2, section 2.3).
 
@@ -29,6 +29,7 @@ struct transformer_config {
     double dropout = 0;   // behind the embedding and at the end of each branch; 0: none
     bool causal = true;
     double attention_dropout = 0;  // of the attention's weights
+    bool tied = false;             // the head's matrix is that of "tokens"
 };
 
 /// What makes the layers of a transformer: each whole. Others, with the same members, make the same network of layers
@@ -59,7 +60,8 @@ sequential<T, D> transformer(const transformer_config& c, const Parts& parts) {
     };
     sequential<T, D> net;
     net.add("tokens",
-            parts.tokens({.num_embeddings = c.vocab_size, .embedding_dim = c.embedding_dim, .deviation = 0.02}));
+            parts.tokens(
+                {.num_embeddings = c.vocab_size, .embedding_dim = c.embedding_dim, .deviation = 0.02, .tied = c.tied}));
     net.add("positions", parts.positions({.max_length = c.max_length, .embedding_dim = c.embedding_dim}));
     with_dropout(net);
     for (int b = 1; b <= c.blocks; ++b) {
@@ -86,8 +88,11 @@ sequential<T, D> transformer(const transformer_config& c, const Parts& parts) {
         net.add(concat("block", b), std::move(block));
     }
     net.add("norm", parts.norm({.features = c.embedding_dim}));
-    net.add("head",
-            parts.head({.in = c.embedding_dim, .out = c.vocab_size, .bias = false, .init = init::xavier_uniform}));
+    net.add("head", parts.head({.in = c.embedding_dim,
+                                .out = c.vocab_size,
+                                .bias = false,
+                                .init = init::xavier_uniform,
+                                .tied_to = c.tied ? "tokens/weight" : ""}));
     return net;
 }
 

@@ -85,7 +85,8 @@ private:
         if (!inside.to) return;
         std::vector<int> rest;
         for (const auto& [name, parameter] : self_->parameters())
-            if (std::ranges::find(inside.heard, parameter->id) == inside.heard.end()) rest.push_back(parameter->id);
+            if (parameter->id >= 0 && std::ranges::find(inside.heard, parameter->id) == inside.heard.end())
+                rest.push_back(parameter->id);
         if (!rest.empty()) inside.to->added(rest);
     }
 

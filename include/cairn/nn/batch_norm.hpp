@@ -56,6 +56,7 @@ public:
         double momentum = 0.1;
         double slope = 0.01;       // of leaky_relu
         double initial_scale = 1;  // gamma; 0 makes a residual block start as its shortcut
+        int parts = 1;  // processes that have a part of each sample: training needs a pass_context::group of them
     };
 
     explicit batch_norm(config c) : config_(c) {
@@ -141,6 +142,10 @@ private:
 
     tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved, const pass_context& p) {
         const index_t channels = config_.channels, rows = x.size() / channels;
+        require(config_.parts == 1 || p.repeated || (p.group && p.group->size() % config_.parts == 0), describe(),
+                ": samples are cut over ", config_.parts,
+                " ranks, whose statistics are one; give the pass a batch group of them (group_over, "
+                "parallel/replicas.hpp)");
         require(rows > 1 || p.group, describe(), ": ", x.shape(), " has ", rows,
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std

@@ -40,6 +40,7 @@ public:
     struct config {
         index_t num_embeddings = 0, embedding_dim = 0;
         double deviation = 1;  // of the normal distribution that the table starts from
+        bool tied = false;  // another layer is tied to the table: K-FAC, which has one layer a weight, is told nothing
     };
 
     explicit embedding(config c) : config_(c) {
@@ -71,7 +72,7 @@ public:
             }
         embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
                           table_.value.data(), y.data());
-        announce(p.curvature, samples(ids));
+        if (!config_.tied) announce(p.curvature, samples(ids));
         if (p.training()) saved.put(0, std::move(ids));
         return cast<T>(std::move(y));
     }
@@ -85,7 +86,7 @@ public:
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
         const tensor<T, D> dy = saved.take(1);
-        announce(p.curvature, samples(ids).output_gradient(dy.data()));
+        if (!config_.tied) announce(p.curvature, samples(ids).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
                            cast<W>(dy).data(), table_.grad.data());

@@ -12,9 +12,12 @@
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 
+#include <string>
+
 namespace cairn {
 
-/// Fully connected layer; all axes but the last count as batch.
+/// Fully connected layer; all axes but the last count as batch. One whose weight is tied to another layer's announces
+/// no rows to K-FAC, which has one layer a weight.
 template <class T = float, Device D = cpu>
 class linear {
 public:
@@ -26,12 +29,14 @@ public:
         bool bias = true;
         init_rule init = cairn::init::pytorch;
         init_rule bias_init = cairn::init::pytorch;
+        std::string tied_to = {};  // path of the parameter that W is, such as an embedding's table; empty: its own
     };
 
     explicit linear(config c) : config_(c) {
         require(c.in > 0 && c.out > 0, "linear ", c.in, " -> ", c.out, ": both sizes must be positive");
         weight_.shape = {c.out, c.in};
         weight_.init = c.init(c.in, c.out);
+        weight_.tied_to = c.tied_to;
         bias_.shape = {c.out};
         bias_.init = c.bias_init(c.in, c.out);
         bias_.decay = false;
@@ -45,7 +50,7 @@ public:
         const tensor<T, D> weight = cast<T>(weight_.value), bias = config_.bias ? cast<T>(bias_.value) : tensor<T, D>{};
         gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
                   config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr);
-        announce(p.curvature, samples(x).input(x.data()));
+        if (config_.tied_to.empty()) announce(p.curvature, samples(x).input(x.data()));
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -81,7 +86,7 @@ public:
 
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
         const index_t rows = dy.size() / config_.out;
-        announce(p.curvature, samples(dy).output_gradient(dy.data()));
+        if (config_.tied_to.empty()) announce(p.curvature, samples(dy).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
                          config_.bias ? bias_.grad.data() : nullptr);
@@ -110,7 +115,7 @@ public:
             c.forward += {y, size * b};
             c.backward_weight += {y, size * y};
         }
-        c.parameters = index_t(w + b);
+        c.parameters = index_t((config_.tied_to.empty() ? w : 0) + b);
         c.saves_input = true;
         c.weight_gradient_first = true;
         return c;

@@ -11,6 +11,56 @@
 
 namespace cairn {
 
+// What a residual block is made of beside its shortcut, for the block itself and for its parts on several ranks
+// (parallel/pipeline/skip_part.hpp).
+
+/// Whether the last layer of a block's body adds the skip.
+template <class T, Device D>
+bool adds_skip(const sequential<T, D>& body) {
+    return body.size() > 0 && static_cast<bool>(body[body.size() - 1].residual());
+}
+
+/// body(x) + skip, added by the body's last layer where it can.
+template <class T, Device D>
+tensor<T, D> forward_with_skip(sequential<T, D>& body, tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
+                               const pass_context& p) {
+    if (!adds_skip(body)) return add(body.forward(std::move(x), saved, p), std::move(skip));
+    const int last = body.size() - 1;
+    tensor<T, D> y = body.forward_until(last, std::move(x), saved, p);
+    const shape in = y.shape();
+    const auto add_skip = [&](auto& layer) {
+        return layer.residual().forward(std::move(y), std::move(skip), saved.child(last), body.context_of(last, p));
+    };
+    return body.visit(last, "forward", add_skip, &in);
+}
+
+/// From the gradient of that sum: {dx, dskip}. Both halves of the body's backward, or the first one.
+template <class T, Device D>
+std::pair<tensor<T, D>, tensor<T, D>> backward_with_skip(sequential<T, D>& body, tensor<T, D> dy,
+                                                         saved_tensors<T, D>& saved, const pass_context& p,
+                                                         bool both_halves) {
+    int plain = body.size();  // layers that run as in any chain
+    std::pair<tensor<T, D>, tensor<T, D>> gradients;
+    if (adds_skip(body)) {
+        --plain;
+        gradients = body.visit(plain, both_halves ? "backward" : "backward_input", [&](auto& layer) {
+            const pass_context its = body.context_of(plain, p);
+            saved_tensors<T, D>& its_saved = saved.child(plain);
+            auto of_sum = layer.residual().backward(std::move(dy), its_saved, its);
+            if (both_halves) layer.backward_weight(its_saved, its), its_saved.clear();
+            return of_sum;
+        });
+    } else {
+        gradients.second = dy.share();
+        gradients.first = std::move(dy);
+    }
+    tensor<T, D>& dx = gradients.first;
+    while (plain-- > 0)
+        dx = both_halves ? body.backward_of(plain, std::move(dx), saved, p)
+                         : body.backward_input_of(plain, std::move(dx), saved, p);
+    return gradients;
+}
+
 /// Two chains side by side, added.
 template <class T = float, Device D = cpu>
 class residual {
@@ -25,22 +75,12 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
-        saved_tensors<T, D>& inside = saved.child(0);
         tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
-        tensor<T, D> y = body_.forward_until(plain_layers(), std::move(x), inside, p);
-        if (!adds_skip()) return add(std::move(y), std::move(skip));
-        const shape in = y.shape();
-        const auto add_skip = [&](auto& layer) {
-            return layer.residual().forward(std::move(y), std::move(skip), inside.child(last()),
-                                            body_.context_of(last(), p));
-        };
-        return body_.visit(last(), "forward", add_skip, &in);
+        return forward_with_skip(body_, std::move(x), std::move(skip), saved.child(0), p);
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        saved_tensors<T, D>& inside = saved.child(0);
-        auto [dx, dskip] = gradients_of_sum(std::move(dy), inside, p, false);
-        for (int i = plain_layers(); i-- > 0;) dx = body_.backward_input_of(i, std::move(dx), inside, p);
+        auto [dx, dskip] = backward_with_skip(body_, std::move(dy), saved.child(0), p, false);
         return add(std::move(dx), shortcut_.backward_input(std::move(dskip), saved.child(1), p.child("shortcut")));
     }
 
@@ -50,9 +90,7 @@ public:
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        saved_tensors<T, D>& inside = saved.child(0);
-        auto [dx, dskip] = gradients_of_sum(std::move(dy), inside, p, true);
-        for (int i = plain_layers(); i-- > 0;) dx = body_.backward_of(i, std::move(dx), inside, p);
+        auto [dx, dskip] = backward_with_skip(body_, std::move(dy), saved.child(0), p, true);
         return add(std::move(dx), shortcut_.backward(std::move(dskip), saved.child(1), p.child("shortcut")));
     }
 
@@ -103,32 +141,14 @@ public:
         return concat("residual of ", body_.size(), shortcut_.size() ? " with projection" : "");
     }
 
+    sequential<T, D>& body() { return body_; }
+    sequential<T, D>& shortcut() { return shortcut_; }
     const sequential<T, D>& body() const { return body_; }
     const sequential<T, D>& shortcut() const { return shortcut_; }
     /// Whether the body's last layer adds the skip.
-    bool adds_skip() const { return static_cast<bool>(body_[last()].residual()); }
+    bool adds_skip() const { return cairn::adds_skip(body_); }
 
 private:
-    int last() const { return body_.size() - 1; }
-    // Layers of the body that run as in any chain: all, or all but the one that adds the skip.
-    int plain_layers() const { return adds_skip() ? last() : body_.size(); }
-
-    // From the gradient of y: those of the plain layers' result and of the skip.
-    std::pair<tensor<T, D>, tensor<T, D>> gradients_of_sum(tensor<T, D> dy, saved_tensors<T, D>& inside,
-                                                           const pass_context& p, bool both_halves) {
-        if (!adds_skip()) {
-            tensor<T, D> dskip = dy.share();
-            return {std::move(dy), std::move(dskip)};
-        }
-        return body_.visit(last(), both_halves ? "backward" : "backward_input", [&](auto& layer) {
-            const pass_context its = body_.context_of(last(), p);
-            saved_tensors<T, D>& its_saved = inside.child(last());
-            auto gradients = layer.residual().backward(std::move(dy), its_saved, its);
-            if (both_halves) layer.backward_weight(its_saved, its), its_saved.clear();
-            return gradients;
-        });
-    }
-
     sequential<T, D> body_, shortcut_;
 };
 

@@ -201,12 +201,15 @@ private:
         hooks_on_device_[static_cast<std::size_t>(which)]->reduce(over_.device, g, step_of(which));
     }
 
+    // Random numbers go by the path of a bucket's first parameter: a stage of a pipeline draws those of the whole model
+    // where its buckets are the same.
     encode_step step_of(int which) const {
+        const bucket_layout& layout = layouts_[static_cast<std::size_t>(which)];
         return {.seed = config_.seed,
                 .rank = over_.rank(),
                 .step = step_,
-                .bucket = static_cast<std::uint32_t>(which),
-                .layout = &layouts_[static_cast<std::size_t>(which)]};
+                .bucket = static_cast<std::uint32_t>(path_hash(layout.front().name)),
+                .layout = &layout};
     }
 
     void reduce_floats(int which, std::span<float> g) {

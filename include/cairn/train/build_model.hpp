@@ -44,7 +44,8 @@ public:
         parameter_list<float, D> parameters;
         for (auto& part : run_.layers)
             for (auto& p : part.parameters()) parameters.push_back(p);
-        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed);
+        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
+                                                         run_.plan ? arena_scope::stage : arena_scope::whole_model);
         if constexpr (on_host)
             for (std::size_t i = 0; i < run_.layers.size() && memory_ != "keep"; ++i) {
                 const shape in = inputs[i].with(0, run_.batch);
@@ -77,7 +78,11 @@ private:
     sequential<T, D> share_layers(index_t outputs) {
         require(on_host, "parallel.tensor and parallel.spatial are for train.device = cpu; on ", D::name,
                 " leave them out");
-        require_steps_without("parallel.tensor and parallel.spatial share layers between ranks");
+        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
+        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
+                " needs whole layers on every rank, but parallel.tensor and parallel.spatial share them between ranks; "
+                "take sgd, adam, adamw, lars or lamb, or only parallel.pipeline");
+        require_same_samples();
         shared_layers& over = run_.over;
         if (run_.axes.tensor > 1) {
             run_.tensor_ranks = std::make_unique<tensor_axis<any_communicator>>(
@@ -108,22 +113,17 @@ private:
         return model;
     }
 
-    // Second-order optimizers, and batches of which ranks may drop different samples.
-    void require_steps_without(const std::string& why) {
-        const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
-                " needs whole layers on every rank, but ", why, "; take sgd, adam, adamw, lars or lamb");
+    void require_same_samples() {
         require(!data_may_skip(settings_),
                 "data.corrupt = skip: ranks that share the model read the same samples, and could leave out different "
-                "ones (",
-                why, "); take data.corrupt = stop");
+                "ones; take data.corrupt = stop, or parallel.data alone");
     }
 
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
     std::vector<shape> cut_into_stages(sequential<T, D>& model) {
         require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
                 " set it to 1");
-        require_steps_without(concat("parallel.pipeline = ", run_.axes.pipeline, " leaves each rank a part"));
+        require_same_samples();
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
                 " gives the pipelines ", here, " samples each");
@@ -133,7 +133,8 @@ private:
         if (run_.over.spatial) join_after_switch(units, model);
         agree_on_costs(run_.world, units);
         pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
-        for (const auto& [name, parameter] : model.parameters()) plan.parameters.push_back(name);
+        for (const auto& [name, parameter] : model.parameters())
+            if (parameter->tied_to.empty()) plan.parameters.push_back(name);
         require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);

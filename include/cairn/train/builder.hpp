@@ -14,6 +14,7 @@
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -193,26 +194,33 @@ private:
         return text;
     }
 
+    // From numbers by parameter of this rank's stages those of the whole model, in its order. Collective.
+    std::function<std::vector<double>(std::vector<double>)> over_stages() {
+        std::vector<std::size_t> place;  // of this rank's parameters in the whole model
+        for (const auto& [name, p] : run_.weights->parameters()) {
+            const auto at = std::ranges::find(run_.plan->parameters, name);
+            require(at != run_.plan->parameters.end(), "parameter ", name, " of a stage is not in the whole model");
+            place.push_back(static_cast<std::size_t>(at - run_.plan->parameters.begin()));
+        }
+        return [&run = run_, place = std::move(place)](std::vector<double> mine) {
+            std::vector<double> whole(run.plan->parameters.size());
+            for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
+            all_reduce((*run.grid)["pipeline"].host, std::span<double>(whole));
+            return whole;
+        };
+    }
+
     // The norm of all gradients is that of all slices and stages, added up in the order of the whole model.
     void sum_over_the_model() {
         if (!shard_) shard_ = detail::shard_plan{{0, run_.weights->values().size()}, {}, {}};
         if (run_.slices)
             shard_->sum_over_slices = [&run = run_](std::span<double> of_one) { run.slices->of_slices(of_one); };
-        std::vector<std::size_t> place;  // of this rank's parameters in the whole model
-        for (const auto& [name, p] : run_.weights->parameters()) {
-            if (!run_.plan) break;
-            const auto at = std::ranges::find(run_.plan->parameters, name);
-            require(at != run_.plan->parameters.end(), "parameter ", name, " of a stage is not in the whole model");
-            place.push_back(static_cast<std::size_t>(at - run_.plan->parameters.begin()));
-        }
-        shard_->over_ranks = [&run = run_, place, before = std::move(shard_->over_ranks)](std::vector<double> mine) {
+        std::function<std::vector<double>(std::vector<double>)> stages;
+        if (run_.plan) stages = over_stages();
+        shard_->over_ranks = [&run = run_, before = std::move(shard_->over_ranks), stages](std::vector<double> mine) {
             if (before) mine = before(std::move(mine));
             if (run.slices) run.slices->by_parameter(mine);
-            if (!run.plan) return mine;
-            std::vector<double> whole(run.plan->parameters.size());
-            for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
-            all_reduce((*run.grid)["pipeline"].host, std::span<double>(whole));
-            return whole;
+            return stages ? stages(std::move(mine)) : mine;
         };
     }
 
@@ -259,13 +267,17 @@ private:
     // A preconditioner, if the settings ask for one.
     void make_curvature() {
         if constexpr (on_host) {
-            run_.curvature = make_preconditioner(settings_, *run_.weights, run_.world);
+            run_.curvature = make_preconditioner(settings_, *run_.weights, (*run_.grid)["data"].host);
         } else {
             const bool alone = run_.world.size() == 1;
             run_.curvature =
                 make_preconditioner_on_device(settings_, *run_.weights, alone ? nullptr : &run_.ranks->over);
         }
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
+        if (run_.plan) {
+            if (auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get())) k->sum_over_model(over_stages());
+            if (run_.quadratic) run_.quadratic->sum_over_model(over_stages());
+        }
         require(!run_.curvature || run_.owners.empty(),
                 "optimizer.kind = ", settings_.get("optimizer.kind", std::string()),
                 " needs whole gradients on every rank, but parallel.zero_stage leaves each rank a part; set it to 0");

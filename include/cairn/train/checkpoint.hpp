@@ -12,10 +12,9 @@
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
+#include <cairn/train/gathered_tensors.hpp>
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/slice_tensors.hpp>
-#include <cairn/train/stage_tensors.hpp>
-#include <cairn/train/team.hpp>
 
 #include <array>
 #include <filesystem>
@@ -32,10 +31,11 @@ public:
     explicit gathered_state(run_parts<D, T>& run) : run_(run) {
         if (!run.owners.empty()) optimizer_.emplace(run.trainer->optimizer(), *run.weights);
         if (run.compresses) {
-            std::vector<compressor_tensor> all = run.ranks->gradients.tensors();
+            std::vector<named_tensor<float>> all;
+            for (auto& [name, t] : run.ranks->gradients.tensors()) all.push_back({name, t.share()});
             for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
                 all.push_back({name, host_residuals_.host_of(t)});
-            residuals_.emplace(run.ranks->everyone, std::move(all));
+            residuals_.emplace(run.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
         // Whole tensors of a stage on the first of its tensor ranks, then those of all stages on rank 0.
@@ -44,6 +44,7 @@ public:
                 slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
         if (is_first_replica() && run.plan && run.grid->coordinate("tensor") == 0)
             stages_.emplace((*run.grid)["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
+        if (run.curvature && stages_) stage_numbers_.emplace((*run.grid)["pipeline"].host, run.curvature->counters());
     }
     ~gathered_state() {
         curvature_.clear();
@@ -58,6 +59,7 @@ public:
         if (is_first_replica()) {
             if (slices_) slices_->collect();
             if (stages_) stages_->collect();
+            if (stage_numbers_) stage_numbers_->collect();
         }
         if (residuals_) residuals_->collect();
         if (run_.scaler) scale_ = run_.scaler->saved();
@@ -84,10 +86,12 @@ public:
             if (slices_) slices_->distribute();
             host_copies_.put_back();
         }
+        if (stage_numbers_) stage_numbers_->distribute();
         if (run_.ranks) {
             share_numbers();
             share_tensors();
         }
+        run_.trainer->stages().values_changed();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 
@@ -100,14 +104,13 @@ private:
         }
         for (const auto& [name, t] : tensors_of_model()) s.add(name, t);
         s.add("optimizer_steps", run_.trainer->optimizer().steps());
-        if (run_.curvature) {
-            for (const auto& [name, t] : curvature_) s.add("kfac/" + name, host_copies_.host_of(t));
+        if (stage_numbers_)
+            for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
+        else if (run_.curvature)
             for (auto& [name, number] : run_.curvature->counters()) s.add("kfac/" + name, *number);
-        }
         if (run_.quadratic) {
             s.add("kfac/lambda", run_.quadratic->lambda());
             s.add("kfac/quadratic_steps", run_.quadratic->steps());
-            s.add("kfac/previous", host_copies_.host_of(run_.quadratic->previous()));
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", loader_epoch_);
@@ -126,7 +129,7 @@ private:
         return slices_ ? slices_->tensors() : tensors_of_rank();
     }
 
-    // Parameters, statistics and the optimizer's state of the layers that are here.
+    // Parameters, statistics, the optimizer's and a preconditioner's state of the layers that are here.
     std::vector<named_tensor<float>> tensors_of_rank() {
         host_copies_.clear();
         std::vector<named_tensor<float>> all;
@@ -134,6 +137,13 @@ private:
             all.push_back({"model/" + name, host_copies_.host_of(p->value)});
         for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
         for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
+        for (const auto& [name, t] : curvature_) all.push_back({"kfac/" + name, host_copies_.host_of(t)});
+        if (run_.quadratic)
+            for (const auto& [name, p] : run_.weights->parameters()) {
+                const index_t at = p->value.data() - run_.weights->values().data();
+                all.push_back(
+                    {"kfac/previous/" + name, host_copies_.host_of(run_.quadratic->previous().slice(at, p->shape))});
+            }
         return all;
     }
 
@@ -157,7 +167,8 @@ private:
             run_.scaler->restore(scale_);
         }
         if (run_.curvature)
-            for (auto& [name, number] : run_.curvature->counters()) share(*number);
+            for (auto& [name, number] : run_.curvature->counters())  // of the layers that are here
+                broadcast(run_.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
         if (run_.quadratic) {
             share(run_.quadratic->lambda());
             share(run_.quadratic->steps());
@@ -177,9 +188,10 @@ private:
 
     run_parts<D, T>& run_;
     std::optional<whole_state<float, D>> optimizer_;  // where ranks share it
-    std::optional<residuals_of_ranks> residuals_;
-    std::optional<slice_tensors> slices_;  // of a tensor axis
-    std::optional<stage_tensors> stages_;  // of a pipeline
+    std::optional<gathered_tensors> residuals_;       // of compressors
+    std::optional<slice_tensors> slices_;             // of a tensor axis
+    std::optional<gathered_tensors> stages_;          // of a pipeline
+    std::optional<gathered_numbers> stage_numbers_;   // of a preconditioner there
     std::vector<named_tensor<float, D>> curvature_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;

@@ -10,16 +10,16 @@
 namespace cairn {
 
 /// Runs forward, and in training backward, once on zeros of shape `in`, so that each kernel has its algorithm and
-/// `curvature`, which may be null, knows the layers. Gradients are zero afterwards; nothing else changes.
-/// `input_gradient`: of a stage that is not the first.
+/// `curvature`, which may be null, knows the layers: it is discover()'s. Gradients are zero afterwards; nothing else
+/// changes. `input_gradient`: of a stage that is not the first.
 template <class T, Device D>
-void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
-                    const shape& in, mode how, std::uint64_t seed, bool input_gradient = false) {
+void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, curvature_listener* curvature, const shape& in,
+                    mode how, std::uint64_t seed, bool input_gradient) {
     pass_context p{.mode = how,
                    .random = {.seed = seed, .samples = in.front()},
                    .repeated = true,
                    .input_gradient = input_gradient};
-    if (curvature && p.training()) p.curvature = curvature->discover();
+    p.curvature = curvature;
     saved_tensors<T, D> scratch;
     tensor<T, D> y = model.forward(tensor<T, D>::zeros(in), scratch, p);
     if (!p.training()) return;
@@ -27,13 +27,14 @@ void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, precondit
     weights.zero_grad();
 }
 
-/// The same of all stages of a rank; `in`: of the whole model.
+/// The same of all stages of a rank; `in`: of the whole model, `curvature` may be null.
 template <class T, Device D>
 void choose_kernels(model_stages<D, T>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
                     const shape& in, mode how, std::uint64_t seed) {
     const std::vector<int> numbers = model.numbers();
+    curvature_listener* const observer = curvature && how == mode::train ? curvature->discover() : nullptr;
     for (std::size_t s = 0; s < numbers.size(); ++s)
-        choose_kernels(model.stages()[s].layers(), weights, curvature, model.input_of(numbers[s], in), how, seed,
+        choose_kernels(model.stages()[s].layers(), weights, observer, model.input_of(numbers[s], in), how, seed,
                        numbers[s] > 0);
 }
 

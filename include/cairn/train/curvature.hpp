@@ -159,7 +159,8 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
 
 }  // namespace detail
 
-/// The preconditioner that the settings ask for, null if they ask for none. On several ranks collective.
+/// The preconditioner that the settings ask for, null if they ask for none. `world`: the ranks that hold these
+/// parameters and share its work. On several ranks collective.
 inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration& settings, arena<float>& weights,
                                                                   any_communicator& world) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));

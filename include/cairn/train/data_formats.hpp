@@ -196,13 +196,15 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
     cosmology_config volumes{.count = settings.get<index_t>("data.volumes", 512, from_to(1, most_volumes)),
                              .first = 0,
                              .grid = settings.get<index_t>("data.size", 32, from_to(2, 1024)),
+                             .reduce = settings.get<index_t>("data.reduce", 1, from_to(1, 512)),
                              .box = settings.get("data.box", 256.0, above_to(0, 1e5)),
                              .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.seed", 0, any_number)),
                              .augment = settings.get("data.augment", true)};
     const index_t tests = settings.get<index_t>("data.test_volumes", 64, from_to(1, most_volumes));
     const index_t channels = settings.get<index_t>("data.channels", 1, from_to(1, std::size(cosmoflow_redshifts)));
+    const index_t edge = std::max<index_t>(volumes.grid / volumes.reduce, 1);
     if (without_files)
-        return generated({volumes.grid, volumes.grid, volumes.grid, channels},
+        return generated({edge, edge, edge, channels},
                          {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
     volumes.redshifts.assign(cosmoflow_redshifts.begin(), cosmoflow_redshifts.begin() + channels);
     cosmology_config testing = volumes;

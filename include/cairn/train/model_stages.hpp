@@ -5,6 +5,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/parallel/pipeline/execute.hpp>
+#include <cairn/parallel/pipeline/tied_weights.hpp>
 
 #include <functional>
 #include <map>
@@ -20,7 +21,7 @@ public:
     using links_type = stage_links<T, D, any_communicator>;
 
     /// The whole model.
-    model_stages(sequential<T, D>& model, arena<float, D>& weights) {
+    model_stages(sequential<T, D>& model, arena<float, D>& weights) : tied_(weights) {
         stages_.emplace_back(model, weights);
         rank_of_stage_ = {0};
         schedule_ = [](int micro_batches) {
@@ -39,7 +40,8 @@ public:
         : links_(over, boundaries),
           rank_of_stage_(std::move(rank_of_stage)),
           boundaries_(std::move(boundaries)),
-          schedule_(std::move(schedule)) {
+          schedule_(std::move(schedule)),
+          tied_(weights, over) {
         for (auto& part : layers) stages_.emplace_back(part, weights);
     }
 
@@ -49,6 +51,7 @@ public:
 
     /// Who is told in the last backward of each stage which gradients are final, and what is called before it.
     void listen(gradient_listener* listener, const std::function<void()>& before_last_backward) {
+        listener_ = listener;
         for (auto& s : stages_) {
             s.listener = listener;
             s.before_last_backward = before_last_backward;
@@ -70,24 +73,38 @@ public:
     /// Adds the gradients of a step, see execute().
     template <class Objective, class Batch>
     void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
-        train(samples, std::forward<Objective>(objective), std::forward<Batch>(batch), links_);
+        share_values();
+        tied_.begin();
+        execute(program_of(samples), samples, stages_, links_, std::forward<Objective>(objective),
+                std::forward<Batch>(batch));
+        tied_.sum(listener_);
+        values_changed();  // by the update that follows
+    }
+
+    /// The same forwards and backwards for those who watch the layers: no listener is told of gradients, which passes
+    /// need not ask for.
+    template <class Objective, class Batch>
+    void observe(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
+        observe(samples, std::forward<Objective>(objective), std::forward<Batch>(batch), links_);
     }
     /// The same by way of other links, such as those of a rehearsal.
     template <class Objective, class Batch, class Links>
-    void train(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch, Links& links) {
-        execute(program(static_cast<int>(samples.size())), samples, stages_, links, std::forward<Objective>(objective),
+    void observe(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch, Links& links) {
+        share_values();
+        for (auto& s : stages_) s.listener = nullptr;
+        execute(program_of(samples), samples, stages_, links, std::forward<Objective>(objective),
                 std::forward<Batch>(batch));
+        for (auto& s : stages_) s.listener = listener_;
     }
 
-    /// Of a training step with so many micro-batches.
-    const pipeline_program& program(int micro_batches) {
-        auto at = programs_.find(micro_batches);
-        if (at == programs_.end())
-            at = programs_.emplace(micro_batches, micro_batches > 0 ? schedule_(micro_batches) : forwards(0)).first;
+    const pipeline_program& program_of(const std::vector<index_t>& samples) {
+        const int m = static_cast<int>(samples.size());
+        auto at = programs_.find(m);
+        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
         return at->second;
     }
     const std::vector<shape>& boundaries() const { return boundaries_; }
-    /// Of the last training step on this rank.
+    /// Of the last step on this rank.
     const links_time& time() const { return links_.time(); }
 
     /// Outputs of the last stage alone: output(m, y).
@@ -97,11 +114,35 @@ public:
             output(m, std::move(y));
             return tensor<T, D>();
         };
+        share_values();
         execute(forwards(static_cast<int>(samples.size())), samples, stages_, links_, no_gradient,
                 std::forward<Batch>(batch));
     }
 
+    /// The output for one batch by the weights of now, for which nothing is kept; empty where the last stage is not here.
+    tensor<T, D> output(tensor<T, D> x, const pass_context& p) {
+        values_changed();
+        share_values();
+        tensor<T, D> y;
+        const auto take = [&](int, tensor<T, D> last) {
+            y = std::move(last);
+            return tensor<T, D>();
+        };
+        execute(forwards(1), {x.extent(0)}, stages_, links_, take, [&](int) {
+            return stage_input<T, D>{x.share(), p};
+        });
+        for (auto& s : stages_) s.forget(0);
+        return y;
+    }
+
+    /// Collective along the pipeline: copies of tied weights are of other values than their parameters now.
+    void values_changed() { shared_ = false; }
+
 private:
+    void share_values() {
+        if (!std::exchange(shared_, true)) tied_.share_values();
+    }
+
     /// Every micro-batch forward, stage after stage.
     pipeline_program forwards(int micro_batches) const {
         pipeline_program p{.name = "forward", .micro_batches = micro_batches, .rank_of_stage = rank_of_stage_};
@@ -120,6 +161,9 @@ private:
     std::function<pipeline_program(int)> schedule_;
     std::map<int, pipeline_program> programs_;  // by number of micro-batches
     std::vector<stage<sequential<T, D>>> stages_;
+    tied_weights<float, D, any_communicator> tied_;
+    bool shared_ = false;  // copies of tied weights have the values of now
+    gradient_listener* listener_ = nullptr;
 };
 
 }  // namespace cairn

@@ -89,6 +89,7 @@ struct transformer_entry {
         c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim, from_to(0, layer_width.most));
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout, from_below(0, 1));
+        c.tied = settings.get("model.tied_embedding", c.tied);
         if constexpr (std::same_as<D, cpu>)
             if (ends.over.tensor)
                 return transformer<T, D>(
@@ -107,6 +108,8 @@ struct cosmoflow_entry {
         c.blocks = settings.get("model.blocks", c.blocks, from_to(1, 10));
         c.outputs = ends.outputs;
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        c.first_kernel = settings.get("model.first_kernel", c.first_kernel, from_to(1, 31));
+        c.first_stride = settings.get("model.first_stride", c.first_stride, from_to(1, 31));
         c.normalise = settings.get("model.normalise", c.normalise);
         if constexpr (std::same_as<D, cpu>)
             if (ends.over.is_shared()) return shared<T>(c, ends);

@@ -6,25 +6,24 @@
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/nn/cast.hpp>
-#include <cairn/nn/sequential.hpp>
-#include <cairn/optim/precondition/preconditioner.hpp>
-#include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/micro_batches.hpp>
+#include <cairn/train/model_stages.hpp>
 #include <cairn/train/objective.hpp>
 
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
-/// Of one sample in `stride` of each micro-batch. `pass(m)`: of micro-batch m, with the listener to curvature.
+/// Of one sample in `stride` of each micro-batch. `pass(m)`: of micro-batch m, with the listener to curvature. The stages
+/// tell it of the last backward.
 template <class T, Device D, class Pass>
-void observe_drawn_labels(sequential<T, D>& model, arena<float, D>& weights, const objective& goal,
-                          const micro_batches<D>& batch, index_t stride, preconditioner<float, D>& curvature,
-                          const loss_scaling<D, T>& scaling, Pass&& pass) {
-    std::vector<stage<sequential<T, D>>> observed;
-    observed.emplace_back(model, weights).before_last_backward = [&] { curvature.last_micro_batch(); };
+void observe_drawn_labels(model_stages<D, T>& model, const objective& goal, const micro_batches<D>& batch,
+                          index_t stride, const loss_scaling<D, T>& scaling, Pass&& pass) {
     const auto chosen = [&](int m) { return first_of(batch[m], stride); };
+    std::vector<index_t> samples;
+    for (int m = 0; m < batch.size(); ++m) samples.push_back(chosen(m).host.count);
     const auto input = [&](int m) {
         pass_context p = pass(m);
         p.repeated = true;
@@ -38,7 +37,7 @@ void observe_drawn_labels(sequential<T, D>& model, arena<float, D>& weights, con
         for_each(functors::times<float>{static_cast<float>(batch.share(chosen(m).host.count))}, dy);
         return scaling.of_layers(std::move(dy));
     };
-    execute(gradient_accumulation(batch.size()), observed, gradient, input);
+    model.observe(samples, gradient, input);
 }
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // How a run's model is cut into the stages of a pipeline, and by which schedule they run: made from modelled costs
 // before anything is trained (train --plan prints it).
 //   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
+//   time of a cut  = bytes that cross it, forward and back, / bandwidth: inside a residual block the skip crosses too
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -132,7 +133,8 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
 
     std::vector<unit_load> loads;
     for (const planned_unit& u : units)
-        loads.push_back({u.seconds(), 4.0 * sizeof(float) * u.parameters, u.saved_bytes});
+        loads.push_back({u.seconds(), 4.0 * sizeof(float) * u.parameters, u.saved_bytes,
+                         detail::modelled_seconds({0, 2 * u.boundary_bytes})});
     memory_bound bound{.in_flight = detail::in_flight(p)};
     if (limit > 0) bound.limit = limit;  // each stage by itself
     plan.cuts =

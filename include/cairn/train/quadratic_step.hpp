@@ -11,6 +11,7 @@
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/optim/norm.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/precondition/quadratic_model.hpp>
 
@@ -18,8 +19,10 @@
 #include <array>
 #include <cmath>
 #include <concepts>
+#include <functional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -63,6 +66,12 @@ public:
           curvature_(curvature),
           damping_(damping),
           previous_(tensor<float, D>::zeros(weights.values().shape(), memory_category::optimizer)) {}
+
+    /// The arena has some of a model's layers, see kfac::sum_over_model. A rank that has not the last of them has empty
+    /// outputs.
+    void sum_over_model(std::function<std::vector<double>(std::vector<double>)> over_model) {
+        over_model_ = std::move(over_model);
+    }
 
     /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks.
     /// `output(whole)` runs forward with the weights as they are on this rank's part of the batch, a share of `part`,
@@ -115,26 +124,41 @@ private:
             return *this;
         }
     };
-    static inner_products inner_products_of(const tensor<float, D>& gradient, const tensor<float, D>& direction,
-                                            const tensor<float, D>& previous, const tensor<float, D>& values) {
+    inner_products inner_products_of(const tensor<float, D>& gradient, const tensor<float, D>& direction,
+                                     const tensor<float, D>& previous, const tensor<float, D>& values) const {
         if constexpr (!std::same_as<D, cpu>) {
             double sums[6];
             pair_products(D{}, values.size(), gradient.data(), direction.data(), previous.data(), values.data(),
                           {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, sums);
             return {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
         } else {
-            return parallel_sum<inner_products>(values.size(), 1 << 14, [&](index_t begin, index_t end) {
-                double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
-                const float *g = gradient.data(), *d = direction.data(), *p = previous.data(), *theta = values.data();
-#pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
-                for (index_t i = begin; i < end; ++i) {
-                    const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
-                    g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi,
-                        theta_theta += ti * ti;
-                }
-                return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
-            });
+            // By parameter, and in the order of the whole model: the same bits on one rank and on stages.
+            std::array<std::vector<double>, 6> sums;
+            for (const auto& [name, parameter] : weights_.parameters()) {
+                const index_t at = parameter->value.data() - weights_.values().data();
+                const inner_products of =
+                    inner_products_of(parameter->shape.size(), gradient.data() + at, direction.data() + at,
+                                      previous.data() + at, values.data() + at);
+                const std::array<double, 6> six{of.g_d, of.g_p, of.d_d, of.d_p, of.p_p, of.theta_theta};
+                for (std::size_t k = 0; k < six.size(); ++k) sums[k].push_back(six[k]);
+            }
+            std::array<double, 6> all{};
+            for (std::size_t k = 0; k < all.size(); ++k)
+                all[k] = sum_in_path_order(over_model_ ? over_model_(std::move(sums[k])) : std::move(sums[k]));
+            return {all[0], all[1], all[2], all[3], all[4], all[5]};
         }
+    }
+    static inner_products inner_products_of(index_t n, const float* g, const float* d, const float* p,
+                                            const float* theta) {
+        return parallel_sum<inner_products>(n, 1 << 14, [&](index_t begin, index_t end) {
+            double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
+#pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
+            for (index_t i = begin; i < end; ++i) {
+                const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
+                g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi, theta_theta += ti * ti;
+            }
+            return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
+        });
     }
 
     // ⟨u₁, h₁⟩, ⟨u₁, h₂⟩ and ⟨u₂, h₂⟩.
@@ -187,6 +211,7 @@ private:
     damping_rule damping_;
     tensor<float, D> previous_;  // δ of the step before
     std::int64_t steps_ = 0;
+    std::function<std::vector<double>(std::vector<double>)> over_model_;  // unset: the arena has the whole model
 };
 
 }  // namespace cairn

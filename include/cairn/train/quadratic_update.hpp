@@ -5,8 +5,8 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/nn/cast.hpp>
-#include <cairn/nn/sequential.hpp>
 #include <cairn/train/micro_batches.hpp>
+#include <cairn/train/model_stages.hpp>
 #include <cairn/train/objective.hpp>
 #include <cairn/train/quadratic_step.hpp>
 #include <cairn/train/trainer_config.hpp>
@@ -39,8 +39,9 @@ public:
             outputs_ = samples_of(y, {0, (y.extent(0) + stride_ - 1) / stride_}).clone(memory_category::workspace);
     }
 
-    /// The update after gradients and loss of all ranks. `pass`: of the batch's forward; `ranks` is null for one rank.
-    void take(sequential<T, D>& model, const objective& goal, const micro_batches<D>& batch, pass_context pass,
+    /// The update after gradients and loss of all ranks. `pass`: of the batch's forward; `ranks`: all that take the step,
+    /// stages of a pipeline too; null for one rank.
+    void take(model_stages<D, T>& model, const objective& goal, const micro_batches<D>& batch, pass_context pass,
               const step_result& done, any_communicator* ranks) {
         require(batch.size() <= 1, "kfac.step_size = quadratic_model: one micro-batch a step, here there are ",
                 batch.size());
@@ -49,14 +50,16 @@ public:
         const device_batch<D>& all = batch.whole();
         const device_batch<D> few = first_of(all, stride_);
         const auto output = [&](bool entire) {
-            saved_tensors<T, D> scratch;
-            return cast<float>(model.forward(cast<T>((entire ? all : few).there.x.share()), scratch, pass));
+            return cast<float>(model.output(cast<T>((entire ? all : few).there.x.share()), pass));
         };
         // A rank without samples ran no forward.
         const tensor<float, D> before = batch.count() ? std::move(outputs_) : output(false);
         step_->take(
             static_cast<double>(done.samples), done.loss, batch.share(batch.count()), before, output,
-            [&](tensor<float, D> y, bool entire) { return goal.loss(std::move(y), (entire ? all : few).there); },
+            [&](tensor<float, D> y, bool entire) {
+                using result = decltype(goal.loss(std::move(y), all.there));
+                return model.has_last() ? goal.loss(std::move(y), (entire ? all : few).there) : result{};
+            },
             [&](std::span<double> numbers) {
                 if (ranks) all_reduce(*ranks, numbers);
             });

@@ -3,9 +3,9 @@
 // it.
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/clock_difference.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
-#include <cairn/compress/compressor.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/train/objective.hpp>
@@ -76,9 +76,10 @@ inline void add_over_ranks(any_communicator& c, evaluation& s) {
         for (auto& list : *lists) list = detail::joined(c, list);
 }
 
-/// Every rank's events, as trace::events_json gives them.
+/// Every rank's events, as trace::events_json gives them, at times of rank 0's clock.
 inline std::vector<std::string> traces_of_all_ranks(any_communicator& c) {
-    return all_gather_text(c, trace::global().events_json(c.rank()));
+    const double later = clock_difference_to_root(c).seconds;
+    return all_gather_text(c, trace::global().events_json(c.rank(), later));
 }
 
 /// One file of them that Perfetto opens; a rank is a process there.
@@ -87,55 +88,5 @@ inline std::string joined_traces(const std::vector<std::string>& ranks) {
     for (const std::string& events : ranks) all += (all.empty() || events.empty() ? "" : ",") + events;
     return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + all + "\n]}\n";
 }
-
-/// What compressors of all ranks keep between steps, held by rank 0: "rank2/bucket0/residual".
-class residuals_of_ranks {
-public:
-    /// Collective.
-    residuals_of_ranks(any_communicator& c, std::vector<compressor_tensor> mine) : c_(c), mine_(std::move(mine)) {
-        std::ostringstream list;
-        for (const auto& [name, t] : mine_) list << name << '\t' << t.size() << '\n';
-        const std::vector<std::string> lists = all_gather_text(c, list.str());
-        if (c.rank() != 0) return;
-        for (int r = 0; r < c.size(); ++r) {
-            std::istringstream entries(lists[static_cast<std::size_t>(r)]);
-            std::size_t own = 0;
-            for (std::string name, count; std::getline(entries, name, '\t') && std::getline(entries, count); ++own) {
-                tensor<float> t =
-                    r == 0 ? mine_[own].t.share() : tensor<float>({std::stoll(count)}, memory_category::communication);
-                all_.push_back({concat("rank", r, '/', name), std::move(t)});
-                owners_.push_back(r);
-            }
-        }
-    }
-
-    /// Rank 0 gets those of the others.
-    void collect() {
-        for_each_of_others([&](tensor<float>& t, int from) { recv(c_, t.span(), from, tag); },
-                           [&](tensor<float>& t) { send(c_, t.span(), 0, tag); });
-    }
-    /// The others get theirs from rank 0.
-    void distribute() {
-        for_each_of_others([&](tensor<float>& t, int to) { send(c_, t.span(), to, tag); },
-                           [&](tensor<float>& t) { recv(c_, t.span(), 0, tag); });
-    }
-    const std::vector<compressor_tensor>& tensors() const { return all_; }
-
-private:
-    static constexpr int tag = max_tag - 2;
-
-    template <class First, class Other>
-    void for_each_of_others(First&& first, Other&& other) {
-        if (c_.rank() != 0) {
-            for (auto& [name, t] : mine_) other(t);
-            return;
-        }
-        for (std::size_t i = mine_.size(); i < all_.size(); ++i) first(all_[i].t, owners_[i]);
-    }
-
-    any_communicator& c_;
-    std::vector<compressor_tensor> mine_, all_;
-    std::vector<int> owners_;  // of each of all_
-};
 
 }  // namespace cairn

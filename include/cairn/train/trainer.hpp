@@ -4,9 +4,12 @@
 // Each rank does its part of the batch, in micro-batches, and dy is weighted by their share: any number of ranks and of
 // micro-batches takes the step of one. trainer::step shows the order of a step's parts; each has one duty, one header:
 //   train/model_stages.hpp           forward and backward of the micro-batches, by lists of actions
+//   train/micro_batch_loss.hpp       the loss of each, as its part of the loss of the batch (train/objective.hpp)
 //   parallel/gradient_sync.hpp       gradients become sums over the ranks, while backward runs
 //   parallel/agreement.hpp           whether all ranks take the step
 //   train/loss_scaling.hpp           layers in float16
+//   train/curvature.hpp              preconditioners of the gradients: K-FAC and others
+//   train/any_optimizer.hpp          the update
 //   train/monte_carlo_fisher.hpp     K-FAC's statistics from labels that the model draws
 //   train/quadratic_update.hpp       K-FAC's own step size in place of the optimizer's
 //   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
@@ -63,7 +66,10 @@ public:
           recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
-        listen();
+        // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
+        stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
+            if (observer_ && stages_.stages().size() == 1) curvature_->last_micro_batch();
+        });
     }
     trainer(const trainer&) = delete;  // its stages call it
 
@@ -95,7 +101,7 @@ public:
 
         // The update.
         if (quadratic_) {
-            quadratic_.take(model_, goal(), batch, pass_of(batch.whole()), done, axis_ ? &axis_->over.host : nullptr);
+            quadratic_.take(stages_, goal(), batch, pass_of(batch.whole()), done, axis_ ? &axis_->everyone : nullptr);
             ++optimizer_.steps();
             return done;
         }
@@ -113,13 +119,12 @@ public:
     /// Forward and backward of a step by way of other links, on this rank alone: what its actions take. No update; the
     /// gradients are zero afterwards.
     template <class Links>
-    void rehearse(micro_batches<D> batch, Links& links) {
+    void rehearse(const micro_batches<D>& batch, Links& links) {
+        observer_ = nullptr;
         step_scalars<D> losses;
-        stages_.listen(nullptr, {});
-        stages_.train(
+        stages_.observe(
             batch.samples(), [&](int m, auto y) { return loss_gradient(batch, m, std::move(y), losses); },
             [&](int m) { return input_of(batch[m]); }, links);
-        listen();
         weights_.zero_grad();
     }
 
@@ -134,12 +139,6 @@ public:
     std::pair<index_t, index_t> take_training_hits() { return loss_.take_hits(); }
 
 private:
-    void listen() {
-        stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
-            if (observer_) curvature_->last_micro_batch();
-        });
-    }
-
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
@@ -169,7 +168,7 @@ private:
     void observe_curvature(const micro_batches<D>& batch) {
         observer_ = curvature_ ? curvature_->begin_step() : nullptr;
         if (!observer_ || config_.mc_label_stride == 0) return;
-        observe_drawn_labels(model_, weights_, goal(), batch, config_.mc_label_stride, *curvature_, scaling_,
+        observe_drawn_labels(stages_, goal(), batch, config_.mc_label_stride, scaling_,
                              [&](int m) { return pass_of(batch[m]); });
         observer_ = nullptr;
     }

@@ -42,6 +42,30 @@ TEST_CASE("pipeline: every network on 2 and 4 ranks has the bits of one rank", "
     }
 }
 
+TEST_CASE("pipeline: ResNet-20 cut inside its blocks has the bits of one rank", "[pipeline]") {
+    const network net{"resnet20", [] { return resnet_cifar<double>(20, 10); }, {1, 8, 8, 3}};
+    const outcome expected = alone(net, 4);
+    for (const auto& [name, ranks] : {std::pair("1f1b", 2), std::pair("zb_h1", 4), std::pair("gpipe", 8)}) {
+        CAPTURE(name, ranks);
+        const std::vector<shape> boundaries = boundaries_of(stages_of(net, ranks), net.sample);
+        const auto inside = std::ranges::count_if(boundaries, [](const shape& s) { return s.rank() == 2; });
+        CHECK(inside > (ranks > 2 ? 1 : 0));  // bundles, and the output
+        check_equal(together(net, schedule(name, ranks, 4)), expected);
+    }
+}
+
+TEST_CASE("pipeline: any cut of a residual network has the bits of one rank", "[pipeline]") {
+    const network& net = network_named("resnet");
+    const outcome expected = alone(net, 3);
+    model whole = net.make();
+    const auto units = static_cast<int>(units_of(whole, net.sample).size());
+    for (int at = 1; at < units; ++at) {
+        CAPTURE(at);
+        check_equal(together(net, schedule("gpipe", 2, 3), {}, {at}), expected);
+    }
+    check_equal(together(net, schedule("gpipe", units, 3)), expected);  // every unit by itself
+}
+
 TEST_CASE("pipeline: every schedule has the bits of one rank", "[pipeline]") {
     const network& net = network_named("mlp");
     const outcome expected = alone(net, 4);

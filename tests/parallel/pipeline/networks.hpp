@@ -11,6 +11,7 @@
 #include <cairn/parallel/pipeline/balance.hpp>
 #include <cairn/parallel/pipeline/cut.hpp>
 #include <cairn/parallel/pipeline/execute.hpp>
+#include <cairn/parallel/pipeline/tied_weights.hpp>
 
 #include <functional>
 #include <map>
@@ -78,6 +79,18 @@ inline const std::vector<network>& networks() {
                                          .attention_dropout = 0.1});
          },
          {1, 6},
+         true},
+        {"tied",
+         [] {
+             return transformer<double>({.vocab_size = 10,
+                                         .max_length = 6,
+                                         .embedding_dim = 8,
+                                         .heads = 2,
+                                         .blocks = 2,
+                                         .dropout = 0.2,
+                                         .tied = true});
+         },
+         {1, 6},
          true}};
     return all;
 }
@@ -132,30 +145,38 @@ inline action_list forwards(int stage, int micro_batches) {
     return all;
 }
 
-/// Training and evaluation of the stages here; the same for one rank and for many.
+/// Training, a step of plain descent and evaluation of the stages here; the same for one rank and for many, between
+/// which `over` leads.
 template <class Links>
 outcome run_stages(const network& net, const pipeline_program& program, const pipeline_program& forward_only,
-                   std::vector<model>& layers, Links& links) {
+                   std::vector<model>& layers, Links& links, channel<threads_communicator>* over = nullptr) {
     parameter_list<double> parameters;
     buffer_list<double> buffers;
     for (model& part : layers) {
         for (auto& p : part.parameters()) parameters.push_back(p);
         for (auto& b : part.buffers()) buffers.push_back(b);
     }
-    arena<double> weights(parameters, 5);
+    arena<double> weights(parameters, 5, over ? arena_scope::stage : arena_scope::whole_model);
+    using ties = tied_weights<double, cpu, threads_communicator>;
+    ties tied = over ? ties(weights, *over) : ties(weights);
     std::vector<stage<model>> stages;
     for (model& part : layers) stages.emplace_back(part, weights);
     std::vector<index_t> samples;
     for (int m = 0; m < program.micro_batches; ++m) samples.push_back(samples_of(net, m));
     outcome out;
     weights.zero_grad();
+    tied.begin();
+    tied.share_values();
     const auto train = [&](int m, tensor<double> y) {
         auto [loss, dy] = loss_of(m, std::move(y));
         out.losses[m] = loss;
         return std::move(dy);
     };
     execute(program, samples, stages, links, train, [&](int m) { return input_of(net, m); });
+    tied.sum(nullptr);
     for (const auto& [name, p] : weights.parameters()) out.gradients[name] = values_of(p->grad);
+    for (index_t i = 0; i < weights.values().size(); ++i) weights.values()[i] -= 0.1 * weights.grads()[i];
+    tied.share_values();
     for (const auto& [name, t] : buffers) out.buffers[name] = values_of(*t);
     const auto predict = [&](int m, tensor<double> y) {
         out.predictions[m] = values_of(y);
@@ -194,9 +215,10 @@ inline pipeline_program forward_only(pipeline_program p) {
     return p;
 }
 
-/// Cut by modelled costs.
-inline std::vector<model> stages_of(const network& net, int stages) {
+/// Cut by modelled costs, or in front of these units.
+inline std::vector<model> stages_of(const network& net, int stages, const std::vector<int>& cuts = {}) {
     model whole = net.make();
+    if (!cuts.empty()) return cut(whole, net.sample, cuts);
     std::vector<unit_load> loads;
     for (const model_unit& u : units_of(whole, net.sample))
         loads.push_back({u.cost.forward.flops + u.cost.backward_input.flops + u.cost.backward_weight.flops + 1});
@@ -204,18 +226,18 @@ inline std::vector<model> stages_of(const network& net, int stages) {
 }
 
 /// `watch(rank)` is called on each rank when it is done.
-inline outcome together(const network& net, const pipeline_program& program,
-                        const std::function<void(int)>& watch = {}) {
+inline outcome together(const network& net, const pipeline_program& program, const std::function<void(int)>& watch = {},
+                        const std::vector<int>& cuts = {}) {
     outcome all;
     std::mutex one_at_a_time;
     run_ranks(program.ranks, {.kernel_threads = 1, .time_limit = 20}, [&](threads_communicator& c) {
         channel<threads_communicator> over(c);
-        std::vector<model> every = stages_of(net, program.stages()), mine;
+        std::vector<model> every = stages_of(net, program.stages(), cuts), mine;
         stage_links<double, cpu, threads_communicator> links(over, boundaries_of(every, net.sample));
         for (int s = 0; s < program.stages(); ++s)
             if (program.rank_of_stage[static_cast<std::size_t>(s)] == c.rank())
                 mine.push_back(std::move(every[static_cast<std::size_t>(s)]));
-        const outcome here = run_stages(net, program, forward_only(program), mine, links);
+        const outcome here = run_stages(net, program, forward_only(program), mine, links, &over);
         if (watch) watch(c.rank());
         const std::scoped_lock lock(one_at_a_time);
         all.add(here);

@@ -100,6 +100,22 @@ TEST_CASE("spatial: evaluation equals one rank", "[parallel][spatial]") {
     });
 }
 
+TEST_CASE("spatial: batch norm of cut samples refuses to take the statistics of a part", "[parallel][spatial]") {
+    using namespace spatial_networks;
+    CHECK_THAT(cairn::test::message_of([] {
+                   run_ranks(2, [](threads_communicator& c) {
+                       ranks_channel over(c);
+                       spatial_parts<threads_communicator, double> parts(over, rank_grid({2, 1, 1}), {8, 8, 8});
+                       batch_norm<double>::config settings{.channels = 2};
+                       auto layer = parts.norm(settings);
+                       arena<double> weights(layer.parameters(), 1);
+                       saved_tensors<double> saved;
+                       layer.forward(normals({2, 4, 8, 8, 2}, 1), saved, {});
+                   });
+               }),
+               Contains("samples are cut over 2 ranks") && Contains("group_over"));
+}
+
 TEST_CASE("spatial: gradients have the same bits in every run", "[parallel][spatial]") {
     using namespace spatial_networks;
     std::vector<double> first;

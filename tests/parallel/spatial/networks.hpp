@@ -45,7 +45,7 @@ sequential<double> averaging_network(Parts&& parts) {
     net.add("dropout", parts.dropout(0.3));
     net.add("pool",
             parts.average_pool({.kernel = 3, .stride = per_axis(2), .pad = 1, .count_include_pad = false, .dims = 3}));
-    net.add("bn", batch_norm<double>({.channels = 5, .act = activation::relu}));
+    net.add("bn", parts.norm({.channels = 5, .act = activation::relu}));
     net.add("conv2", parts.conv({.in = 5, .out = 6, .kernel = 2, .dims = 3}));
     net.add("mean", parts.global_average_pool());
     net.add("output", linear<double>({.in = 6, .out = 3}));

@@ -7,8 +7,9 @@
 //   factors         every `factor_update_interval` steps, from the samples of all micro-batches: kfac_factors.hpp
 //   decompositions  every `inverse_update_interval` steps, more often at first: kfac_inverses.hpp, kronecker.hpp
 //   directions      V = F⁻¹ ∇W of each layer: kfac_directions.hpp
-//   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017);
-//                   a norm constraint; or grafting: each layer's V as long as its gradient
+//   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017),
+//                   summed in the order of the model's parameters; a norm constraint; or grafting: each layer's V as
+//                   long as its gradient
 //
 // A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of
 // normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that no layer announces or that
@@ -29,6 +30,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -80,14 +82,17 @@ public:
     void take(const curvature_samples<float16>& rows) override { take_rounded(rows); }
 
     void precondition(double examples, double lr) override {
-        if (!s_.started && !s_.blocks.empty()) start();
-        if (taking_ && !discovering_) factors_.update(examples);
-        inverses_.decompose_if_due();
+        const bool any = !s_.blocks.empty();  // a stage of a pipeline may have no layer of weights
+        if (!s_.started && any) start();
+        if (taking_ && !discovering_ && any) factors_.update(examples);
+        if (any) inverses_.decompose_if_due();
         if constexpr (!on_host) inverses_.make_share();
         ++s_.steps;
         taking_ = false;
-        directions_.make();
-        s_.roles->share_directions(s_.blocks, directions_.all());
+        if (any) {
+            directions_.make();
+            s_.roles->share_directions(s_.blocks, directions_.all());
+        }
         directions_.apply(lr);
     }
 
@@ -98,6 +103,13 @@ public:
             b.each_factor([](kfac_factor<T, D>& f, char) { f.statistics.clear_batch(); });
         }
         taking_ = false;
+    }
+
+    /// The arena has some of a model's layers (a stage of a pipeline): sums over all layers are those of the whole
+    /// model. `over_model` is collective: from numbers by parameter of the arena it makes those of the whole model, in
+    /// path order.
+    void sum_over_model(std::function<std::vector<double>(std::vector<double>)> over_model) {
+        s_.over_model = std::move(over_model);
     }
 
     std::vector<block>& blocks() { return s_.blocks; }

@@ -157,17 +157,21 @@ private:
     }
 
     void apply_on_host(double lr) {
-        double square = 0, decrease = 0;  // ‖V‖² and Σ ⟨V, ∇W⟩, before clipping
+        double square = 0, decrease = 0;  // ‖V‖² and Σ ⟨V, ∇W⟩ of the whole model, before clipping
+        std::vector<double> vv(s_.parameters.size()), vg(s_.parameters.size());  // by weight
         std::vector<double> graft(s_.blocks.size(), 1);
         const bool measured = measures_directions(lr);
         for (std::size_t i = 0; measured && i < s_.blocks.size(); ++i) {
             const block& b = s_.blocks[i];
             if (!b.ready) continue;
             const products p = products_of(b);
-            decrease += p.vg;
-            square += p.vv;
+            const auto at = static_cast<std::size_t>(b.weight->id);
+            vg[at] = p.vg;
+            vv[at] = p.vv;
             graft[i] = p.vv > 0 ? std::sqrt(p.gg / p.vv) : 1;
         }
+        if (s_.config.kl_clip > 0 && lr > 0) decrease = s_.sum_of_model(std::move(vg));
+        if (s_.config.norm_limit > 0 && lr > 0) square = s_.sum_of_model(std::move(vv));
         double scale = 1;
         if (s_.config.kl_clip > 0 && lr > 0 && decrease > 0)
             scale = std::min(scale, std::sqrt(s_.config.kl_clip / (lr * lr * decrease)));

@@ -1,12 +1,15 @@
 #pragma once
 // What the parts of K-FAC (kfac.hpp) share: settings, layers and who does what.
 
+#include <cairn/optim/norm.hpp>
 #include <cairn/optim/precondition/kfac_config.hpp>
 #include <cairn/optim/precondition/kfac_layer.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -22,7 +25,15 @@ struct kfac_state {
     std::vector<std::string> diagnostics = {};
     std::int64_t steps = 0;
     bool started = false;  // all layers are known
+    // From numbers by parameter of the arena those of the whole model, in path order, on every rank alike; unset: the
+    // arena has the whole model.
+    std::function<std::vector<double>(std::vector<double>)> over_model = {};
 
+    /// The sum over all layers of the model, from numbers by parameter.
+    double sum_of_model(std::vector<double> by_parameter) const {
+        if (over_model) by_parameter = over_model(std::move(by_parameter));
+        return sum_in_path_order(by_parameter);
+    }
     // Joined one-hot rows would have no diagonal factor.
     weight_sharing sharing_of(const block& b) const { return b.transposed ? weight_sharing::expand : config.sharing; }
     // The block's S: that of the mean over rows of A ⊗ G.

@@ -1,7 +1,8 @@
 #pragma once
 // Cuts a chain of units into S consecutive stages so that the slowest stage is as fast as possible (a pipeline runs at
 // its pace), by dynamic programming over prefixes:
-//   best(s, n) = min over k of max(best(s−1, k), time of units k … n−1),     only k whose stage s keeps to its memory
+//   best(s, n) = min over k of max(best(s−1, k), crossing time of unit k + time of units k … n−1),
+//                                                                            only k whose stage s keeps to its memory
 // O(S n²). Of several cuts that are equally good, the one whose first stages are the shortest. The oracle of the tests
 // tries all cuts.
 
@@ -21,6 +22,7 @@ struct unit_load {
     double time = 0;         // of a micro-batch, in any unit
     double fixed_bytes = 0;  // parameters, gradients, optimizer state
     double saved_bytes = 0;  // of a micro-batch between its forward and its backward
+    double crossing = 0;     // time that a stage which begins here takes to receive and return what crosses the cut
 };
 
 /// Memory of a stage: Σ fixed_bytes + (micro-batches in flight) · Σ saved_bytes ≤ limit.
@@ -53,7 +55,8 @@ inline std::vector<int> balance(const std::vector<unit_load>& units, int stages,
             for (std::size_t end = i + 1; end <= n; ++end) {
                 const double flying = bound.in_flight.empty() ? 1 : bound.in_flight[s];
                 if (fixed[end] - fixed[i] + flying * (saved[end] - saved[i]) > bound.limit) break;
-                const double slowest = std::max(time[end] - time[i], best[s + 1][end]);
+                const double crossing = i > 0 ? units[i].crossing : 0;
+                const double slowest = std::max(crossing + time[end] - time[i], best[s + 1][end]);
                 if (slowest < best[s][i]) best[s][i] = slowest, next[s][i] = end;
             }
     require(best[0][0] < impossible, "pipeline: no cut into ", stages, " stages keeps each within ", bound.limit,

@@ -1,12 +1,13 @@
 #pragma once
-// Cuts a model into the stages of a pipeline. A unit is what runs in one piece: a layer, a residual block, several
-// branches. A chain inside a chain is opened, and so is a long skip (skip_part.hpp): the units of a model are those of
-// its chains, one after another, and between any two of them it may be cut.
+// Cuts a model into the stages of a pipeline. A unit is what runs in one piece: a layer, or several branches. A chain
+// inside a chain is opened, and so are a long skip and the body of a residual block (skip_part.hpp): the units of a
+// model are those of its chains, one after another, and between any two of them it may be cut.
 //   units = units_of(model, {1, 32, 32, 3});  cuts = balance(…);  stages = cut(model, {1, 32, 32, 3}, cuts);
 // Layers keep their names, so parameters keep their paths: a stage starts with the values, and draws the masks, that it
 // would in the whole model (core/parameter.hpp).
 
 #include <cairn/nn/concat_skip.hpp>
+#include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/parallel/pipeline/skip_part.hpp>
 
@@ -27,20 +28,42 @@ struct model_unit {
 
 namespace detail {
 
-/// The chain inside a layer that a cut may open; null if there is none.
+/// The chain inside a layer that a cut may open, and what travels beside it; `chain` is null if there is none.
 template <class T, Device D>
-sequential<T, D>* inner_chain(any_layer<T, D>& layer) {
-    if (auto* chain = layer.template as<sequential<T, D>>()) return chain->size() > 0 ? chain : nullptr;
-    if (auto* skip = layer.template as<concat_skip<T, D>>()) return skip->inner().size() > 0 ? &skip->inner() : nullptr;
-    return nullptr;
+struct opened_layer {
+    sequential<T, D>* chain = nullptr;
+    sequential<T, D>* shortcut = nullptr;  // of a residual block, where it has one
+    bool joins = false, adds = false;      // a long skip; a residual block
+
+    bool skips() const { return joins || adds; }
+    /// What travels beside the chain, for an input of shape s.
+    shape skip(const shape& s) const { return shortcut ? shortcut->output_shape(s) : s; }
+};
+
+template <class T, Device D>
+opened_layer<T, D> opened(any_layer<T, D>& layer) {
+    opened_layer<T, D> o;
+    if (auto* chain = layer.template as<sequential<T, D>>()) {
+        o.chain = chain;
+    } else if (auto* skip = layer.template as<concat_skip<T, D>>()) {
+        o = {&skip->inner(), nullptr, true, false};
+    } else if (auto* block = layer.template as<residual<T, D>>()) {
+        o = {&block->body(), block->shortcut().size() > 0 ? &block->shortcut() : nullptr, false, true};
+    }
+    return o.chain && o.chain->size() > 0 ? o : opened_layer<T, D>{};
+}
+
+template <class T>
+index_t saved_with_ends(const layer_cost& c, const shape& in, const shape& out) {
+    return c.saved_bytes + (c.saves_input ? block_bytes<T>(in) : 0) + (c.saves_output ? block_bytes<T>(out) : 0);
 }
 
 template <class T, Device D>
 int count_units(sequential<T, D>& chain) {
     int n = 0;
     for (int i = 0; i < chain.size(); ++i) {
-        auto* const inner = inner_chain(chain[i]);
-        n += inner ? count_units(*inner) : 1;
+        const opened_layer<T, D> o = opened(chain[i]);
+        n += o.chain ? count_units(*o.chain) : 1;
     }
     return n;
 }
@@ -50,16 +73,21 @@ void collect_units(sequential<T, D>& chain, shape s, const std::string& prefix, 
     for (int i = 0; i < chain.size(); ++i) {
         const std::string path = prefix.empty() ? chain.name(i) : prefix + '/' + chain.name(i);
         const std::size_t first = all.size();
-        if (auto* const inner = inner_chain(chain[i])) {
-            collect_units(*inner, s, path, all);
-            if (chain[i].template as<concat_skip<T, D>>())
-                for (std::size_t u = first + 1; u < all.size(); ++u) all[u].in = bundle_shape(s, all[u].in);
+        if (const opened_layer<T, D> o = opened(chain[i]); o.chain) {
+            collect_units(*o.chain, s, path, all);
+            for (std::size_t u = first + 1; o.skips() && u < all.size(); ++u)
+                all[u].in = bundle_shape(o.skip(s), all[u].in);
+            if (o.shortcut) {  // runs with the first of them
+                const layer_cost c = o.shortcut->cost(s);
+                all[first].cost.forward += c.forward;
+                all[first].cost.backward_input += c.backward_input;
+                all[first].cost.backward_weight += c.backward_weight;
+                all[first].cost.parameters += c.parameters;
+                all[first].saved_bytes += saved_with_ends<T>(c, s, o.skip(s));
+            }
         } else {
             const layer_cost c = chain[i].cost(s);
-            const shape out = chain[i].output_shape(s);
-            all.push_back(
-                {path, s, c,
-                 c.saved_bytes + (c.saves_input ? block_bytes<T>(s) : 0) + (c.saves_output ? block_bytes<T>(out) : 0)});
+            all.push_back({path, s, c, saved_with_ends<T>(c, s, chain[i].output_shape(s))});
         }
         s = with_context("layer " + path, [&] { return chain[i].output_shape(s); });
     }
@@ -74,8 +102,8 @@ std::vector<sequential<T, D>> cut_chain(sequential<T, D>& chain, const std::vect
     };
     int begin = 0;
     for (int i = 0; i < chain.size(); ++i) {
-        auto* const inner = inner_chain(chain[i]);
-        const int end = begin + (inner ? count_units(*inner) : 1);
+        const opened_layer<T, D> o = opened(chain[i]);
+        const int end = begin + (o.chain ? count_units(*o.chain) : 1);
         const std::size_t first = part_of(begin), last = part_of(end - 1);
         const shape out = chain[i].output_shape(s);
         if (first == last) {
@@ -84,19 +112,24 @@ std::vector<sequential<T, D>> cut_chain(sequential<T, D>& chain, const std::vect
             std::vector<int> inside;
             for (std::size_t k = first; k < last; ++k) inside.push_back(cuts[k] - begin);
             std::vector<model_unit> units;
-            collect_units(*inner, s, "", units);
-            const bool skips = chain[i].template as<concat_skip<T, D>>() != nullptr;
-            std::vector<sequential<T, D>> pieces = cut_chain(*inner, inside, s);
+            collect_units(*o.chain, s, "", units);
+            const shape skip = o.skip(s);
+            std::vector<sequential<T, D>> pieces = cut_chain(*o.chain, inside, s);
             for (std::size_t k = 0; k < pieces.size(); ++k) {
-                if (!skips) {
+                if (!o.skips()) {
                     parts[first + k].add(chain.name(i), std::move(pieces[k]));
                     continue;
                 }
-                const shape& reads = k == 0 ? s : units[static_cast<std::size_t>(inside[k - 1])].in;
+                const bool begins = k == 0;
+                const shape& reads = begins ? s : units[static_cast<std::size_t>(inside[k - 1])].in;
                 parts[first + k].add(
-                    chain.name(i),
-                    skip_part<T, D>(std::move(pieces[k]),
-                                    {.first = k == 0, .last = k + 1 == pieces.size(), .skip = s, .activation = reads}));
+                    chain.name(i), skip_part<T, D>(std::move(pieces[k]),
+                                                   {.first = begins,
+                                                    .last = k + 1 == pieces.size(),
+                                                    .adds = o.adds,
+                                                    .skip = skip,
+                                                    .activation = reads},
+                                                   begins && o.shortcut ? std::move(*o.shortcut) : sequential<T, D>{}));
             }
         }
         begin = end;

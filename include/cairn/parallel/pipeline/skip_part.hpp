@@ -1,16 +1,21 @@
 #pragma once
-// A long skip (nn/concat_skip.hpp) that a pipeline cuts: y = (x | inner(x)), with the layers of `inner` on several
-// stages. What travels between two of them is a bundle, the skip beside the activation, (N, skip | activation): one
-// tensor, as everywhere else.
-//   first part  x → (x, inner₁(x))     middle part  (x, h) → (x, inner₂(h))     last part  (x, h) → (x | inner₃(h))
-// Backward likewise: (dx, dh) travels, and the first part adds them, in the order of the whole layer. The same bits.
-// Bundles nest: inside a skip that is cut, another one may be.
+// A skip that a pipeline cuts: a long one (nn/concat_skip.hpp), y = (x | inner(x)), or a residual block
+// (nn/residual.hpp), y = body(x) + shortcut(x), with the layers of `inner` or `body` on several stages. What travels
+// between two of them is a bundle, the skip beside the activation, (N, skip | activation): one tensor, as everywhere
+// else. The shortcut runs on the first part, so that what it makes travels, not x.
+//   first part     x → (x, inner₁(x))                x → (shortcut(x), body₁(x))
+//   middle part    (s, h) → (s, inner₂(h))           (s, h) → (s, body₂(h))
+//   last part      (s, h) → (s | inner₃(h))          (s, h) → body₃(h) + s
+// Backward likewise: (ds, dh) travels, and the first part adds dx of both ways, in the order of the whole layer. The
+// same bits. Bundles nest: inside a skip that is cut, another one may be.
 
 #include <cairn/nn/add.hpp>
 #include <cairn/nn/channels.hpp>
+#include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,19 +34,28 @@ public:
     using value_type = T;
     using device = D;
 
-    /// `skip` and `activation`: shapes of one sample of x, and of what this part's layers read.
+    /// `skip` and `activation`: shapes of one sample of what travels beside, and of what this part's layers read.
     struct config {
         bool first = false, last = false;
+        bool adds = false;  // a residual block's; else the skip is joined
         shape skip, activation;
     };
 
-    skip_part(sequential<T, D> layers, config c) : layers_(std::move(layers)), c_(c) {}
+    /// `shortcut`: of a residual block, on its first part.
+    skip_part(sequential<T, D> layers, config c, sequential<T, D> shortcut = {})
+        : layers_(std::move(layers)), shortcut_(std::move(shortcut)), c_(c) {}
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require_input(x.shape());
         const index_t n = x.extent(0);
-        auto [skip, h] = c_.first ? std::pair(x.share(), x.share()) : unbundle(x, at(c_.activation, n));
-        x.reset();
+        tensor<T, D> skip, h;
+        if (c_.first) {
+            skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
+            h = std::move(x);
+        } else {
+            std::tie(skip, h) = unbundle(std::exchange(x, {}), at(c_.activation, n));
+        }
+        if (c_.last && c_.adds) return forward_with_skip(layers_, std::move(h), std::move(skip), saved.child(0), p);
         h = layers_.forward(std::move(h), saved.child(0), p);
         if (!c_.last) return bundle(skip, h);
         std::vector<tensor<T, D>> parts;
@@ -51,47 +65,68 @@ public:
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return backward_with(std::move(dy),
-                             [&](tensor<T, D> dh) { return layers_.backward_input(std::move(dh), saved.child(0), p); });
+        return backward_through(std::move(dy), saved, p, false);
     }
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
         layers_.backward_weight(saved.child(0), p);
+        shortcut_.backward_weight(saved.child(1), p.child("shortcut"));
     }
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        return backward_with(std::move(dy),
-                             [&](tensor<T, D> dh) { return layers_.backward(std::move(dh), saved.child(0), p); });
+        return backward_through(std::move(dy), saved, p, true);
     }
 
-    layer_parameters<T, D> parameters() { return layers_.parameters(); }
-    layer_buffers<T, D> buffers() { return layers_.buffers(); }
+    layer_parameters<T, D> parameters() {
+        layer_parameters<T, D> all = layers_.parameters();
+        append_prefixed(all, "shortcut", shortcut_.parameters());
+        return all;
+    }
+    layer_buffers<T, D> buffers() {
+        layer_buffers<T, D> all = layers_.buffers();
+        append_prefixed(all, "shortcut", shortcut_.buffers());
+        return all;
+    }
 
     shape output_shape(const shape& in) const {
         require_input(in);
         const shape skip = at(c_.skip, in.front()), h = layers_.output_shape(at(c_.activation, in.front()));
-        return c_.last ? skip.with(-1, skip.back() + h.back()) : bundle_shape(skip, h);
+        if (!c_.last) return bundle_shape(skip, h);
+        return c_.adds ? h : skip.with(-1, skip.back() + h.back());
     }
 
     layer_cost cost(const shape& in) const {
-        layer_cost c = layers_.cost(at(c_.activation, in.front()));
+        const shape reads = at(c_.activation, in.front());
+        layer_cost c = layers_.cost(reads);
         const double moved = 2 * sizeof(T) * double(in.size() + output_shape(in).size());
+        c.saved_bytes += (c.saves_input ? block_bytes<T>(reads) : 0) +
+                         (c.saves_output ? block_bytes<T>(layers_.output_shape(reads)) : 0);
+        if (shortcut_.size() > 0) {
+            const layer_cost skip = shortcut_.cost(reads);
+            c.forward += skip.forward;
+            c.backward_input += skip.backward_input;
+            c.backward_weight += skip.backward_weight;
+            c.parameters += skip.parameters;
+            c.saved_bytes += skip.saved_bytes + (skip.saves_input && !c.saves_input ? block_bytes<T>(reads) : 0) +
+                             (skip.saves_output ? block_bytes<T>(at(c_.skip, in.front())) : 0);
+        }
         c.forward.bytes += moved;
         c.backward_input.bytes += moved;
-        c.saved_bytes += (c.saves_input ? block_bytes<T>(at(c_.activation, in.front())) : 0) +
-                         (c.saves_output ? block_bytes<T>(layers_.output_shape(at(c_.activation, in.front()))) : 0);
         c.saves_input = c.saves_output = c.passes_through = false;
         return c;
     }
 
     std::string describe() const {
-        return concat(c_.first ? "first" : c_.last ? "last" : "middle", " part of a skip, around ", layers_.size());
+        return concat(c_.first  ? "first"
+                      : c_.last ? "last"
+                                : "middle",
+                      " part of a ", c_.adds ? "residual block" : "skip", ", around ", layers_.size());
     }
 
 private:
     static shape at(const shape& sample, index_t n) { return sample.with(0, n); }
 
     void require_input(const shape& in) const {
-        const shape wanted =
-            c_.first ? at(c_.skip, in.front()) : bundle_shape(at(c_.skip, in.front()), at(c_.activation, in.front()));
+        const shape reads = at(c_.activation, in.front()),
+                    wanted = c_.first ? reads : bundle_shape(at(c_.skip, in.front()), reads);
         require(in == wanted, "part of a skip: input of shape ", in, ", it was cut for ", wanted);
     }
 
@@ -109,18 +144,32 @@ private:
                 cut_channels(both, width, both.extent(-1) - width).reshaped(beside)};
     }
 
-    template <class Backward>
-    tensor<T, D> backward_with(tensor<T, D> dy, Backward&& run) {
-        const index_t n = dy.extent(0), width = c_.skip.back();
-        auto [dskip, dh] = c_.last
-                               ? std::pair(cut_channels(dy, 0, width), cut_channels(dy, width, dy.extent(-1) - width))
-                               : unbundle(dy, layers_.output_shape(at(c_.activation, n)));
-        dy.reset();
-        dh = run(std::move(dh));
-        return c_.first ? add(std::move(dh), std::move(dskip)) : bundle(dskip, dh);
+    // Both halves of backward, or the first one.
+    tensor<T, D> backward_through(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p,
+                                  bool both_halves) {
+        const auto through = [&](sequential<T, D>& chain, tensor<T, D> d, int child, const pass_context& of) {
+            return both_halves ? chain.backward(std::move(d), saved.child(child), of)
+                               : chain.backward_input(std::move(d), saved.child(child), of);
+        };
+        tensor<T, D> dskip, dh;
+        if (c_.last && c_.adds) {
+            std::tie(dh, dskip) = backward_with_skip(layers_, std::move(dy), saved.child(0), p, both_halves);
+        } else {
+            const index_t n = dy.extent(0), width = c_.skip.back();
+            if (c_.last) {
+                dskip = cut_channels(dy, 0, width);
+                dh = cut_channels(dy, width, dy.extent(-1) - width);
+            } else {
+                std::tie(dskip, dh) = unbundle(dy, layers_.output_shape(at(c_.activation, n)));
+            }
+            dy.reset();
+            dh = through(layers_, std::move(dh), 0, p);
+        }
+        if (!c_.first) return bundle(dskip, dh);
+        return add(std::move(dh), through(shortcut_, std::move(dskip), 1, p.child("shortcut")));
     }
 
-    sequential<T, D> layers_;
+    sequential<T, D> layers_, shortcut_;
     config c_;
 };
 

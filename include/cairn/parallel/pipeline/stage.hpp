@@ -39,6 +39,8 @@ public:
         f.pass = p;
         return layers_.forward(std::move(x), f.saved, p);
     }
+    /// No backward of micro-batch m follows.
+    void forget(int m) { of(m) = {}; }
     /// The gradient over the output of micro-batch m, until its backward takes it.
     void set_output_gradient(int m, tensor<T, D> dy) { of(m).dy = std::move(dy); }
 

@@ -4,10 +4,11 @@
 //   spatial_parts parts(channel, rank_grid({2, 1, 1}), shape{128, 128, 128});
 //   auto net = cosmoflow<float, cpu>(config, parts);          the same paths, initial values and masks as on one rank
 //   conv, pool          between cut tensors; each result is cut evenly, to one row
+//   norm                batch normalisation, whose pass needs a batch_group over the ranks (group_over, replicas.hpp)
 //   flatten, average    whole samples: from here on the layers are those of sample parallelism
-// Between the first and flatten, elementwise layers and batch normalisation are those of nn/; the latter needs a
-// batch_group over the ranks (group_over of replicas.hpp) for the statistics of the whole.
+// Between the first and flatten, elementwise layers are those of nn/.
 
+#include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/parallel/spatial/dropout.hpp>
@@ -44,6 +45,10 @@ public:
     any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) {
         const spatial_partition in = next(c, "the result of a conv");
         return make_.convolution(c, in, cut_, conv_);
+    }
+    any_layer<T, D> norm(typename batch_norm<T, D>::config c) const {
+        if (!gathered_) c.parts = make_.grid.size();
+        return batch_norm<T, D>(c);
     }
     any_layer<T, D> pool(const typename max_pool<T, D>::config& c) {
         const spatial_partition in = next(c, "the result of a max_pool");

@@ -113,6 +113,7 @@ struct channel_cosmoflow_parts {
     tensor_axis<C>* axis;
 
     any_layer<T> conv(const typename cairn::conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
+    any_layer<T> norm(const typename batch_norm<T>::config& c) const { return batch_norm<T>(c); }
     any_layer<T> pool(const typename max_pool<T>::config& c) const { return max_pool<T>(c); }
     any_layer<T> flatten() const { return cairn::flatten<T>(); }
     any_layer<T> dropout(double rate) const { return cairn::dropout<T>(rate); }
