@@ -138,7 +138,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
                    "threads of the kernels, of each rank (default: cores / ranks of this machine)");
     app.add_option("--resume", options.resume, "go on with the run in this directory");
     app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
-    app.add_flag("--profile", profile, "the same, with a table of the layers");
+    app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages");
     app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
         ->excludes("--throughput", "--profile", "--resume");
     int status = 0;

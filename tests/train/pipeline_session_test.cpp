@@ -149,4 +149,38 @@ TEST_CASE("pipeline session: the plan names stages, bytes and bubble", "[session
     CHECK(test::contains(text, "predicted bubble"));
 }
 
+TEST_CASE("pipeline session: a profile has what each stage costs, and changes no step", "[session]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
+    for (const std::string schedule : {"1f1b", "zb_v"}) {
+        const int stages = schedule == "zb_v" ? 4 : 2;
+        nlohmann::json profile;
+        bool same_steps = false;
+        run_ranks(2, {.kernel_threads = 1, .time_limit = 60}, [&](threads_communicator& c) {
+            const auto make = [&] {
+                configuration settings = configuration::from_text(workload);
+                settings.set("parallel.pipeline=2");
+                settings.set("parallel.schedule=" + schedule);
+                return builder<>::build(std::move(settings), {.out = {}, .resume = {}, .generated = true},
+                                        any_communicator(c.split(0, c.rank())));
+            };
+            const auto profiled = make(), plain = make();
+            const pipeline_profile p = profile_pipeline(*profiled, 2);
+            auto b = plain->train_batches->next();
+            for (int i = 0; i < 2; ++i) plain->trainer->step({*b, plain->micro_batches});
+            if (c.rank() != 0) return;
+            profile = to_json(p);
+            same_steps = std::ranges::equal(profiled->weights->values().span(), plain->weights->values().span());
+        });
+        CAPTURE(schedule, profile.dump());
+        CHECK(same_steps);
+        REQUIRE(profile["costs"].size() == static_cast<std::size_t>(stages));
+        for (const auto& of_stage : profile["costs"])
+            for (const char* half : {"forward_s", "input_s", "weight_s"}) CHECK(of_stage[half].get<double>() > 0);
+        CHECK(profile["simulated_s"].get<double>() > 0);
+        CHECK(profile["measured_s"].get<double>() > 0);
+        CHECK(profile["step_s"].get<double>() >= profile["measured_s"].get<double>());
+        CHECK(profile["waited_s"].size() == 2);
+    }
+}
+
 }  // namespace pipeline_sessions

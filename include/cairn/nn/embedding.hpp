@@ -65,9 +65,9 @@ public:
             for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());
         else
             for (index_t i = 0; i < x.size(); ++i) {
-                require(x[i] >= T(0) && x[i] < static_cast<T>(config_.num_embeddings) && x[i] == std::floor(x[i]),
-                        describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ",
-                        config_.num_embeddings, ')');
+                if (!(x[i] >= T(0) && x[i] < static_cast<T>(config_.num_embeddings) && x[i] == std::floor(x[i])))
+                    fail(describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ",
+                         config_.num_embeddings, ')');
                 ids[i] = static_cast<std::int32_t>(x[i]);
             }
         embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),

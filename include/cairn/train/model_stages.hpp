@@ -85,12 +85,27 @@ public:
     /// need not ask for.
     template <class Objective, class Batch>
     void observe(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch) {
+        observe(samples, std::forward<Objective>(objective), std::forward<Batch>(batch), links_);
+    }
+    /// The same by way of other links, such as those of a rehearsal.
+    template <class Objective, class Batch, class Links>
+    void observe(const std::vector<index_t>& samples, Objective&& objective, Batch&& batch, Links& links) {
         share_values();
         for (auto& s : stages_) s.listener = nullptr;
-        execute(program_of(samples), samples, stages_, links_, std::forward<Objective>(objective),
+        execute(program_of(samples), samples, stages_, links, std::forward<Objective>(objective),
                 std::forward<Batch>(batch));
         for (auto& s : stages_) s.listener = listener_;
     }
+
+    const pipeline_program& program_of(const std::vector<index_t>& samples) {
+        const int m = static_cast<int>(samples.size());
+        auto at = programs_.find(m);
+        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
+        return at->second;
+    }
+    const std::vector<shape>& boundaries() const { return boundaries_; }
+    /// Of the last step on this rank.
+    const links_time& time() const { return links_.time(); }
 
     /// Outputs of the last stage alone: output(m, y).
     template <class Output, class Batch>
@@ -126,13 +141,6 @@ public:
 private:
     void share_values() {
         if (!std::exchange(shared_, true)) tied_.share_values();
-    }
-
-    const pipeline_program& program_of(const std::vector<index_t>& samples) {
-        const int m = static_cast<int>(samples.size());
-        auto at = programs_.find(m);
-        if (at == programs_.end()) at = programs_.emplace(m, m > 0 ? schedule_(m) : forwards(0)).first;
-        return at->second;
     }
 
     /// Every micro-batch forward, stage after stage.

@@ -1,8 +1,10 @@
 #pragma once
-// train --throughput: training steps on one batch of generated data, timed. With a table, also the layers (--profile).
+// train --throughput: training steps on one batch of generated data, timed. With a table, also the layers, or the
+// stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/interrupt.hpp>
+#include <cairn/train/pipeline_profile.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>
 #include <cairn/train/progress.hpp>
@@ -81,19 +83,21 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     constexpr bool on_host = std::same_as<D, cpu>;
     require(on_host || !table, "--profile times layers on the host; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
-    require(!table || !run.plan,
-            "--profile is a table of the whole model's layers: parallel.pipeline must be 1; what a "
-            "pipeline does when is in trace.json of a run (benchmarks/schedule --trace)");
-    const auto [rates, skipped] = detail::time_steps(run, steps, table);
+    const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     const nlohmann::json memory = memory_by_category(D::memory());
+    std::optional<pipeline_profile> stages;
+    if constexpr (on_host)
+        if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
     if (!run.is_root()) return {};
     print_why_not_recorded(run);
     // Of the host, after the memory was read.
     const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
                  peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
     const double rate = median(rates), flops = run.training_flops;
-    if (table)
+    if (stages)
+        print_profile(std::cout, *stages);
+    else if (table)
         print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
                       peak_bytes);
     std::printf("%s, batch %td, %s: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
@@ -125,7 +129,8 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"recorded_steps", run.trainer->recorder().launched()},
             {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
             {"pool_peak_bytes", pool_peak},
-            {"memory", memory}};
+            {"memory", memory},
+            {"pipeline", stages ? to_json(*stages) : nlohmann::json()}};
 }
 
 }  // namespace cairn

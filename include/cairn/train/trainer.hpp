@@ -116,6 +116,18 @@ public:
         cairn::choose_kernels(stages_, weights_, curvature_, in, how, config_.seed);
     }
 
+    /// Forward and backward of a step by way of other links, on this rank alone: what its actions take. No update; the
+    /// gradients are zero afterwards.
+    template <class Links>
+    void rehearse(const micro_batches<D>& batch, Links& links) {
+        observer_ = nullptr;
+        step_scalars<D> losses;
+        stages_.observe(
+            batch.samples(), [&](int m, auto y) { return loss_gradient(batch, m, std::move(y), losses); },
+            [&](int m) { return input_of(batch[m]); }, links);
+        weights_.zero_grad();
+    }
+
     /// Updates done so far.
     std::int64_t steps() { return optimizer_.steps(); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }

@@ -58,6 +58,8 @@ struct operands {
     index_t keys(index_t i, index_t j, index_t count) const {
         return g.causal ? std::clamp<index_t>(i + 1 - j, 0, count) : count;
     }
+    /// Keys of such a tile which some row before row `end` attends to.
+    index_t met(index_t end, index_t j, index_t count) const { return g.causal ? std::min(count, end - j) : count; }
     /// M of a tile that begins at row i and key j, rows tile_keys apart. i is a multiple of 4, j of 16.
     void draw(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, T* to) const {
         random_stream random = g.random;
@@ -222,12 +224,12 @@ struct gradients {
         clear(0, end, d, to_v, step);
         if (count == 0) return;
         for (index_t i = o.g.causal ? j / tile_rows * tile_rows : 0; i < known; i += tile_rows) {
-            const index_t rows = std::min(tile_rows, known - i);
+            const index_t rows = std::min(tile_rows, known - i), met = o.met(i + rows, j, count);
             scaled_rows(o, n, h, i, rows, q);
-            tile(n, h, i, rows, j, count, q, products, p, ds);
-            multiply(true, false, count, d, rows, p, tile_keys, dy + o.dense(n, i, h), o.g.width(), true, to_v, step);
-            multiply(true, false, count, d, rows, ds, tile_keys, q, d, true, to_k, step);
-            if (rows_too) add_rows(n, h, i, rows, j, count, ds);
+            tile(n, h, i, rows, j, met, q, products, p, ds);
+            multiply(true, false, met, d, rows, p, tile_keys, dy + o.dense(n, i, h), o.g.width(), true, to_v, step);
+            multiply(true, false, met, d, rows, ds, tile_keys, q, d, true, to_k, step);
+            if (rows_too) add_rows(n, h, i, rows, j, met, ds);
         }
     }
 
@@ -241,8 +243,7 @@ struct gradients {
         scaled_rows(o, n, h, i, rows, q);
         const index_t keys = o.g.causal ? i + rows : known;
         for (index_t j = 0; j < keys; j += tile_keys) {
-            // The keys of the last tile under a causal mask that no row of this one attends to: as keys() has them.
-            const index_t count = std::min(tile_keys, known - j);
+            const index_t count = o.met(i + rows, j, std::min(tile_keys, known - j));
             tile(n, h, i, rows, j, count, q, products, p, ds);
             add_rows(n, h, i, rows, j, count, ds);
         }

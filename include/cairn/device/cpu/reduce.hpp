@@ -225,9 +225,15 @@ void argmax_rows(cpu, index_t rows, index_t columns, const T* x, std::int32_t* o
     parallel_for(rows, std::max<index_t>(1, 8192 / std::max<index_t>(columns, 1)), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const T* const row = x + r * columns;
+            T largest = -std::numeric_limits<T>::infinity();
+            int nans = 0;
+#pragma omp simd reduction(max : largest) reduction(+ : nans)
+            for (index_t c = 0; c < columns; ++c) {
+                largest = row[c] > largest ? row[c] : largest;
+                nans += row[c] != row[c];
+            }
             index_t best = 0;
-            for (index_t c = 1; c < columns && !std::isnan(row[best]); ++c)
-                if (!(row[c] <= row[best])) best = c;
+            while (best < columns - 1 && !(nans ? row[best] != row[best] : row[best] == largest)) ++best;
             out[r] = static_cast<std::int32_t>(best);
         }
     });

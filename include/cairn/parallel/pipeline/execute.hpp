@@ -29,13 +29,14 @@ struct stage_input {
 /// Gradients of all micro-batches of the list are added to those in the stages' arenas.
 ///   samples[m]        samples of micro-batch m, equal on all ranks of the pipeline
 ///   stages            of this rank, in the order of their numbers
+///   links             stage_links, or what stands in for them (rehearsal.hpp)
 ///   batch(m)          → stage_input of micro-batch m
 ///   objective(m, y)   → the gradient of its loss over the last stage's output y; in lists of forwards alone, nothing
 /// Throws, naming rank and action, on an action of a stage that is not here, on a backward without its forward, and
 /// where another rank is gone.
-template <Layer L, Communicator C, class Batch, class Objective>
-void execute(const pipeline_program& program, std::vector<index_t> samples, std::vector<stage<L>>& stages,
-             stage_links<typename L::value_type, typename L::device, C>& links, Objective&& objective, Batch&& batch) {
+template <Layer L, class Links, class Batch, class Objective>
+void execute(const pipeline_program& program, std::vector<index_t> samples, std::vector<stage<L>>& stages, Links& links,
+             Objective&& objective, Batch&& batch) {
     links.begin(program, std::move(samples));
     const int rank = links.rank(), end = program.stages() - 1;
     const action_list& actions = program.actions[static_cast<std::size_t>(rank)];

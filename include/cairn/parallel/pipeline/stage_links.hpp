@@ -8,6 +8,7 @@
 // A message has the tag of its boundary and direction; those of one tag are received in the order in which the other
 // rank's list sends them, which both know.
 
+#include <cairn/core/clock.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/pipeline/program.hpp>
@@ -19,6 +20,11 @@
 #include <vector>
 
 namespace cairn {
+
+/// Seconds of a step's actions on one rank, and how many of them it waited for other ranks.
+struct links_time {
+    double all = 0, waited = 0;
+};
 
 /// See the top of the file. Of one rank.
 template <class T, Device D, Communicator C>
@@ -43,6 +49,8 @@ public:
                 " needs two copies of every stage: it can be printed and validated, not executed");
         const int inner = program.stages() - 1;
         require(2 * inner <= user_tags, "a pipeline of ", inner + 1, " stages; at most ", user_tags / 2, " have tags");
+        watch_.restart();
+        time_ = {};
         outgoing_.clear();
         streams_.clear();
         needs_.clear();
@@ -98,7 +106,9 @@ public:
                             " between stages ", b, " and ", b + 1, " from rank ", s.from, " of the pipeline"),
                      [&] {
                          const trace_scope scope(gradient ? "recv gradient" : "recv activation", "", "communication");
+                         const stopwatch waiting;
                          got.under_way.wait();
+                         time_.waited += waiting.seconds();
                      });
         return std::move(got.data);
     }
@@ -111,9 +121,15 @@ public:
 
     /// The end of a step.
     void finish() {
+        const stopwatch waiting;
         for (message& m : outgoing_) m.under_way.wait();
         outgoing_.clear();
+        time_.waited += waiting.seconds();
+        time_.all = watch_.seconds();
     }
+
+    /// Of the last step, from begin to finish.
+    const links_time& time() const { return time_; }
 
 private:
     static constexpr std::size_t ahead = 2;  // receives that are posted before the list needs them
@@ -167,6 +183,8 @@ private:
     std::vector<need> needs_;               // of this rank's list, in order
     std::size_t reached_ = 0, posted_ = 0;  // of needs_
     std::list<message> outgoing_;
+    stopwatch watch_;
+    links_time time_;
 };
 
 }  // namespace cairn
