@@ -121,8 +121,8 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
     };
     std::optional<trainer<cuda, T>> recorded;
     if (form == "recorded")
-        recorded.emplace(model, weights, make_optimizer(), constant(0.01), given.goal, trainer_config{.cuda_graph = true},
-                         nullptr, nullptr, nullptr, scales ? &scaler : nullptr);
+        recorded.emplace(model, weights, make_optimizer(), constant(0.01), given.goal,
+                         trainer_config{.cuda_graph = true}, nullptr, nullptr, nullptr, scales ? &scaler : nullptr);
     const auto launch_recorded = [&] {
         cairn::batch host;
         host.count = host.global_count = batch;
