@@ -42,9 +42,7 @@ TEST_CASE("cosmology: a reduced volume is the logarithm of the density's means o
     const double slope = static_cast<double>(x[1] - x[0]) / (expected[1] - expected[0]);
     for (std::size_t v = 0; v < expected.size(); ++v)
         REQUIRE(static_cast<double>(x[v] - x[0]) == Approx(slope * (expected[v] - expected[0])).margin(1e-4));
-    CHECK_THAT(message_of([] {
-                   cosmology_volumes({.count = 1, .grid = 8, .reduce = 3});
-               }),
+    CHECK_THAT(message_of([] { cosmology_volumes({.count = 1, .grid = 8, .reduce = 3}); }),
                Contains("3 cells of an edge of 8"));
 }
 

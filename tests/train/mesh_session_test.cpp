@@ -86,9 +86,8 @@ TEST_CASE("mesh session: a transformer whose tensors are cut has the losses of o
                   {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence_parallel=true"}},
                   {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}}},
                  6, 1e-4);
-    check_meshes(sentences(folder),
-                 {{2, {"parallel.tensor=2"}}, {4, {"parallel.tensor=2", "parallel.pipeline=2"}}}, 6, 1e-4,
-                 {"model.tied_embedding=true"});
+    check_meshes(sentences(folder), {{2, {"parallel.tensor=2"}}, {4, {"parallel.tensor=2", "parallel.pipeline=2"}}}, 6,
+                 1e-4, {"model.tied_embedding=true"});
 }
 
 TEST_CASE("mesh session: volumes that are cut in space have the losses of one rank", "[session]") {

@@ -47,13 +47,12 @@ struct cosmoflow_parts {
 /// The network with layers from `parts`; paths are those of the whole network.
 template <class T, Device D, class Parts>
 sequential<T, D> cosmoflow(const cosmoflow_config& c, Parts&& parts) {
-    require(c.blocks >= 1 && c.first_kernel >= 1 && c.first_kernel % 2 == 1 && c.first_stride >= 1, "cosmoflow: ",
-            c.blocks, " blocks, first kernel ", c.first_kernel, ", first stride ", c.first_stride,
+    require(c.blocks >= 1 && c.first_kernel >= 1 && c.first_kernel % 2 == 1 && c.first_stride >= 1,
+            "cosmoflow: ", c.blocks, " blocks, first kernel ", c.first_kernel, ", first stride ", c.first_stride,
             "; at least one block, an odd kernel and a positive stride are needed");
     const index_t least = c.first_stride << c.blocks;
-    require(c.size > 0 && c.size % least == 0, "cosmoflow: size ", c.size, " must be a multiple of ",
-            least, ", for ", c.blocks, " poolings by 2",
-            c.first_stride > 1 ? concat(" behind a stride of ", c.first_stride) : "");
+    require(c.size > 0 && c.size % least == 0, "cosmoflow: size ", c.size, " must be a multiple of ", least, ", for ",
+            c.blocks, " poolings by 2", c.first_stride > 1 ? concat(" behind a stride of ", c.first_stride) : "");
     sequential<T, D> net;
     index_t width = c.channels, filters = c.filters;
     for (int b = 1; b <= c.blocks; ++b, filters *= 2) {
