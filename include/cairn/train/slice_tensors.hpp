@@ -3,10 +3,12 @@
 // how layers are shared.
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/core/arena.hpp>
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/parallel/global_parameter.hpp>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
