@@ -33,18 +33,8 @@ std::string sentences(const temporary_folder& folder) {
            "label_smoothing = 0.1\n[train]\nbatch = 32\nepochs = 1\nlog_every = 1\nmicro_batches = 2\n";
 }
 
-struct tiny_images {
-    static constexpr const char* name = "tiny-images";
-    static data_parts make(configuration&, bool, std::uint64_t seed) {
-        const target_info classes = detail::numbered_classes(5);
-        return detail::parts_of(synthetic_data(48, {16, 16, 3}, classes, seed),
-                                synthetic_data(9, {16, 16, 3}, classes, seed + 1));
-    }
-};
-const register_data_format<tiny_images> tiny_images_are_known;
-
 const std::string images =
-    "[data]\nformat = 'tiny-images'\n[model]\nkind = 'resnet-cifar'\ndepth = 8\n[optimizer]\nlr = 0.05\n[train]\n"
+    "[data]\nformat = 'cifar10'\n[model]\nkind = 'resnet-cifar'\ndepth = 8\n[optimizer]\nlr = 0.05\n[train]\n"
     "batch = 12\nlog_every = 1\nmicro_batches = 2\n";
 
 struct mesh {
@@ -52,11 +42,12 @@ struct mesh {
     settings_list set;
 };
 
-/// Each mesh has the losses and the test of one rank.
+/// Each mesh has the losses and the test of one rank. `generated`: on random samples.
 void check_meshes(const std::string& text, const std::vector<mesh>& meshes, std::int64_t steps, double tolerance,
-                  const settings_list& common = {}) {
+                  const settings_list& common = {}, bool generated = false) {
     const temporary_folder folder;
-    const auto one = train(1, {.out = folder / "one", .resume = {}, .max_steps = steps}, common, text);
+    const auto one =
+        train(1, {.out = folder / "one", .resume = {}, .max_steps = steps, .generated = generated}, common, text);
     const std::vector<double> expected = losses(folder / "one");
     REQUIRE(static_cast<std::int64_t>(expected.size()) == steps);
     int number = 0;
@@ -65,7 +56,8 @@ void check_meshes(const std::string& text, const std::vector<mesh>& meshes, std:
         set.insert(set.end(), common.begin(), common.end());
         CAPTURE(m.ranks, m.set);
         const std::filesystem::path out = folder / concat("mesh", ++number);
-        const auto got = train(m.ranks, {.out = out, .resume = {}, .max_steps = steps}, set, text);
+        const auto got =
+            train(m.ranks, {.out = out, .resume = {}, .max_steps = steps, .generated = generated}, set, text);
         const std::vector<double> mine = losses(out);
         REQUIRE(mine.size() == expected.size());
         for (std::size_t i = 0; i < mine.size(); ++i) CHECK(mine[i] == Approx(expected[i]).epsilon(tolerance));
@@ -106,7 +98,8 @@ TEST_CASE("mesh session: volumes that are cut in space have the losses of one ra
 
 TEST_CASE("mesh session: convolutions by output channels have the losses of one rank", "[session]") {
     check_meshes(volumes, {{2, {"parallel.tensor=2"}}}, 6, 1e-3);
-    check_meshes(images, {{2, {"parallel.tensor=2"}}, {4, {"parallel.tensor=2", "parallel.pipeline=2"}}}, 4, 1e-3);
+    check_meshes(images, {{2, {"parallel.tensor=2"}}, {4, {"parallel.tensor=2", "parallel.pipeline=2"}}}, 4, 1e-3, {},
+                 true);
 }
 
 TEST_CASE("mesh session: optimizers that need norms, shared state and compression on a mesh", "[session]") {
@@ -158,7 +151,6 @@ TEST_CASE("mesh session: what does not fit is refused with what to do", "[sessio
         CHECK(test::contains(message, part));
     };
     refused(why(2, {"parallel.tensor=2", "model.kind=mlp"}, volumes), "no layer whose tensors are cut");
-    refused(why(2, {"parallel.spatial=[2, 1]"}, images), "is not made for samples that are cut in space");
     refused(why(2, {"parallel.spatial=[2, 1, 1]", "model.kind=mlp"}, volumes), "is not made for samples that are cut");
     refused(why(2, {"parallel.spatial=[2, 1]"}, volumes), "give one number for each");
     refused(why(2, {"parallel.spatial=[2, 1, 1, 1]"}, volumes), "one for each spatial axis");
