@@ -45,31 +45,8 @@ void require_bits_of_one_rank(const settings_list& how, const std::string& text 
     }
 }
 
-}  // namespace
-
-TEST_CASE("pipeline K-FAC: the bits of one rank", "[session]") {
-    for (const settings_list& how :
-         {settings_list{},                                                  // the KL clip is a sum over all layers
-          {"kfac.kl_clip=1e-6"},                                            // and takes hold
-          {"kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse"},  // so is the norm of the step
-          {"kfac.graft=true", "optimizer.base=adam", "optimizer.lr=1e-3"},
-          {"kfac.fisher=mc", "kfac.example_stride=2"},
-          {"kfac.inverse_staleness=1", "kfac.inverse_update_interval=3", "optimizer.clip_norm=0.1"},
-          {"kfac.skip=['conv1']", "kfac.norm_layers=true"}})
-        require_bits_of_one_rank(how);
-}
-
-TEST_CASE("pipeline K-FAC: Shampoo, SOAP and Muon have the bits of one rank", "[session]") {
-    for (const char* kind : {"shampoo", "soap", "muon"})
-        require_bits_of_one_rank({concat("optimizer.kind=", kind), "optimizer.lr=1e-3"}, network);
-}
-
-TEST_CASE("pipeline K-FAC: work shared along the data axis is that of data parallelism alone", "[session]") {
-    for (const settings_list& how : {settings_list{},
-                                     {"kfac.grad_worker_fraction=0.5"},
-                                     {"kfac.statistics=sharded", "kfac.kl_clip=1e-6"},
-                                     {"kfac.compress=bf16"},
-                                     {"kfac.fisher=mc"}}) {
+void check_shared_work(const std::vector<settings_list>& ways) {
+    for (const settings_list& how : ways) {
         const settings_list set = joined({"model.normalise=false"}, how);
         const std::vector<double> expected = losses_of(2, set);
         for (const char* schedule : {"1f1b", "zb_v"}) {  // zb_v: two stages a rank
@@ -80,6 +57,35 @@ TEST_CASE("pipeline K-FAC: work shared along the data axis is that of data paral
             for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-6));
         }
     }
+}
+
+}  // namespace
+
+TEST_CASE("pipeline K-FAC: the bits of one rank", "[session]") {
+    require_bits_of_one_rank({"kfac.kl_clip=1e-6", "kfac.fisher=mc"});
+    require_bits_of_one_rank({"optimizer.kind=soap", "optimizer.lr=1e-3"}, network);
+}
+
+TEST_CASE("pipeline K-FAC: the bits of one rank in every form, of every preconditioner", "[.exhaustive]") {
+    for (const settings_list& how :
+         {settings_list{},                                                  // the KL clip is a sum over all layers
+          {"kfac.kl_clip=1e-6"},                                            // and takes hold
+          {"kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse"},  // so is the norm of the step
+          {"kfac.graft=true", "optimizer.base=adam", "optimizer.lr=1e-3"},
+          {"kfac.fisher=mc", "kfac.example_stride=2"},
+          {"kfac.inverse_staleness=1", "kfac.inverse_update_interval=3", "optimizer.clip_norm=0.1"},
+          {"kfac.skip=['conv1']", "kfac.norm_layers=true"}})
+        require_bits_of_one_rank(how);
+    for (const char* kind : {"shampoo", "soap", "muon"})
+        require_bits_of_one_rank({concat("optimizer.kind=", kind), "optimizer.lr=1e-3"}, network);
+}
+
+TEST_CASE("pipeline K-FAC: work shared along the data axis is that of data parallelism alone", "[session]") {
+    check_shared_work({{"kfac.statistics=sharded", "kfac.kl_clip=1e-6"}});
+}
+
+TEST_CASE("pipeline K-FAC: work shared along the data axis, in every way", "[.exhaustive]") {
+    check_shared_work({{}, {"kfac.grad_worker_fraction=0.5"}, {"kfac.compress=bf16"}, {"kfac.fisher=mc"}});
 }
 
 TEST_CASE("pipeline K-FAC: statistics of a rank's own rows are of the rows of other ranks than without a pipeline",

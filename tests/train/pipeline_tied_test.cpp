@@ -31,7 +31,7 @@ TEST_CASE("pipeline session: tied embeddings have the bits of one rank", "[sessi
     for (const char* optimizer : {"adam", "lamb"}) {
         const std::string rule = concat("optimizer.kind=", optimizer);
         const auto one =
-            train(1, {.out = folder / concat("one", optimizer), .resume = {}, .max_steps = -1}, {rule}, text);
+            train(1, {.out = folder / concat("one", optimizer), .resume = {}, .max_steps = 8}, {rule}, text);
         const std::vector<double> expected = losses(folder / concat("one", optimizer));
         REQUIRE(expected.size() > 6);
         CHECK(expected.back() < expected.front());
@@ -43,7 +43,7 @@ TEST_CASE("pipeline session: tied embeddings have the bits of one rank", "[sessi
             settings_list all = set;
             all.push_back(rule);
             const auto got =
-                train(set.front().back() - '0', {.out = folder / name, .resume = {}, .max_steps = -1}, all, text);
+                train(set.front().back() - '0', {.out = folder / name, .resume = {}, .max_steps = 8}, all, text);
             CHECK(losses(folder / name) == expected);
             CHECK(got["test_loss"] == one["test_loss"]);
         }
@@ -58,8 +58,8 @@ TEST_CASE("pipeline session: tied embeddings beside a data axis", "[session]") {
         CAPTURE(name);
         settings_list grid{"parallel.pipeline=2", "parallel.data=2"};
         grid.insert(grid.end(), more.begin(), more.end());
-        train(2, {.out = folder / (name + "two"), .resume = {}, .max_steps = -1}, more, text);
-        train(4, {.out = folder / (name + "grid"), .resume = {}, .max_steps = -1}, grid, text);
+        train(2, {.out = folder / (name + "two"), .resume = {}, .max_steps = 5}, more, text);
+        train(4, {.out = folder / (name + "grid"), .resume = {}, .max_steps = 5}, grid, text);
         CHECK(losses(folder / (name + "grid")) == losses(folder / (name + "two")));
     }
 }
