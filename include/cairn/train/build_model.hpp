@@ -30,7 +30,8 @@ public:
     /// Fills over, layers, plan, weights and the model's figures in; cuts the samples of the data where it says so.
     /// `outputs`: numbers for a sample. `one_row`: or for each of its labels.
     void make(index_t outputs, bool one_row) {
-        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
+        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest", "compress"},
+                                   "keep");
         require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
                 D::name, " take keep");
         sequential<T, D> model = make_whole(outputs, one_row);
@@ -47,7 +48,7 @@ public:
         run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
                                                          run_.plan ? arena_scope::stage : arena_scope::whole_model);
         if constexpr (on_host)
-            for (std::size_t i = 0; i < run_.layers.size() && memory_ != "keep"; ++i) {
+            for (std::size_t i = 0; i < run_.layers.size() && memory_.starts_with("recompute"); ++i) {
                 const shape in = inputs[i].with(0, run_.batch);
                 apply(run_.layers[i],
                       memory_ == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));

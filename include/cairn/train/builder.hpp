@@ -6,6 +6,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
+#include <cairn/train/activation_settings.hpp>
 #include <cairn/train/build_model.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
@@ -254,14 +255,16 @@ private:
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
         objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr}, run_.data.info);
+        if constexpr (on_host) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)
             stages.emplace(run_.layers, *run_.weights, (*run_.grid)["pipeline"], run_.plan->rank_of_stage,
                            run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
-        run_.trainer = std::make_unique<trainer<D, T>>(
-            model, *run_.weights, std::move(optimizer), run_.rate, std::move(goal), config, run_.ranks.get(),
-            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages));
+        run_.trainer = std::make_unique<trainer<D, T>>(model, *run_.weights, std::move(optimizer), run_.rate,
+                                                       std::move(goal), config, run_.ranks.get(), run_.curvature.get(),
+                                                       run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr,
+                                                       std::move(stages), run_.activations.get());
     }
 
     // A preconditioner, if the settings ask for one.

@@ -144,6 +144,11 @@ private:
         entry["epoch"] = run_.epochs_of(step);
         entry["lr"] = run_.rate(step - 1);
         entry["seconds"] = whole_.seconds();
+        if (run_.activations) {
+            const audit_report& audit = run_.activations->last();
+            entry["activations_added_variance"] = audit.added_share;
+            entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
+        }
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
         if (run_.trainer->goal().kind() == objective_kind::classes) entry["train_accuracy"] = training_accuracy();
         log_.add(directory(), entry);
