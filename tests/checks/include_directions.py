@@ -28,7 +28,7 @@ FOLDERS = {
     "parallel/pipeline": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "parallel/tensor": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "parallel/spatial": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
-    "admm": ["core", "device", "nn", "comm", "comm/collectives", "parallel"],
+    "admm": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "data": ["core"],
     "state": ["core", "comm"],
     "perf": ["core", "device"],

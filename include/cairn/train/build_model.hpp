@@ -3,6 +3,7 @@
 // its stages where there is a pipeline, the memory of its parameters, and what it recomputes. Every rank does the same.
 // Throws before any training on settings that do not fit together.
 
+#include <cairn/admm/split_chain.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/stash/plan.hpp>
@@ -35,6 +36,10 @@ public:
         require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
                 D::name, " take keep");
         sequential<T, D> model = make_whole(outputs, one_row);
+        if constexpr (on_host)
+            if (run_.is_split()) split_places_ = admm::split_places(model, run_.algorithm_kind);
+        require(split_places_.empty() || memory_ == "keep",
+                "train.activation_memory is for train.algorithm = gradient");
         if (run_.axes.share_layers()) model = share_layers(outputs);
         const shape batch = run_.over.batch_here(run_.batch, run_.data.sample);
         std::vector<shape> inputs{batch};  // of each chain here
@@ -132,11 +137,14 @@ private:
         const shape one = run_.over.batch_here(1, run_.data.sample);
         std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
         if (run_.over.spatial) join_after_switch(units, model);
+        if (!split_places_.empty()) join_split_layers(units);
         agree_on_costs(run_.world, units);
         pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
         for (const auto& [name, parameter] : model.parameters())
             if (parameter->tied_to.empty()) plan.parameters.push_back(name);
         require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
+        for (int& c : plan.cuts)
+            if (!split_places_.empty()) c = split_places_[static_cast<std::size_t>(c)].begin;
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
         std::vector<shape> inputs;
@@ -147,6 +155,19 @@ private:
             }
         run_.plan = std::move(plan);
         return inputs;
+    }
+
+    // ADMM cuts between split layers alone. Its iteration has five products of a layer, three of the first, and with
+    // admm.solver = exact a Gram matrix and a product with its inverse; all in proportion to the layer's forward.
+    void join_split_layers(std::vector<planned_unit>& units) {
+        std::vector<planned_unit> joined;
+        for (const admm::split_place& place : split_places_) {
+            planned_unit whole = units[static_cast<std::size_t>(place.begin)];
+            for (int u = place.begin + 1; u < place.end; ++u) whole.join(units[static_cast<std::size_t>(u)]);
+            whole.costs = {(joined.empty() ? 3 : 5) * whole.costs.forward, 0, 0};
+            joined.push_back(std::move(whole));
+        }
+        units = std::move(joined);
     }
 
     // Bytes that a rank may take, the least of all ranks; 0: any.
@@ -170,7 +191,8 @@ private:
 
     run_parts<D, T>& run_;
     configuration& settings_;
-    std::string memory_;  // train.activation_memory
+    std::string memory_;                           // train.activation_memory
+    std::vector<admm::split_place> split_places_;  // of ADMM
 };
 
 /// A step may have fewer micro-batches than asked for, where the last batch is short: throws where the schedule of the

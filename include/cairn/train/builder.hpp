@@ -7,6 +7,7 @@
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/train/activation_settings.hpp>
+#include <cairn/train/admm_training.hpp>
 #include <cairn/train/build_model.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
@@ -32,13 +33,18 @@ public:
                                         std::optional<any_communicator> device_channel = {}) {
         auto run = std::make_unique<parts>(std::move(settings), std::move(options), std::move(world));
         builder b(*run);
+        b.read_algorithm();
         run->axes = read_parallel_axes(run->settings, run->world.size());
+        if (run->is_split()) b.require_axes_of_admm();
         run->grid = std::make_unique<mesh<any_communicator>>(run->world, run->axes.axes(), std::move(device_channel));
         b.make_network();
         b.make_batches();
         b.count_steps();
         b.make_ranks();
-        b.make_trainer();
+        if (run->is_split())
+            b.make_admm_training();
+        else
+            b.make_trainer();
         run->settings.check_all_used();
         require_equal(run->world, run->settings.resolved(), "the resolved configuration");
         if (run->curvature)  // each rank makes the same directions, whose last bits depend on it
@@ -56,11 +62,35 @@ private:
         run.name = settings_.get("name", "run");
         run.seed = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1, any_number));
         run.data = make_data(settings_, run.options.generated, run.seed);
-        run.batch = settings_.get<index_t>("train.batch", 32, from_to(1, 1 << 24));
-        run.micro_batches =
-            settings_.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(run.batch)));
         run.skips_non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
         kind_ = read_objective_kind();
+    }
+
+    // Gradients go by batches. ADMM works on all samples in every step, and its layers lie on the ranks of a pipeline.
+    void read_algorithm() {
+        run_.algorithm_kind = settings_.choice("train.algorithm", {"gradient", "dladmm", "pdadmm"}, "gradient");
+        const index_t all = run_.data.train.size();
+        run_.batch = settings_.get<index_t>("train.batch", run_.is_split() ? all : 32, from_to(1, 1 << 24));
+        run_.micro_batches =
+            settings_.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(run_.batch)));
+        if (!run_.is_split()) return settings_.leave_out("admm");  // so that a workload can be trained both ways
+        require(on_host, "train.algorithm = ", run_.algorithm_kind, " is for train.device = cpu");
+        require(run_.batch == all && run_.micro_batches == 1, "train.algorithm = ", run_.algorithm_kind,
+                " works on all ", all,
+                " training samples in every step: leave train.batch and train.micro_batches out");
+        if (run_.world.size() > 1 && !settings_.has("parallel.pipeline"))
+            settings_.set(concat("parallel.pipeline=", run_.world.size()));
+    }
+
+    void require_axes_of_admm() {
+        require(
+            run_.axes.pipeline == run_.world.size(), "train.algorithm = ", run_.algorithm_kind,
+            " puts layers on ranks, and nothing else: leave parallel.data, parallel.tensor and parallel.spatial out");
+        require(
+            run_.algorithm_kind == "pdadmm" || run_.world.size() == 1,
+            "train.algorithm = dladmm sweeps over the layers one after another: start one rank, or take pdadmm, whose "
+            "layers train at the same time on ",
+            run_.world.size(), " ranks");
     }
 
     // The data have classes or values, which decide between cross-entropy and squares.
@@ -100,13 +130,19 @@ private:
                                      .rank = run_.grid->coordinate("data"),
                                      .world = sharers};
         const bool as_pixels = settings_.get("train.upload_uint8", true);  // to a GPU; the bits are the same
-        run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
+        if (run_.is_split())  // a batch an epoch, which nobody reads: it counts iterations
+            run_.train_batches = std::make_unique<typename parts::batches>(
+                subset<any_dataset>(run_.data.train, {0}), loader_config{.batch = 1, .workers = 0, .shuffle = false},
+                as_pixels);
+        else
+            run_.train_batches = std::make_unique<typename parts::batches>(run_.data.train, training, as_pixels);
         if (run_.plan) require_schedule_of_short_batch(run_);
         run_.test_every = settings_.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
+        run_.save_every = settings_.get<std::int64_t>("train.save_every", 1, at_least(1));  // epochs
         if (!run_.data.test || !run_.test_every) return;
         loader_config testing = training;
         testing.shuffle = testing.drop_last = false;
-        testing.batch = std::min(run_.batch, run_.data.test.size());
+        testing.batch = std::min(run_.is_split() ? 1000 : run_.batch, run_.data.test.size());
         require(testing.batch >= sharers, "the test set of ", run_.data.test.size(), " samples is too small for ",
                 sharers, " ranks");
         testing.workers = 0;
@@ -261,10 +297,19 @@ private:
         if (run_.plan)
             stages.emplace(run_.layers, *run_.weights, (*run_.grid)["pipeline"], run_.plan->rank_of_stage,
                            run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
-        run_.trainer = std::make_unique<trainer<D, T>>(model, *run_.weights, std::move(optimizer), run_.rate,
-                                                       std::move(goal), config, run_.ranks.get(), run_.curvature.get(),
-                                                       run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr,
-                                                       std::move(stages), run_.activations.get());
+        auto by_gradients = std::make_unique<trainer<D, T>>(
+            model, *run_.weights, std::move(optimizer), run_.rate, std::move(goal), config, run_.ranks.get(),
+            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages),
+            run_.activations.get());
+        run_.trainer = by_gradients.get();
+        run_.algorithm = std::move(by_gradients);
+    }
+
+    void make_admm_training() {
+        require(
+            run_.owners.empty() && !run_.compresses, "train.algorithm = ", run_.algorithm_kind,
+            " has no gradients: leave parallel.zero_stage and compress.kind out (admm.quantise compresses p and q)");
+        if constexpr (on_host) run_.algorithm = make_admm(run_, kind_);
     }
 
     // A preconditioner, if the settings ask for one.

@@ -3,6 +3,7 @@
 //   model/PATH           parameters              loader_epoch, loader_batch    the next batch
 //   buffers/PATH         running statistics      loss_scale/…                  of layers in float16
 //   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
+//   admm/VARIABLE/…      where ADMM trains, and its numbers
 //   compression/…        what compressors of every rank keep
 // Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
 // loaded: shards of the optimizer, slices of a tensor axis, stages of a pipeline by their parameters' paths. The file
@@ -91,7 +92,8 @@ public:
             share_numbers();
             share_tensors();
         }
-        run_.trainer->stages().values_changed();
+        run_.algorithm->stages().values_changed();
+        run_.algorithm->state_loaded();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 
@@ -103,7 +105,9 @@ private:
             s.add("loss_scale/good_steps", scale_.good_steps);
         }
         for (const auto& [name, t] : tensors_of_model()) s.add(name, t);
-        s.add("optimizer_steps", run_.trainer->optimizer().steps());
+        algorithm_ = run_.algorithm->state();
+        for (auto& [name, number] : algorithm_.counters) s.add(name, *number);
+        for (auto& [name, number] : algorithm_.numbers) s.add(name, *number);
         if (stage_numbers_)
             for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
         else if (run_.curvature)
@@ -136,7 +140,7 @@ private:
         for (const auto& [name, p] : run_.weights->parameters())
             all.push_back({"model/" + name, host_copies_.host_of(p->value)});
         for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
-        for (const auto& [name, t] : optimizer_tensors()) all.push_back({"optimizer/" + name, host_copies_.host_of(t)});
+        for (const auto& [name, t] : algorithm_tensors()) all.push_back({name, host_copies_.host_of(t)});
         for (const auto& [name, t] : curvature_) all.push_back({"kfac/" + name, host_copies_.host_of(t)});
         if (run_.quadratic)
             for (const auto& [name, p] : run_.weights->parameters()) {
@@ -147,8 +151,11 @@ private:
         return all;
     }
 
-    std::vector<named_tensor<float, D>> optimizer_tensors() {
-        return optimizer_ ? optimizer_->tensors() : run_.trainer->optimizer().tensors();
+    std::vector<named_tensor<float, D>> algorithm_tensors() {
+        if (!optimizer_) return run_.algorithm->state().tensors;
+        std::vector<named_tensor<float, D>> all = optimizer_->tensors();
+        for (auto& one : all) one.name = "optimizer/" + one.name;
+        return all;
     }
 
     template <class Number>
@@ -157,7 +164,9 @@ private:
     }
 
     void share_numbers() {
-        share(run_.trainer->optimizer().steps());
+        algorithm_ = run_.algorithm->state();
+        for (auto& [name, number] : algorithm_.counters) share(*number);
+        for (auto& [name, number] : algorithm_.numbers) share(*number);
         share(loader_epoch_);
         share(loader_batch_);
         if (run_.scales_itself()) {
@@ -178,7 +187,7 @@ private:
     void share_tensors() {
         run_.start_ranks();  // parameters and buffers
         const auto give = [&](const tensor<float, D>& t) { broadcast(run_.ranks->over.device, t.share().span(), 0); };
-        for (const auto& [name, t] : optimizer_tensors()) give(t);
+        for (const auto& [name, t] : algorithm_tensors()) give(t);
         for (const auto& [name, t] : curvature_) give(t);
         if (run_.quadratic) give(run_.quadratic->previous());
         if (optimizer_) optimizer_->distribute();
@@ -193,6 +202,7 @@ private:
     std::optional<gathered_tensors> stages_;          // of a pipeline
     std::optional<gathered_numbers> stage_numbers_;   // of a preconditioner there
     std::vector<named_tensor<float, D>> curvature_;
+    algorithm_state<D> algorithm_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
@@ -203,7 +213,7 @@ private:
 /// The error of a run that training has spoilt; call before anything is saved.
 template <Device D, class T>
 [[noreturn]] void fail_diverged(run_parts<D, T>& run, const std::string& what) {
-    fail("after step ", run.trainer->steps(), ": ", what,
+    fail("after step ", run.algorithm->steps(), ": ", what,
          "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
 }
 

@@ -17,6 +17,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 namespace cairn {
 
@@ -286,11 +287,31 @@ static const register_data_format<text_entry> text_is_known;
 
 }  // namespace detail
 
+namespace detail {
+
+// data.train_samples: the first so many of the training set. data.validation: its last so many are held out of it and
+// tested on in place of the test set, on which nothing should be chosen.
+inline data_parts with_validation(configuration& settings, data_parts all) {
+    const index_t n = all.train.size(),
+                  held = settings.get<index_t>("data.validation", 0, from_to(0, static_cast<double>(n - 1))),
+                  used = settings.get<index_t>("data.train_samples", 0, from_to(0, static_cast<double>(n - held)));
+    if (held == 0 && used == 0) return all;
+    std::vector<index_t> chosen(static_cast<std::size_t>(used ? used : n - held)), rest(static_cast<std::size_t>(held));
+    std::iota(chosen.begin(), chosen.end(), index_t{0});
+    std::iota(rest.begin(), rest.end(), n - held);
+    if (held) all.test = subset<any_dataset>(all.train, std::move(rest));
+    all.train = subset<any_dataset>(all.train, std::move(chosen));
+    return all;
+}
+
+}  // namespace detail
+
 /// The data that the settings name; random samples of the same shape when `without_files`. Throws naming what is
 /// missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
     const std::string format = settings.need<std::string>("data.format");
-    return data_formats::global().at("data.format", format)(settings, without_files, seed);
+    return detail::with_validation(settings,
+                                   data_formats::global().at("data.format", format)(settings, without_files, seed));
 }
 
 /// Whether samples that cannot be read are left out of their batches.

@@ -39,9 +39,9 @@ public:
         open();
         print_head();
         run_.train_batches->reset_stats();
-        first_step_ = run_.trainer->steps();
-        while (run_.trainer->steps() < run_.last_step && !stopped_) {
-            const std::int64_t since_start = run_.trainer->steps() - first_step_;
+        first_step_ = run_.algorithm->steps();
+        while (run_.algorithm->steps() < run_.last_step && !stopped_) {
+            const std::int64_t since_start = run_.algorithm->steps() - first_step_;
             trace::global().enable(since_start >= trace_begin && since_start < trace_end);
             step_watch_.restart();  // to wait for data is part of a step
             if (auto b = run_.train_batches->next())
@@ -51,7 +51,7 @@ public:
         }
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
-        test_and_save(run_.test_batches && !stopped_ && last_tested_ != run_.trainer->steps());
+        test_and_save(run_.test_batches && !stopped_ && last_tested_ != run_.algorithm->steps());
         outcome_.interrupted = stopped_;
         outcome_.seconds = seconds();
         return write_report(run_, directory(), outcome_, log_);
@@ -64,7 +64,7 @@ private:
 
     // A run that was killed between its last step and its record has nothing to do but that: its time is in its log.
     double seconds() const {
-        const bool trained = run_.trainer->steps() > first_step_;
+        const bool trained = run_.algorithm->steps() > first_step_;
         return trained ? whole_.seconds() : log_.last("seconds").value_or(whole_.seconds());
     }
 
@@ -76,7 +76,7 @@ private:
         if (run_.is_root()) open_directory(resuming);
         if (resuming) load_checkpoint(run_, run_.options.resume / "state.cairn");
         saved_ = resuming;
-        const std::int64_t steps = run_.trainer->steps();
+        const std::int64_t steps = run_.algorithm->steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
         require(!resuming || steps < run_.last_step || (steps == run_.last_step && !complete),
@@ -107,8 +107,8 @@ private:
         const bool nothing = b.host.count == 0 && !run_.ranks;
         const step_result done =
             nothing ? step_result{.stop = interrupt_guard::requested()}
-                    : run_.trainer->step({b, run_.micro_batches}, interrupt_guard::requested(), [this] {
-                          if (run_.trainer->steps() + 1 < run_.last_step) run_.train_batches->prepare();
+                    : run_.algorithm->step({b, run_.micro_batches}, interrupt_guard::requested(), [this] {
+                          if (run_.algorithm->steps() + 1 < run_.last_step) run_.train_batches->prepare();
                       });
         stopped_ = done.stop;
         saved_ = false;
@@ -116,7 +116,7 @@ private:
         empty_batches_ = 0;
         if (done.skipped) return count_skipped_step();
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
-        const std::int64_t step = run_.trainer->steps();
+        const std::int64_t step = run_.algorithm->steps();
         if (log_.steps_since_line() == run_.log_every || step == run_.last_step) log_training();
         line_.show(step, run_.last_step, status_text(step));
     }
@@ -130,7 +130,7 @@ private:
 
     void count_skipped_step() {
         const bool by_scale = run_.scales_itself();
-        line_.print(concat("step ", run_.trainer->steps() + 1, ": a gradient is not finite; skipped on all ranks",
+        line_.print(concat("step ", run_.algorithm->steps() + 1, ": a gradient is not finite; skipped on all ranks",
                            by_scale ? concat(", the loss scale is now ", run_.scaler->scale()) : ""));
         ++outcome_.skipped_steps;
         require(by_scale || outcome_.skipped_steps < most_skipped_steps, outcome_.skipped_steps,
@@ -138,11 +138,10 @@ private:
     }
 
     void log_training() {
-        const std::int64_t step = run_.trainer->steps();
+        const std::int64_t step = run_.algorithm->steps();
         nlohmann::json entry = log_.take_steps();
         entry["step"] = step;
         entry["epoch"] = run_.epochs_of(step);
-        entry["lr"] = run_.rate(step - 1);
         entry["seconds"] = whole_.seconds();
         if (run_.activations) {
             const audit_report& audit = run_.activations->last();
@@ -150,25 +149,29 @@ private:
             entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
         }
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
-        if (run_.trainer->goal().kind() == objective_kind::classes) entry["train_accuracy"] = training_accuracy();
+        for (const auto& [figure, value] : run_.algorithm->figures()) entry[figure] = value;
+        if (run_.algorithm->goal().kind() == objective_kind::classes)
+            if (const auto accuracy = training_accuracy()) entry["train_accuracy"] = *accuracy;
         log_.add(directory(), entry);
     }
 
-    // Over all ranks, since the last line.
-    double training_accuracy() {
-        const auto [correct, seen] = run_.trainer->take_training_hits();
+    // Over all ranks, since the last line; nothing where no sample was counted.
+    std::optional<double> training_accuracy() {
+        const auto [correct, seen] = run_.algorithm->take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
         if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
-        return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each) : 0;
+        if (sums[1] == 0) return std::nullopt;
+        return sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each);
     }
 
     void end_of_epoch() {
         const std::int64_t epoch = run_.train_batches->position().epoch;
-        test_and_save(run_.test_batches && (epoch % run_.test_every == 0 || epoch == run_.epochs));
+        test_and_save(run_.test_batches && (epoch % run_.test_every == 0 || epoch == run_.epochs),
+                      epoch % run_.save_every == 0);
     }
 
     // A test set that cannot be read costs no epoch; but a state that training has spoilt does not replace a good one.
-    void test_and_save(bool due) {
+    void test_and_save(bool due, bool save_due = true) {
         std::exception_ptr unreadable;
         try {
             if (due) test();
@@ -178,21 +181,21 @@ private:
         }
         if (due && !unreadable && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
             fail_diverged(run_, "the test loss is not finite");
-        save();
+        if (save_due || unreadable) save();
         if (unreadable) std::rethrow_exception(unreadable);
     }
 
     void test() {
-        const std::int64_t step = run_.trainer->steps();
+        const std::int64_t step = run_.algorithm->steps();
         run_.average_buffers();
         run_.test_batches->reset_stats();
-        evaluation sums =
-            evaluate(run_.trainer->stages(), run_.trainer->goal(), *run_.test_batches, run_.over, run_.axes.pipeline);
+        evaluation sums = evaluate(run_.algorithm->stages(), run_.algorithm->goal(), *run_.test_batches, run_.over,
+                                   run_.axes.pipeline);
         if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
         if (run_.ranks) add_over_ranks(run_.ranks->everyone, sums);
         outcome_.test = std::move(sums);
-        outcome_.metrics = run_.trainer->goal().metrics(outcome_.test);
+        outcome_.metrics = run_.algorithm->goal().metrics(outcome_.test);
         last_tested_ = step;
         nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
@@ -226,7 +229,7 @@ private:
         for (const auto& [figure, value] : outcome_.metrics)
             if (!figure.starts_with("mae_"))
                 text += (text.empty() ? "" : ", ") + metric_label(figure) + ' ' + metric_value(figure, value);
-        line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.epochs_of(run_.trainer->steps()),
+        line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.epochs_of(run_.algorithm->steps()),
                           loss_text(" training loss").c_str(), outcome_.test.loss()) +
                     text);
     }

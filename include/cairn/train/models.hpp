@@ -1,10 +1,11 @@
 #pragma once
 // Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
-// cosmoflow | map-cnn | transformer, or what another header enters (register_model).
+// cosmoflow | map-cnn | cnn | transformer, or what another header enters (register_model).
 // Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
 // whose tensors are cut, cosmoflow also of layers whose samples are.
 
 #include <cairn/models/autoencoder.hpp>
+#include <cairn/models/cnn.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/map_cnn.hpp>
@@ -151,6 +152,24 @@ struct map_cnn_entry {
     }
 };
 
+struct cnn_entry {
+    static constexpr const char* name = "cnn";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 3, "(H, W, C)");
+        cnn_config c{.outputs = ends.outputs};
+        const auto widths = [&](const char* setting, std::vector<std::int64_t> usual) {
+            const auto given = settings.get(setting, std::move(usual), layer_width);
+            return std::vector<index_t>(given.begin(), given.end());
+        };
+        c.filters = widths("model.filters", {8});
+        c.hidden = widths("model.hidden", {});
+        c.kernel = settings.get("model.kernel", c.kernel, from_to(1, 64));
+        c.stride = settings.get("model.stride", c.stride, from_to(1, 64));
+        return cnn<T, D>(ends.sample, c);
+    }
+};
+
 template <class T, Device D>
 sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
     if constexpr (std::same_as<D, cpu>)
@@ -189,6 +208,7 @@ static const register_model<resnet_cifar_entry, CAIRN_TARGETS> resnet_cifar_is_k
 static const register_model<resnet_entry, CAIRN_TARGETS> resnet_is_known;
 static const register_model<cosmoflow_entry, CAIRN_TARGETS> cosmoflow_is_known;
 static const register_model<map_cnn_entry, CAIRN_TARGETS> map_cnn_is_known;
+static const register_model<cnn_entry, CAIRN_TARGETS> cnn_is_known;
 static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_known;
 
 }  // namespace detail

@@ -54,6 +54,7 @@ inline bool is_complete(const run_directory& directory, std::int64_t steps) {
 /// Why steps were not recorded as the settings ask, if so.
 template <Device D, class T>
 void print_why_not_recorded(run_parts<D, T>& run) {
+    if (!run.trainer) return;
     if (const std::string why = run.trainer->recorder().refusal(); !why.empty())
         std::fprintf(stderr,
                      "train.cuda_graph = on: steps were launched one by one, for they could not be recorded: %s\n",
@@ -71,14 +72,16 @@ inline std::string printable(const nlohmann::json& j) {
 template <Device D, class T>
 nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metrics_log& log,
                          const std::vector<double>& rates) {
-    const std::int64_t steps = run.trainer->steps();
+    const std::int64_t steps = run.algorithm->steps();
     nlohmann::json result{{"workload", run.name},
                           {"finished", !o.interrupted && steps >= run.last_step},
                           {"steps", steps},
                           {"epochs", run.epochs_of(steps)},
+                          {"algorithm", run.algorithm_kind},
                           {"seed", run.seed},
                           {"ranks", run.world.size()},
                           {"seconds", o.seconds},
+                          {"training_samples", run.data.train.size()},
                           {"samples_per_s", median(rates)},
                           {"peak_bytes", peak_resident_bytes()},
                           {"skipped_steps", o.skipped_steps},
@@ -86,8 +89,9 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
                           {"skipped_samples", run.train_batches->stats().skipped}};
     if (const auto loss = log.recent_loss()) result["train_loss"] = *loss;
     if (o.test.count) result["test_loss"] = o.test.loss();
+    if (run.trainer) result["flops_per_sample"] = run.training_flops;
     if (run.scaler) result["loss_scale"] = run.scaler->scale();
-    if (!std::same_as<D, cpu>) result["recorded_steps"] = run.trainer->recorder().launched();
+    if (!std::same_as<D, cpu> && run.trainer) result["recorded_steps"] = run.trainer->recorder().launched();
     for (const auto& [figure, value] : o.metrics) result["test_" + figure] = value;
     return result;
 }

@@ -48,7 +48,7 @@ struct run_parts {
     index_t batch = 1;                                     // samples a step, over all ranks
     index_t micro_batches = 1;                             // a step
     std::unique_ptr<batches> train_batches, test_batches;  // this rank's; the second is null where nothing is tested
-    std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, log_every = 1;
+    std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, save_every = 1, log_every = 1;
 
     // How the ranks share the model.
     parallel_axes axes;
@@ -75,8 +75,12 @@ struct run_parts {
     bool compresses = false;
     bool skips_non_finite = false;  // steps whose loss or gradients are not finite
 
-    std::unique_ptr<cairn::trainer<D, T>> trainer;
+    std::string algorithm_kind = "gradient";  // train.algorithm
+    std::unique_ptr<training_algorithm<D, T>> algorithm;
+    cairn::trainer<D, T>* trainer = nullptr;  // the algorithm, where that is gradients; else null
 
+    /// Whether a step is one of all samples, by ADMM.
+    bool is_split() const { return algorithm_kind != "gradient"; }
     bool is_root() const { return world.rank() == 0; }
     bool scales_itself() const { return scaler && scaler->dynamic(); }
     shape batch_shape() const { return over.batch_here(batch, data.sample); }

@@ -98,6 +98,11 @@ public:
     /// Sets `key` to a string.
     void set_text(const std::string& key, const std::string& value) { replace(key, {{"", setting::of(value)}}); }
 
+    /// Drops a section that this run has no use for.
+    void leave_out(const std::string& section) {
+        std::erase_if(settings_, [&](const auto& entry) { return entry.first.starts_with(section + '.'); });
+    }
+
     /// One line for each setting that was given by an old name or value: where, and the new one.
     const std::vector<std::string>& notices() const { return notices_; }
 

@@ -39,10 +39,10 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
         for (const index_t count : detail::counts_of(*run.train_batches, size))
             for (const int piece : std::set<int>{0, pieces - 1})
                 if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
-                    run.trainer->choose_kernels(run.train_batches->batch_shape().with(0, micro), mode::train);
+                    run.algorithm->choose_kernels(run.train_batches->batch_shape().with(0, micro), mode::train);
         if (run.test_batches)
             for (const index_t count : detail::counts_of(*run.test_batches, size))
-                run.trainer->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
+                run.algorithm->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
     };
     const int sharing = run.axes.spatial_ranks() * run.axes.tensor;  // the last axes of the mesh
     for (int place = 0; place < run.axes.pipeline; ++place) {        // the first
@@ -62,7 +62,7 @@ template <Device D, class T>
 void discover_layers(run_parts<D, T>& run) {
     if (!run.curvature) return;
     const index_t share = shard_of(run.batch, run.axes.data, run.grid->coordinate("data")).count;
-    run.trainer->choose_kernels(
+    run.algorithm->choose_kernels(
         run.batch_shape().with(0, shard_of(share, static_cast<int>(run.micro_batches), 0).count), mode::train);
 }
 

@@ -36,6 +36,8 @@ struct timed_steps {
 /// Collective. `steps`: -1 for as many as fill throughput_seconds.
 template <Device D, class T>
 timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
+    require(run.trainer != nullptr, "--throughput and --profile time steps of train.algorithm = gradient; of ",
+            run.algorithm_kind, " a run's metrics.jsonl has the samples a second of each iteration");
     auto b = run.train_batches->next();
     require(b.has_value(), "throughput: no batch");
     choose_kernels_of_ranks(run);

@@ -33,6 +33,7 @@
 #include <cairn/train/quadratic_update.hpp>
 #include <cairn/train/ranks.hpp>
 #include <cairn/train/trainer_config.hpp>
+#include <cairn/train/training_algorithm.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -44,7 +45,7 @@ namespace cairn {
 
 /// A model on device D, whose layers compute in T, with what trains it: weights, losses and updates are in float.
 template <Device D = cpu, class T = float>
-class trainer {
+class trainer final : public training_algorithm<D, T> {
     static_assert(std::same_as<weight_of<T>, float>);
     static_assert(!std::same_as<D, cpu> || std::same_as<T, float>, "the host computes in float");
 
@@ -83,7 +84,7 @@ public:
     /// One step on this rank's part of a batch. `meanwhile` is called when forward and backward are launched, before
     /// their results are waited for. Throws when the loss or a gradient is not finite, on every rank alike, naming the
     /// step and the first layer whose output is not.
-    step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) {
+    step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) override {
         place_among_ranks(batch);
         const double lr = rate_(steps());
         if constexpr (std::same_as<D, cpu>)
@@ -121,7 +122,7 @@ public:
     }
 
     /// Before the first step: each kernel gets its algorithm for inputs of this shape.
-    void choose_kernels(const shape& in, mode how) {
+    void choose_kernels(const shape& in, mode how) override {
         cairn::choose_kernels(stages_, weights_, curvature_, in, how, config_.seed);
     }
 
@@ -138,14 +139,24 @@ public:
     }
 
     /// Updates done so far.
-    std::int64_t steps() { return optimizer_.steps(); }
+    std::int64_t steps() override { return optimizer_.steps(); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }
-    model_stages<D, T>& stages() { return stages_; }
-    const objective& goal() const { return loss_.goal(); }
+    model_stages<D, T>& stages() override { return stages_; }
+    const objective& goal() const override { return loss_.goal(); }
     const graph_recorder<D>& recorder() const { return recorder_; }
 
     /// Training samples of this rank classified right, and seen, since the last call.
-    std::pair<index_t, index_t> take_training_hits() { return loss_.take_hits(); }
+    std::pair<index_t, index_t> take_training_hits() override { return loss_.take_hits(); }
+
+    /// Of the optimizer; train/checkpoint.hpp puts shards together.
+    algorithm_state<D> state() override {
+        algorithm_state<D> all;
+        for (auto& [name, t] : optimizer_.tensors()) all.tensors.push_back({"optimizer/" + name, t.share()});
+        all.counters.emplace_back("optimizer_steps", &optimizer_.steps());
+        return all;
+    }
+    void state_loaded() override {}
+    std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
 
     /// Bytes that wait for backward when it begins, the most of all steps.
     index_t saved_after_forward() const { return saved_after_forward_; }

@@ -1,0 +1,59 @@
+#pragma once
+// The seam between the loop of a run and what trains its model:
+//   step(batch, …)     one update: of a batch by gradients (trainer.hpp), of all samples by ADMM (admm_training.hpp)
+//   state()            what a checkpoint keeps beside the model; state_loaded() when a checkpoint was read
+//   stages(), goal()   the model as far as it is here, and what it is judged by: tests run it (train/evaluate.hpp)
+//   figures()          of the last step, for metrics.jsonl
+// Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
+// on the same model.
+
+#include <cairn/optim/optimizer.hpp>
+#include <cairn/train/micro_batches.hpp>
+#include <cairn/train/model_stages.hpp>
+#include <cairn/train/objective.hpp>
+#include <cairn/train/trainer_config.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What an algorithm keeps beside the model: of this rank's layers, and numbers that are equal on all ranks.
+template <Device D>
+struct algorithm_state {
+    std::vector<named_tensor<float, D>> tensors;
+    std::vector<std::pair<std::string, std::int64_t*>> counters;
+    std::vector<std::pair<std::string, double*>> numbers;
+};
+
+/// See the top of the file.
+template <Device D, class T>
+class training_algorithm {
+public:
+    virtual ~training_algorithm() = default;
+
+    /// One update. `meanwhile` is called when the batch is no longer needed by the host alone. Throws on every rank alike
+    /// where numbers are not finite, naming the step.
+    virtual step_result step(micro_batches<D> batch, bool stop = false,
+                             const std::function<void()>& meanwhile = {}) = 0;
+    /// Updates done so far.
+    virtual std::int64_t steps() = 0;
+
+    virtual algorithm_state<D> state() = 0;
+    virtual void state_loaded() = 0;
+
+    virtual model_stages<D, T>& stages() = 0;
+    virtual const objective& goal() const = 0;
+    /// Each kernel gets its algorithm for inputs of this shape, before the first step.
+    virtual void choose_kernels(const shape& in, mode how) = 0;
+
+    /// Of the last step, by the names that metrics.jsonl has for them.
+    virtual std::vector<std::pair<std::string, double>> figures() = 0;
+    /// Training samples of this rank classified right, and seen, since the last call; none seen where nobody counts.
+    virtual std::pair<index_t, index_t> take_training_hits() = 0;
+};
+
+}  // namespace cairn

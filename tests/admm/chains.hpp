@@ -1,0 +1,85 @@
+#pragma once
+// Small problems in double for the tests of ADMM: a network, samples that a teacher labels, and what they become split.
+
+#include <cairn/admm/output_loss.hpp>
+#include <cairn/admm/split_chain.hpp>
+#include <cairn/core/arena.hpp>
+#include <cairn/models/mlp.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace admm_tests {
+
+using namespace cairn;
+using cairn::index_t;
+
+inline tensor<double> normals(const shape& s, std::uint32_t stream) {
+    tensor<double> t(s);
+    const random_stream random{11, stream, 0};
+    for (index_t i = 0; i < t.size(); ++i) t[i] = random.normal(static_cast<std::uint64_t>(i));
+    return t;
+}
+
+/// A network with its memory.
+struct network {
+    sequential<double> net;
+    std::unique_ptr<arena<double>> weights;
+    shape in;
+
+    network(sequential<double> n, shape sample, std::uint64_t seed = 3) : net(std::move(n)), in(sample) {
+        weights = std::make_unique<arena<double>>(net.parameters(), seed);
+    }
+    std::vector<admm::split_layer<double>> layers() { return admm::split_chain(net, in, "admm"); }
+    tensor<double> output(const tensor<double>& x) {
+        saved_tensors<double> none;
+        return net.forward(x.clone(), none, {.mode = mode::evaluate});
+    }
+    std::vector<double> values() {
+        const auto all = weights->values().span();
+        return {all.begin(), all.end()};
+    }
+};
+
+inline network small_mlp(std::vector<index_t> sizes = {6, 9, 8, 4}) {
+    const index_t in = sizes.front();
+    return {mlp<double>(sizes), {1, in}};
+}
+
+/// conv → relu → average pool → flatten → linear
+inline network small_conv() {
+    sequential<double> net;
+    net.add("conv1", conv<double>({.in = 2, .out = 3, .kernel = 3, .pad = 1}));
+    net.add("relu1", relu<double>());
+    net.add("pool1", average_pool<double>({.kernel = 2}));
+    net.add("flatten", flatten<double>());
+    net.add("fc", linear<double>({.in = 27, .out = 4}));
+    return {std::move(net), {1, 6, 6, 2}};
+}
+
+/// conv → average pool → relu → flatten → linear: LeNet's order.
+inline network pool_before_relu() {
+    sequential<double> net;
+    net.add("conv1", conv<double>({.in = 2, .out = 3, .kernel = 3, .pad = 1}));
+    net.add("pool1", average_pool<double>({.kernel = 2}));
+    net.add("relu1", relu<double>());
+    net.add("flatten", flatten<double>());
+    net.add("fc", linear<double>({.in = 27, .out = 4}));
+    return {std::move(net), {1, 6, 6, 2}};
+}
+
+/// Labels that depend on the samples.
+inline admm::output_loss<double> classes_of(const tensor<double>& x, index_t classes) {
+    const index_t n = x.extent(0), width = x.size() / n;
+    admm::output_loss<double> loss;
+    loss.labels = tensor<std::int32_t>({n});
+    for (index_t i = 0; i < n; ++i) {
+        index_t best = 0;
+        for (index_t k = 1; k < classes; ++k)
+            if (x[i * width + k] > x[i * width + best]) best = k;
+        loss.labels[i] = static_cast<std::int32_t>(best);
+    }
+    return loss;
+}
+
+}  // namespace admm_tests
