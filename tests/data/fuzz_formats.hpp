@@ -10,6 +10,7 @@
 #include <cairn/data/idx.hpp>
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
+#include <cairn/data/nifti.hpp>
 #include <cairn/data/npy.hpp>
 
 #include <functional>
@@ -46,6 +47,13 @@ inline std::vector<fuzz_format> fuzz_formats() {
                        const npz_file npz(b, "x.npz");
                        for (const std::string& name : npz.names()) npz.read(name).to_tensor<float>();
                    }});
+    all.push_back(
+        {"nifti",
+         {nifti_file({}, counting(24)), gzipped(nifti_file({}, counting(24))),
+          nifti_file(
+              {.dim = {2, 2, 1, 2}, .datatype = 16, .bitpix = 32, .order = std::endian::big, .slope = 2, .inter = 1},
+              elements_of<float>({1, 2, 3, 4, 5, 6, 7, 8}, std::endian::big))},
+         [](const bytes& b) { parse_maybe_gzip_nifti(b, "x.nii").to_tensor(); }});
     all.push_back({"csv",
                    {bytes(elements_of<char>(
                        {'a', ',', 'b', '\n', '1', ',', '2', '\n', '-', '3', 'e', '4', ',', '5', '\r', '\n'}))},

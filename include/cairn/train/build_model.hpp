@@ -65,8 +65,12 @@ private:
         shape wanted{run_.batch};
         if (!one_row) wanted.push_back(run_.data.info.labels_each);
         wanted.push_back(outputs);
-        require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
-                " give an output of shape ", out, ", the data need ", wanted);
+        // Labels of voxels may lie along several axes.
+        const bool fits = one_row
+                              ? out == wanted
+                              : out.front() == wanted.front() && out.back() == outputs && out.size() == wanted.size();
+        require(fits, "model ", run_.name, ": samples of shape ", run_.data.sample, " give an output of shape ", out,
+                ", the data need ", wanted);
         const layer_cost c = model.cost(in);
         run_.training_flops =
             (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);

@@ -1,6 +1,6 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
-// cosmology | text, or what another header enters (register_data_format).
+// cosmology | text | segmentation, or what another header enters (register_data_format).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 
@@ -9,6 +9,7 @@
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/mnist.hpp>
 #include <cairn/data/quijote.hpp>
+#include <cairn/data/segmentation_volumes.hpp>
 #include <cairn/data/split.hpp>
 #include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
@@ -124,6 +125,18 @@ inline data_parts make_cifar(configuration& settings, index_t classes, bool with
     return parts_of(cifar10(path, part::train, recipe), cifar10(path, part::test, cifar10_recipe(false)));
 }
 
+// A folder that holds nothing but one archive stands for the archive.
+inline std::filesystem::path archive_in(const std::filesystem::path& root) {
+    if (!std::filesystem::is_directory(root)) return root;
+    std::vector<std::filesystem::path> folders, archives;
+    for (const auto& file : std::filesystem::directory_iterator(root)) {
+        std::error_code loop;  // of links, which who reads the folder names
+        if (file.is_directory(loop)) folders.push_back(file.path());
+        if (is_archive_name(file.path())) archives.push_back(file.path());
+    }
+    return folders.empty() && archives.size() == 1 ? archives.front() : root;
+}
+
 inline data_parts make_folder(configuration& settings, bool without_files, std::uint64_t seed) {
     image_folder_config training;
     training.size = settings.get<index_t>("data.size", 224, from_to(1, most_pixels));
@@ -150,18 +163,10 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     const double fraction = 1 - settings.get("data.test_fraction", 0.2, from_below(0, 1));
     const index_t classes = settings.get<index_t>("data.classes", 1000, from_to(1, 1e6));
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
-    std::filesystem::path root = data_path(settings, "images",
-                                           ", a folder of images with one subfolder for each class, or an archive of "
-                                           "that; benchmarks/fetch_data --list names some");
-    if (std::filesystem::is_directory(root)) {  // a folder that holds nothing but one archive stands for the archive
-        std::vector<std::filesystem::path> folders, archives;
-        for (const auto& file : std::filesystem::directory_iterator(root)) {
-            std::error_code loop;  // of links, which image_collection names
-            if (file.is_directory(loop)) folders.push_back(file.path());
-            if (is_archive_name(file.path())) archives.push_back(file.path());
-        }
-        if (folders.empty() && archives.size() == 1) root = archives.front();
-    }
+    const std::filesystem::path root =
+        archive_in(data_path(settings, "images",
+                             ", a folder of images with one subfolder for each class, or an archive of that; "
+                             "benchmarks/fetch_data --list names some"));
     const auto images = std::make_shared<const image_collection>(root, empty, "set data.empty_class = leave_out");
     image_folder_config testing = training;
     testing.augmented = false;
@@ -243,6 +248,27 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
     return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
 }
 
+inline data_parts make_segmentation(configuration& settings, bool without_files, std::uint64_t seed) {
+    const auto size = settings.get("data.size", std::vector<index_t>{48, 64, 48}, from_to(1, 4096));
+    require(size.size() == 3, "data.size has ", size.size(), " extents; volumes have three, such as [48, 64, 48]");
+    segmentation_config c{.size = {size[0], size[1], size[2]},
+                          .classes = settings.get<index_t>("data.classes", 0, from_to(0, 256)),
+                          .shift = settings.get<index_t>("data.shift", 0, from_to(0, 1024))};
+    const index_t folds = settings.get<index_t>("data.folds", 5, from_to(2, 1e6)),
+                  fold = settings.get<index_t>("data.fold", 0, from_to(0, static_cast<double>(folds - 1)));
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
+    if (without_files)
+        return generated({size[0], size[1], size[2], 1}, segmentation_targets(c, std::max<index_t>(c.classes, 3)),
+                         seed);
+    const segmentation_volumes all(
+        archive_in(data_path(settings, "hippocampus",
+                             ", a folder or tar archive of images/NAME.nii.gz and labels/NAME.nii.gz; "
+                             "benchmarks/fetch_data hippocampus fetches one")),
+        c);
+    const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
+    return parts_of(subset(all, parts.first), subset(all.with_shift(0), parts.second));
+}
+
 struct mnist_entry {
     static constexpr const char* name = "mnist";
     static constexpr auto make = &make_mnist;
@@ -275,6 +301,10 @@ struct text_entry {
     static constexpr const char* name = "text";
     static constexpr auto make = &make_text;
 };
+struct segmentation_entry {
+    static constexpr const char* name = "segmentation";
+    static constexpr auto make = &make_segmentation;
+};
 
 static const register_data_format<mnist_entry> mnist_is_known;
 static const register_data_format<cifar10_entry> cifar10_is_known;
@@ -283,6 +313,7 @@ static const register_data_format<folder_entry> folder_is_known;
 static const register_data_format<quijote_entry> quijote_is_known;
 static const register_data_format<cosmology_entry> cosmology_is_known;
 static const register_data_format<text_entry> text_is_known;
+static const register_data_format<segmentation_entry> segmentation_is_known;
 
 }  // namespace detail
 

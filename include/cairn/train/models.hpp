@@ -1,6 +1,6 @@
 #pragma once
 // Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
-// cosmoflow | map-cnn | transformer, or what another header enters (register_model).
+// cosmoflow | map-cnn | transformer | unet, or what another header enters (register_model).
 // Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
 // whose tensors are cut, cosmoflow also of layers whose samples are.
 
@@ -11,6 +11,7 @@
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
+#include <cairn/models/unet.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
 #include <cairn/train/shared_layers.hpp>
@@ -151,6 +152,24 @@ struct map_cnn_entry {
     }
 };
 
+struct unet_entry {
+    static constexpr const char* name = "unet";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        require(ends.sample.rank() == 3 || ends.sample.rank() == 4, "model ", name,
+                " takes samples (H, W, C) or (D, H, W, C), the data have ", ends.sample);
+        unet_config c{.channels = ends.sample.back(), .classes = ends.outputs, .dims = ends.sample.rank() - 1};
+        c.filters = settings.get("model.filters", c.filters, layer_width);
+        c.levels = settings.get("model.levels", c.levels, from_to(1, 10));
+        c.normalise = settings.get("model.normalise", true);
+        for (int axis = 0; axis < c.dims; ++axis)
+            require(ends.sample[axis] % c.factor() == 0, "model.levels = ", c.levels, ": samples of shape ",
+                    ends.sample, " cannot be halved that often; take sizes that are multiples of ", c.factor(),
+                    " (data.size), or fewer levels");
+        return unet<T, D>(c);
+    }
+};
+
 template <class T, Device D>
 sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
     if constexpr (std::same_as<D, cpu>)
@@ -190,6 +209,7 @@ static const register_model<resnet_entry, CAIRN_TARGETS> resnet_is_known;
 static const register_model<cosmoflow_entry, CAIRN_TARGETS> cosmoflow_is_known;
 static const register_model<map_cnn_entry, CAIRN_TARGETS> map_cnn_is_known;
 static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_known;
+static const register_model<unet_entry, CAIRN_TARGETS> unet_is_known;
 
 }  // namespace detail
 
