@@ -156,7 +156,7 @@ TEST_CASE("segmentation: the real hippocampi", "[segmentation]") {
         WARN("skipped: no data");
         return;
     }
-    const segmentation_volumes d(archive, {.size = {48, 64, 48}});
+    const segmentation_volumes d(archive, {.size = {32, 56, 40}});
     REQUIRE(d.size() == 260);
     REQUIRE(d.targets().count() == 3);
     for (index_t i = 0; i < d.size(); ++i) {

@@ -115,4 +115,48 @@ TEST_CASE("task: volumes are judged by the overlap of their classes, each by its
     CHECK(static_cast<double>(whole.value) == Approx(sum));
 }
 
+TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
+    constexpr index_t nodes = 6, classes = 3;
+    target_info info;
+    info.labels_each = nodes;
+    info.labels = label_place::nodes;
+    info.names.assign(classes, "class");
+    const objective goal({}, info);
+    const std::vector<int> labels{-1, 2, -1, 0, 1, -1};
+    batch b;
+    b.count = 1;
+    b.labels = tensor<std::int32_t>({1, nodes});
+    tensor<float> y({1, nodes, classes});
+    double nats = 0;
+    index_t hits = 0;
+    for (index_t r = 0; r < nodes; ++r) {
+        const int label = b.labels[r] = labels[static_cast<std::size_t>(r)];
+        double sum = 0;
+        index_t best = 0;
+        for (index_t k = 0; k < classes; ++k) {
+            y[r * classes + k] = static_cast<float>((7 * r + 5 * k) % 4);
+            sum += std::exp(static_cast<double>(y[r * classes + k]));
+            if (y[r * classes + k] > y[r * classes + best]) best = k;
+        }
+        if (label < 0) continue;
+        nats += (std::log(sum) - static_cast<double>(y[r * classes + label])) / 3;
+        hits += best == label;
+    }
+    evaluation s;
+    goal.add(s, y, b);
+    CHECK(s.labelled == 3);
+    CHECK(s.loss() == Approx(nats));
+    CHECK(goal.metrics(s) == std::vector<std::pair<std::string, double>>{{"accuracy", static_cast<double>(hits) / 3}});
+    const auto [loss, gradient] = goal.loss(y.clone(), samples_on<cpu>(b));
+    CHECK(static_cast<double>(loss) == Approx(nats));
+    REQUIRE(gradient.shape() == y.shape());
+    for (index_t r = 0; r < nodes; ++r) {
+        bool none = true;
+        for (index_t k = 0; k < classes; ++k) none &= gradient[r * classes + k] == 0;
+        CHECK(none == (labels[static_cast<std::size_t>(r)] < 0));
+    }
+    for (std::int32_t& label : b.labels.span()) label = -1;
+    CHECK_THROWS_WITH(goal.loss(y.clone(), samples_on<cpu>(b)), Catch::Contains("no node of this batch has a label"));
+}
+
 }  // namespace cairn

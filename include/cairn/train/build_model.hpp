@@ -59,7 +59,7 @@ private:
 
     // All of every layer, as one rank has it. Has no memory yet.
     sequential<T, D> make_whole(index_t outputs, bool one_row) {
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs);
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, {}, run_.data.graph);
         const shape in = shared_layers{}.batch_here(run_.batch, run_.data.sample),
                     out = with_context("model " + run_.name, [&] { return model.output_shape(in); });
         shape wanted{run_.batch};
@@ -111,7 +111,7 @@ private:
             cut(run_.data.train);
             cut(run_.data.test);
         }
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over);
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over, run_.data.graph);
         run_.outputs_are_cut =
             over.tensor && model.output_shape(over.batch_here(run_.batch, run_.data.sample)).back() != outputs;
         return model;

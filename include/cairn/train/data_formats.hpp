@@ -1,13 +1,15 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
-// cosmology | text | segmentation, or what another header enters (register_data_format).
+// cosmology | text | segmentation | graph, or what another header enters (register_data_format).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 
 #include <cairn/data/cifar.hpp>
 #include <cairn/data/cosmology.hpp>
+#include <cairn/data/graph_nodes.hpp>
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/mnist.hpp>
+#include <cairn/data/planetoid.hpp>
 #include <cairn/data/quijote.hpp>
 #include <cairn/data/segmentation_volumes.hpp>
 #include <cairn/data/split.hpp>
@@ -26,6 +28,7 @@ struct data_parts {
     any_dataset train, test;
     shape sample;
     target_info info;
+    std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
 };
 
 /// Makes the data of the settings; `without_files`: random samples of the same shape, drawn by `seed`.
@@ -60,7 +63,7 @@ inline data_parts parts_of(any_dataset train, any_dataset test) {
             "data: training samples have shape ", sample, " and ", info.count(), " targets or classes, test samples ",
             test ? test.sample_shape() : sample, " and ", test ? test.targets().count() : 0,
             "; do both come from the same set?");
-    return {std::move(train), std::move(test), sample, info};
+    return {std::move(train), std::move(test), sample, info, nullptr};
 }
 
 inline target_info numbered_classes(index_t n) {
@@ -269,6 +272,41 @@ inline data_parts make_segmentation(configuration& settings, bool without_files,
     return parts_of(subset(all, parts.first), subset(all.with_shift(0), parts.second));
 }
 
+// A ring of nodes, each with two neighbours.
+inline data_parts generated_graph(std::uint64_t seed) {
+    constexpr index_t nodes = 512, features = 64;
+    target_info info = numbered_classes(7);
+    info.labels_each = nodes;
+    info.labels = label_place::nodes;
+    std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+    for (std::int32_t i = 0; i < nodes; ++i) {
+        edges.emplace_back(i, (i + 1) % nodes);
+        edges.emplace_back((i + 1) % nodes, i);
+    }
+    data_parts parts = parts_of(synthetic_data(1, {nodes, features}, std::move(info), seed), {});
+    parts.graph = std::make_shared<const csr_matrix<float>>(csr_of_pairs<float>(nodes, nodes, std::move(edges)));
+    return parts;
+}
+
+inline data_parts make_graph(configuration& settings, bool without_files, std::uint64_t seed) {
+    const std::string name = settings.get("data.graph", std::string("cora"));
+    const bool normalised = settings.get("data.normalise", true);
+    const bool validate = settings.choice("data.test_part", {"test", "validation"}, "test") == "validation";
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
+    if (without_files) return generated_graph(seed);
+    const auto folder = data_path(settings, "graph");
+    const citation_graph g = std::filesystem::exists(folder / ("ind." + name + ".graph"))
+                                 ? read_planetoid(folder, name)
+                                 : read_graph_npz(folder / (name + ".npz"), split_seed);
+    const auto features = graph_nodes::dense(g.features, normalised);
+    const auto part_of = [&](const std::vector<index_t>& nodes) {
+        return graph_nodes(g.name, features, g.labels, g.classes, nodes);
+    };
+    data_parts parts = parts_of(part_of(g.train), part_of(validate ? g.validation : g.test));
+    parts.graph = std::make_shared<const csr_matrix<float>>(g.adjacency);
+    return parts;
+}
+
 struct mnist_entry {
     static constexpr const char* name = "mnist";
     static constexpr auto make = &make_mnist;
@@ -301,6 +339,10 @@ struct text_entry {
     static constexpr const char* name = "text";
     static constexpr auto make = &make_text;
 };
+struct graph_entry {
+    static constexpr const char* name = "graph";
+    static constexpr auto make = &make_graph;
+};
 struct segmentation_entry {
     static constexpr const char* name = "segmentation";
     static constexpr auto make = &make_segmentation;
@@ -314,6 +356,7 @@ static const register_data_format<quijote_entry> quijote_is_known;
 static const register_data_format<cosmology_entry> cosmology_is_known;
 static const register_data_format<text_entry> text_is_known;
 static const register_data_format<segmentation_entry> segmentation_is_known;
+static const register_data_format<graph_entry> graph_is_known;
 
 }  // namespace detail
 

@@ -154,7 +154,9 @@ private:
         const auto [correct, seen] = run_.trainer->take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
         if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
-        return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each) : 0;
+        const target_info& info = run_.data.info;
+        return sums[1] > 0 ? sums[0] / sums[1] / static_cast<double>(info.labelled ? info.labelled : info.labels_each)
+                           : 0;
     }
 
     void end_of_epoch() {

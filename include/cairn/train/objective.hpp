@@ -4,7 +4,8 @@
 //                                              position predicts the next token: bits a token (log2 of the
 //                                              perplexity) and accuracy; of a volume with a class for each voxel,
 //                                              by cross-entropy, soft Dice or their sum: Dice of each class but the
-//                                              background, 2 |A ∩ B| / (|A| + |B|), the mean over volumes
+//                                              background, 2 |A ∩ B| / (|A| + |B|), the mean over volumes; of a
+//                                              graph's nodes: accuracy over those that have a label
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
@@ -20,6 +21,7 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/parallel/tensor/vocabulary_cross_entropy.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -40,6 +42,7 @@ struct evaluation {
     index_t count = 0;
     double loss_sum = 0, squared_error_sum = 0;
     index_t correct = 0, correct_top5 = 0;              // positions, where a sample has several
+    index_t labelled = 0;                               // nodes of graphs that have a label
     std::vector<std::vector<index_t>> confusion;        // [true][predicted]
     std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units
     std::vector<double> dice_sum, dice_volumes;         // [class]: over volumes where it is true or predicted
@@ -73,6 +76,7 @@ public:
                     std::move(y), s.labels);
         if (c_.kind == objective_kind::classes && c_.classes != class_loss::cross_entropy)
             return dice_loss(std::move(y), s);
+        if (of_nodes()) return loss_of_labelled(std::move(y), s);
         if (c_.kind == objective_kind::classes) return entropy(std::move(y), s);
         if (c_.kind == objective_kind::values) return mean_squared{}(std::move(y), s.targets);
         // mean over the batch of the sum over the pixels
@@ -97,8 +101,8 @@ public:
             drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
             sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             // Dice is no likelihood: the model is what its softmax predicts.
-            return c_.classes == class_loss::cross_entropy ? loss(std::move(y), drawn).gradient
-                                                           : entropy(std::move(y), drawn).gradient;
+            return c_.classes == class_loss::cross_entropy && !of_nodes() ? loss(std::move(y), drawn).gradient
+                                                                          : entropy(std::move(y), drawn).gradient;
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
@@ -137,6 +141,8 @@ public:
             else
                 s.correct += static_cast<index_t>(static_cast<double>(correct(y, samples_on<cpu>(b))));
             if (of_voxels()) add_dice(s, y, b);
+            if (of_nodes())
+                s.labelled += b.labels.size() - std::count(b.labels.span().begin(), b.labels.span().end(), -1);
         }
         if (c_.kind == objective_kind::values) add_values(s, y, b);
         if (c_.kind == objective_kind::reconstruction)
@@ -152,6 +158,9 @@ public:
     std::vector<std::pair<std::string, double>> metrics(const evaluation& s) const {
         const double n = static_cast<double>(std::max<index_t>(s.count, 1));
         if (of_voxels()) return voxel_metrics(s);
+        if (of_nodes())
+            return {
+                {"accuracy", static_cast<double>(s.correct) / static_cast<double>(std::max<index_t>(s.labelled, 1))}};
         if (c_.kind == objective_kind::classes && info_.labels_each > 1)
             return {{"bits_per_token", s.loss() / std::numbers::ln2},
                     {"token_accuracy", static_cast<double>(s.correct) / n / static_cast<double>(info_.labels_each)}};
@@ -184,6 +193,39 @@ public:
 private:
     bool of_voxels() const {
         return c_.kind == objective_kind::classes && info_.labels_each > 1 && info_.labels == label_place::voxels;
+    }
+
+    bool of_nodes() const {
+        return c_.kind == objective_kind::classes && info_.labels_each > 1 && info_.labels == label_place::nodes;
+    }
+
+    // Of the rows whose label is not −1: the mean over them; the others' gradient is 0.
+    template <Device D>
+    loss_result<float, D> loss_of_labelled(tensor<float, D> y, const samples<D>& s) const {
+        if constexpr (std::same_as<D, cpu>) {
+            const index_t classes = y.extent(-1);
+            std::vector<index_t> rows;
+            for (index_t r = 0; r < s.labels.size(); ++r)
+                if (s.labels[r] >= 0) rows.push_back(r);
+            require(!rows.empty(), "graph: no node of this batch has a label; nothing can be learnt or tested");
+            tensor<float> outputs({std::ssize(rows), classes}, memory_category::workspace);
+            samples<cpu> some;
+            some.labels = tensor<std::int32_t>({std::ssize(rows)}, memory_category::workspace);
+            for (index_t i = 0; i < std::ssize(rows); ++i) {
+                const index_t r = rows[static_cast<std::size_t>(i)];
+                some.labels[i] = s.labels[r];
+                std::copy_n(y.data() + r * classes, classes, outputs.data() + i * classes);
+            }
+            auto [value, gradient] = entropy(std::move(outputs), some);
+            tensor<float> all = gradient_over(y);
+            std::fill(all.span().begin(), all.span().end(), 0.0f);
+            for (index_t i = 0; i < std::ssize(rows); ++i)
+                std::copy_n(gradient.data() + i * classes, classes,
+                            all.data() + rows[static_cast<std::size_t>(i)] * classes);
+            return {value, std::move(all)};
+        } else {
+            fail("graphs are for train.device = cpu; not for ", D::name);
+        }
     }
 
     template <Device D>
