@@ -97,8 +97,17 @@ private:
     objective_kind read_objective_kind() {
         const bool classes = run_.data.info.kind == target_kind::classes;
         const std::string fitting = classes ? "cross_entropy" : "mse";
-        const std::string loss = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"}, fitting);
+        const std::string loss = settings_.choice(
+            "loss.kind", {"cross_entropy", "mse", "reconstruction", "dice", "dice_cross_entropy"}, fitting);
         if (loss == "reconstruction") return objective_kind::reconstruction;
+        if (loss.starts_with("dice")) {
+            const bool voxels = run_.data.info.labels_each > 1 && run_.data.info.labels == label_place::voxels;
+            require(classes && voxels, "loss.kind = ", loss,
+                    " is for volumes with a class for each voxel (data.format = segmentation); set loss.kind = ",
+                    fitting, ", or leave it out");
+            class_loss_ = loss == "dice" ? class_loss::dice : class_loss::dice_cross_entropy;
+            return objective_kind::classes;
+        }
         require(loss == fitting, "loss.kind = ", loss, ": the targets of these data are ",
                 classes ? "classes" : "values", "; set loss.kind = ", fitting, ", or leave it out");
         return classes ? objective_kind::classes : objective_kind::values;
@@ -278,8 +287,11 @@ private:
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
         run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
-        const double smoothing =
-            kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1)) : 0.0;
+        const double smoothing = kind_ == objective_kind::classes && class_loss_ == class_loss::cross_entropy
+                                     ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1))
+                                     : 0.0;
+        const double dice_smooth =
+            class_loss_ == class_loss::cross_entropy ? 1.0 : settings_.get("loss.dice_smooth", 1.0, above_to(0, 1e9));
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
@@ -290,7 +302,8 @@ private:
             .quadratic_model_stride =
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
-        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr}, run_.data.info);
+        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr, class_loss_, dice_smooth},
+                       run_.data.info);
         if constexpr (on_host) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
@@ -334,6 +347,7 @@ private:
     parts& run_;
     configuration& settings_;
     objective_kind kind_ = objective_kind::classes;
+    class_loss class_loss_ = class_loss::cross_entropy;
     std::optional<detail::shard_plan> shard_;
     bool compressor_has_momentum_ = false;  // so that the optimizer has none
 };

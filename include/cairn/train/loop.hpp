@@ -161,7 +161,8 @@ private:
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
         if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
         if (sums[1] == 0) return std::nullopt;
-        return sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each);
+        const target_info& info = run_.data.info;
+        return sums[0] / sums[1] / static_cast<double>(info.labelled ? info.labelled : info.labels_each);
     }
 
     void end_of_epoch() {
