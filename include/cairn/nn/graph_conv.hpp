@@ -116,7 +116,7 @@ public:
     tensor<T> backward_input(tensor<T> dy, saved_tensors<T>& saved, const pass_context& p) {
         tensor<T> dx;
         if (p.input_gradient) dx = input_gradient(pulled_back(dy), saved.get(0).shape());
-        saved.put(1, std::move(dy));
+        saved.put_exact(1, std::move(dy));
         return dx;
     }
 
