@@ -60,6 +60,7 @@ public:
         return weight >= 0 &&
                (kind == rows_kind::linear || kind == rows_kind::convolution || kind == rows_kind::norm_output);
     }
+    using curvature_listener::take;
     void take(const curvature_samples<float>& s) override {
         if (!s.in_backward) return;
         const index_t groups = s.kind == rows_kind::convolution ? s.conv.groups : 1, width = s.out * groups,

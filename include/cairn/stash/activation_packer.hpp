@@ -102,8 +102,8 @@ private:
     /// An activation on its way: as it was left, packed, or unpacked for several slots.
     class waiting final : public stashed_activation<float> {
     public:
-        waiting(const saved_place& at, tensor<float> t, codec_pointer codec, bool needs_mask)
-            : at(at), codec(std::move(codec)), needs_mask(needs_mask), exact_(std::move(t)) {}
+        waiting(const saved_place& place, tensor<float> t, codec_pointer by, bool masked)
+            : at(place), codec(std::move(by)), needs_mask(masked), exact_(std::move(t)) {}
 
         bool holds(const tensor<float>& t) const {
             return !exact_.get().empty() && exact_.get().data() == t.data() && exact_.get().size() == t.size();

@@ -162,9 +162,11 @@ private:
             std::uint8_t symbols[32];
             const std::uint32_t some = live(first, count), kind = kinds(first);
             quantiser_.encode(x.data() + first, first, count, kind, symbols);
-            s.symbols[1] += gather_bytes(symbols, some & kind, streams[1].data() + s.symbols[1]);
+            s.symbols[1] +=
+                static_cast<std::uint32_t>(gather_bytes(symbols, some & kind, streams[1].data() + s.symbols[1]));
             if (kind != everything)
-                s.symbols[0] += gather_bytes(symbols, some & ~kind, streams[0].data() + s.symbols[0]);
+                s.symbols[0] +=
+                    static_cast<std::uint32_t>(gather_bytes(symbols, some & ~kind, streams[0].data() + s.symbols[0]));
         });
         auto* to = const_cast<std::uint8_t*>(all.data()) + b * stash_block;
         for (const std::size_t k : {1u, 0u}) {

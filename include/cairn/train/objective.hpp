@@ -101,8 +101,8 @@ public:
             drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
             sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             // Dice is no likelihood: the model is what its softmax predicts.
-            return c_.classes == class_loss::cross_entropy && !of_nodes() ? loss(std::move(y), drawn).gradient
-                                                                          : entropy(std::move(y), drawn).gradient;
+            if (c_.classes == class_loss::cross_entropy && !of_nodes()) return loss(std::move(y), drawn).gradient;
+            return entropy(std::move(y), drawn).gradient;
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
