@@ -40,9 +40,9 @@ namespace detail {
 
 inline csr_matrix<float> csr_of_arrays(const std::vector<std::int64_t>& extents, const npy_array& begin,
                                        const npy_array& column, const npy_array& value, const std::string& name) {
-    require(extents.size() == 2 && std::min(extents[0], extents[1]) >= 0 && std::max(extents[0], extents[1]) <= INT32_MAX,
-            name,
-            ": the shape of the sparse matrix is not (rows, columns): damaged?");
+    require(
+        extents.size() == 2 && std::min(extents[0], extents[1]) >= 0 && std::max(extents[0], extents[1]) <= INT32_MAX,
+        name, ": the shape of the sparse matrix is not (rows, columns): damaged?");
     csr_matrix<float> m;
     m.rows = extents[0];
     m.columns = extents[1];
