@@ -102,6 +102,7 @@ const std::set<std::string> sensible{
     "kfac.model_example_stride=1000000000",
     "kfac.norm_limit=1000000000",
     "kfac.position_stride=1000000000",
+    "loss.dice_smooth=1000000000",
     "lr_schedule.power=1000000000",
     "muon.adam_lr_ratio=1000000000",
     "optimizer.clip_norm=1000000000",

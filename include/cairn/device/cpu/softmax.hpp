@@ -36,7 +36,7 @@ T row_max(index_t n, const T* x) {
     return most;
 }
 
-/// e[i] = exp(x[i] - m); returns their sum. Whole packs, also for the last elements: no exponential is taken alone.
+/// e[i] = exp(x[i] - m), unless e is null; returns their sum. Whole packs, also for the last elements: no exponential is taken alone.
 template <class T>
 T row_exp(index_t n, const T* x, T m, T* e) {
     simd::pack<T> sums(T{});
@@ -44,8 +44,10 @@ T row_exp(index_t n, const T* x, T m, T* e) {
         n, [&](index_t i, auto count) __attribute__((always_inline)) {
             simd::pack<T> v = simd::load(x + i, count);
             for (auto& part : v.part) part = vector_math::exp_nonpositive(part - m);
-            simd::store(e + i, v, count);
-            sums += simd::load(e + i, count);
+            T room[simd::lanes<T>];
+            T* const to = e ? e + i : room;
+            simd::store(to, v, count);
+            sums += simd::load(to, count);
         });
     return simd::sum(sums);
 }
@@ -103,16 +105,12 @@ T cross_entropy_row(index_t classes, const T* x, index_t label, T smoothing, T s
         loss -= share * spread;
         total += share * weights;
     }
-    T s = 0;
+    const T s = row_exp(classes, x, m, dlogits);
     if (dlogits) {
-        s = row_exp(classes, x, m, dlogits);
         const T factor = scale * total / s, spread = scale * share;
 #pragma omp simd
         for (index_t k = 0; k < classes; ++k) dlogits[k] = dlogits[k] * factor - spread * weight(k);
         dlogits[label] -= scale * hit;
-    } else {
-#pragma omp simd reduction(+ : s)
-        for (index_t k = 0; k < classes; ++k) s += vector_math::exp(x[k] - m);
     }
     return loss + total * std::log(s);
 }
