@@ -9,6 +9,7 @@
 #include <cairn/core/csr.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/core/tensor.hpp>
 
 #include <algorithm>
 
