@@ -95,8 +95,7 @@ inline bool onednn_keeps_order() {
 template <class T>
 std::vector<kernel> candidates(bool threaded) {
     std::vector<kernel> list;
-    if (std::is_same_v<T, float> && onednn::available && (!threaded || onednn_keeps_order()))
-        list.push_back(use_onednn);
+    if (std::is_same_v<T, float> && onednn::available && onednn_keeps_order()) list.push_back(use_onednn);
     list.push_back(use_builtin);
     if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>))
         list.push_back(use_cblas);
