@@ -17,6 +17,7 @@
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/conv_transpose.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
@@ -26,6 +27,7 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/dice.hpp>
 #include <cairn/nn/loss/huber.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/metrics.hpp>
@@ -43,6 +45,7 @@
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
+#include <cairn/models/unet.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>

@@ -91,7 +91,7 @@ TEST_CASE("admm: b, W and a take exact steps", "[admm]") {
                 // The weights: the step is the best of its direction; exact ones leave no gradient.
                 const auto gradient = [&] {
                     tensor<double> g = l.to_weight(a, r);
-                    add_scaled(g, lambda, l.weight);
+                    add_times(g, lambda, l.weight);
                     return g;
                 };
                 const double before = norm2(gradient());

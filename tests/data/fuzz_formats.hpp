@@ -2,7 +2,7 @@
 // Every parser with a few small valid files, for fuzzing. A parser may read its input or throw cairn::error; nothing
 // else.
 
-#include "data/writers.hpp"
+#include "data/pickles.hpp"
 
 #include <cairn/data/archive.hpp>
 #include <cairn/data/cifar.hpp>
@@ -10,7 +10,9 @@
 #include <cairn/data/idx.hpp>
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
+#include <cairn/data/nifti.hpp>
 #include <cairn/data/npy.hpp>
+#include <cairn/data/planetoid.hpp>
 
 #include <functional>
 
@@ -45,6 +47,22 @@ inline std::vector<fuzz_format> fuzz_formats() {
                    [](const bytes& b) {
                        const npz_file npz(b, "x.npz");
                        for (const std::string& name : npz.names()) npz.read(name).to_tensor<float>();
+                   }});
+    all.push_back(
+        {"nifti",
+         {nifti_file({}, counting(24)), gzipped(nifti_file({}, counting(24))),
+          nifti_file(
+              {.dim = {2, 2, 1, 2}, .datatype = 16, .bitpix = 32, .order = std::endian::big, .slope = 2, .inter = 1},
+              elements_of<float>({1, 2, 3, 4, 5, 6, 7, 8}, std::endian::big))},
+         [](const bytes& b) { parse_maybe_gzip_nifti(b, "x.nii").to_tensor(); }});
+    all.push_back({"pickle",
+                   {pickled_csr({{1, 0, 2}, {0, 0, 0}, {0, 3, 0}}, 3),
+                    pickled_array({2, 3}, "i4", elements_of<std::int32_t>({1, 0, 0, 0, 1, 0})),
+                    pickled_graph({{0, {1, 2}}, {1, {0}}, {2, {}}})},
+                   [](const bytes& b) {
+                       const pickle_tree p = parse_pickle(b, "x.pickle");
+                       if (p.is_object(p.root(), "csr_matrix")) detail::csr_of_pickle(p);
+                       if (p.is_object(p.root(), "_reconstruct")) p.array(p.root()).to_tensor<float>();
                    }});
     all.push_back({"csv",
                    {bytes(elements_of<char>(

@@ -94,6 +94,39 @@ bytes elements_of(const std::vector<T>& values, std::endian order = std::endian:
     return out;
 }
 
+/// What a NIfTI-1 file is to hold.
+struct nifti_file_options {
+    std::vector<std::int16_t> dim{4, 3, 2};  // (x, y, z…)
+    std::int16_t datatype = 2, bitpix = 8;
+    std::endian order = std::endian::little;
+    float slope = 0, inter = 0, offset = 352;
+    std::string magic = "n+1";
+};
+
+/// A .nii file; `elements` as they are to lie in the file, x fastest.
+inline bytes nifti_file(const nifti_file_options& o, std::span<const std::uint8_t> elements) {
+    bytes out(static_cast<std::size_t>(o.offset));
+    const auto put = [&]<class T>(std::size_t at, T value) {
+        bytes raw;
+        append_number(raw, value, o.order);
+        std::copy(raw.begin(), raw.end(), out.begin() + static_cast<std::ptrdiff_t>(at));
+    };
+    put(0, std::int32_t{348});
+    put(40, static_cast<std::int16_t>(o.dim.size()));
+    for (std::size_t axis = 0; axis < o.dim.size(); ++axis) {
+        put(42 + 2 * axis, o.dim[axis]);
+        put(80 + 4 * axis, 1.5f);
+    }
+    put(70, o.datatype);
+    put(72, o.bitpix);
+    put(108, o.offset);
+    put(112, o.slope);
+    put(116, o.inter);
+    std::copy(o.magic.begin(), o.magic.end(), out.begin() + 344);
+    append(out, elements);
+    return out;
+}
+
 /// A zip file; `wide` writes the sizes as zip64 fields, as NumPy does in local headers.
 inline bytes zip_file(const std::vector<std::pair<std::string, bytes>>& members, bool deflate, bool wide = false) {
     constexpr auto little = std::endian::little;

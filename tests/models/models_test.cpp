@@ -7,6 +7,7 @@
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
+#include <cairn/models/unet.hpp>
 
 namespace cairn {
 
@@ -35,6 +36,12 @@ TEST_CASE("models: published numbers of parameters", "[models]") {
     CHECK(parameters_of(cosmoflow()) == (27 * 4 * 16 + 16) + (27 * 16 * 32 + 32) + (27 * 32 * 64 + 64) +
                                             (27 * 64 * 128 + 128) + (27 * 128 * 256 + 256) + (2048 * 128 + 128) +
                                             (128 * 64 + 64) + (64 * 3 + 3));
+    // The 2-D network of Ronneberger et al. as it is usually written, padded and without norm: 31.0 million.
+    CHECK(parameters_of(unet({.filters = 64, .levels = 5, .dims = 2, .normalise = false})) == 31'030'658);
+    const auto block = [](index_t in, index_t out) { return 27 * (in + out) * out + 4 * out; };  // with batch norm
+    CHECK(parameters_of(unet({.filters = 4, .levels = 3, .classes = 3})) ==
+          block(1, 4) + block(4, 8) + block(8, 16) + (8 * 16 * 8 + 8) + block(16, 8) + (8 * 8 * 4 + 4) + block(8, 4) +
+              (4 * 3 + 3));
 }
 
 TEST_CASE("models: shapes", "[models]") {
@@ -45,6 +52,10 @@ TEST_CASE("models: shapes", "[models]") {
     CHECK(cosmoflow({.size = 64, .channels = 1, .blocks = 4, .outputs = 1, .dims = 2}).output_shape({5, 64, 64, 1}) ==
           shape{5, 1});
     CHECK(autoencoder().output_shape({4, 28, 28, 1}) == shape{4, 784});
+    CHECK(unet({.channels = 2, .classes = 4}).output_shape({2, 8, 12, 4, 2}) == shape{2, 8, 12, 4, 4});
+    CHECK(unet({.levels = 1, .dims = 2}).output_shape({2, 7, 5, 1}) == shape{2, 7, 5, 2});
+    CHECK_THROWS_WITH(unet({.levels = 2, .dims = 2}).output_shape({2, 7, 6, 1}), Catch::Contains("skip"));
+    CHECK_THROWS_WITH(unet({.levels = 0}), Catch::Contains("0 levels"));
     CHECK_THROWS_WITH(cosmoflow({.size = 48}), Catch::Contains("48") && Catch::Contains("multiple of 32"));
     CHECK_THROWS_WITH(resnet_cifar(21), Catch::Contains("21"));
     CHECK_THROWS_WITH(resnet(101), Catch::Contains("101"));
@@ -64,6 +75,14 @@ TEST_CASE("models: names of layers and parameters", "[models]") {
     CHECK(names.size() == net.parameters().size());
     CHECK(names.count("layer2/0/shortcut/conv/weight") == 1);
     CHECK(names.count("layer4/1/bn2/bias") == 1);
+
+    sequential<float> u = unet({.filters = 2, .levels = 3});
+    names.clear();
+    for (const auto& [name, p] : u.parameters()) names.insert(name);
+    CHECK(names.size() == u.parameters().size());
+    CHECK(names.count("conv1/weight") == 1);
+    CHECK(names.count("down/down/up/bias") == 1);
+    CHECK(names.count("down/conv4/weight") == 1);
 }
 
 TEST_CASE("models: a block with zero last gamma starts as its shortcut", "[models]") {
@@ -118,6 +137,12 @@ TEST_CASE("models: laws", "[laws][models]") {
                               return map_cnn<decltype(t)>({.in_channels = 2, .outputs = 2, .filters = {4, 6}});
                           }),
           20);
+    const unet_config volume{.channels = 2, .filters = 2, .levels = 3, .classes = 3};
+    check(laws::make_case("unet", {2, 4, 4, 8, 2}, [volume](auto t) { return unet<decltype(t)>(volume); }), 40);
+    const unet_config picture{.filters = 3, .levels = 2, .classes = 2, .dims = 2, .normalise = false};
+    check(laws::make_case("unet on images, no norm", {2, 6, 4, 1},
+                          [picture](auto t) { return unet<decltype(t)>(picture); }),
+          20);
     const cosmoflow_config image{
         .size = 8, .channels = 1, .filters = 4, .blocks = 2, .dense = {8}, .outputs = 1, .dims = 2, .normalise = true};
     check(laws::make_case("cosmoflow on images, normalised", {3, 8, 8, 1},
@@ -170,6 +195,7 @@ TEST_CASE("models: the loss falls", "[models]") {
           {4, test::sanitized ? 32 : 64, test::sanitized ? 32 : 64, 3}, 0.01);
     falls("cosmoflow", cosmoflow({.size = 16, .filters = 4, .blocks = 3, .dense = {16}, .dropout = 0}),
           {4, 16, 16, 16, 4}, 0.2);
+    falls("unet", unet({.filters = 4, .levels = 3}), {2, 8, 8, 8, 1}, 0.5);
 }
 
 }  // namespace cairn

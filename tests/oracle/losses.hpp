@@ -61,4 +61,34 @@ inline double binary_cross_entropy(const std::vector<double>& x, const std::vect
     return sum / static_cast<double>(x.size());
 }
 
+/// Of (samples, positions, classes): mean over samples of
+/// dice_weight (1 − mean_c (2 I + s) / (P + G + s)) + cross_entropy_weight · mean of − log p at the labels.
+inline double dice(const std::vector<double>& logits, const std::vector<int>& labels, std::size_t samples,
+                   double smooth, double dice_weight, double cross_entropy_weight, std::size_t first_class) {
+    const std::size_t positions = labels.size() / samples, classes = logits.size() / labels.size();
+    double loss = 0;
+    for (std::size_t n = 0; n < samples; ++n) {
+        std::vector<double> both(classes), predicted(classes), labelled(classes);
+        double entropy = 0, mean = 0;
+        for (std::size_t v = n * positions; v < (n + 1) * positions; ++v) {
+            const double* x = logits.data() + v * classes;
+            const auto label = static_cast<std::size_t>(labels[v]);
+            double total = 0;
+            for (std::size_t c = 0; c < classes; ++c) total += std::exp(x[c]);
+            for (std::size_t c = 0; c < classes; ++c) {
+                const double p = std::exp(x[c]) / total, g = c == label ? 1 : 0;
+                both[c] += p * g;
+                predicted[c] += p;
+                labelled[c] += g;
+            }
+            entropy -= std::log(std::exp(x[label]) / total);
+        }
+        for (std::size_t c = first_class; c < classes; ++c)
+            mean += (2 * both[c] + smooth) / (predicted[c] + labelled[c] + smooth);
+        mean /= static_cast<double>(classes - first_class);
+        loss += dice_weight * (1 - mean) + cross_entropy_weight * entropy / static_cast<double>(positions);
+    }
+    return loss / static_cast<double>(samples);
+}
+
 }  // namespace oracle

@@ -66,4 +66,97 @@ TEST_CASE("task: a text is judged at each of its positions", "[train]") {
     }
 }
 
+TEST_CASE("task: volumes are judged by the overlap of their classes, each by itself", "[train]") {
+    constexpr index_t count = 3, voxels = 6, classes = 3;
+    target_info info;
+    info.labels_each = voxels;
+    info.labels = label_place::voxels;
+    info.names = {"background", "a", "b"};
+    const objective goal({.classes = class_loss::dice_cross_entropy}, info);
+    // Class b is neither true nor predicted in the second volume, class a only predicted in the third.
+    const std::vector<int> truth{0, 0, 1, 1, 1, 2, /**/ 0, 0, 0, 1, 1, 1, /**/ 0, 0, 0, 0, 2, 2},
+        guess{0, 1, 1, 1, 2, 2, /**/ 0, 0, 1, 1, 1, 1, /**/ 1, 0, 0, 2, 2, 2};
+    batch b;
+    b.count = count;
+    b.labels = tensor<std::int32_t>({count, voxels});
+    tensor<float> y({count, 1, 2, 3, classes});
+    index_t hits = 0;
+    for (index_t v = 0; v < count * voxels; ++v) {
+        const auto at = static_cast<std::size_t>(v);
+        b.labels[v] = truth[at];
+        for (index_t c = 0; c < classes; ++c) y[v * classes + c] = guess[at] == c ? 2.0f : -1.0f;
+        hits += truth[at] == guess[at];
+    }
+    evaluation s;
+    goal.add(s, y, b);
+    goal.add(s, y, b);
+    const auto metrics = goal.metrics(s);
+    REQUIRE(metrics.size() == 4);
+    const double a = (2.0 * 2 / (3 + 3) + 2.0 * 3 / (3 + 4) + 0) / 3,
+                 in_b = (2.0 * 1 / (1 + 2) + 2.0 * 2 / (2 + 3)) / 2;
+    CHECK(metrics[0] == std::pair<std::string, double>{"dice", (a + in_b) / 2});
+    CHECK(metrics[1].first == "voxel_accuracy");
+    CHECK(metrics[1].second == Approx(static_cast<double>(hits) / (count * voxels)));
+    CHECK(metrics[2].first == "dice_a");
+    CHECK(metrics[2].second == Approx(a));
+    CHECK(metrics[3].second == Approx(in_b));
+
+    // Micro-batches of a volume each add up to the batch: Dice is of each volume by itself.
+    const samples<cpu> all = samples_on<cpu>(b);
+    const auto whole = goal.loss(y.clone(), all);
+    double sum = 0;
+    for (index_t n = 0; n < count; ++n) {
+        const samples<cpu> one{{}, all.labels.slice(n * voxels, {1, voxels}), {}};
+        const auto part = goal.loss(y.slice(n * voxels * classes, {1, 1, 2, 3, classes}).clone(), one);
+        sum += static_cast<double>(part.value) / count;
+        for (index_t i = 0; i < voxels * classes; ++i)
+            CHECK(part.gradient[i] / count == Approx(whole.gradient[n * voxels * classes + i]).margin(1e-8));
+    }
+    CHECK(static_cast<double>(whole.value) == Approx(sum));
+}
+
+TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
+    constexpr index_t nodes = 6, classes = 3;
+    target_info info;
+    info.labels_each = nodes;
+    info.labels = label_place::nodes;
+    info.names.assign(classes, "class");
+    const objective goal({}, info);
+    const std::vector<int> labels{-1, 2, -1, 0, 1, -1};
+    batch b;
+    b.count = 1;
+    b.labels = tensor<std::int32_t>({1, nodes});
+    tensor<float> y({1, nodes, classes});
+    double nats = 0;
+    index_t hits = 0;
+    for (index_t r = 0; r < nodes; ++r) {
+        const int label = b.labels[r] = labels[static_cast<std::size_t>(r)];
+        double sum = 0;
+        index_t best = 0;
+        for (index_t k = 0; k < classes; ++k) {
+            y[r * classes + k] = static_cast<float>((7 * r + 5 * k) % 4);
+            sum += std::exp(static_cast<double>(y[r * classes + k]));
+            if (y[r * classes + k] > y[r * classes + best]) best = k;
+        }
+        if (label < 0) continue;
+        nats += (std::log(sum) - static_cast<double>(y[r * classes + label])) / 3;
+        hits += best == label;
+    }
+    evaluation s;
+    goal.add(s, y, b);
+    CHECK(s.labelled == 3);
+    CHECK(s.loss() == Approx(nats));
+    CHECK(goal.metrics(s) == std::vector<std::pair<std::string, double>>{{"accuracy", static_cast<double>(hits) / 3}});
+    const auto [loss, gradient] = goal.loss(y.clone(), samples_on<cpu>(b));
+    CHECK(static_cast<double>(loss) == Approx(nats));
+    REQUIRE(gradient.shape() == y.shape());
+    for (index_t r = 0; r < nodes; ++r) {
+        bool none = true;
+        for (index_t k = 0; k < classes; ++k) none &= gradient[r * classes + k] == 0;
+        CHECK(none == (labels[static_cast<std::size_t>(r)] < 0));
+    }
+    for (std::int32_t& label : b.labels.span()) label = -1;
+    CHECK_THROWS_WITH(goal.loss(y.clone(), samples_on<cpu>(b)), Catch::Contains("no node of this batch has a label"));
+}
+
 }  // namespace cairn

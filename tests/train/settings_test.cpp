@@ -47,6 +47,11 @@ std::vector<settings_case> all_workloads() {
         {"data.format='cosmology'\ndata.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
         {"data.format='text'\ndata.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
          "model.blocks=1\n"},
+        {"data.format='segmentation'\ndata.size=[8, 8, 8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
+         "loss.kind='dice'\n"},
+        {"data.format='graph'\nmodel.kind='gcn'\nmodel.hidden=[3]\ntrain.batch=1\n"},
+        {small_digits + "train.activation_memory='compress'\nactivations.rule='fixed'\nactivations.codec='group'\n"},
+        {"data.format='mnist'\nmodel.kind='cnn'\nmodel.filters=[2]\n"},
         {"train.loss_scale=8\n", with_loss_scale},
         {"", with_loss_scale}};
     for (const char* kind : {"sgd", "adam", "adamw", "lars", "lamb", "descent", "shampoo", "soap", "muon"})
@@ -76,6 +81,10 @@ std::string refusal(const settings_case& w, const std::string& path, const std::
 
 // What is no mistake: seeds, rates and penalties without an upper end, "never" and "no limit".
 const std::set<std::string> sensible{
+    "activations.added_variance=1000000000",
+    "activations.audit_interval=1000000000",
+    "activations.bound=1000000000",
+    "activations.f=1000000000",
     "compress.dense_steps=1000000000",
     "data.cache_mib=1000000000",
     "data.seed=-1000000000",
@@ -93,6 +102,7 @@ const std::set<std::string> sensible{
     "kfac.model_example_stride=1000000000",
     "kfac.norm_limit=1000000000",
     "kfac.position_stride=1000000000",
+    "loss.dice_smooth=1000000000",
     "lr_schedule.power=1000000000",
     "muon.adam_lr_ratio=1000000000",
     "optimizer.clip_norm=1000000000",
@@ -109,6 +119,7 @@ const std::set<std::string> sensible{
     "train.epochs=1000000000",
     "train.log_every=1000000000",
     "train.loss_scale_every=1000000000",
+    "train.save_every=1000000000",
     "train.seed=-1000000000",
     "train.seed=1000000000",
     "train.test_every=1000000000",

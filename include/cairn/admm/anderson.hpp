@@ -48,7 +48,7 @@ public:
 
         const std::vector<double> gamma = mixing(known);
         change_variables([&](std::size_t v, tensor<T>& x) {
-            for (std::size_t j = 0; j < known; ++j) add_scaled(x, -gamma[j], steps_[j][v]);
+            for (std::size_t j = 0; j < known; ++j) add_times(x, -gamma[j], steps_[j][v]);
         });
         objective_terms mixed = algorithm_.evaluate();
         if (mixed.total() <= plain.total()) {  // false for NaN

@@ -62,7 +62,7 @@ double inner(const tensor<T>& x, const tensor<T>& y) {
 }
 /// x += t y
 template <class T>
-void add_scaled(tensor<T>& x, double t, const tensor<T>& y) {
+void add_times(tensor<T>& x, double t, const tensor<T>& y) {
     for_each(functors::add_scaled<T>{static_cast<T>(t)}, x, y);
 }
 
@@ -87,12 +87,12 @@ void descend_bias(split_layer<T>& layer, tensor<T>& r) {
 template <class T>
 void descend_weight(split_layer<T>& layer, const tensor<T>& a, tensor<T>& r, double lambda, const tensor<T>* inverse) {
     tensor<T> g = layer.to_weight(a, r);
-    add_scaled(g, lambda, layer.weight);
+    add_times(g, lambda, layer.weight);
     const tensor<T> d = inverse ? times_symmetric(g, *inverse) : g.share();
     const tensor<T> image = layer.image(a, d);
     const double t = line_search(inner(g, d), norm2(image) + lambda * norm2(d));
-    add_scaled(layer.weight, -t, d);
-    add_scaled(r, -t, image);
+    add_times(layer.weight, -t, d);
+    add_times(r, -t, image);
 }
 
 /// The same over a, from which v is κ/2 ‖a − v‖² away; `inverse`: (WᵀW + κI)⁻¹. The gradient over a of ½‖r‖² is given:
@@ -103,8 +103,8 @@ void descend_input(const split_layer<T>& layer, tensor<T>& a, const tensor<T>& g
     const tensor<T> d = inverse ? times_symmetric(g, *inverse) : g.share();
     const tensor<T> image = layer.image(d, layer.weight);
     const double t = line_search(inner(g, d), norm2(image) + kappa * norm2(d));
-    add_scaled(a, -t, d);
-    add_scaled(r, -t, image);
+    add_times(a, -t, d);
+    add_times(r, -t, image);
 }
 
 /// r = c − z

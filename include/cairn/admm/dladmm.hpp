@@ -121,7 +121,7 @@ private:
             r = residual_of(l + 1, layers_[l + 1].output(a_[l + 1]));
             update_a(l + 1, r);
         }
-        add_scaled(u_, -rho_.rho, r);  // u += ρ (z_L − c_L)
+        add_times(u_, -rho_.rho, r);  // u += ρ (z_L − c_L)
         dual_term_ = -inner(u_, r);
     }
 
@@ -140,19 +140,19 @@ private:
             return;
         }
         tensor<T> around = c.clone();
-        add_scaled(around, -1 / rho_.rho, u_);
+        add_times(around, -1 / rho_.rho, u_);
         loss_.minimise(around, rho_.rho, z_[l]);
     }
 
     // c_l − z_l, and − u/ρ for the last.
     tensor<T> residual_of(std::size_t l, tensor<T> c) const {
         tensor<T> r = residual(std::move(c), z_[l]);
-        if (is_last(l)) add_scaled(r, -1 / rho_.rho, u_);
+        if (is_last(l)) add_times(r, -1 / rho_.rho, u_);
         return r;
     }
     tensor<T> output_from(std::size_t l, tensor<T> r) const {
         for_each([](T& c, const T& z) { c += z; }, r, z_[l]);
-        if (is_last(l)) add_scaled(r, 1 / rho_.rho, u_);
+        if (is_last(l)) add_times(r, 1 / rho_.rho, u_);
         return r;
     }
 

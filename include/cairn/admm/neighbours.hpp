@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -31,13 +32,24 @@ struct exchange_codec {
 /// next.
 template <Compressor K>
 exchange_codec codec_of(K compressor) {
-    const auto k = std::make_shared<K>(std::move(compressor));
-    k->prepare(1);
-    require(k->tensors().empty(), "admm: compressor ", k->name(),
+    struct shared {  // by ranks that are threads: compressors have scratch memory
+        K compressor;
+        std::mutex mutex = {};
+    };
+    const std::shared_ptr<shared> k(new shared{std::move(compressor)});
+    k->compressor.prepare(1);
+    require(k->compressor.tensors().empty(), "admm: compressor ", k->compressor.name(),
             " keeps a residual; p and q are states, not gradients: take one without state");
-    return {k->name(), [k](auto values, auto& out, const encode_step& at) { k->encode(values, out, at); },
-            [k](auto bytes, auto into, const encode_step& at) { k->decode(bytes, into, at); },
-            [k](index_t n) { return k->max_bytes(n); }};
+    return {k->compressor.name(),
+            [k](auto values, auto& out, const encode_step& at) {
+                const std::scoped_lock lock(k->mutex);
+                k->compressor.encode(values, out, at);
+            },
+            [k](auto bytes, auto into, const encode_step& at) {
+                const std::scoped_lock lock(k->mutex);
+                k->compressor.decode(bytes, into, at);
+            },
+            [k](index_t n) { return k->compressor.max_bytes(n); }};
 }
 
 /// A tensor on its way between two ranks. `T` is float where there is a codec.

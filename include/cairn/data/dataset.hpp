@@ -59,13 +59,19 @@ enum class part { train, test };
 /// A class number, or a vector of real values.
 enum class target_kind { classes, values };
 
+/// What has a class where a sample has several: tokens of a text, judged by bits and accuracy; voxels of a volume,
+/// judged by the overlap of classes; nodes of a graph, judged by the accuracy over those whose label is not −1.
+enum class label_place { tokens, voxels, nodes };
+
 /// What is to be predicted: the names of the classes, or the names of the values with the mean and the scale that were
 /// taken out of them (physical value = mean + scale × target).
 struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
     std::vector<float> mean, scale;  // of values only
-    index_t labels_each = 1;         // class numbers a sample: one, or one for each position of a text
+    index_t labels_each = 1;         // class numbers a sample: one, or one for each token of a text, each voxel
+    label_place labels = label_place::tokens;  // where they stand, if there are several
+    index_t labelled = 0;                      // of them that count, the others are −1; 0: all
 
     /// Number of classes, or of values a sample.
     index_t count() const { return static_cast<index_t>(names.size()); }

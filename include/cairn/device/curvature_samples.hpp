@@ -18,7 +18,9 @@ enum class rows_kind {
     linear,       // x holds the rows a
     convolution,  // rows a are the patches of x; with groups each has its own part of them
     lookup,       // row a is 1 at ids[row] and 0 elsewhere; the weight is stored (in, out)
-    norm  // y = scale · x̂ + shift, of `in` channels: x and dy hold each example's gradient of scale and of shift
+    norm,  // y = scale · x̂ + shift, of `in` channels: x and dy hold each example's gradient of scale and of shift
+    norm_output  // the same layer: dy is what x̂ is multiplied with in the gradient of scale; of a normalisation of
+                 // rows what x is
 };
 
 /// Rows of one layer in one micro-batch: in forward those of its input, in backward those of the gradient of its output;

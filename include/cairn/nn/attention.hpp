@@ -50,7 +50,7 @@ public:
         if (p.training()) {
             saved.put(input_slot, std::move(x));
             saved.put(output_slot, y.share());
-            saved.put(logs_slot, std::move(logs));
+            saved.put_exact(logs_slot, std::move(logs));
         }
         return y;
     }

@@ -163,7 +163,7 @@ private:
         batch_norm_apply(D{}, rows, channels, x.data(), added, mean, invstd, gamma_.value.data(), beta_.value.data(),
                          config_.act, static_cast<S>(config_.slope), y.data(), bits.data());
         saved.put(input_slot, std::move(x));
-        saved.put(statistics_slot, std::move(statistics));
+        saved.put_exact(statistics_slot, std::move(statistics));
         if (has_sign()) saved.put(bits_slot, std::move(bits));
         return y;
     }
@@ -216,7 +216,7 @@ private:
                                 gamma_.value.data(), whole.data(), whole.data() + channels, dx.data(),
                                 masks ? dskip.data() : nullptr);
         }
-        saved.put(sums_slot, std::move(sums));
+        saved.put_exact(sums_slot, std::move(sums));
         return {std::move(dx), std::move(dskip)};
     }
 

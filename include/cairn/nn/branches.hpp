@@ -50,7 +50,7 @@ protected:
     std::vector<tensor<T, D>> forward_all(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         std::vector<tensor<T, D>> results;
         for (int i = 0; i < size(); ++i)
-            results.push_back((*this)[i].forward(x.share(), saved.child(i), p.child(name(i))));
+            results.push_back((*this)[i].forward(x.share(), saved.child(i, name(i)), p.child(name(i))));
         return results;
     }
 
@@ -148,9 +148,9 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
-        tensor<T, D> y = (*this)[0].forward(x.share(), saved.child(0), p.child(this->name(0)));
+        tensor<T, D> y = (*this)[0].forward(x.share(), saved.child(0, this->name(0)), p.child(this->name(0)));
         for (int i = 1; i < this->size(); ++i)
-            y = add(std::move(y), (*this)[i].forward(x.share(), saved.child(i), p.child(this->name(i))));
+            y = add(std::move(y), (*this)[i].forward(x.share(), saved.child(i, this->name(i)), p.child(this->name(i))));
         return y;
     }
 

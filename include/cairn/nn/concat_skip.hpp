@@ -23,7 +23,7 @@ public:
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the width, to cut the gradient again
         std::vector<tensor<T, D>> parts;
         parts.push_back(x.share());
-        parts.push_back(inner_.forward(std::move(x), saved.child(0), p));
+        parts.push_back(inner_.forward(std::move(x), saved.child(0, ""), p));
         return join_channels(parts);
     }
 

@@ -72,7 +72,7 @@ public:
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
-        saved.put(1, std::move(dy));
+        saved.put_exact(1, std::move(dy));
         return dx;
     }
 

@@ -79,7 +79,7 @@ public:
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
         require_shape(dy, output_shape(saved.template get<std::int32_t>(0).shape()), "embedding: dy");
-        saved.put(1, std::move(dy));
+        saved.put_exact(1, std::move(dy));
         return {};
     }
 

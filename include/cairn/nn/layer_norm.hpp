@@ -51,7 +51,7 @@ public:
         layer_norm_forward(D{}, rows, config_.features, in, gamma, beta, eps, y.data(), statistics.data(),
                            statistics.data() + rows);
         saved.put(input_slot, std::move(x));
-        saved.put(statistics_slot, std::move(statistics));
+        saved.put_exact(statistics_slot, std::move(statistics));
         return y;
     }
 
@@ -76,7 +76,7 @@ public:
         layer_norm_backward(D{}, rows, config_.features, gradient, x.data(), statistics.data(),
                             statistics.data() + rows, gamma_.value.data(), dx.data(), sums.data(),
                             sums.data() + config_.features);
-        saved.put(sums_slot, std::move(sums));
+        saved.put_exact(sums_slot, std::move(sums));
         return dx;
     }
 

@@ -42,7 +42,7 @@ public:
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
         output_shape(dy.shape());
-        saved.put(0, dy.share());
+        saved.put_exact(0, dy.share());
         return dy;
     }
 

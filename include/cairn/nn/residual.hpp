@@ -29,7 +29,8 @@ tensor<T, D> forward_with_skip(sequential<T, D>& body, tensor<T, D> x, tensor<T,
     tensor<T, D> y = body.forward_until(last, std::move(x), saved, p);
     const shape in = y.shape();
     const auto add_skip = [&](auto& layer) {
-        return layer.residual().forward(std::move(y), std::move(skip), saved.child(last), body.context_of(last, p));
+        return layer.residual().forward(std::move(y), std::move(skip), saved.child(last, body.name(last)),
+                                        body.context_of(last, p));
     };
     return body.visit(last, "forward", add_skip, &in);
 }
@@ -75,8 +76,8 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         output_shape(x.shape());
-        tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
-        return forward_with_skip(body_, std::move(x), std::move(skip), saved.child(0), p);
+        tensor<T, D> skip = shortcut_.forward(x.share(), saved.child(1, "shortcut"), p.child("shortcut"));
+        return forward_with_skip(body_, std::move(x), std::move(skip), saved.child(0, ""), p);
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {

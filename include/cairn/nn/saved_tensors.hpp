@@ -1,15 +1,18 @@
 #pragma once
 // What forward leaves for backward. `saved_tensors` is a tree, one node a layer, children for the layers of a
-// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what
-// recomputation did with it in between.
+// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what became
+// of it in between: it was kept, made again by recomputation, or a stash policy had it packed (stash/).
 // Every micro-batch in flight has its own.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -38,6 +41,31 @@ private:
 
 }  // namespace detail
 
+/// An activation between forward and backward, in whatever form. Slots that were given one block share one.
+template <class T, Device D = cpu>
+struct stashed_activation {
+    virtual ~stashed_activation() = default;
+    /// The activation, as it was or nearly. `last`: no other slot will ask.
+    virtual tensor<T, D> restore(bool last) = 0;
+};
+
+/// Where a layer leaves a tensor: the layer's path in the whole model (core/random.hpp) and the number of the slot.
+struct saved_place {
+    std::uint64_t path = root_path;
+    int slot = 0;
+    friend auto operator<=>(const saved_place&, const saved_place&) = default;
+};
+
+/// Decides what becomes of activations between forward and backward. Called by saved_tensors alone.
+template <class T, Device D = cpu>
+struct stash_policy {
+    virtual ~stash_policy() = default;
+    /// An activation is put there: takes it, and returns what stands for it, or returns null and leaves it.
+    virtual std::shared_ptr<stashed_activation<T, D>> stash(const saved_place& at, tensor<T, D>& t) = 0;
+    /// Bits of an activation function's sign were put there, which are kept.
+    virtual void saw_mask(const saved_place& at, const tensor<std::uint8_t, D>& bits) = 0;
+};
+
 /// What forward leaves for backward: tensors of one layer for one micro-batch, in numbered slots, and those of its
 /// children.
 template <class T, Device D = cpu>
@@ -45,21 +73,39 @@ class saved_tensors {
 public:
     template <class U>
     using kept = detail::saved_tensor<U, D>;
-    using entry =
-        std::conditional_t<sizeof(T) < sizeof(float),  // statistics are kept in float
-                           std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>, kept<float>>,
-                           std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>>>;
+    using stashed = std::shared_ptr<stashed_activation<T, D>>;
+    using entry = std::conditional_t<
+        sizeof(T) < sizeof(float),  // statistics are kept in float
+        std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>, stashed, kept<float>>,
+        std::variant<std::monostate, kept<T>, kept<std::int32_t>, kept<std::uint8_t>, stashed>>;
 
     saved_tensors() = default;
     saved_tensors(saved_tensors&&) noexcept = default;
     saved_tensors& operator=(saved_tensors&&) noexcept = default;
 
-    /// Leaves a tensor in slot `slot`.
+    /// Asks `policy` from now on, here and below; null: everything is kept. `path`: of this node's layer.
+    void follow(stash_policy<T, D>* policy, std::uint64_t path = root_path) {
+        policy_ = policy;
+        path_ = path;
+    }
+
+    /// Leaves a tensor in slot `slot`. An activation of T may come back with small errors, as the policy has it.
     template <class U>
     void put(int slot, tensor<U, D> t) {
         if (discarding_) return;
-        if (static_cast<std::size_t>(slot) >= entries_.size()) entries_.resize(static_cast<std::size_t>(slot) + 1);
-        entries_[static_cast<std::size_t>(slot)] = kept<U>(std::move(t));
+        if constexpr (std::same_as<U, T>) {
+            if (policy_ && !t.empty())
+                if (stashed s = policy_->stash({path_, slot}, t)) return void(at(slot) = std::move(s));
+        }
+        const tensor<U, D>& left = std::get<kept<U>>(at(slot) = kept<U>(std::move(t))).get();
+        if constexpr (std::same_as<U, std::uint8_t>)
+            if (policy_) policy_->saw_mask({path_, slot}, left);
+    }
+
+    /// The same for what must come back as it is: statistics, gradients.
+    template <class U>
+    void put_exact(int slot, tensor<U, D> t) {
+        if (!discarding_) at(slot) = kept<U>(std::move(t));
     }
 
     bool has(int slot) const {
@@ -69,10 +115,13 @@ public:
 
     /// The tensor in slot `slot`. Throws if backward runs without its forward.
     template <class U = T>
-    const tensor<U, D>& get(int slot) const {
+    const tensor<U, D>& get(int slot) {
         require(has(slot), "backward: no saved tensor in slot ", slot,
                 " (was forward run in training mode with these saved tensors?)");
-        return std::get<kept<U>>(entries_[static_cast<std::size_t>(slot)]).get();
+        entry& e = at(slot);
+        if constexpr (std::same_as<U, T>)
+            if (stashed* s = std::get_if<stashed>(&e)) e = kept<T>((*s)->restore(s->use_count() == 1));
+        return std::get<kept<U>>(e).get();
     }
 
     /// Takes the tensor out of slot `slot`.
@@ -83,7 +132,13 @@ public:
         return t;
     }
 
-    /// The saved tensors of child `i` of a container. References stay valid while more children are added.
+    /// The saved tensors of child `i` of a container, which parameters' paths call `name`; empty: they do not name it.
+    /// References stay valid while more children are added.
+    saved_tensors& child(int i, std::string_view name) {
+        saved_tensors& c = child(i);
+        c.follow(policy_, name.empty() ? path_ : child_path(path_, name));
+        return c;
+    }
     saved_tensors& child(int i) {
         while (children_.size() <= static_cast<std::size_t>(i)) children_.emplace_back();
         saved_tensors& c = children_[static_cast<std::size_t>(i)];
@@ -109,9 +164,16 @@ public:
     }
 
 private:
+    entry& at(int slot) {
+        if (static_cast<std::size_t>(slot) >= entries_.size()) entries_.resize(static_cast<std::size_t>(slot) + 1);
+        return entries_[static_cast<std::size_t>(slot)];
+    }
+
     std::vector<entry> entries_;
     std::deque<saved_tensors> children_;
     bool discarding_ = false;
+    stash_policy<T, D>* policy_ = nullptr;
+    std::uint64_t path_ = root_path;  // of the layer in the whole model
 };
 
 CAIRN_COMPILED_CLASS(saved_tensors)

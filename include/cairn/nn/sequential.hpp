@@ -185,7 +185,9 @@ private:
     tensor<T, D> forward_range(int begin, int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         for (int i = begin; i < end; ++i) {
             const shape in = x.shape();
-            const auto run = [&](auto& layer) { return layer.forward(std::move(x), saved.child(i), context_of(i, p)); };
+            const auto run = [&](auto& layer) {
+                return layer.forward(std::move(x), saved.child(i, name(i)), context_of(i, p));
+            };
             x = visit(i, "forward", run, &in);
         }
         return x;

@@ -31,7 +31,8 @@ public:
     /// Fills over, layers, plan, weights and the model's figures in; cuts the samples of the data where it says so.
     /// `outputs`: numbers for a sample. `one_row`: or for each of its labels.
     void make(index_t outputs, bool one_row) {
-        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest"}, "keep");
+        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest", "compress"},
+                                   "keep");
         require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
                 D::name, " take keep");
         sequential<T, D> model = make_whole(outputs, one_row);
@@ -52,7 +53,7 @@ public:
         run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
                                                          run_.plan ? arena_scope::stage : arena_scope::whole_model);
         if constexpr (on_host)
-            for (std::size_t i = 0; i < run_.layers.size() && memory_ != "keep"; ++i) {
+            for (std::size_t i = 0; i < run_.layers.size() && memory_.starts_with("recompute"); ++i) {
                 const shape in = inputs[i].with(0, run_.batch);
                 apply(run_.layers[i],
                       memory_ == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));
@@ -64,14 +65,18 @@ private:
 
     // All of every layer, as one rank has it. Has no memory yet.
     sequential<T, D> make_whole(index_t outputs, bool one_row) {
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs);
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, {}, run_.data.graph);
         const shape in = shared_layers{}.batch_here(run_.batch, run_.data.sample),
                     out = with_context("model " + run_.name, [&] { return model.output_shape(in); });
         shape wanted{run_.batch};
         if (!one_row) wanted.push_back(run_.data.info.labels_each);
         wanted.push_back(outputs);
-        require(out == wanted, "model ", run_.name, ": samples of shape ", run_.data.sample,
-                " give an output of shape ", out, ", the data need ", wanted);
+        // Labels of voxels may lie along several axes.
+        const bool fits = one_row
+                              ? out == wanted
+                              : out.front() == wanted.front() && out.back() == outputs && out.size() == wanted.size();
+        require(fits, "model ", run_.name, ": samples of shape ", run_.data.sample, " give an output of shape ", out,
+                ", the data need ", wanted);
         const layer_cost c = model.cost(in);
         run_.training_flops =
             (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);
@@ -112,7 +117,7 @@ private:
             cut(run_.data.train);
             cut(run_.data.test);
         }
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over);
+        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over, run_.data.graph);
         run_.outputs_are_cut =
             over.tensor && model.output_shape(over.batch_here(run_.batch, run_.data.sample)).back() != outputs;
         return model;

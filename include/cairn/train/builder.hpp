@@ -6,6 +6,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
+#include <cairn/train/activation_settings.hpp>
 #include <cairn/train/admm_training.hpp>
 #include <cairn/train/build_model.hpp>
 #include <cairn/train/compressors.hpp>
@@ -96,8 +97,17 @@ private:
     objective_kind read_objective_kind() {
         const bool classes = run_.data.info.kind == target_kind::classes;
         const std::string fitting = classes ? "cross_entropy" : "mse";
-        const std::string loss = settings_.choice("loss.kind", {"cross_entropy", "mse", "reconstruction"}, fitting);
+        const std::string loss = settings_.choice(
+            "loss.kind", {"cross_entropy", "mse", "reconstruction", "dice", "dice_cross_entropy"}, fitting);
         if (loss == "reconstruction") return objective_kind::reconstruction;
+        if (loss.starts_with("dice")) {
+            const bool voxels = run_.data.info.labels_each > 1 && run_.data.info.labels == label_place::voxels;
+            require(classes && voxels, "loss.kind = ", loss,
+                    " is for volumes with a class for each voxel (data.format = segmentation); set loss.kind = ",
+                    fitting, ", or leave it out");
+            class_loss_ = loss == "dice" ? class_loss::dice : class_loss::dice_cross_entropy;
+            return objective_kind::classes;
+        }
         require(loss == fitting, "loss.kind = ", loss, ": the targets of these data are ",
                 classes ? "classes" : "values", "; set loss.kind = ", fitting, ", or leave it out");
         return classes ? objective_kind::classes : objective_kind::values;
@@ -277,8 +287,11 @@ private:
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
         run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
-        const double smoothing =
-            kind_ == objective_kind::classes ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1)) : 0.0;
+        const double smoothing = kind_ == objective_kind::classes && class_loss_ == class_loss::cross_entropy
+                                     ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1))
+                                     : 0.0;
+        const double dice_smooth =
+            class_loss_ == class_loss::cross_entropy ? 1.0 : settings_.get("loss.dice_smooth", 1.0, above_to(0, 1e9));
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
@@ -289,7 +302,9 @@ private:
             .quadratic_model_stride =
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
-        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr}, run_.data.info);
+        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr, class_loss_, dice_smooth},
+                       run_.data.info);
+        if constexpr (on_host) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)
@@ -297,7 +312,8 @@ private:
                            run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
         auto by_gradients = std::make_unique<trainer<D, T>>(
             model, *run_.weights, std::move(optimizer), run_.rate, std::move(goal), config, run_.ranks.get(),
-            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages));
+            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages),
+            run_.activations.get());
         run_.trainer = by_gradients.get();
         run_.algorithm = std::move(by_gradients);
     }
@@ -331,6 +347,7 @@ private:
     parts& run_;
     configuration& settings_;
     objective_kind kind_ = objective_kind::classes;
+    class_loss class_loss_ = class_loss::cross_entropy;
     std::optional<detail::shard_plan> shard_;
     bool compressor_has_momentum_ = false;  // so that the optimizer has none
 };

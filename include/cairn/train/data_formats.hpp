@@ -1,14 +1,17 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
-// cosmology | text, or what another header enters (register_data_format).
+// cosmology | text | segmentation | graph, or what another header enters (register_data_format).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 
 #include <cairn/data/cifar.hpp>
 #include <cairn/data/cosmology.hpp>
+#include <cairn/data/graph_nodes.hpp>
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/mnist.hpp>
+#include <cairn/data/planetoid.hpp>
 #include <cairn/data/quijote.hpp>
+#include <cairn/data/segmentation_volumes.hpp>
 #include <cairn/data/split.hpp>
 #include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
@@ -26,6 +29,7 @@ struct data_parts {
     any_dataset train, test;
     shape sample;
     target_info info;
+    std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
 };
 
 /// Makes the data of the settings; `without_files`: random samples of the same shape, drawn by `seed`.
@@ -60,7 +64,7 @@ inline data_parts parts_of(any_dataset train, any_dataset test) {
             "data: training samples have shape ", sample, " and ", info.count(), " targets or classes, test samples ",
             test ? test.sample_shape() : sample, " and ", test ? test.targets().count() : 0,
             "; do both come from the same set?");
-    return {std::move(train), std::move(test), sample, info};
+    return {std::move(train), std::move(test), sample, info, nullptr};
 }
 
 inline target_info numbered_classes(index_t n) {
@@ -125,6 +129,18 @@ inline data_parts make_cifar(configuration& settings, index_t classes, bool with
     return parts_of(cifar10(path, part::train, recipe), cifar10(path, part::test, cifar10_recipe(false)));
 }
 
+// A folder that holds nothing but one archive stands for the archive.
+inline std::filesystem::path archive_in(const std::filesystem::path& root) {
+    if (!std::filesystem::is_directory(root)) return root;
+    std::vector<std::filesystem::path> folders, archives;
+    for (const auto& file : std::filesystem::directory_iterator(root)) {
+        std::error_code loop;  // of links, which who reads the folder names
+        if (file.is_directory(loop)) folders.push_back(file.path());
+        if (is_archive_name(file.path())) archives.push_back(file.path());
+    }
+    return folders.empty() && archives.size() == 1 ? archives.front() : root;
+}
+
 inline data_parts make_folder(configuration& settings, bool without_files, std::uint64_t seed) {
     image_folder_config training;
     training.size = settings.get<index_t>("data.size", 224, from_to(1, most_pixels));
@@ -151,18 +167,10 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
     const double fraction = 1 - settings.get("data.test_fraction", 0.2, from_below(0, 1));
     const index_t classes = settings.get<index_t>("data.classes", 1000, from_to(1, 1e6));
     if (without_files) return generated({training.size, training.size, 3}, numbered_classes(classes), seed);
-    std::filesystem::path root = data_path(settings, "images",
-                                           ", a folder of images with one subfolder for each class, or an archive of "
-                                           "that; benchmarks/fetch_data --list names some");
-    if (std::filesystem::is_directory(root)) {  // a folder that holds nothing but one archive stands for the archive
-        std::vector<std::filesystem::path> folders, archives;
-        for (const auto& file : std::filesystem::directory_iterator(root)) {
-            std::error_code loop;  // of links, which image_collection names
-            if (file.is_directory(loop)) folders.push_back(file.path());
-            if (is_archive_name(file.path())) archives.push_back(file.path());
-        }
-        if (folders.empty() && archives.size() == 1) root = archives.front();
-    }
+    const std::filesystem::path root =
+        archive_in(data_path(settings, "images",
+                             ", a folder of images with one subfolder for each class, or an archive of that; "
+                             "benchmarks/fetch_data --list names some"));
     const auto images = std::make_shared<const image_collection>(root, empty, "set data.empty_class = leave_out");
     image_folder_config testing = training;
     testing.augmented = false;
@@ -244,6 +252,62 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
     return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
 }
 
+inline data_parts make_segmentation(configuration& settings, bool without_files, std::uint64_t seed) {
+    const auto size = settings.get("data.size", std::vector<index_t>{48, 64, 48}, from_to(1, 4096));
+    require(size.size() == 3, "data.size has ", size.size(), " extents; volumes have three, such as [48, 64, 48]");
+    segmentation_config c{.size = {size[0], size[1], size[2]},
+                          .classes = settings.get<index_t>("data.classes", 0, from_to(0, 256)),
+                          .shift = settings.get<index_t>("data.shift", 0, from_to(0, 1024))};
+    const index_t folds = settings.get<index_t>("data.folds", 5, from_to(2, 1e6)),
+                  fold = settings.get<index_t>("data.fold", 0, from_to(0, static_cast<double>(folds - 1)));
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
+    if (without_files)
+        return generated({size[0], size[1], size[2], 1}, segmentation_targets(c, std::max<index_t>(c.classes, 3)),
+                         seed);
+    const segmentation_volumes all(
+        archive_in(data_path(settings, "hippocampus",
+                             ", a folder or tar archive of images/NAME.nii.gz and labels/NAME.nii.gz; "
+                             "benchmarks/fetch_data hippocampus fetches one")),
+        c);
+    const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
+    return parts_of(subset(all, parts.first), subset(all.with_shift(0), parts.second));
+}
+
+// A ring of nodes, each with two neighbours.
+inline data_parts generated_graph(std::uint64_t seed) {
+    constexpr index_t nodes = 512, features = 64;
+    target_info info = numbered_classes(7);
+    info.labels_each = nodes;
+    info.labels = label_place::nodes;
+    std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+    for (std::int32_t i = 0; i < nodes; ++i) {
+        edges.emplace_back(i, (i + 1) % nodes);
+        edges.emplace_back((i + 1) % nodes, i);
+    }
+    data_parts parts = parts_of(synthetic_data(1, {nodes, features}, std::move(info), seed), {});
+    parts.graph = std::make_shared<const csr_matrix<float>>(csr_of_pairs<float>(nodes, nodes, std::move(edges)));
+    return parts;
+}
+
+inline data_parts make_graph(configuration& settings, bool without_files, std::uint64_t seed) {
+    const std::string name = settings.get("data.graph", std::string("cora"));
+    const bool normalised = settings.get("data.normalise", true);
+    const bool validate = settings.choice("data.test_part", {"test", "validation"}, "test") == "validation";
+    const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
+    if (without_files) return generated_graph(seed);
+    const auto folder = data_path(settings, "graph");
+    const citation_graph g = std::filesystem::exists(folder / ("ind." + name + ".graph"))
+                                 ? read_planetoid(folder, name)
+                                 : read_graph_npz(folder / (name + ".npz"), split_seed);
+    const auto features = graph_nodes::dense(g.features, normalised);
+    const auto part_of = [&](const std::vector<index_t>& nodes) {
+        return graph_nodes(g.name, features, g.labels, g.classes, nodes);
+    };
+    data_parts parts = parts_of(part_of(g.train), part_of(validate ? g.validation : g.test));
+    parts.graph = std::make_shared<const csr_matrix<float>>(g.adjacency);
+    return parts;
+}
+
 struct mnist_entry {
     static constexpr const char* name = "mnist";
     static constexpr auto make = &make_mnist;
@@ -276,6 +340,14 @@ struct text_entry {
     static constexpr const char* name = "text";
     static constexpr auto make = &make_text;
 };
+struct graph_entry {
+    static constexpr const char* name = "graph";
+    static constexpr auto make = &make_graph;
+};
+struct segmentation_entry {
+    static constexpr const char* name = "segmentation";
+    static constexpr auto make = &make_segmentation;
+};
 
 static const register_data_format<mnist_entry> mnist_is_known;
 static const register_data_format<cifar10_entry> cifar10_is_known;
@@ -284,6 +356,8 @@ static const register_data_format<folder_entry> folder_is_known;
 static const register_data_format<quijote_entry> quijote_is_known;
 static const register_data_format<cosmology_entry> cosmology_is_known;
 static const register_data_format<text_entry> text_is_known;
+static const register_data_format<segmentation_entry> segmentation_is_known;
+static const register_data_format<graph_entry> graph_is_known;
 
 }  // namespace detail
 

@@ -143,6 +143,11 @@ private:
         entry["step"] = step;
         entry["epoch"] = run_.epochs_of(step);
         entry["seconds"] = whole_.seconds();
+        if (run_.activations) {
+            const audit_report& audit = run_.activations->last();
+            entry["activations_added_variance"] = audit.added_share;
+            entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
+        }
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
         for (const auto& [figure, value] : run_.algorithm->figures()) entry[figure] = value;
         if (run_.algorithm->goal().kind() == objective_kind::classes)
@@ -156,7 +161,8 @@ private:
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
         if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
         if (sums[1] == 0) return std::nullopt;
-        return sums[0] / sums[1] / static_cast<double>(run_.data.info.labels_each);
+        const target_info& info = run_.data.info;
+        return sums[0] / sums[1] / static_cast<double>(info.labelled ? info.labelled : info.labels_each);
     }
 
     void end_of_epoch() {

@@ -58,6 +58,11 @@ public:
         }
     }
 
+    /// What becomes of activations between forward and backward; null: they are kept.
+    void follow(stash_policy<T, D>* policy) {
+        for (auto& s : stages_) s.policy = policy;
+    }
+
     /// Of each stage here: its number in the model.
     std::vector<int> numbers() const {
         std::vector<int> here;

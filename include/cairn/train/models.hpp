@@ -1,17 +1,19 @@
 #pragma once
 // Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
-// cosmoflow | map-cnn | cnn | transformer, or what another header enters (register_model).
+// cosmoflow | map-cnn | cnn | transformer | unet | gcn, or what another header enters (register_model).
 // Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
 // whose tensors are cut, cosmoflow also of layers whose samples are.
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cnn.hpp>
 #include <cairn/models/cosmoflow.hpp>
+#include <cairn/models/gcn.hpp>
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
+#include <cairn/models/unet.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
 #include <cairn/train/shared_layers.hpp>
@@ -25,7 +27,8 @@ namespace cairn {
 struct model_ends {
     shape sample;
     index_t outputs;
-    shared_layers over = {};  // the ranks that share its layers
+    shared_layers over = {};                                   // the ranks that share its layers
+    std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
 
     /// Throws unless samples have so many axes.
     void need_axes(const char* model, int axes, const char* names) const {
@@ -170,6 +173,42 @@ struct cnn_entry {
     }
 };
 
+struct unet_entry {
+    static constexpr const char* name = "unet";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        require(ends.sample.rank() == 3 || ends.sample.rank() == 4, "model ", name,
+                " takes samples (H, W, C) or (D, H, W, C), the data have ", ends.sample);
+        unet_config c{.channels = ends.sample.back(), .classes = ends.outputs, .dims = ends.sample.rank() - 1};
+        c.filters = settings.get("model.filters", c.filters, layer_width);
+        c.levels = settings.get("model.levels", c.levels, from_to(1, 10));
+        c.normalise = settings.get("model.normalise", true);
+        for (int axis = 0; axis < c.dims; ++axis)
+            require(ends.sample[axis] % c.factor() == 0, "model.levels = ", c.levels, ": samples of shape ",
+                    ends.sample, " cannot be halved that often; take sizes that are multiples of ", c.factor(),
+                    " (data.size), or fewer levels");
+        return unet<T, D>(c);
+    }
+};
+
+struct gcn_entry {
+    static constexpr const char* name = "gcn";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 2, "(nodes, features)");
+        require(ends.graph != nullptr, "model ", name, " needs a graph, the data have none; take data.format = graph");
+        gcn_config c{.features = ends.sample[1], .classes = ends.outputs};
+        c.hidden = settings.get("model.hidden", c.hidden, layer_width);
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        if constexpr (std::same_as<D, cpu> && std::floating_point<T>) {
+            c.graph = graph_operator::normalised(*ends.graph);
+            return gcn<T>(c);
+        } else {
+            fail("model ", name, " is for train.device = cpu");
+        }
+    }
+};
+
 template <class T, Device D>
 sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
     if constexpr (std::same_as<D, cpu>)
@@ -210,16 +249,19 @@ static const register_model<cosmoflow_entry, CAIRN_TARGETS> cosmoflow_is_known;
 static const register_model<map_cnn_entry, CAIRN_TARGETS> map_cnn_is_known;
 static const register_model<cnn_entry, CAIRN_TARGETS> cnn_is_known;
 static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_known;
+static const register_model<unet_entry, CAIRN_TARGETS> unet_is_known;
+static const register_model<gcn_entry, CAIRN_TARGETS> gcn_is_known;
 
 }  // namespace detail
 
 /// The network that the settings name, on device D, computing in T, for samples of shape `sample` and `outputs` numbers
-/// a sample. Throws where it is not made to be shared by the ranks of `over`.
+/// a sample, which lie on `graph` where there is one. Throws where it is not made to be shared by the ranks of `over`.
 template <Device D = cpu, class T = float>
 sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs,
-                            const shared_layers& over = {}) {
+                            const shared_layers& over = {}, std::shared_ptr<const csr_matrix<float>> graph = nullptr) {
     const std::string kind = settings.need<std::string>("model.kind");
-    sequential<T, D> model = models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs, over});
+    sequential<T, D> model =
+        models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs, over, std::move(graph)});
     const auto is_cut = [](const auto& p) { return !p.p->layout.is_whole(); };
     require(!over.tensor || std::ranges::any_of(model.parameters(), is_cut), "parallel.tensor: model.kind = ", kind,
             " has no layer whose tensors are cut; transformer, resnet, resnet-cifar and cosmoflow have. Set "

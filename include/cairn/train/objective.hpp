@@ -2,7 +2,10 @@
 // What a network is trained for: which loss its output goes into, and how a test set judges it.
 //   classes         cross-entropy              accuracy, top-5 accuracy, confusion counts; of a text, where each
 //                                              position predicts the next token: bits a token (log2 of the
-//                                              perplexity) and accuracy
+//                                              perplexity) and accuracy; of a volume with a class for each voxel,
+//                                              by cross-entropy, soft Dice or their sum: Dice of each class but the
+//                                              background, 2 |A ∩ B| / (|A| + |B|), the mean over volumes; of a
+//                                              graph's nodes: accuracy over those that have a label
 //   values          mean squared error         R² and mean absolute error of each value, in physical units
 //   reconstruction  binary cross-entropy of each pixel, summed over the image      squared error an image
 
@@ -14,9 +17,11 @@
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/dice.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/parallel/tensor/vocabulary_cross_entropy.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -29,13 +34,18 @@ namespace cairn {
 
 enum class objective_kind { classes, values, reconstruction };
 
+/// Of classes.
+enum class class_loss { cross_entropy, dice, dice_cross_entropy };
+
 /// Sums over the batches of one evaluation.
 struct evaluation {
     index_t count = 0;
     double loss_sum = 0, squared_error_sum = 0;
     index_t correct = 0, correct_top5 = 0;              // positions, where a sample has several
+    index_t labelled = 0;                               // nodes of graphs that have a label
     std::vector<std::vector<index_t>> confusion;        // [true][predicted]
     std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units
+    std::vector<double> dice_sum, dice_volumes;         // [class]: over volumes where it is true or predicted
 
     double loss() const { return count ? loss_sum / static_cast<double>(count) : 0; }
 };
@@ -48,6 +58,8 @@ public:
         double label_smoothing = 0;
         // The ranks over which the outputs of classes are cut; null: they are whole. All call these functions alike.
         tensor_axis<any_communicator>* vocabulary = nullptr;
+        class_loss classes = class_loss::cross_entropy;
+        double dice_smooth = 1;
     };
 
     objective(config c, target_info info) : c_(c), info_(std::move(info)) {}
@@ -62,8 +74,10 @@ public:
             if (c_.vocabulary)
                 return vocabulary_cross_entropy<any_communicator>{c_.vocabulary, info_.count(), c_.label_smoothing}(
                     std::move(y), s.labels);
-        if (c_.kind == objective_kind::classes)
-            return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), s.labels);
+        if (c_.kind == objective_kind::classes && c_.classes != class_loss::cross_entropy)
+            return dice_loss(std::move(y), s);
+        if (of_nodes()) return loss_of_labelled(std::move(y), s);
+        if (c_.kind == objective_kind::classes) return entropy(std::move(y), s);
         if (c_.kind == objective_kind::values) return mean_squared{}(std::move(y), s.targets);
         // mean over the batch of the sum over the pixels
         const index_t pixels = y.size() / y.extent(0);
@@ -86,7 +100,9 @@ public:
             const index_t classes = y.shape().back(), rows = y.size() / classes;
             drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
             sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
-            return loss(std::move(y), drawn).gradient;
+            // Dice is no likelihood: the model is what its softmax predicts.
+            if (c_.classes == class_loss::cross_entropy && !of_nodes()) return loss(std::move(y), drawn).gradient;
+            return entropy(std::move(y), drawn).gradient;
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
@@ -124,6 +140,9 @@ public:
                 add_classes(s, c_.vocabulary ? c_.vocabulary->gather(y, -1, info_.count(), "scores") : y.share(), b);
             else
                 s.correct += static_cast<index_t>(static_cast<double>(correct(y, samples_on<cpu>(b))));
+            if (of_voxels()) add_dice(s, y, b);
+            if (of_nodes())
+                s.labelled += b.labels.size() - std::count(b.labels.span().begin(), b.labels.span().end(), -1);
         }
         if (c_.kind == objective_kind::values) add_values(s, y, b);
         if (c_.kind == objective_kind::reconstruction)
@@ -138,6 +157,10 @@ public:
     /// The figures of a score by name; the first one is what the task is judged by.
     std::vector<std::pair<std::string, double>> metrics(const evaluation& s) const {
         const double n = static_cast<double>(std::max<index_t>(s.count, 1));
+        if (of_voxels()) return voxel_metrics(s);
+        if (of_nodes())
+            return {
+                {"accuracy", static_cast<double>(s.correct) / static_cast<double>(std::max<index_t>(s.labelled, 1))}};
         if (c_.kind == objective_kind::classes && info_.labels_each > 1)
             return {{"bits_per_token", s.loss() / std::numbers::ln2},
                     {"token_accuracy", static_cast<double>(s.correct) / n / static_cast<double>(info_.labels_each)}};
@@ -168,6 +191,94 @@ public:
     }
 
 private:
+    bool of_voxels() const {
+        return c_.kind == objective_kind::classes && info_.labels_each > 1 && info_.labels == label_place::voxels;
+    }
+
+    bool of_nodes() const {
+        return c_.kind == objective_kind::classes && info_.labels_each > 1 && info_.labels == label_place::nodes;
+    }
+
+    // Of the rows whose label is not −1: the mean over them; the others' gradient is 0.
+    template <Device D>
+    loss_result<float, D> loss_of_labelled(tensor<float, D> y, const samples<D>& s) const {
+        if constexpr (std::same_as<D, cpu>) {
+            const index_t classes = y.extent(-1);
+            std::vector<index_t> rows;
+            for (index_t r = 0; r < s.labels.size(); ++r)
+                if (s.labels[r] >= 0) rows.push_back(r);
+            require(!rows.empty(), "graph: no node of this batch has a label; nothing can be learnt or tested");
+            tensor<float> outputs({std::ssize(rows), classes}, memory_category::workspace);
+            samples<cpu> some;
+            some.labels = tensor<std::int32_t>({std::ssize(rows)}, memory_category::workspace);
+            for (index_t i = 0; i < std::ssize(rows); ++i) {
+                const index_t r = rows[static_cast<std::size_t>(i)];
+                some.labels[i] = s.labels[r];
+                std::copy_n(y.data() + r * classes, classes, outputs.data() + i * classes);
+            }
+            auto [value, gradient] = entropy(std::move(outputs), some);
+            tensor<float> all = gradient_over(y);
+            std::fill(all.span().begin(), all.span().end(), 0.0f);
+            for (index_t i = 0; i < std::ssize(rows); ++i)
+                std::copy_n(gradient.data() + i * classes, classes,
+                            all.data() + rows[static_cast<std::size_t>(i)] * classes);
+            return {value, std::move(all)};
+        } else {
+            fail("graphs are for train.device = cpu; not for ", D::name);
+        }
+    }
+
+    template <Device D>
+    loss_result<float, D> entropy(tensor<float, D> y, const samples<D>& s) const {
+        return cross_entropy{.label_smoothing = c_.label_smoothing, .class_weights = {}}(std::move(y), s.labels);
+    }
+
+    template <Device D>
+    loss_result<float, D> dice_loss(tensor<float, D> y, const samples<D>& s) const {
+        if constexpr (std::same_as<D, cpu>)
+            return dice{.smooth = c_.dice_smooth,
+                        .cross_entropy_weight = c_.classes == class_loss::dice_cross_entropy ? 1.0 : 0.0}(std::move(y),
+                                                                                                          s.labels);
+        else
+            fail("the Dice loss is for train.device = cpu; on ", D::name, " take loss.kind = cross_entropy");
+    }
+
+    // Of each volume by itself: voxels of a class that are true, predicted, and both.
+    void add_dice(evaluation& s, const tensor<float>& y, const batch& b) const {
+        const index_t k = info_.count();
+        const auto classes = static_cast<std::size_t>(k);
+        s.dice_sum.resize(classes);
+        s.dice_volumes.resize(classes);
+        tensor<std::int32_t> guesses({b.labels.size()}, memory_category::workspace);
+        argmax_rows(cpu{}, b.labels.size(), k, y.data(), guesses.data());
+        for (index_t i = 0; i < b.count; ++i) {
+            std::vector<double> both(classes), either(classes);  // |A ∩ B| and |A| + |B|
+            for (index_t v = i * info_.labels_each; v < (i + 1) * info_.labels_each; ++v) {
+                const auto label = static_cast<std::size_t>(b.labels[v]), guess = static_cast<std::size_t>(guesses[v]);
+                both[label] += label == guess;
+                ++either[label];
+                ++either[guess];
+            }
+            for (std::size_t c = 0; c < classes; ++c) {
+                if (either[c] == 0) continue;
+                s.dice_sum[c] += 2 * both[c] / either[c];
+                ++s.dice_volumes[c];
+            }
+        }
+    }
+
+    std::vector<std::pair<std::string, double>> voxel_metrics(const evaluation& s) const {
+        const double voxels = static_cast<double>(std::max<index_t>(s.count, 1) * info_.labels_each);
+        std::vector<std::pair<std::string, double>> all{{"dice", 0},
+                                                        {"voxel_accuracy", static_cast<double>(s.correct) / voxels}};
+        for (std::size_t c = 1; c < s.dice_sum.size(); ++c) {
+            const double mean = s.dice_volumes[c] > 0 ? s.dice_sum[c] / s.dice_volumes[c] : 0;
+            all.emplace_back("dice_" + info_.names[c], mean);
+            all[0].second += mean / static_cast<double>(s.dice_sum.size() - 1);
+        }
+        return all;
+    }
+
     static index_t argmax(const tensor<float>& y, index_t row) {
         const index_t k = y.extent(1);
         const float* first = y.data() + row * k;

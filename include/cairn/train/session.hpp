@@ -63,6 +63,8 @@ public:
     /// Collective: what each rank would hold and do, as text; trains nothing.
     std::string plan() const { return describe_plan(*run_); }
     const any_communicator& world() const { return run_->world; }
+    /// Of packed activations; empty where they are kept.
+    audit_report audit() const { return run_->activations ? run_->activations->last() : audit_report{}; }
 
 private:
     std::unique_ptr<run_parts<D, T>> run_;

@@ -24,7 +24,9 @@ public:
             for (std::uint64_t k = 0; k < 4 && j + k < n; ++k) slot.x[j + k] = random_stream::to_unit(bits[k]);
         }
         if (slot.label)
-            *slot.label = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(info_.count()), n));
+            for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(info_.labels_each); ++k)
+                slot.label[k] =
+                    static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(info_.count()), n + k));
         if (slot.values)
             for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(info_.count()); ++k)
                 slot.values[k] = static_cast<float>(random.normal(2 * n + k));

@@ -54,22 +54,34 @@ inline std::vector<double> joined(any_communicator& c, const std::vector<double>
 
 /// The score of all ranks' samples together.
 inline void add_over_ranks(any_communicator& c, evaluation& s) {
-    std::vector<double> sums{static_cast<double>(s.count), s.loss_sum, s.squared_error_sum,
-                             static_cast<double>(s.correct), static_cast<double>(s.correct_top5)};
-    std::array<double, 2> widths{static_cast<double>(s.confusion.size()), static_cast<double>(s.truth.size())};
+    std::vector<double> sums{static_cast<double>(s.count),
+                             s.loss_sum,
+                             s.squared_error_sum,
+                             static_cast<double>(s.correct),
+                             static_cast<double>(s.correct_top5),
+                             static_cast<double>(s.labelled)};
+    std::array<double, 3> widths{static_cast<double>(s.confusion.size()), static_cast<double>(s.truth.size()),
+                                 static_cast<double>(s.dice_sum.size())};
     all_reduce(c, std::span<double>(widths), {.op = reduction::max});  // a rank without samples has none
     const auto classes = static_cast<std::size_t>(widths[0]), values = static_cast<std::size_t>(widths[1]);
     if (s.confusion.empty()) s.confusion.assign(classes, std::vector<index_t>(classes, 0));
     for (const auto& row : s.confusion) sums.insert(sums.end(), row.begin(), row.end());
+    for (auto* of_class : {&s.dice_sum, &s.dice_volumes}) {
+        of_class->resize(static_cast<std::size_t>(widths[2]));
+        sums.insert(sums.end(), of_class->begin(), of_class->end());
+    }
     all_reduce(c, std::span<double>(sums));
     s.count = static_cast<index_t>(sums[0]);
     s.loss_sum = sums[1];
     s.squared_error_sum = sums[2];
     s.correct = static_cast<index_t>(sums[3]);
     s.correct_top5 = static_cast<index_t>(sums[4]);
-    auto next = sums.begin() + 5;
+    s.labelled = static_cast<index_t>(sums[5]);
+    auto next = sums.begin() + 6;
     for (auto& row : s.confusion)
         for (index_t& n : row) n = static_cast<index_t>(*next++);
+    for (auto* of_class : {&s.dice_sum, &s.dice_volumes})
+        for (double& sum : *of_class) sum = *next++;
     s.truth.resize(values);
     s.predicted.resize(values);
     for (auto* lists : {&s.truth, &s.predicted})

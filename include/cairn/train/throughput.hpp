@@ -87,7 +87,8 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             " tells more, such as nsys profile train ... --throughput");
     const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
-    const nlohmann::json memory = memory_by_category(D::memory());
+    nlohmann::json memory = memory_by_category(D::memory());
+    memory["saved"] = run.trainer->saved_after_forward();
     std::optional<pipeline_profile> stages;
     if constexpr (on_host)
         if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));

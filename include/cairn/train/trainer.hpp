@@ -14,11 +14,13 @@
 //   train/quadratic_update.hpp       K-FAC's own step size in place of the optimizer's
 //   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
 //   train/non_finite_diagnosis.hpp   what made a loss infinite
+//   train/audit_activations.hpp      activations packed between forward and backward
 
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/lr_schedule.hpp>
 #include <cairn/train/any_optimizer.hpp>
+#include <cairn/train/audit_activations.hpp>
 #include <cairn/train/choose_kernels.hpp>
 #include <cairn/train/curvature.hpp>
 #include <cairn/train/graph_recorder.hpp>
@@ -50,10 +52,12 @@ class trainer final : public training_algorithm<D, T> {
 public:
     /// `axis` may be null: one rank. `curvature` too: gradients go to the optimizer as they are. And `scaler`, of layers
     /// in float16; where it is dynamic, several ranks must skip. `stages`: of a pipeline, whose first one here is `model`.
+    /// `activations`: who packs them; may be null.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, lr_schedule rate,
             objective goal, trainer_config config, ranks<D>* axis = nullptr,
             preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
-            loss_scaler* scaler = nullptr, std::optional<model_stages<D, T>> stages = {})
+            loss_scaler* scaler = nullptr, std::optional<model_stages<D, T>> stages = {},
+            compressed_activations* activations = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -66,7 +70,10 @@ public:
           scaling_(scaler, weights, axis, config.stop_at_loss),
           recorder_({.on = config.cuda_graph, .update_within = !axis && !curvature},
                     axis ? &axis->gradients.reducer() : nullptr),
-          stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)) {
+          stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)),
+          activations_(activations) {
+        if constexpr (std::same_as<D, cpu>)
+            if (activations_) stages_.follow(&activations_->packer());
         // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
         stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
             if (observer_ && stages_.stages().size() == 1) curvature_->last_micro_batch();
@@ -80,6 +87,8 @@ public:
     step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) override {
         place_among_ranks(batch);
         const double lr = rate_(steps());
+        if constexpr (std::same_as<D, cpu>)
+            if (activations_) begin_packing(batch);
 
         // Gradients of all micro-batches. Full buckets of them leave for the other ranks while backward goes on.
         scaling_.begin_step(curvature_);
@@ -149,7 +158,17 @@ public:
     void state_loaded() override {}
     std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
 
+    /// Bytes that wait for backward when it begins, the most of all steps.
+    index_t saved_after_forward() const { return saved_after_forward_; }
+
 private:
+    void begin_packing(const micro_batches<D>& batch) {
+        if (activations_->due(steps()) && batch.count() > 0)
+            audit_activations(*activations_, stages_, batch, loss_, steps(),
+                              [this](const auto& b) { return pass_of(b); });
+        activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()));
+    }
+
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
     void place_among_ranks(micro_batches<D>& batch) {
         if (!axis_) return batch.place(0, batch.count());
@@ -186,6 +205,7 @@ private:
 
     // Over the output of micro-batch m, for layers in T.
     tensor<T, D> loss_gradient(const micro_batches<D>& batch, int m, tensor<T, D> output, step_scalars<D>& numbers) {
+        saved_after_forward_ = std::max(saved_after_forward_, D::memory().use_of(memory_category::saved).live);
         tensor<float, D> y = cast<float>(std::move(output));
         quadratic_.observe_output(y);
         return scaling_.of_layers(loss_.gradient(batch, m, std::move(y), numbers));
@@ -222,7 +242,9 @@ private:
     quadratic_update<D, T> quadratic_;
     loss_scaling<D, T> scaling_;
     graph_recorder<D> recorder_;
-    model_stages<D, T> stages_;               // goes first: it may hold tensors of a step that could not be recorded
+    model_stages<D, T> stages_;            // goes first: it may hold tensors of a step that could not be recorded
+    compressed_activations* activations_;  // on the host alone
+    index_t saved_after_forward_ = 0;
     curvature_listener* observer_ = nullptr;  // of the rows of the step at hand
 };
 

@@ -38,6 +38,9 @@ TEMPLATE_TEST_CASE("vector_math: errors in units of the last place", "[vector_ma
     CHECK(worst_ulps<T>(low, high, exp, exact_exp) <= 2);
     CHECK(worst_ulps<T>(-1, 1, exp, exact_exp) <= 2);
     CHECK(worst_ulps<T>(low * 1.3, high, exp, exact_exp) <= 2);  // gradual underflow
+    const auto exp_nonpositive = [](T x) { return vector_math::exp_nonpositive(x); };
+    CHECK(worst_ulps<T>(low, 0, exp_nonpositive, exact_exp) <= 2);
+    CHECK(worst_ulps<T>(-1, 1, exp_nonpositive, exact_exp) <= 2);
 
     const auto tanh = [](T x) { return vector_math::tanh(x); };
     const auto exact_tanh = [](long double x) { return std::tanh(x); };
@@ -62,6 +65,10 @@ TEMPLATE_TEST_CASE("vector_math: limits and NaN", "[vector_math]", float, double
     CHECK(vector_math::exp(infinity) == infinity);
     CHECK(vector_math::exp(-infinity) == 0);
     CHECK(vector_math::exp(T(0)) == 1);
+    CHECK(vector_math::exp_nonpositive(-infinity) == 0);
+    CHECK(vector_math::exp_nonpositive(-std::numeric_limits<T>::max()) == 0);
+    CHECK(vector_math::exp_nonpositive(T(0)) == 1);
+    CHECK(std::isnan(vector_math::exp_nonpositive(nan)));
     CHECK(vector_math::tanh(infinity) == 1);
     CHECK(vector_math::tanh(-infinity) == -1);
     CHECK(std::signbit(vector_math::tanh(T(-0.0))));

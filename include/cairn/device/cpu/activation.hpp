@@ -50,13 +50,16 @@ struct silu {
 
 template <class T>
 struct gelu {
-    [[gnu::always_inline]] static T below(T x) {
-        return T(0.5) * vector_math::erfc(x * static_cast<T>(-1 / std::numbers::sqrt2));
-    }  // Φ
-    [[gnu::always_inline]] static T value(T x) { return x * below(x); }
+    [[gnu::always_inline]] static T bell(T x) { return vector_math::exp_nonpositive(T(-0.5) * x * x); }
+    /// Φ(x); e: bell(x).
+    [[gnu::always_inline]] static T below(T x, T e) {
+        return T(0.5) * vector_math::erfc(x * static_cast<T>(-1 / std::numbers::sqrt2), e);
+    }
+    [[gnu::always_inline]] static T value(T x) { return x * below(x, bell(x)); }
     [[gnu::always_inline]] static T derivative(T x) {
         constexpr T density = static_cast<T>(0.39894228040143267794);  // 1 / √2π
-        return below(x) + x * density * vector_math::exp(T(-0.5) * x * x);
+        const T e = bell(x);
+        return below(x, e) + x * density * e;
     }
 };
 

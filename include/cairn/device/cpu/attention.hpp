@@ -10,6 +10,8 @@
 //   dV = Pᵀ dy,   dP = dy Vᵀ,   dS = P ∘ (dP − D),   dQ = scale dS K,   dK = scale dSᵀ Q
 // Dropout multiplies P by M, 0 or 1 / (1 − rate), behind the softmax: l stays, O takes M ∘ P; dV = (M ∘ P)ᵀ dy, dS = P
 // ∘ (M ∘ dP − D).
+// A tile is worked off in strips of rows, a few register tiles high, through the microkernel of products: keys beyond
+// a strip's diagonal are left out, and its scores stay in the first-level cache (attention_operands.hpp).
 // Where heads alone keep the threads busy, a head is one task; else tiles of keys and then tiles of rows are, and S and
 // dP are made twice. The bits are the same: each element is one sum over tiles in order, on any thread.
 // Two floors: flops (4 head_dim + 5) pairs forward, (10 head_dim + 5) pairs backward; bytes of q, k, v, y once, and of
@@ -21,9 +23,7 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/attention_geometry.hpp>
-#include <cairn/device/cpu/gemm_builtin.hpp>
-#include <cairn/device/cpu/philox.hpp>
+#include <cairn/device/cpu/attention_operands.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 
 #include <algorithm>
@@ -34,83 +34,11 @@ namespace cairn {
 
 namespace attention_detail {
 
-inline constexpr index_t tile_rows = 112, tile_keys = 128;  // eight register tiles high; S of floats is 56 KiB
-static_assert(tile_rows % 4 == 0 && tile_keys % 16 == 0, "a mask is drawn for 4 rows and 16 keys at a time");
-
-inline index_t tiles(index_t n, index_t size) { return (n + size - 1) / size; }
-
-/// What all tiles of one call share.
-template <class T>
-struct operands {
-    const attention_geometry& g;
-    const T *q, *k, *v;
-    index_t known(index_t n) const {
-        if (!g.lengths) return g.length;
-        const index_t valid = g.lengths[n];
-        require(valid >= 0 && valid <= g.length, "attention: sequence ", n, " has length ", valid, ", not in [0, ",
-                g.length, ']');
-        return valid;
-    }
-    /// First element of position i of a head in q, k, v and their gradients; in y.
-    index_t at(index_t n, index_t i, index_t h) const { return (n * g.length + i) * g.position() + h * g.head_dim; }
-    index_t dense(index_t n, index_t i, index_t h) const { return ((n * g.length + i) * g.heads + h) * g.head_dim; }
-    /// Keys of a tile that begins at j which row i attends to.
-    index_t keys(index_t i, index_t j, index_t count) const {
-        return g.causal ? std::clamp<index_t>(i + 1 - j, 0, count) : count;
-    }
-    /// Keys of such a tile which some row before row `end` attends to.
-    index_t met(index_t end, index_t j, index_t count) const { return g.causal ? std::min(count, end - j) : count; }
-    /// M of a tile that begins at row i and key j, rows tile_keys apart. i is a multiple of 4, j of 16.
-    void draw(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, T* to) const {
-        random_stream random = g.random;
-        if (g.step) random.step = *g.step;
-        const philox_lanes lanes(random);
-        const std::uint32_t threshold = g.threshold();
-        const T factor = static_cast<T>(g.kept_factor());
-        for (index_t r = 0; r < rows; r += 4)
-            for (index_t c = 0; c < count; c += 16) {
-                std::uint32_t bits[64];
-                const std::uint64_t block = g.mask_block(n * g.heads + h, i + r, j + c);
-                lanes.blocks(block, bits, 16);
-                lanes.blocks(block + 8, bits + 8, 16);
-                for (index_t w = 0; w < std::min<index_t>(4, rows - r); ++w)
-                    for (index_t lane = 0; lane < 16; ++lane)
-                        to[(r + w) * tile_keys + c + lane] = bits[w * 16 + lane] >= threshold ? factor : T{};
-            }
-    }
-    /// Numbers of one such M, none without dropout.
-    index_t drawn(index_t rows) const { return g.dropout > 0 ? rows * tile_keys : 0; }
-};
-
-/// c = op(a) op(b), added to c with `add`, by this thread.
-template <class T>
-void multiply(bool trans_a, bool trans_b, index_t m, index_t n, index_t k, const T* a, index_t lda, const T* b,
-              index_t ldb, bool add, T* c, index_t ldc) {
-    builtin::gemm(false, trans_a, trans_b, m, n, k, T{1}, a, lda, b, ldb, add ? T{1} : T{}, c, ldc);
-}
-
-/// scale · rows of q, dense.
-template <class T>
-void scaled_rows(const operands<T>& o, index_t n, index_t h, index_t first, index_t rows, T* to) {
-    const T scale = static_cast<T>(o.g.factor());
-    for (index_t r = 0; r < rows; ++r) {
-        const T* const from = o.q + o.at(n, first + r, h);
-#pragma omp simd
-        for (index_t c = 0; c < o.g.head_dim; ++c) to[r * o.g.head_dim + c] = scale * from[c];
-    }
-}
-
-/// Sets rows [first, last) of a head to zero.
-template <class T>
-void clear(index_t first, index_t last, index_t d, T* row, index_t stride) {
-    for (index_t r = first; r < last; ++r) std::fill_n(row + r * stride, d, T{});
-}
-
 /// One tile of rows of forward.
 template <class T>
 void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* y, T* lse) {
     const attention_geometry& g = o.g;
-    const index_t d = g.head_dim, known = o.known(n), end = std::min(first + tile_rows, g.length),
+    const index_t d = g.head_dim, wide = padded<T>(d), known = o.known(n), end = std::min(first + tile, g.length),
                   rows = std::clamp<index_t>(known - first, 0, end - first);
     T* const out = y + o.dense(n, first, h);
     T* const logs = lse ? lse + (n * g.heads + h) * g.length + first : nullptr;
@@ -118,40 +46,44 @@ void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* 
     if (logs) std::fill_n(logs + rows, end - first - rows, nothing);
     clear(rows, end - first, d, out, g.width());
     if (rows == 0) return;
-    tensor<T> room({rows * (2 * d + tile_keys + 2) + o.drawn(rows)}, memory_category::workspace);
-    T *const q = room.data(), *const sum = q + rows * d, *const s = sum + rows * d, *const most = s + rows * tile_keys,
-             *const total = most + rows, *const mask = total + rows;
-    scaled_rows(o, n, h, first, rows, q);
-    std::fill_n(sum, rows * d, T{});
+    tensor<T> room({tile * (d + 2 * wide + 2) + 2 * strip * pitch}, memory_category::workspace);
+    arrays<T> cut{room.data()};
+    T *const k = cut.take(tile * d), *const v = cut.take(tile * wide), *const sum = cut.take(tile * wide),
+             *const s = cut.take(strip * pitch), *const mask = cut.take(strip * pitch), *const most = cut.take(tile),
+             *const total = cut.take(tile);
     std::fill_n(most, rows, nothing);
     std::fill_n(total, rows, T{});
     const index_t keys = g.causal ? first + rows : known;
-    for (index_t j = 0; j < keys; j += tile_keys) {
-        const index_t count = std::min(tile_keys, keys - j);
-        multiply(false, true, rows, count, d, q, d, o.k + o.at(n, j, h), g.position(), false, s, tile_keys);
-        if (g.dropout > 0) o.draw(n, h, first, rows, j, count, mask);
-        for (index_t r = 0; r < rows; ++r) {
-            T* const row = s + r * tile_keys;
-            const index_t attended = o.keys(first + r, j, count);
-            const T now = std::max(most[r], cairn::detail::row_max(attended, row));
-            const T shift = now == nothing ? T{} : now;  // all −∞ so far: exp gives zeros, not NaN
-            const T shrink = std::exp(most[r] - shift);
-            total[r] = total[r] * shrink + cairn::detail::row_exp(attended, row, shift, row);
-            std::fill(row + attended, row + count, T{});
-            if (g.dropout > 0)
+    for (index_t j = 0; j < keys; j += tile) {
+        const index_t count = std::min(tile, keys - j);
+        o.pack_keys(n, h, j, count, v, k);
+        pad_rows(count, d, T{1}, o.v + o.at(n, j, h), g.position(), v);
+        for (index_t i = 0; i < rows; i += strip) {
+            const index_t high = std::min(strip, rows - i), met = o.met(first + i + high, j, count);
+            const index_t columns = whole<T>(met);
+            multiply<T>(high, columns, d, {o.q + o.at(n, first + i, h), g.position(), 1}, o.panels(k), false, s, pitch);
+            if (g.dropout > 0) o.draw(n, h, first + i, high, j, met, mask);
+            for (index_t r = i; r < i + high; ++r) {
+                T* const row = s + (r - i) * pitch;
+                const index_t attended = o.keys(first + r, j, count);
+                hide(attended, columns, row, nothing);
+                const T now = std::max(most[r], cairn::detail::row_max(columns, row));
+                const T shift = now == nothing ? T{} : now;  // all −∞ so far: exp gives zeros, not NaN
+                const T shrink = j == 0 ? T{} : std::exp(most[r] - shift);
+                total[r] = total[r] * shrink + cairn::detail::row_exp(columns, row, shift, row);
+                if (g.dropout > 0)
 #pragma omp simd
-                for (index_t c = 0; c < attended; ++c) row[c] *= mask[r * tile_keys + c];
-            most[r] = now;
-            if (shrink != T{1})
+                    for (index_t c = 0; c < columns; ++c) row[c] *= mask[(r - i) * pitch + c];
+                most[r] = now;
+                if (j > 0 && shrink != T{1})
 #pragma omp simd
-                for (index_t c = 0; c < d; ++c) sum[r * d + c] *= shrink;
+                    for (index_t c = 0; c < wide; ++c) sum[r * wide + c] *= shrink;
+            }
+            multiply<T>(high, wide, met, {s, pitch, 1}, {v, wide}, j > 0, sum + i * wide, wide);
         }
-        multiply(false, false, rows, d, count, s, tile_keys, o.v + o.at(n, j, h), g.position(), true, sum, d);
     }
     for (index_t r = 0; r < rows; ++r) {
-        const T inverse = T{1} / total[r];
-#pragma omp simd
-        for (index_t c = 0; c < d; ++c) out[r * g.width() + c] = sum[r * d + c] * inverse;
+        copy_rows(1, d, T{1} / total[r], sum + r * wide, wide, out + r * g.width(), g.width());
         if (logs) logs[r] = most[r] + std::log(total[r]);
     }
 }
@@ -175,102 +107,117 @@ struct gradients {
         }
     }
 
-    /// P and dS of rows [i, i + rows) and keys [j, j + count); q: the rows of Q, scaled.
-    void tile(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, const T* q, const T* products,
-              T* p, T* ds) const {
-        T* const mask = ds + tile_rows * tile_keys;
-        if (o.g.dropout > 0) o.draw(n, h, i, rows, j, count, mask);
-        const index_t d = o.g.head_dim;
-        multiply(false, true, rows, count, d, q, d, o.k + o.at(n, j, h), o.g.position(), false, p, tile_keys);
-        multiply(false, true, rows, count, d, dy + o.dense(n, i, h), o.g.width(), o.v + o.at(n, j, h), o.g.position(),
-                 false, ds, tile_keys);
+    /// The memory of a task: panels of a tile's Kᵀ and Vᵀ, its rows of K; a strip of Q, dy, P, dS and M; two tiles of
+    /// results. Q is as it is, K scaled.
+    struct memory {
+        T *k_panels, *v_panels, *k, *q, *dy, *p, *ds, *mask, *first, *second;
+        static index_t size(index_t d) {
+            return tile * (2 * d + 3 * padded<T>(d)) + strip * (2 * padded<T>(d) + 3 * pitch);
+        }
+        memory(index_t d, T* from) {
+            arrays<T> cut{from};
+            const index_t wide = padded<T>(d);
+            for (T** to : {&k_panels, &v_panels}) *to = cut.take(tile * d);
+            for (T** to : {&k, &first, &second}) *to = cut.take(tile * wide);
+            for (T** to : {&q, &dy}) *to = cut.take(strip * wide);
+            for (T** to : {&p, &ds, &mask}) *to = cut.take(strip * pitch);
+        }
+    };
+
+    /// Keys [j, j + count) of a head.
+    void load(index_t n, index_t h, index_t j, index_t count, const memory& m) const {
+        o.pack_keys(n, h, j, count, m.k, m.k_panels);
+        builtin::pack_rows(true, 0, o.g.head_dim, o.g.head_dim, count, o.v + o.at(n, j, h), o.g.position(), m.v_panels);
+    }
+
+    /// P and dS of rows [i, i + rows), rows ≤ strip, and the first `met` keys of the tile at j; Q and dy of these rows.
+    void weigh(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t met, const T* products,
+               const memory& m) const {
+        const index_t d = o.g.head_dim, wide = padded<T>(d), columns = whole<T>(met);
+        pad_rows(rows, d, T{1}, o.q + o.at(n, i, h), o.g.position(), m.q);
+        pad_rows(rows, d, T{1}, dy + o.dense(n, i, h), o.g.width(), m.dy);
+        multiply<T>(rows, columns, d, {m.q, wide, 1}, o.panels(m.k_panels), false, m.p, pitch);
+        multiply<T>(rows, columns, d, {m.dy, wide, 1}, o.panels(m.v_panels), false, m.ds, pitch);
+        if (o.g.dropout > 0) o.draw(n, h, i, rows, j, met, m.mask);
         const T* const logs = lse + (n * o.g.heads + h) * o.g.length;
         for (index_t r = 0; r < rows; ++r) {
-            T *const p_row = p + r * tile_keys, *const ds_row = ds + r * tile_keys;
-            const index_t attended = o.keys(i + r, j, count);
+            T *const p = m.p + r * pitch, *const ds = m.ds + r * pitch;
             const T log = logs[i + r], product = products[i + r];
-            if (o.g.dropout > 0) {
-                const T* const m = mask + r * tile_keys;
-#pragma omp simd
-                for (index_t c = 0; c < attended; ++c) {
-                    const T weight = vector_math::exp(p_row[c] - log);
-                    p_row[c] = weight * m[c];
-                    ds_row[c] = weight * (ds_row[c] * m[c] - product);
+            for (index_t c = 0; c < columns; c += simd::lanes<T>) {
+                simd::pack<T> weight = simd::load(p + c), score = simd::load(ds + c);
+                for (auto& part : weight.part) part = vector_math::exp_nonpositive(part - log);
+                if (o.g.dropout > 0) {
+                    const simd::pack<T> kept = simd::load(m.mask + r * pitch + c);
+                    simd::store(p + c, weight * kept);
+                    score *= kept;
+                } else {
+                    simd::store(p + c, weight);
                 }
-            } else {
-#pragma omp simd
-                for (index_t c = 0; c < attended; ++c) {
-                    const T weight = vector_math::exp(p_row[c] - log);
-                    p_row[c] = weight;
-                    ds_row[c] = weight * (ds_row[c] - product);
-                }
+                simd::store(ds + c, weight * (score - product));
             }
-            std::fill(p_row + attended, p_row + count, T{});
-            std::fill(ds_row + attended, ds_row + count, T{});
+            const index_t attended = o.keys(i + r, j, met);
+            hide(attended, columns, p, T{});
+            hide(attended, columns, ds, T{});
         }
     }
 
-    /// Room for tile(): q, P, dS and M.
-    index_t room() const { return tile_rows * (o.g.head_dim + 2 * tile_keys) + o.drawn(tile_rows); }
-
-    /// dK and dV of keys [j, j + tile_keys), and with `rows_too` their share in dQ.
-    void keys(index_t n, index_t h, index_t j, bool rows_too, const T* products, T* space) const {
-        const index_t d = o.g.head_dim, known = o.known(n), step = o.g.position();
-        const index_t count = std::clamp<index_t>(known - j, 0, tile_keys);
-        T *const q = space, *const p = q + tile_rows * d, *const ds = p + tile_rows * tile_keys;
+    /// dK and dV of the tile of keys at j; its share in dQ is added to all_dq (length × padded), if there is one.
+    void keys(index_t n, index_t h, index_t j, T* all_dq, const T* products, T* space) const {
+        const index_t d = o.g.head_dim, wide = padded<T>(d), known = o.known(n), step = o.g.position();
+        const index_t count = std::clamp<index_t>(known - j, 0, tile), end = std::min(tile, o.g.length - j);
+        const memory m(d, space);
         T *const to_k = dk + o.at(n, j, h), *const to_v = dv + o.at(n, j, h);
-        const index_t end = std::min(tile_keys, o.g.length - j);
-        clear(0, end, d, to_k, step);
-        clear(0, end, d, to_v, step);
+        clear(count, end, d, to_k, step);
+        clear(count, end, d, to_v, step);
         if (count == 0) return;
-        for (index_t i = o.g.causal ? j / tile_rows * tile_rows : 0; i < known; i += tile_rows) {
-            const index_t rows = std::min(tile_rows, known - i), met = o.met(i + rows, j, count);
-            scaled_rows(o, n, h, i, rows, q);
-            tile(n, h, i, rows, j, met, q, products, p, ds);
-            multiply(true, false, met, d, rows, p, tile_keys, dy + o.dense(n, i, h), o.g.width(), true, to_v, step);
-            multiply(true, false, met, d, rows, ds, tile_keys, q, d, true, to_k, step);
-            if (rows_too) add_rows(n, h, i, rows, j, met, ds);
+        load(n, h, j, count, m);
+        std::fill_n(m.first, count * wide, T{});
+        std::fill_n(m.second, count * wide, T{});
+        for (index_t i = o.g.causal ? j : 0; i < known; i += strip) {
+            const index_t rows = std::min(strip, known - i), met = o.met(i + rows, j, count);
+            weigh(n, h, i, rows, j, met, products, m);
+            multiply<T>(met, wide, rows, {m.p, 1, pitch}, {m.dy, wide}, true, m.first, wide);
+            multiply<T>(met, wide, rows, {m.ds, 1, pitch}, {m.q, wide}, true, m.second, wide);
+            if (all_dq) multiply<T>(rows, wide, met, {m.ds, pitch, 1}, {m.k, wide}, j > 0, all_dq + i * wide, wide);
         }
+        copy_rows(count, d, T{1}, m.first, wide, to_v, step);
+        copy_rows(count, d, static_cast<T>(o.g.factor()), m.second, wide, to_k, step);
     }
 
-    /// dQ of rows [i, i + tile_rows).
-    void rows(index_t n, index_t h, index_t i, const T* products, T* space) const {
-        const index_t d = o.g.head_dim, known = o.known(n);
-        const index_t rows = std::clamp<index_t>(known - i, 0, tile_rows);
-        T *const q = space, *const p = q + tile_rows * d, *const ds = p + tile_rows * tile_keys;
-        clear(0, std::min(tile_rows, o.g.length - i), d, dq + o.at(n, i, h), o.g.position());
-        if (rows == 0) return;
-        scaled_rows(o, n, h, i, rows, q);
-        const index_t keys = o.g.causal ? i + rows : known;
-        for (index_t j = 0; j < keys; j += tile_keys) {
-            const index_t count = o.met(i + rows, j, std::min(tile_keys, known - j));
-            tile(n, h, i, rows, j, count, q, products, p, ds);
-            add_rows(n, h, i, rows, j, count, ds);
+    /// dQ of the tile of rows at `first`.
+    void rows(index_t n, index_t h, index_t first, const T* products, T* space) const {
+        const index_t d = o.g.head_dim, wide = padded<T>(d), known = o.known(n);
+        const index_t rows = std::clamp<index_t>(known - first, 0, tile), end = std::min(tile, o.g.length - first);
+        const memory m(d, space);
+        const index_t keys = o.g.causal ? first + rows : known;
+        for (index_t j = 0; rows > 0 && j < keys; j += tile) {
+            const index_t count = std::min(tile, keys - j);
+            load(n, h, j, count, m);
+            for (index_t i = 0; i < rows; i += strip) {
+                const index_t high = std::min(strip, rows - i), met = o.met(first + i + high, j, count);
+                weigh(n, h, first + i, high, j, met, products, m);
+                multiply<T>(high, wide, met, {m.ds, pitch, 1}, {m.k, wide}, j > 0, m.first + i * wide, wide);
+            }
         }
-        scale_rows(n, h, i, rows);
+        set_dq(n, h, first, rows, end, m.first);
     }
 
-    void add_rows(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, const T* ds) const {
-        multiply(false, false, rows, o.g.head_dim, count, ds, tile_keys, o.k + o.at(n, j, h), o.g.position(), true,
-                 dq + o.at(n, i, h), o.g.position());
-    }
-    void scale_rows(index_t n, index_t h, index_t i, index_t rows) const {
-        const T scale = static_cast<T>(o.g.factor());
-        for (index_t r = 0; r < rows; ++r) {
-            T* const row = dq + o.at(n, i + r, h);
-#pragma omp simd
-            for (index_t c = 0; c < o.g.head_dim; ++c) row[c] *= scale;
-        }
+    /// dQ of rows [first, first + rows), zeros from there to first + end.
+    void set_dq(index_t n, index_t h, index_t first, index_t rows, index_t end, const T* from) const {
+        T* const to = dq + o.at(n, first, h);
+        copy_rows(rows, o.g.head_dim, T{1}, from, padded<T>(o.g.head_dim), to, o.g.position());
+        clear(rows, end, o.g.head_dim, to, o.g.position());
     }
 
     /// All of a head: five products a tile instead of seven.
     void head(index_t n, index_t h) const {
-        tensor<T> space({o.g.length + room()}, memory_category::workspace);
-        T* const d = space.data();
+        const index_t length = o.g.length, wide = padded<T>(o.g.head_dim);
+        tensor<T> block({memory::size(o.g.head_dim) + length * wide + whole<T>(length)}, memory_category::workspace);
+        arrays<T> cut{block.data()};
+        T *const d = cut.take(length), *const all_dq = cut.take(length * wide);
         products(n, h, d);
-        clear(0, o.g.length, o.g.head_dim, dq + o.at(n, 0, h), o.g.position());
-        for (index_t j = 0; j < o.g.length; j += tile_keys) keys(n, h, j, true, d, d + o.g.length);
-        scale_rows(n, h, 0, o.known(n));
+        for (index_t j = 0; j < length; j += tile) keys(n, h, j, all_dq, d, cut.next);
+        set_dq(n, h, 0, o.known(n), length, all_dq);
     }
 };
 
@@ -293,10 +240,9 @@ void attention_forward(cpu, const attention_geometry& g, const T* q, const T* k,
     g.check();
     flop_counter::count(g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(T)));
     const attention_detail::operands<T> o{g, q, k, v};
-    attention_detail::each_tile(g, attention_detail::tiles(g.length, attention_detail::tile_rows),
-                                [&](index_t n, index_t h, index_t tile) {
-                                    attention_detail::forward_rows(o, n, h, tile * attention_detail::tile_rows, y, lse);
-                                });
+    attention_detail::each_tile(g, attention_detail::tiles(g.length), [&](index_t n, index_t h, index_t at) {
+        attention_detail::forward_rows(o, n, h, at * attention_detail::tile, y, lse);
+    });
 }
 
 /// dq, dk, dv, in the layout of q, k, v, are set; y and lse as forward left them; dy as y.
@@ -316,16 +262,16 @@ void attention_backward(cpu, const attention_geometry& g, const T* q, const T* k
     T* const d = products.data();
     parallel_tasks(heads, [&](index_t head) { all.products(head / g.heads, head % g.heads, d + head * g.length); });
     const auto with_room = [&](auto&& work) {
-        return [&, work](index_t n, index_t h, index_t tile) {
-            tensor<T> space({all.room()}, memory_category::workspace);
-            work(n, h, tile, d + (n * g.heads + h) * g.length, space.data());
+        return [&, work](index_t n, index_t h, index_t at) {
+            tensor<T> space({gradients<T>::memory::size(g.head_dim)}, memory_category::workspace);
+            work(n, h, at, d + (n * g.heads + h) * g.length, space.data());
         };
     };
-    each_tile(g, tiles(g.length, tile_keys), with_room([&](index_t n, index_t h, index_t tile, const T* of, T* space) {
-                  all.keys(n, h, tile * tile_keys, false, of, space);
+    each_tile(g, tiles(g.length), with_room([&](index_t n, index_t h, index_t at, const T* of, T* space) {
+                  all.keys(n, h, at * tile, nullptr, of, space);
               }));
-    each_tile(g, tiles(g.length, tile_rows), with_room([&](index_t n, index_t h, index_t tile, const T* of, T* space) {
-                  all.rows(n, h, tile * tile_rows, of, space);
+    each_tile(g, tiles(g.length), with_room([&](index_t n, index_t h, index_t at, const T* of, T* space) {
+                  all.rows(n, h, at * tile, of, space);
               }));
 }
 

@@ -81,11 +81,22 @@ void run(kernel which, bool threaded, const gemm_size& s, T alpha, const T* a, c
     builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
 }
 
+/// Whether oneDNN's products have the same bits on any number of threads: without AVX-512 it also splits k over them.
+inline bool onednn_keeps_order() {
+#if defined(__x86_64__)
+    static const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
+    return avx512;
+#else
+    return false;
+#endif
+}
+
 /// The kernels that can be used; BLAS has threads of its own and so stays out of parallel regions.
 template <class T>
 std::vector<kernel> candidates(bool threaded) {
     std::vector<kernel> list;
-    if (std::is_same_v<T, float> && onednn::available) list.push_back(use_onednn);
+    if (std::is_same_v<T, float> && onednn::available && (!threaded || onednn_keeps_order()))
+        list.push_back(use_onednn);
     list.push_back(use_builtin);
     if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>))
         list.push_back(use_cblas);

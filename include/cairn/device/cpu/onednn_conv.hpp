@@ -156,7 +156,7 @@ inline bool beyond_its_operands(const conv_geometry& g, conv_phase phase, std::s
 }
 
 /// The kept primitive for this shape, phase and number of threads; null where oneDNN has none, only its reference
-/// loops, or one that is known to be faulty.
+/// loops, one whose results depend on the number of threads, or one that is known to be faulty.
 inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
     static std::mutex mutex;
     static std::unordered_map<conv_call, std::shared_ptr<const convolution>, conv_call::hash> kept;
@@ -168,7 +168,9 @@ inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& 
     try {
         made = std::make_shared<const convolution>(g, phase, bias);
         const std::string& kernel = made->implementation;
-        if (kernel.starts_with("ref") || beyond_its_operands(g, phase, kernel)) made = nullptr;
+        // Products that are split over the threads: the bits depend on their number. im2col does the same, without.
+        const bool by_threads = phase != conv_phase::backward_weight && kernel.find("gemm:jit") != std::string::npos;
+        if (kernel.starts_with("ref") || by_threads || beyond_its_operands(g, phase, kernel)) made = nullptr;
     } catch (const error&) {  // not implemented
     }
     return kept.emplace(key, made).first->second;

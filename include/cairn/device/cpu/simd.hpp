@@ -344,14 +344,20 @@ struct double_packs {
     return d;
 }
 
-/// The sum of all lanes, halves first: ((0+8) + (4+12)) + … , the same order on every target.
-template <class T>
-[[gnu::always_inline]] inline T sum(const pack<T>& v) {
+/// f of all lanes, halves first: f(f(0, 8), f(4, 12)) … , the same order on every target.
+template <class T, class F>
+[[gnu::always_inline]] inline T fold(const pack<T>& v, F f) {
     T lane[lanes<T>];
     store(lane, v);
     for (int half = lanes<T> / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+        for (int i = 0; i < half; ++i) lane[i] = f(lane[i], lane[i + half]);
     return lane[0];
+}
+
+/// The sum of all lanes.
+template <class T>
+[[gnu::always_inline]] inline T sum(const pack<T>& v) {
+    return fold(v, [](T a, T b) { return a + b; });
 }
 
 }  // namespace cairn::simd

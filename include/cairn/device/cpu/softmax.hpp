@@ -28,27 +28,28 @@ inline index_t softmax_grain(index_t classes) { return std::max<index_t>(1, 8192
 template <class T>
 T row_max(index_t n, const T* x) {
     constexpr index_t lanes = simd::lanes<T>;
-    T lane[lanes];
-    std::fill_n(lane, lanes, -std::numeric_limits<T>::infinity());
-    simd::pack<T> top = simd::load(lane);
+    simd::pack<T> top(-std::numeric_limits<T>::infinity());
     index_t i = 0;
     for (; i + lanes <= n; i += lanes) top = simd::max(simd::load(x + i), top);
-    simd::store(lane, top);
-    for (; i < n; ++i) lane[0] = std::max(lane[0], x[i]);
-    return *std::max_element(lane, lane + lanes);
+    T most = simd::fold(top, [](T a, T b) { return a > b ? a : b; });
+    for (; i < n; ++i) most = std::max(most, x[i]);
+    return most;
 }
 
-/// e[i] = exp(x[i] - m); returns their sum.
+/// e[i] = exp(x[i] - m), unless e is null; returns their sum. Whole packs, also for the last elements: no exponential is taken alone.
 template <class T>
 T row_exp(index_t n, const T* x, T m, T* e) {
-    T s = 0;
-#pragma omp simd reduction(+ : s)
-    for (index_t i = 0; i < n; ++i) {
-        const T v = vector_math::exp(x[i] - m);
-        e[i] = v;
-        s += v;
-    }
-    return s;
+    simd::pack<T> sums(T{});
+    simd::for_packs<T>(
+        n, [&](index_t i, auto count) __attribute__((always_inline)) {
+            simd::pack<T> v = simd::load(x + i, count);
+            for (auto& part : v.part) part = vector_math::exp_nonpositive(part - m);
+            T room[simd::lanes<T>];
+            T* const to = e ? e + i : room;
+            simd::store(to, v, count);
+            sums += simd::load(to, count);
+        });
+    return simd::sum(sums);
 }
 
 }  // namespace detail
@@ -104,16 +105,12 @@ T cross_entropy_row(index_t classes, const T* x, index_t label, T smoothing, T s
         loss -= share * spread;
         total += share * weights;
     }
-    T s = 0;
+    const T s = row_exp(classes, x, m, dlogits);
     if (dlogits) {
-        s = row_exp(classes, x, m, dlogits);
         const T factor = scale * total / s, spread = scale * share;
 #pragma omp simd
         for (index_t k = 0; k < classes; ++k) dlogits[k] = dlogits[k] * factor - spread * weight(k);
         dlogits[label] -= scale * hit;
-    } else {
-#pragma omp simd reduction(+ : s)
-        for (index_t k = 0; k < classes; ++k) s += vector_math::exp(x[k] - m);
     }
     return loss + total * std::log(s);
 }

@@ -73,7 +73,7 @@ public:
     }
 
     bool wants(int weight, rows_kind kind) const override {
-        return taking_ && wanted_[static_cast<std::size_t>(weight)] &&
+        return taking_ && wanted_[static_cast<std::size_t>(weight)] && kind != rows_kind::norm_output &&
                (kind != rows_kind::norm || s_.config.norm_layers);
     }
     using curvature_listener::take;

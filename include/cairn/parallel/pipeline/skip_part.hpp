@@ -50,13 +50,13 @@ public:
         const index_t n = x.extent(0);
         tensor<T, D> skip, h;
         if (c_.first) {
-            skip = shortcut_.forward(x.share(), saved.child(1), p.child("shortcut"));
+            skip = shortcut_.forward(x.share(), saved.child(1, "shortcut"), p.child("shortcut"));
             h = std::move(x);
         } else {
             std::tie(skip, h) = unbundle(std::exchange(x, {}), at(c_.activation, n));
         }
-        if (c_.last && c_.adds) return forward_with_skip(layers_, std::move(h), std::move(skip), saved.child(0), p);
-        h = layers_.forward(std::move(h), saved.child(0), p);
+        if (c_.last && c_.adds) return forward_with_skip(layers_, std::move(h), std::move(skip), saved.child(0, ""), p);
+        h = layers_.forward(std::move(h), saved.child(0, ""), p);
         if (!c_.last) return bundle(skip, h);
         std::vector<tensor<T, D>> parts;
         parts.push_back(std::move(skip));

@@ -28,6 +28,8 @@ public:
 
     /// Is told in the last backward of a step which gradients are final; may be null.
     gradient_listener* listener = nullptr;
+    /// What becomes of activations between forward and backward; null: they are kept.
+    stash_policy<T, D>* policy = nullptr;
     /// Called before the last backward of a step.
     std::function<void()> before_last_backward = {};
 
@@ -37,6 +39,7 @@ public:
         if (static_cast<std::size_t>(m) >= in_flight_.size()) in_flight_.resize(static_cast<std::size_t>(m) + 1);
         flight& f = of(m);
         f.pass = p;
+        f.saved.follow(policy);
         return layers_.forward(std::move(x), f.saved, p);
     }
     /// No backward of micro-batch m follows.

@@ -51,7 +51,7 @@ public:
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> dx;
         if (p.input_gradient) dx = summed(inner_.input_gradient(dy, whole_shape(saved.get(0).shape())));
-        saved.put(1, std::move(dy));
+        saved.put_exact(1, std::move(dy));
         return dx;
     }
 

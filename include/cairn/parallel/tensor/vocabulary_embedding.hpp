@@ -58,7 +58,7 @@ public:
 
     tensor<T> backward_input(tensor<T> dy, saved_tensors<T>& saved, const pass_context&) {
         require_shape(dy, output_shape(saved.template get<std::int32_t>(0).shape()), "vocabulary_embedding: dy");
-        saved.put(1, std::move(dy));
+        saved.put_exact(1, std::move(dy));
         return {};
     }
 

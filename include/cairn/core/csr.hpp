@@ -1,0 +1,88 @@
+#pragma once
+// Sparse matrices by compressed rows: the values of row r and their columns lie at [begin[r], begin[r + 1]).
+// Plain data; products: device/cpu/csr.hpp.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// rows × columns with values in row order. `check()` says what must hold.
+template <class T>
+struct csr_matrix {
+    index_t rows = 0, columns = 0;
+    std::vector<index_t> begin{0};     // rows + 1
+    std::vector<std::int32_t> column;  // of each value
+    std::vector<T> value;
+
+    index_t nonzeros() const { return static_cast<index_t>(column.size()); }
+
+    /// Throws, speaking of `name`, unless counts, row bounds and columns fit together.
+    void check(const std::string& name) const {
+        require(rows >= 0 && columns >= 0 && columns <= INT32_MAX && std::ssize(begin) == rows + 1 &&
+                    column.size() == value.size(),
+                name, ": a sparse matrix of ", rows, " × ", columns, " with ", begin.size(), " row bounds, ",
+                column.size(), " columns and ", value.size(),
+                " values; rows + 1 bounds and equally many of the others "
+                "are expected");
+        require(begin.front() == 0 && begin.back() == nonzeros(), name, ": row bounds go from ", begin.front(), " to ",
+                begin.back(), ", there are ", nonzeros(), " values");
+        for (index_t r = 0; r < rows; ++r)
+            require(begin[at(r)] <= begin[at(r + 1)], name, ": row ", r, " ends before it begins");
+        for (index_t r = 0; r < rows; ++r)
+            for (index_t i = begin[at(r)]; i < begin[at(r + 1)]; ++i)
+                require(column[at(i)] >= 0 && column[at(i)] < columns, name, ": row ", r, " has a value in column ",
+                        column[at(i)], " of ", columns);
+    }
+
+    /// Aᵀ, its rows sorted.
+    csr_matrix transposed() const {
+        csr_matrix t;
+        t.rows = columns;
+        t.columns = rows;
+        t.begin.assign(at(columns + 1), 0);
+        for (const std::int32_t c : column) ++t.begin[at(c) + 1];
+        for (index_t c = 0; c < columns; ++c) t.begin[at(c + 1)] += t.begin[at(c)];
+        t.column.resize(column.size());
+        t.value.resize(value.size());
+        std::vector<index_t> next(t.begin.begin(), t.begin.end() - 1);
+        for (index_t r = 0; r < rows; ++r)
+            for (index_t i = begin[at(r)]; i < begin[at(r + 1)]; ++i) {
+                const index_t to = next[at(column[at(i)])]++;
+                t.column[at(to)] = static_cast<std::int32_t>(r);
+                t.value[at(to)] = value[at(i)];
+            }
+        return t;
+    }
+
+private:
+    static constexpr std::size_t at(index_t i) { return static_cast<std::size_t>(i); }
+};
+
+/// A matrix of these (row, column) pairs, each once and sorted, with value 1. Throws on a pair outside of rows × columns.
+template <class T>
+csr_matrix<T> csr_of_pairs(index_t rows, index_t columns, std::vector<std::pair<std::int32_t, std::int32_t>> pairs) {
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+    csr_matrix<T> m;
+    m.rows = rows;
+    m.columns = columns;
+    m.begin.assign(static_cast<std::size_t>(rows) + 1, 0);
+    for (const auto& [r, c] : pairs) {
+        require(r >= 0 && r < rows && c >= 0 && c < columns, "sparse matrix: (", r, ", ", c, ") is outside of ", rows,
+                " × ", columns);
+        ++m.begin[static_cast<std::size_t>(r) + 1];
+        m.column.push_back(c);
+    }
+    m.value.assign(m.column.size(), T{1});
+    for (std::size_t r = 1; r < m.begin.size(); ++r) m.begin[r] += m.begin[r - 1];
+    return m;
+}
+
+}  // namespace cairn

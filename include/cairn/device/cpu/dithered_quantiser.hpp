@@ -1,0 +1,169 @@
+#pragma once
+// Uniform quantiser with subtractive dither (Schuchman 1964; Gray and Stockham 1993), one byte a value:
+//   q = round((x − o_c) / Δ_c + u),   x̂ = o_c + (q − u) Δ_c,   Δ_c = 2 eb_c,   c: the channel of x
+// u is uniform in ±1/2 and drawn again by the decoder from the number of the element. |x − x̂| ≤ eb_c always, the error
+// is uniform and independent of x. Without u the error depends on x, and a sum of many is biased.
+//   symbol   zigzag(q) for |q| ≤ 127; 255, escape: |q| is larger, x is not finite, or rounding broke the bound
+// Elements can be of two kinds by a bit each, with steps of their own. Groups of 32, the loops of which vectorise.
+
+#include <cairn/core/random.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#if defined(__BMI2__) && defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cairn {
+
+/// See the top of the file. Kind 1: elements whose bit is set; kind 0: the others.
+class dithered_quantiser {
+public:
+    static constexpr int group = 32;
+    static constexpr std::uint8_t escape = 255;
+
+    /// `bounds[k]`: of kind k, times `scale[c]` in channel c. `offset` and `scale` are of all channels, the last axis.
+    dithered_quantiser(std::array<float, 2> bounds, std::span<const float> offset, std::span<const float> scale,
+                       const random_stream& random)
+        : channels_(static_cast<index_t>(offset.size())), key_(random.bits(0)) {
+        const std::size_t padded = offset.size() + group;  // a group may begin at any channel
+        offset_.resize(padded);
+        for (std::size_t k = 0; k < 2; ++k) {
+            step_[k].resize(padded);
+            inverse_[k].resize(padded);
+        }
+        for (std::size_t i = 0; i < padded; ++i) {
+            const std::size_t c = i % offset.size();
+            offset_[i] = offset[c];
+            for (std::size_t k = 0; k < 2; ++k) {
+                step_[k][i] = 2 * bounds[k] * scale[c] * (1 - 0x1p-13f);  // leaves room for rounding
+                inverse_[k][i] = step_[k][i] > 0 ? 1 / step_[k][i] : 0;
+            }
+        }
+    }
+
+    /// Symbols of elements first to first + 32 of the tensor; those behind `count` are 0. `kinds`: bit i of element i.
+    [[gnu::always_inline]] void encode(const float* x, index_t first, index_t count, std::uint32_t kinds,
+                                       std::uint8_t* symbols) const {
+        float padded[group] = {};
+        if (count < group) {
+            std::memcpy(padded, x, static_cast<std::size_t>(count) * sizeof(float));
+            x = padded;
+        }
+        const auto c = static_cast<std::size_t>(first % channels_);
+        const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
+                           *const step1 = step_[1].data() + c, *const inverse0 = inverse_[0].data() + c,
+                           *const inverse1 = inverse_[1].data() + c;
+        const auto at = static_cast<std::uint32_t>(first);
+        std::int32_t symbol[group];
+#pragma omp simd
+        for (std::uint32_t i = 0; i < group; ++i) {
+            const bool kind = (kinds >> i) & 1u;
+            const float step = kind ? step1[i] : step0[i], inverse = kind ? inverse1[i] : inverse0[i];
+            const float u = dither(at + i), q = std::nearbyint((x[i] - o[i]) * inverse + u);
+            const float back = o[i] + (q - u) * step;
+            const bool fits = std::abs(q) <= 127.0f && std::abs(x[i] - back) <= 0.50005f * step;
+            const std::int32_t n = fits ? static_cast<std::int32_t>(q) : 0;
+            symbol[i] = fits ? (n << 1) ^ (n >> 31) : escape;
+        }
+#pragma omp simd
+        for (int i = 0; i < group; ++i) symbols[i] = static_cast<std::uint8_t>(symbol[i]);
+        if (count < group) std::memset(symbols + count, 0, static_cast<std::size_t>(group - count));
+    }
+
+    /// The values of 32 symbols; of an escape, any.
+    [[gnu::always_inline]] void decode(const std::uint8_t* symbols, index_t first, std::uint32_t kinds,
+                                       float* x) const {
+        const auto c = static_cast<std::size_t>(first % channels_);
+        const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
+                           *const step1 = step_[1].data() + c;
+        const auto at = static_cast<std::uint32_t>(first);
+#pragma omp simd
+        for (std::uint32_t i = 0; i < group; ++i) {
+            const float step = (kinds >> i) & 1u ? step1[i] : step0[i];
+            const std::int32_t s = symbols[i], q = (s >> 1) ^ -(s & 1);
+            x[i] = o[i] + (static_cast<float>(q) - dither(at + i)) * step;
+        }
+    }
+
+private:
+    /// Uniform in ±1/2: a 32-bit mixing of the element's number (Wellons' lowbias32), far cheaper than Philox, from
+    /// which the key is.
+    [[gnu::always_inline]] float dither(std::uint32_t i) const {
+        std::uint32_t h = i * 0x9E3779B9u + key_;
+        h = (h ^ (h >> 16)) * 0x7FEB352Du;
+        h = (h ^ (h >> 15)) * 0x846CA68Bu;
+        h ^= h >> 16;
+        return static_cast<float>(static_cast<std::int32_t>(h)) * 0x1p-32f;
+    }
+
+    index_t channels_;
+    std::uint32_t key_;
+    std::vector<float> offset_;
+    std::array<std::vector<float>, 2> step_, inverse_;
+};
+
+namespace detail {
+
+/// The 8 bytes whose bit of `bits` is set, moved together from the lowest on; and back.
+[[gnu::always_inline]] inline std::uint64_t gather_eight(std::uint64_t bytes, std::uint32_t bits) {
+#if defined(__BMI2__) && defined(__x86_64__)
+    return _pext_u64(bytes, _pdep_u64(bits, 0x0101010101010101u) * 255u);
+#else
+    std::uint64_t out = 0;
+    int at = 0;
+    for (int i = 0; i < 8; ++i)
+        if ((bits >> i) & 1u) out |= ((bytes >> (8 * i)) & 255u) << (8 * at++);
+    return out;
+#endif
+}
+[[gnu::always_inline]] inline std::uint64_t spread_eight(std::uint64_t bytes, std::uint32_t bits) {
+#if defined(__BMI2__) && defined(__x86_64__)
+    return _pdep_u64(bytes, _pdep_u64(bits, 0x0101010101010101u) * 255u);
+#else
+    std::uint64_t out = 0;
+    int at = 0;
+    for (int i = 0; i < 8; ++i)
+        if ((bits >> i) & 1u) out |= ((bytes >> (8 * at++)) & 255u) << (8 * i);
+    return out;
+#endif
+}
+
+}  // namespace detail
+
+/// The bytes of 32 whose bit is set, one after another. Writes up to 8 bytes behind them. Returns how many they are.
+[[gnu::always_inline]] inline index_t gather_bytes(const std::uint8_t* bytes, std::uint32_t bits, std::uint8_t* out) {
+    index_t n = 0;
+    for (int part = 0; part < 4; ++part) {
+        const std::uint32_t of = (bits >> (8 * part)) & 255u;
+        std::uint64_t eight;
+        std::memcpy(&eight, bytes + 8 * part, 8);
+        eight = detail::gather_eight(eight, of);
+        std::memcpy(out + n, &eight, 8);
+        n += __builtin_popcount(of);
+    }
+    return n;
+}
+
+/// The inverse: bytes whose bit is not set keep what they were. Reads up to 8 bytes behind those it takes.
+[[gnu::always_inline]] inline index_t spread_bytes(const std::uint8_t* in, std::uint32_t bits, std::uint8_t* bytes) {
+    index_t n = 0;
+    for (int part = 0; part < 4; ++part) {
+        const std::uint32_t of = (bits >> (8 * part)) & 255u;
+        std::uint64_t eight, before;
+        std::memcpy(&eight, in + n, 8);
+        std::memcpy(&before, bytes + 8 * part, 8);
+        before |= detail::spread_eight(eight, of);  // of zeros
+        std::memcpy(bytes + 8 * part, &before, 8);
+        n += __builtin_popcount(of);
+    }
+    return n;
+}
+
+}  // namespace cairn

@@ -1,0 +1,205 @@
+#pragma once
+// Graph convolution (Kipf and Welling, ICLR 2017):  y = Â x W + b,   Â = D^-1/2 (A + I) D^-1/2,   D: row sums of A + I
+// x (N, nodes, in), W (in, out), b (out), y (N, nodes, out). Every sample of a batch lies on the same graph.
+//   h = x W,  y = Â h + b        dh = Âᵀ dy,   dx = dh Wᵀ,   dW += xᵀ dh,   db += column sums of dy
+// Saved: x; after backward_input also dy. Workspace: h, dh. Tested against plain loops in tests/nn/graph_conv_test.cpp.
+
+#include <cairn/core/csr.hpp>
+#include <cairn/device/cpu/csr.hpp>
+#include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/rows.hpp>
+#include <cairn/nn/init.hpp>
+#include <cairn/nn/layer.hpp>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace cairn {
+
+/// Â of a graph and its transpose, shared by the layers on it.
+class graph_operator {
+public:
+    /// Â = D^-1/2 (A + I) D^-1/2 of adjacency matrix A, whose values are not negative. Throws unless A is square; a
+    /// self loop that A has already is not added again.
+    static std::shared_ptr<const graph_operator> normalised(const csr_matrix<float>& a) {
+        a.check("graph");
+        require(a.rows == a.columns, "graph: an adjacency matrix of ", a.rows, " × ", a.columns,
+                "; as many rows as columns are expected");
+        csr_matrix<float> with_loops;
+        with_loops.rows = with_loops.columns = a.rows;
+        std::vector<double> degree;
+        for (index_t r = 0; r < a.rows; ++r) {
+            double sum = 0;
+            bool looped = false;
+            const auto push = [&](std::int32_t column, float value) {
+                with_loops.column.push_back(column);
+                with_loops.value.push_back(value);
+                sum += static_cast<double>(value);
+                looped |= column == r;
+            };
+            for (index_t i = a.begin[at(r)]; i < a.begin[at(r + 1)]; ++i) {
+                require(a.value[at(i)] >= 0, "graph: edge ", r, " - ", a.column[at(i)], " has weight ", a.value[at(i)],
+                        "; weights must not be negative");
+                push(a.column[at(i)], a.value[at(i)]);
+            }
+            if (!looped) push(static_cast<std::int32_t>(r), 1);
+            with_loops.begin.push_back(with_loops.nonzeros());
+            degree.push_back(sum);
+        }
+        for (index_t r = 0; r < a.rows; ++r)
+            for (index_t i = with_loops.begin[at(r)]; i < with_loops.begin[at(r + 1)]; ++i) {
+                const double product = degree[at(r)] * degree[at(with_loops.column[at(i)])];
+                float& v = with_loops.value[at(i)];
+                v = product > 0 ? static_cast<float>(static_cast<double>(v) / std::sqrt(product)) : 0;
+            }
+        return std::make_shared<const graph_operator>(std::move(with_loops));
+    }
+
+    explicit graph_operator(csr_matrix<float> a) : forward_(std::move(a)), backward_(forward_.transposed()) {}
+
+    index_t nodes() const { return forward_.rows; }
+    const csr_matrix<float>& matrix() const { return forward_; }
+    const csr_matrix<float>& transposed() const { return backward_; }
+
+private:
+    static constexpr std::size_t at(index_t i) { return static_cast<std::size_t>(i); }
+
+    csr_matrix<float> forward_, backward_;
+};
+
+/// Graph convolution layer, on the host.
+template <class T = float>
+class graph_conv {
+public:
+    using value_type = T;
+    using device = cpu;
+
+    struct config {
+        index_t in = 0, out = 0;
+        std::shared_ptr<const graph_operator> graph = nullptr;
+        bool bias = true;
+        bool decay = true;  // whether weight decay takes W
+        init_rule init = cairn::init::xavier_uniform;
+    };
+
+    explicit graph_conv(config c) : config_(std::move(c)) {
+        require(config_.in > 0 && config_.out > 0, "graph_conv ", config_.in, " -> ", config_.out,
+                ": both sizes must be positive");
+        require(config_.graph != nullptr, "graph_conv ", config_.in, " -> ", config_.out,
+                ": no graph; give config::graph, such as graph_operator::normalised(adjacency)");
+        weight_.shape = {config_.in, config_.out};
+        weight_.init = config_.init(config_.in, config_.out);
+        weight_.decay = config_.decay;
+        bias_.shape = {config_.out};
+        bias_.decay = false;
+    }
+
+    tensor<T> forward(tensor<T> x, saved_tensors<T>& saved, const pass_context& p) {
+        require(!weight_.value.empty(), describe(),
+                ": parameters have no memory; make an arena of the model's parameters() first");
+        tensor<T> y(output_shape(x.shape()));  // (N, nodes, out)
+        const index_t rows = x.size() / config_.in;
+        {
+            tensor<T> h(y.shape(), memory_category::workspace);
+            gemm(cpu{}, false, false, rows, config_.out, config_.in, T{1}, x.data(), config_.in, weight_.value.data(),
+                 config_.out, T{0}, h.data(), config_.out);
+            propagate(config_.graph->matrix(), h, y);
+        }
+        if (config_.bias) add_to_rows(cpu{}, rows, config_.out, bias_.value.data(), y.data());
+        if (p.training()) saved.put(0, std::move(x));
+        return y;
+    }
+
+    tensor<T> backward_input(tensor<T> dy, saved_tensors<T>& saved, const pass_context& p) {
+        tensor<T> dx;
+        if (p.input_gradient) dx = input_gradient(pulled_back(dy), saved.get(0).shape());
+        saved.put_exact(1, std::move(dy));
+        return dx;
+    }
+
+    void backward_weight(saved_tensors<T>& saved, const pass_context& p) {
+        const tensor<T> x = saved.take(0), dy = saved.take(1);
+        if (p.weight_gradient) weight_gradient(x, dy, pulled_back(dy));
+    }
+
+    /// Both halves, with one dh; x is let go before dx is made.
+    tensor<T> backward(tensor<T> dy, saved_tensors<T>& saved, const pass_context& p) {
+        tensor<T> x = saved.take(0);
+        const shape in = x.shape();
+        const tensor<T> dh = pulled_back(dy);
+        if (p.weight_gradient) weight_gradient(x, dy, dh);
+        x.reset();
+        return p.input_gradient ? input_gradient(dh, in) : tensor<T>{};
+    }
+
+    layer_parameters<T> parameters() {
+        layer_parameters<T> list{{"weight", &weight_}};
+        if (config_.bias) list.push_back({"bias", &bias_});
+        return list;
+    }
+
+    shape output_shape(const shape& in) const {
+        require(in.rank() == 3 && in[1] == config_.graph->nodes() && in[2] == config_.in, describe(), " takes (N, ",
+                config_.graph->nodes(), ", ", config_.in, "), got ", in);
+        return in.with(-1, config_.out);
+    }
+
+    layer_cost cost(const shape& in) const {
+        const double x = double(in.size()), y = double(output_shape(in).size()), w = double(weight_.shape.size()),
+                     size = sizeof(T), product = 2 * y * double(config_.in), b = double(config_.out);
+        const double nonzeros = double(in[0]) * double(config_.graph->matrix().nonzeros());
+        const phase_cost along_edges{2 * nonzeros * b,
+                                     nonzeros * (sizeof(float) + sizeof(std::int32_t)) + 2 * size * y};
+        layer_cost c;
+        c.forward = c.backward_input = {product, size * (x + w + y)};
+        c.backward_weight = {product, size * (x + y + 2 * w)};
+        for (phase_cost* phase : {&c.forward, &c.backward_input, &c.backward_weight}) *phase += along_edges;
+        if (config_.bias) {
+            c.forward += {y, size * (2 * y + b)};
+            c.backward_weight += {y, size * y};
+        }
+        c.parameters = weight_.shape.size() + (config_.bias ? config_.out : 0);
+        c.saves_input = true;
+        c.weight_gradient_first = true;
+        return c;
+    }
+
+    std::string describe() const { return concat("graph_conv ", config_.in, " -> ", config_.out); }
+
+private:
+    /// to = m from, of each sample.
+    void propagate(const csr_matrix<float>& m, const tensor<T>& from, tensor<T>& to) const {
+        const index_t each = m.rows * config_.out;
+        for (index_t n = 0; n < from.extent(0); ++n)
+            csr_times_dense(cpu{}, m, config_.out, from.data() + n * each, to.data() + n * each);
+    }
+
+    /// dh = Âᵀ dy.
+    tensor<T> pulled_back(const tensor<T>& dy) const {
+        tensor<T> dh(dy.shape(), memory_category::workspace);
+        propagate(config_.graph->transposed(), dy, dh);
+        return dh;
+    }
+
+    tensor<T> input_gradient(const tensor<T>& dh, const shape& in) const {
+        tensor<T> dx(in);
+        gemm(cpu{}, false, true, dx.size() / config_.in, config_.in, config_.out, T{1}, dh.data(), config_.out,
+             weight_.value.data(), config_.out, T{0}, dx.data(), config_.in);
+        return dx;
+    }
+
+    void weight_gradient(const tensor<T>& x, const tensor<T>& dy, const tensor<T>& dh) {
+        const index_t rows = x.size() / config_.in;
+        gemm(cpu{}, true, false, config_.in, config_.out, rows, T{1}, x.data(), config_.in, dh.data(), config_.out,
+             T{1}, weight_.grad.data(), config_.out);
+        if (config_.bias && rows > 0) column_sums(cpu{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
+    }
+
+    config config_;
+    layer_parameter<T> weight_, bias_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,189 @@
+#pragma once
+// The stash policy that packs activations between forward and backward (nn/saved_tensors.hpp): each place, a slot of a
+// layer, by a codec of its own (codec.hpp).
+//   put      the activation waits until no layer holds its block any more, as the skip of a residual block does, and
+//            until its layer has left the bits of its activation function, where it has some
+//   packed   once, whatever number of slots was given the block
+//   take     unpacked; by each slot's turn, once
+// A block that somebody still holds costs nothing to wait for, and one that nobody holds cannot be overwritten.
+
+#include <cairn/device/cpu/simd.hpp>
+#include <cairn/nn/saved_tensors.hpp>
+#include <cairn/stash/codec.hpp>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// See the top of the file.
+class activation_packer final : public stash_policy<float> {
+public:
+    using codec_pointer = std::shared_ptr<const activation_codec>;
+
+    /// What is known of a place after a forward pass.
+    struct place_record {
+        shape of;
+        bool masked = false;       // its layer leaves bits of an activation function
+        double non_zero = 1;       // share of elements that are not 0, at the last look
+        saved_place same_as{};     // the first slot that was given this block; else itself
+        index_t kept_bytes = 0;    // of the block
+        index_t packed_bytes = 0;  // 0: it was not packed
+    };
+
+    /// Paths as layers call them, for errors.
+    explicit activation_packer(std::map<std::uint64_t, std::string> names = {}) : names_(std::move(names)) {}
+
+    /// How activations of this place are packed; null: they are kept.
+    void set(const saved_place& at, codec_pointer codec) { codecs_[at] = std::move(codec); }
+    void keep_all(bool on) { keep_all_ = on; }
+    /// Looks at activations (place_record) instead of packing them.
+    void observe(bool on) {
+        observing_ = on;
+        seen_blocks_.clear();
+    }
+    /// Of the random numbers that codecs draw.
+    void begin_step(std::uint64_t seed, std::uint32_t step) {
+        seed_ = seed;
+        step_ = step;
+        packings_ = 0;
+        masks_.clear();
+    }
+
+    /// Places in the order of the first forward.
+    const std::vector<saved_place>& places() const { return order_; }
+    const place_record& record(const saved_place& at) const { return records_.at(at); }
+    std::string name_of(std::uint64_t path) const {
+        const auto at = names_.find(path);
+        return at == names_.end() ? std::string("without parameters") : at->second;
+    }
+
+    std::shared_ptr<stashed_activation<float>> stash(const saved_place& at, tensor<float>& t) override {
+        if (observing_) return look(at, t), nullptr;
+        pack_ready();
+        if (keep_all_) return nullptr;
+        for (const auto& weak : waiting_)
+            if (auto other = weak.lock(); other && other->holds(t)) return other;
+        const auto codec = codecs_.find(at);
+        if (codec == codecs_.end() || !codec->second) return nullptr;
+        const bool masked = records_.contains(at) && records_.at(at).masked;
+        auto entry = std::make_shared<waiting>(at, std::move(t), codec->second, masked);
+        waiting_.push_back(entry);
+        if (!masked) pack_ready();
+        return entry;
+    }
+
+    void saw_mask(const saved_place& at, const tensor<std::uint8_t>& bits) override {
+        if (observing_) {
+            for (auto& [place, record] : records_)
+                if (place.path == at.path && bits.size() == simd::mask_bytes<float>(record.of.size()))
+                    record.masked = true;
+            return;
+        }
+        if (keep_all_) return;
+        masks_.push_back({at.path, bits.share()});
+        if (masks_.size() > recent_masks) masks_.pop_front();
+        pack_ready();
+    }
+
+private:
+    static constexpr std::size_t recent_masks = 4;
+
+    struct mask {
+        std::uint64_t path;
+        tensor<std::uint8_t> bits;
+    };
+
+    /// An activation on its way: as it was left, packed, or unpacked for several slots.
+    class waiting final : public stashed_activation<float> {
+    public:
+        waiting(const saved_place& place, tensor<float> t, codec_pointer by, bool masked)
+            : at(place), codec(std::move(by)), needs_mask(masked), exact_(std::move(t)) {}
+
+        bool holds(const tensor<float>& t) const {
+            return !exact_.get().empty() && exact_.get().data() == t.data() && exact_.get().size() == t.size();
+        }
+        bool is_packed() const { return packed_ != nullptr; }
+        bool ready() const { return exact_.get().unique(); }
+        index_t size() const { return exact_.get().size(); }
+        index_t pack(const pack_hints& hints) {
+            packed_ = codec->pack(exact_.get(), hints);
+            exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
+            return packed_->bytes();
+        }
+        tensor<float> restore(bool last) override {
+            if (packed_) {
+                exact_ = detail::saved_tensor<float, cpu>(packed_->unpack());
+                packed_.reset();
+            }
+            tensor<float> t = exact_.get().share();
+            if (last) exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
+            return t;
+        }
+
+        const saved_place at;
+        const codec_pointer codec;
+        const bool needs_mask;
+
+    private:
+        detail::saved_tensor<float, cpu> exact_;
+        std::unique_ptr<packed_activation> packed_;
+    };
+
+    void look(const saved_place& at, const tensor<float>& t) {
+        auto [entry, is_new] = records_.try_emplace(at);
+        place_record& record = entry->second;
+        if (is_new) order_.push_back(at);
+        record.of = t.shape();
+        record.kept_bytes = t.bytes();
+        index_t zeros = 0;
+        for (const float x : t.span()) zeros += x == 0;
+        record.non_zero = 1 - double(zeros) / double(std::max<index_t>(1, t.size()));
+        record.same_as = seen_blocks_.try_emplace(t.data(), at).first->second;
+    }
+
+    void pack_ready() {
+        std::erase_if(waiting_, [&](const std::weak_ptr<waiting>& weak) {
+            const auto entry = weak.lock();
+            if (!entry || entry->is_packed()) return true;
+            if (!entry->ready()) return false;
+            pack_hints hints{.random = stream_of_path(seed_, entry->at.path, "stash", step_)};
+            hints.random.seed += static_cast<std::uint64_t>(entry->at.slot) + 64 * packings_;
+            std::vector<const tensor<std::uint8_t>*> zeros;
+            const index_t bytes = simd::mask_bytes<float>(entry->size());
+            for (const mask& m : masks_) {
+                if (m.bits.size() != bytes) continue;
+                zeros.push_back(&m.bits);
+                if (entry->needs_mask && m.path == entry->at.path) hints.gradient_mask = &m.bits;
+            }
+            if (entry->needs_mask && !hints.gradient_mask) return false;
+            hints.zero_masks = zeros;
+            ++packings_;
+            try {
+                records_[entry->at].packed_bytes = entry->pack(hints);
+            } catch (error& e) {
+                e.add_context("activation of layer " + name_of(entry->at.path));
+                throw;
+            }
+            return true;
+        });
+    }
+
+    std::map<std::uint64_t, std::string> names_;
+    std::map<saved_place, codec_pointer> codecs_;
+    std::map<saved_place, place_record> records_;
+    std::vector<saved_place> order_;
+    std::map<const float*, saved_place> seen_blocks_;  // of one observed forward
+    std::vector<std::weak_ptr<waiting>> waiting_;
+    std::deque<mask> masks_;  // of late
+    bool observing_ = false, keep_all_ = false;
+    std::uint64_t seed_ = 0, packings_ = 0;
+    std::uint32_t step_ = 0;
+};
+
+}  // namespace cairn

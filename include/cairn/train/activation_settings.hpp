@@ -1,0 +1,37 @@
+#pragma once
+// train.activation_memory = compress, by [activations]: rule, added_variance, f, bound, codec, coder, audit_interval.
+
+#include <cairn/stash/activation_memory.hpp>
+#include <cairn/stash/simple_codecs.hpp>
+#include <cairn/train/configuration.hpp>
+
+#include <memory>
+#include <string>
+
+namespace cairn {
+
+/// Null unless the settings ask for it.
+inline std::unique_ptr<compressed_activations> make_compressed_activations(configuration& settings,
+                                                                           arena<float>& weights) {
+    if (settings.get("train.activation_memory", std::string("keep")) != "compress") return nullptr;
+    compressed_activations::config c;
+    const std::string rule =
+        settings.choice("activations.rule", {"variance", "momentum", "comet", "fixed"}, "variance");
+    c.bounds.rule = rule == "variance"   ? bound_rule::variance
+                    : rule == "momentum" ? bound_rule::momentum
+                    : rule == "comet"    ? bound_rule::comet
+                                         : bound_rule::fixed;
+    c.bounds.share = settings.get("activations.added_variance", c.bounds.share, above(0));
+    c.bounds.f = settings.get("activations.f", c.bounds.f, above(0));
+    c.bounds.fixed_bound = settings.get("activations.bound", c.bounds.fixed_bound, above(0));
+    c.huffman = settings.choice("activations.coder", {"huffman", "planes"}, "huffman") == "huffman";
+    c.interval = settings.get<std::int64_t>("activations.audit_interval", c.interval, at_least(1));
+    c.first_interval = std::min(c.first_interval, c.interval);
+    const std::string codec = settings.choice("activations.codec", {"bounded", "group", "bf16"}, "bounded");
+    const int bits = settings.get("activations.bits", 2, from_to(1, 8));
+    if (codec == "group") c.one_codec = std::make_shared<group_codec>(bits);
+    if (codec == "bf16") c.one_codec = std::make_shared<bf16_codec>();
+    return std::make_unique<compressed_activations>(c, weights);
+}
+
+}  // namespace cairn
