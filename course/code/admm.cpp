@@ -6,6 +6,8 @@
 #include <cairn/core/arena.hpp>
 #include <cairn/models/mlp.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 using namespace cairn;
