@@ -79,9 +79,9 @@ public:
         write_report(heard);
         correct(heard);
         set_bounds(heard);
-        if (first_ || report_.loose == 0)
-            wait_ = first_ ? config_.first_interval : std::min(2 * wait_, config_.interval);
-        if (!first_ && report_.loose > 0) wait_ = std::max(config_.first_interval, wait_ / 2);
+        wait_ = first_              ? config_.first_interval
+                : report_.loose > 0 ? std::max(config_.first_interval, wait_ / 2)
+                                    : std::min(2 * wait_, config_.interval);
         first_ = false;
         next_ = step + wait_;
         return report_;
@@ -100,7 +100,7 @@ private:
         int charged = -1;  // without a weight: the one before it, in whose gradient its error ends up
         rows_kind kind = rows_kind::linear;
         double non_zero = 1, bound = 0, correction = 1;
-        double scale = 1;  // root mean square of the activation, where bounds are relative to it
+        double scale = 1;  // without a weight: of the bound, as audits have corrected it
     };
 
     static std::map<std::uint64_t, std::string> names(const arena<float>& weights) {
@@ -121,10 +121,15 @@ private:
         return copy;
     }
 
+    const parameter<float>& parameter_of(int weight) const {
+        return *weights_.parameters()[static_cast<std::size_t>(weight)].p;
+    }
+    double elements(int weight) const { return double(parameter_of(weight).shape.size()); }
+
     /// Sum over a weight's elements of f(index in the arena).
     template <class F>
     double over(int weight, F&& f) const {
-        const parameter<float>& p = *weights_.parameters()[static_cast<std::size_t>(weight)].p;
+        const parameter<float>& p = parameter_of(weight);
         const index_t first = p.grad.data() - weights_.grads().data();
         double sum = 0;
         for (index_t i = first; i < first + p.shape.size(); ++i) sum += f(static_cast<std::size_t>(i));
@@ -155,9 +160,9 @@ private:
                 return d * d / 2;
             });
             n.own = n.own > 0 ? std::sqrt(n.own * std::max(now, 1e-300)) : now;  // few samples: smoothed
-            const double elements = double(weights_.parameters()[static_cast<std::size_t>(p.weight)].p->shape.size());
             n.mean_magnitude =
-                over(p.weight, [&](std::size_t i) { return std::abs(double(a[i]) + double(b[i])) / 2; }) / elements;
+                over(p.weight, [&](std::size_t i) { return std::abs(double(a[i]) + double(b[i])) / 2; }) /
+                elements(p.weight);
         }
     }
 
@@ -235,11 +240,8 @@ private:
             audit_report::entry e{.layer = packer_.name_of(p.at.path), .bound = p.bound, .ratio = ratio};
             if (p.weight >= 0) {
                 const gradient_noise& n = noise_[p.weight];
-                const double elements =
-                    double(weights_.parameters()[static_cast<std::size_t>(p.weight)].p->shape.size());
-                const double expected = predicted(p, heard);
-                e.predicted = std::sqrt(expected / elements);
-                e.measured = std::sqrt(n.added / elements);
+                e.predicted = std::sqrt(predicted(p, heard) / elements(p.weight));
+                e.measured = std::sqrt(n.added / elements(p.weight));
                 e.added_share = n.own > 0 ? n.added / n.own : 0;
                 added += n.added;
                 own += n.own;

@@ -86,8 +86,8 @@ inline index_t count_bits(const tensor<std::uint8_t>& bits) {
 class bounded_activation final : public packed_activation {
 public:
     /// `zeros`: bits of elements that are not 0, the others have no symbol; `kinds`: which of the bounds. Either empty.
-    bounded_activation(const tensor<float>& x, dithered_quantiser quantiser, saved_mask zeros, index_t own_mask_bytes,
-                       saved_mask kinds, bool huffman)
+    bounded_activation(const tensor<float>& x, dithered_quantiser quantiser, tensor<std::uint8_t> zeros,
+                       index_t own_mask_bytes, tensor<std::uint8_t> kinds, bool huffman)
         : shape_(x.shape()),
           quantiser_(std::move(quantiser)),
           zeros_(std::move(zeros)),
@@ -95,7 +95,7 @@ public:
           huffman_(huffman),
           mask_bytes_(own_mask_bytes) {
         const index_t n = x.size(), blocks = (n + stash_block - 1) / stash_block;
-        const tensor<std::uint8_t> symbols({n}, memory_category::workspace);
+        tensor<std::uint8_t> symbols({n}, memory_category::workspace);
         std::vector<block_summary> summaries(static_cast<std::size_t>(blocks));
         const counts all = parallel_sum<counts>(blocks, 8, [&](index_t begin, index_t end) {
             counts mine;
@@ -106,7 +106,7 @@ public:
         write(x, symbols, summaries, all);
     }
 
-    index_t bytes() const override { return body_->size() + mask_bytes_; }
+    index_t bytes() const override { return body_.get().size() + mask_bytes_; }
 
     tensor<float> unpack() const override {
         tensor<float> x(shape_);
@@ -143,9 +143,12 @@ private:
     /// Elements of a group that have a symbol.
     [[gnu::always_inline]] std::uint32_t live(index_t first, index_t count) const {
         const std::uint32_t inside = count < 32 ? (1u << count) - 1u : everything;
-        return zeros_ ? zeros_.word(first) & inside : inside;
+        return has_zeros() ? mask_word(zeros_.get(), first) & inside : inside;
     }
-    [[gnu::always_inline]] std::uint32_t kinds(index_t first) const { return kinds_ ? kinds_.word(first) : everything; }
+    [[gnu::always_inline]] std::uint32_t kinds(index_t first) const {
+        return kinds_.get().empty() ? everything : mask_word(kinds_.get(), first);
+    }
+    bool has_zeros() const { return !zeros_.get().empty(); }
 
     /// Calls each(first, count) for the groups of a block.
     template <class Each>
@@ -155,7 +158,7 @@ private:
     }
 
     // Stream 1 of block b, then stream 0, into its place of `all`.
-    block_summary make_symbols(const tensor<float>& x, index_t b, const tensor<std::uint8_t>& all, counts& seen) const {
+    block_summary make_symbols(const tensor<float>& x, index_t b, tensor<std::uint8_t>& all, counts& seen) const {
         block_summary s;
         std::array<symbol_buffer, 2> streams;
         for_groups(b, x.size(), [&](index_t first, index_t count) {
@@ -168,7 +171,7 @@ private:
                 s.symbols[0] +=
                     static_cast<std::uint32_t>(gather_bytes(symbols, some & ~kind, streams[0].data() + s.symbols[0]));
         });
-        auto* to = const_cast<std::uint8_t*>(all.data()) + b * stash_block;
+        std::uint8_t* to = all.data() + b * stash_block;
         for (const std::size_t k : {1u, 0u}) {
             std::uint8_t* const stream = streams[k].data();
             const std::uint32_t n = s.symbols[k];
@@ -177,9 +180,10 @@ private:
 #pragma omp simd reduction(+ : escapes)
             for (std::uint32_t i = 0; i < n; ++i) escapes += stream[i] == dithered_quantiser::escape;
             s.escapes[k] = escapes;
-            if (huffman_)
+            if (huffman_)  // bytes follow when the codes are known
                 for (std::uint32_t i = 0; i < n; ++i) ++seen.of[k][stream[i]];
-            s.bytes[k] = static_cast<std::uint32_t>(byte_planes::packed_bytes(stream, n));
+            else
+                s.bytes[k] = static_cast<std::uint32_t>(byte_planes::packed_bytes(stream, n));
             std::memcpy(to, stream, n);
             to += n;
         }
@@ -198,40 +202,49 @@ private:
                 lone_symbol_[k] = static_cast<std::uint16_t>(first == seen.end() ? 0 : first - seen.begin());
             }
         const index_t blocks = static_cast<index_t>(summaries.size());
-        places_.resize(summaries.size());
+        if (huffman_)
+            parallel_for(blocks, 1, [&](index_t begin, index_t end) {
+                for (index_t b = begin; b < end; ++b)
+                    count_bytes(symbols.data() + b * stash_block, summaries[static_cast<std::size_t>(b)]);
+            });
         std::uint64_t at = 0;
-        for (index_t b = 0; b < blocks; ++b) {
-            block_summary& s = summaries[static_cast<std::size_t>(b)];
-            const std::uint8_t* from = symbols.data() + b * stash_block;
+        for (const block_summary& s : summaries) {
+            block_place place;
             for (const std::size_t k : {1u, 0u}) {
-                if (huffman_) {
-                    std::uint64_t bits = 0;
-                    for (std::uint32_t i = 0; i < s.symbols[k]; ++i) bits += lengths_[k][from[i]];
-                    s.bytes[k] = static_cast<std::uint32_t>((bits + 7) / 8);
-                    from += s.symbols[k];
-                }
-                places_[static_cast<std::size_t>(b)].symbols[k] = static_cast<std::uint32_t>(at);
+                place.symbols[k] = static_cast<std::uint32_t>(at);
                 at += s.bytes[k];
-                places_[static_cast<std::size_t>(b)].escapes[k] = static_cast<std::uint32_t>(at);
+                place.escapes[k] = static_cast<std::uint32_t>(at);
                 at += 4ull * s.escapes[k];
             }
+            places_.push_back(place);
+            symbols_.push_back(s.symbols[1]);
+            escapes_.push_back(s.escapes[0] + s.escapes[1] > 0);
         }
         require(at < (std::uint64_t{1} << 32), "error-bounded codec: ", at, " bytes; 4 GiB is the most of one tensor");
-        body_ = std::make_unique<packed_block>(static_cast<index_t>(at));
+        tensor<std::uint8_t> body({static_cast<index_t>(at)});
         parallel_for(blocks, 1, [&](index_t begin, index_t end) {
             for (index_t b = begin; b < end; ++b) {
                 const block_summary& s = summaries[static_cast<std::size_t>(b)];
                 const std::uint8_t* from = symbols.data() + b * stash_block;
                 for (const std::size_t k : {1u, 0u}) {
                     write_stream(from, s.symbols[k], codes[k],
-                                 body_->data() + places_[static_cast<std::size_t>(b)].symbols[k]);
+                                 body.data() + places_[static_cast<std::size_t>(b)].symbols[k]);
                     from += s.symbols[k];
                 }
-                if (s.escapes[0] + s.escapes[1] > 0) write_escapes(x, b, symbols.data() + b * stash_block, s);
+                if (escapes_[static_cast<std::size_t>(b)])
+                    write_escapes(x, b, symbols.data() + b * stash_block, s.symbols[1], body);
             }
         });
-        for (const block_summary& s : summaries) escapes_.push_back(s.escapes[0] + s.escapes[1] > 0);
-        for (const block_summary& s : summaries) symbols_.push_back(s.symbols[1]);
+        body_ = packed_bytes(std::move(body));
+    }
+
+    // Of the codes of a block's streams.
+    void count_bytes(const std::uint8_t* symbol, block_summary& s) const {
+        for (const std::size_t k : {1u, 0u}) {
+            std::uint64_t bits = 0;
+            for (std::uint32_t i = 0; i < s.symbols[k]; ++i) bits += lengths_[k][*symbol++];
+            s.bytes[k] = static_cast<std::uint32_t>((bits + 7) / 8);
+        }
     }
 
     void write_stream(const std::uint8_t* from, std::uint32_t n, const std::vector<huffman::code>& codes,
@@ -258,10 +271,12 @@ private:
         });
     }
 
-    void write_escapes(const tensor<float>& x, index_t b, const std::uint8_t* symbols, const block_summary& s) const {
-        std::array<const std::uint8_t*, 2> next{symbols + s.symbols[1], symbols};
+    // `stream1`: symbols of stream 1, behind which are those of stream 0.
+    void write_escapes(const tensor<float>& x, index_t b, const std::uint8_t* symbols, std::uint32_t stream1,
+                       tensor<std::uint8_t>& body) const {
+        std::array<const std::uint8_t*, 2> next{symbols + stream1, symbols};
         const block_place& place = places_[static_cast<std::size_t>(b)];
-        std::array<std::uint8_t*, 2> to{body_->data() + place.escapes[0], body_->data() + place.escapes[1]};
+        std::array<std::uint8_t*, 2> to{body.data() + place.escapes[0], body.data() + place.escapes[1]};
         for_live(b, x.size(), [&](index_t i, std::size_t k) {
             if (*next[k]++ != dithered_quantiser::escape) return;
             require(std::isfinite(x[i]), "an activation is ", x[i], " (element ", i, " of ", x.shape(), ')');
@@ -276,7 +291,7 @@ private:
         const index_t length = std::min(stash_block, n - b * stash_block);
         std::array<symbol_buffer, 2> streams;
         index_t with_symbol = length;
-        if (zeros_) {
+        if (has_zeros()) {
             with_symbol = 0;
             for_groups(b, n, [&](index_t first, index_t count) { with_symbol += std::popcount(live(first, count)); });
         }
@@ -298,7 +313,7 @@ private:
         });
         if (!escapes_[static_cast<std::size_t>(b)]) return;
         std::array<const std::uint8_t*, 2> symbol{streams[0].data(), streams[1].data()},
-            from{body_->data() + place.escapes[0], body_->data() + place.escapes[1]};
+            from{body_.get().data() + place.escapes[0], body_.get().data() + place.escapes[1]};
         for_live(b, n, [&](index_t i, std::size_t k) {
             if (*symbol[k]++ != dithered_quantiser::escape) return;
             std::memcpy(x.data() + i, from[k], 4);
@@ -308,7 +323,7 @@ private:
 
     void read_stream(const block_place& place, std::size_t k, index_t n, const std::vector<huffman::decoder>& decoders,
                      symbol_buffer& into) const {
-        const std::uint8_t* const from = body_->data() + place.symbols[k];
+        const std::uint8_t* const from = body_.get().data() + place.symbols[k];
         if (!huffman_) return byte_planes::unpack(from, n, into.data());
         std::array<std::uint16_t, stash_block> wide;
         const auto bytes = static_cast<std::size_t>(place.escapes[k] - place.symbols[k]);
@@ -320,7 +335,7 @@ private:
 
     cairn::shape shape_;
     dithered_quantiser quantiser_;
-    saved_mask zeros_, kinds_;
+    packed_bytes zeros_, kinds_;
     bool huffman_;
     index_t mask_bytes_;
     std::array<huffman::lengths, 2> lengths_;     // of the codes
@@ -328,7 +343,7 @@ private:
     std::vector<block_place> places_;
     std::vector<std::uint32_t> symbols_;  // of stream 1, in each block
     std::vector<bool> escapes_;           // whether a block has some
-    std::unique_ptr<packed_block> body_;
+    packed_bytes body_{tensor<std::uint8_t>()};
 };
 
 }  // namespace detail

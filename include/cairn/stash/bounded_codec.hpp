@@ -39,10 +39,10 @@ public:
 
     std::unique_ptr<packed_activation> pack(const tensor<float>& x, const pack_hints& hints) const override {
         const bool two_bounds = hints.gradient_mask && config_.masked_bound > 0;
-        saved_mask zeros, kinds;
+        tensor<std::uint8_t> zeros, kinds;
         index_t own = 0;
         if (two_bounds) {
-            kinds = saved_mask(hints.gradient_mask->share());
+            kinds = hints.gradient_mask->share();
         } else {
             tensor<std::uint8_t> bits = detail::non_zero_bits(x);
             if (double(x.size() - detail::count_bits(bits)) > config_.zeros_from * double(x.size())) {
@@ -51,7 +51,7 @@ public:
                            std::memcmp(other->data(), bits.data(), static_cast<std::size_t>(bits.size())) == 0;
                 });
                 if (same == hints.zero_masks.end()) own = bits.bytes();
-                zeros = saved_mask(same == hints.zero_masks.end() ? std::move(bits) : (*same)->share());
+                zeros = same == hints.zero_masks.end() ? std::move(bits) : (*same)->share();
             }
         }
         detail::channel_moments m{{0}, {1}};

@@ -5,8 +5,11 @@
 // Laws that every codec satisfies: tests/stash/codec_laws.hpp.
 
 #include <cairn/core/random.hpp>
-#include <cairn/core/tensor.hpp>
+#include <cairn/nn/saved_tensors.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,43 +40,14 @@ struct activation_codec {
     virtual std::string describe() const = 0;
 };
 
-/// Bytes of the pool that wait for backward.
-class packed_block {
-public:
-    explicit packed_block(index_t n) : t_({n}) { t_.hold(); }
-    ~packed_block() { t_.let_go(); }
-    packed_block(const packed_block&) = delete;
-    packed_block& operator=(const packed_block&) = delete;
-    std::uint8_t* data() { return t_.data(); }
-    const std::uint8_t* data() const { return t_.data(); }
-    index_t size() const { return t_.size(); }
+/// Bytes that wait for backward.
+using packed_bytes = detail::saved_tensor<std::uint8_t, cpu>;
 
-private:
-    tensor<std::uint8_t> t_;
-};
-
-/// A share in bits that another slot holds as well, or bits of one's own.
-class saved_mask {
-public:
-    saved_mask() = default;
-    explicit saved_mask(tensor<std::uint8_t> bits) : t_(std::move(bits)) { t_.hold(); }
-    ~saved_mask() { t_.let_go(); }
-    saved_mask(saved_mask&&) noexcept = default;
-    saved_mask& operator=(saved_mask&& other) noexcept {
-        t_.let_go();
-        t_ = std::move(other.t_);
-        return *this;
-    }
-    explicit operator bool() const { return !t_.empty(); }
-    /// Bits of elements i to i + 32, i a multiple of 32; zeros behind the last.
-    std::uint32_t word(index_t i) const {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, t_.data() + i / 8, static_cast<std::size_t>(std::min<index_t>(4, t_.size() - i / 8)));
-        return bits;
-    }
-
-private:
-    tensor<std::uint8_t> t_;
-};
+/// Bits i to i + 32 of an activation function's or a codec's mask, i a multiple of 32; zeros behind the last.
+inline std::uint32_t mask_word(const tensor<std::uint8_t>& bits, index_t i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, bits.data() + i / 8, static_cast<std::size_t>(std::min<index_t>(4, bits.size() - i / 8)));
+    return word;
+}
 
 }  // namespace cairn

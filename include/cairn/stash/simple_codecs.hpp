@@ -22,27 +22,31 @@ public:
 private:
     class packed final : public packed_activation {
     public:
-        explicit packed(const tensor<float>& x) : shape_(x.shape()), body_(2 * x.size()) {
-            auto* const to = reinterpret_cast<bfloat16*>(body_.data());
-            const float* const from = x.data();
-            parallel_for(x.size(), 16384, [=](index_t begin, index_t end) {
-                for (index_t i = begin; i < end; ++i) to[i] = static_cast<bfloat16>(from[i]);
-            });
-        }
+        explicit packed(const tensor<float>& x) : shape_(x.shape()), body_(encoded(x)) {}
         tensor<float> unpack() const override {
             tensor<float> x(shape_);
-            const auto* const from = reinterpret_cast<const bfloat16*>(body_.data());
+            const auto* const from = reinterpret_cast<const bfloat16*>(body_.get().data());
             float* const to = x.data();
             parallel_for(x.size(), 16384, [=](index_t begin, index_t end) {
                 for (index_t i = begin; i < end; ++i) to[i] = static_cast<float>(from[i]);
             });
             return x;
         }
-        index_t bytes() const override { return body_.size(); }
+        index_t bytes() const override { return body_.get().size(); }
 
     private:
+        static tensor<std::uint8_t> encoded(const tensor<float>& x) {
+            tensor<std::uint8_t> body({2 * x.size()});
+            auto* const to = reinterpret_cast<bfloat16*>(body.data());
+            const float* const from = x.data();
+            parallel_for(x.size(), 16384, [=](index_t begin, index_t end) {
+                for (index_t i = begin; i < end; ++i) to[i] = static_cast<bfloat16>(from[i]);
+            });
+            return body;
+        }
+
         shape shape_;
-        packed_block body_;
+        packed_bytes body_;
     };
 };
 
@@ -62,38 +66,14 @@ private:
     class packed final : public packed_activation {
     public:
         packed(const tensor<float>& x, int bits, const random_stream& random)
-            : shape_(x.shape()), bits_(bits), body_(groups(x.size()) * group_bytes()) {
-            const index_t n = x.size();
-            parallel_for(groups(n), 64, [&](index_t begin, index_t end) {
-                for (index_t g = begin; g < end; ++g) {
-                    const index_t first = g * group, count = std::min(group, n - first);
-                    const auto [least, most] = std::minmax_element(x.data() + first, x.data() + first + count);
-                    const float range = *most - *least;
-                    require(std::isfinite(range), "an activation is not finite (elements ", first, " to ",
-                            first + count, " of ", x.shape(), ')');
-                    const float head[2] = {*least, range}, unit = range > 0 ? float((1 << bits_) - 1) / range : 0;
-                    std::uint8_t* const to = body_.data() + g * group_bytes();
-                    std::memcpy(to, head, 8);
-                    std::memset(to + 8, 0, static_cast<std::size_t>(group_bytes() - 8));
-                    for (index_t i = 0; i < count; ++i) {
-                        const float u = random.uniform(static_cast<std::uint64_t>(first + i));
-                        const auto q =
-                            std::min((1 << bits_) - 1, static_cast<int>((x[first + i] - head[0]) * unit + u));
-                        const index_t bit = i * bits_;
-                        const unsigned both = static_cast<unsigned>(q) << (bit % 8);
-                        to[8 + bit / 8] = static_cast<std::uint8_t>(to[8 + bit / 8] | both);
-                        if (bit % 8 + bits_ > 8) to[9 + bit / 8] = static_cast<std::uint8_t>(both >> 8);
-                    }
-                }
-            });
-        }
+            : shape_(x.shape()), bits_(bits), body_(encoded(x, random)) {}
         tensor<float> unpack() const override {
             tensor<float> x(shape_);
             const index_t n = x.size();
             parallel_for(groups(n), 64, [&](index_t begin, index_t end) {
                 for (index_t g = begin; g < end; ++g) {
                     const index_t first = g * group, count = std::min(group, n - first);
-                    const std::uint8_t* const from = body_.data() + g * group_bytes();
+                    const std::uint8_t* const from = body_.get().data() + g * group_bytes();
                     float head[2];
                     std::memcpy(head, from, 8);
                     const float unit = head[1] / float((1 << bits_) - 1);
@@ -108,15 +88,43 @@ private:
             });
             return x;
         }
-        index_t bytes() const override { return body_.size(); }
+        index_t bytes() const override { return body_.get().size(); }
 
     private:
+        tensor<std::uint8_t> encoded(const tensor<float>& x, const random_stream& random) const {
+            tensor<std::uint8_t> body({groups(x.size()) * group_bytes()});
+            const index_t n = x.size();
+            parallel_for(groups(n), 64, [&](index_t begin, index_t end) {
+                for (index_t g = begin; g < end; ++g) {
+                    const index_t first = g * group, count = std::min(group, n - first);
+                    const auto [least, most] = std::minmax_element(x.data() + first, x.data() + first + count);
+                    const float range = *most - *least;
+                    require(std::isfinite(range), "an activation is not finite (elements ", first, " to ",
+                            first + count, " of ", x.shape(), ')');
+                    const float head[2] = {*least, range}, unit = range > 0 ? float((1 << bits_) - 1) / range : 0;
+                    std::uint8_t* const to = body.data() + g * group_bytes();
+                    std::memcpy(to, head, 8);
+                    std::memset(to + 8, 0, static_cast<std::size_t>(group_bytes() - 8));
+                    for (index_t i = 0; i < count; ++i) {
+                        const float u = random.uniform(static_cast<std::uint64_t>(first + i));
+                        const auto q =
+                            std::min((1 << bits_) - 1, static_cast<int>((x[first + i] - head[0]) * unit + u));
+                        const index_t bit = i * bits_;
+                        const unsigned both = static_cast<unsigned>(q) << (bit % 8);
+                        to[8 + bit / 8] = static_cast<std::uint8_t>(to[8 + bit / 8] | both);
+                        if (bit % 8 + bits_ > 8) to[9 + bit / 8] = static_cast<std::uint8_t>(both >> 8);
+                    }
+                }
+            });
+            return body;
+        }
+
         static index_t groups(index_t n) { return (n + group - 1) / group; }
         index_t group_bytes() const { return 8 + group * bits_ / 8; }
 
         shape shape_;
         int bits_;
-        packed_block body_;
+        packed_bytes body_;
     };
 
     int bits_;

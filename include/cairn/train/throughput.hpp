@@ -88,7 +88,8 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
-    memory["saved"] = run.trainer->saved_after_forward();
+    if (const index_t saved = run.trainer->saved_after_forward(); saved > 0)  // 0 where the last stage is elsewhere
+        memory["saved"] = saved;
     std::optional<pipeline_profile> stages;
     if constexpr (on_host)
         if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));

@@ -36,7 +36,8 @@ T row_max(index_t n, const T* x) {
     return most;
 }
 
-/// e[i] = exp(x[i] - m), unless e is null; returns their sum. Whole packs, also for the last elements: no exponential is taken alone.
+/// e[i] = exp(x[i] - m), unless e is null; returns their sum. Whole packs, also for the last elements: no exponential
+/// is taken alone.
 template <class T>
 T row_exp(index_t n, const T* x, T m, T* e) {
     simd::pack<T> sums(T{});
