@@ -235,7 +235,7 @@ private:
                     write_escapes(x, b, symbols.data() + b * stash_block, s.symbols[1], body);
             }
         });
-        body_ = packed_bytes(std::move(body));
+        body_ = waiting_bytes(std::move(body));
     }
 
     // Of the codes of a block's streams.
@@ -335,7 +335,7 @@ private:
 
     cairn::shape shape_;
     dithered_quantiser quantiser_;
-    packed_bytes zeros_, kinds_;
+    waiting_bytes zeros_, kinds_;
     bool huffman_;
     index_t mask_bytes_;
     std::array<huffman::lengths, 2> lengths_;     // of the codes
@@ -343,7 +343,7 @@ private:
     std::vector<block_place> places_;
     std::vector<std::uint32_t> symbols_;  // of stream 1, in each block
     std::vector<bool> escapes_;           // whether a block has some
-    packed_bytes body_{tensor<std::uint8_t>()};
+    waiting_bytes body_{tensor<std::uint8_t>()};
 };
 
 }  // namespace detail

@@ -41,7 +41,7 @@ struct activation_codec {
 };
 
 /// Bytes that wait for backward.
-using packed_bytes = detail::saved_tensor<std::uint8_t, cpu>;
+using waiting_bytes = detail::saved_tensor<std::uint8_t, cpu>;
 
 /// Bits i to i + 32 of an activation function's or a codec's mask, i a multiple of 32; zeros behind the last.
 inline std::uint32_t mask_word(const tensor<std::uint8_t>& bits, index_t i) {

@@ -46,7 +46,7 @@ private:
         }
 
         shape shape_;
-        packed_bytes body_;
+        waiting_bytes body_;
     };
 };
 
@@ -124,7 +124,7 @@ private:
 
         shape shape_;
         int bits_;
-        packed_bytes body_;
+        waiting_bytes body_;
     };
 
     int bits_;
