@@ -32,6 +32,7 @@ model blocks() {
 /// The slowest stage of the best of all cuts, by trying each.
 double best_of_all(const std::vector<unit_load>& units, std::size_t begin, int stages, const memory_bound& bound) {
     double best = std::numeric_limits<double>::infinity();
+    if (begin == units.size()) return best;  // nothing is left for this stage
     const std::size_t stage = bound.in_flight.size() - static_cast<std::size_t>(stages);
     unit_load sum;
     if (begin > 0) sum.time = units[begin].crossing;
