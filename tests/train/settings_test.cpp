@@ -119,6 +119,7 @@ const std::set<std::string> sensible{
     "train.epochs=1000000000",
     "train.log_every=1000000000",
     "train.loss_scale_every=1000000000",
+    "train.memory_limit_mb=1000000000",
     "train.save_every=1000000000",
     "train.seed=-1000000000",
     "train.seed=1000000000",

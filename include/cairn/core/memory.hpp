@@ -184,17 +184,35 @@ public:
     /// Starts new peaks from what is live now.
     void reset_peaks() {
         const std::scoped_lock lock(mutex_);
-        total_.peak = total_.live;
-        activations_.peak = activations_.live;
-        for (memory_use& use : by_category_) use.peak = use.live;
+        for (memory_use* use : uses()) use->peak = use->live;
     }
+
+    /// The highest bytes of a stretch of a program, beside the peaks of the whole.
+    class peak_watch {
+    public:
+        explicit peak_watch(memory_pool& pool) : pool_(pool) {
+            for (const memory_use* use : pool.uses()) before_.push_back(use->peak);
+            pool.reset_peaks();
+        }
+        ~peak_watch() {
+            const std::scoped_lock lock(pool_.mutex_);
+            for (std::size_t i = 0; memory_use * use : pool_.uses()) use->peak = std::max(use->peak, before_[i++]);
+        }
+        peak_watch(const peak_watch&) = delete;
+        peak_watch& operator=(const peak_watch&) = delete;
+        index_t total() const { return pool_.total().peak; }
+
+    private:
+        memory_pool& pool_;
+        std::vector<index_t> before_;
+    };
 
     /// Highest total of live bytes allowed. Default: the memory of the machine, or CAIRN_MEMORY_LIMIT (bytes).
     void set_limit(index_t bytes) {
         const std::scoped_lock lock(mutex_);
         limit_ = bytes;
     }
-    index_t limit() const { return limit_; }
+    index_t limit() const { return std::min(limit_, own_limit_); }
 
     static constexpr index_t no_limit = std::numeric_limits<index_t>::max();
     /// Besides, that of this pool alone: a rank that is a thread then has what it would have on a machine of its own.
@@ -266,6 +284,12 @@ private:
             new memory_pool;  // never destroyed, so that tensors of static storage outlive nothing
         return *pool;
     }
+    std::vector<memory_use*> uses() {
+        std::vector<memory_use*> all{&total_, &activations_};
+        for (memory_use& use : by_category_) all.push_back(&use);
+        return all;
+    }
+
     static bool is_activation(memory_category use) {
         return use == memory_category::activations || use == memory_category::saved;
     }

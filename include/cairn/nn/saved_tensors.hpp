@@ -49,11 +49,16 @@ struct stashed_activation {
     virtual tensor<T, D> restore(bool last) = 0;
 };
 
-/// Where a layer leaves a tensor: the layer's path in the whole model (core/random.hpp) and the number of the slot.
+/// Where a layer leaves a tensor: the layer's path in the whole model (core/random.hpp), the number of the slot, and which
+/// layer of the outermost chain it is part of; −1: it is the chain's own, the input of a segment that is recomputed.
 struct saved_place {
     std::uint64_t path = root_path;
     int slot = 0;
-    friend auto operator<=>(const saved_place&, const saved_place&) = default;
+    int layer = -1;
+    friend bool operator<(const saved_place& a, const saved_place& b) {
+        return std::pair(a.path, a.slot) < std::pair(b.path, b.slot);
+    }
+    friend bool operator==(const saved_place& a, const saved_place& b) { return a.path == b.path && a.slot == b.slot; }
 };
 
 /// Decides what becomes of activations between forward and backward. Called by saved_tensors alone.
@@ -84,10 +89,14 @@ public:
     saved_tensors& operator=(saved_tensors&&) noexcept = default;
 
     /// Asks `policy` from now on, here and below; null: everything is kept. `path`: of this node's layer.
-    void follow(stash_policy<T, D>* policy, std::uint64_t path = root_path) {
+    void follow(stash_policy<T, D>* policy, std::uint64_t path = root_path, int layer = -1) {
         policy_ = policy;
         path_ = path;
+        layer_ = layer;
     }
+    /// What layers leave here and below from now on is taken out soon and kept; or asks the policy again, which this
+    /// call returned.
+    stash_policy<T, D>* follow_for_now(stash_policy<T, D>* policy) { return std::exchange(policy_, policy); }
 
     /// Leaves a tensor in slot `slot`. An activation of T may come back with small errors, as the policy has it.
     template <class U>
@@ -95,11 +104,11 @@ public:
         if (discarding_) return;
         if constexpr (std::same_as<U, T>) {
             if (policy_ && !t.empty())
-                if (stashed s = policy_->stash({path_, slot}, t)) return void(at(slot) = std::move(s));
+                if (stashed s = policy_->stash({path_, slot, layer_}, t)) return void(at(slot) = std::move(s));
         }
         const tensor<U, D>& left = std::get<kept<U>>(at(slot) = kept<U>(std::move(t))).get();
         if constexpr (std::same_as<U, std::uint8_t>)
-            if (policy_) policy_->saw_mask({path_, slot}, left);
+            if (policy_) policy_->saw_mask({path_, slot, layer_}, left);
     }
 
     /// The same for what must come back as it is: statistics, gradients.
@@ -136,7 +145,8 @@ public:
     /// References stay valid while more children are added.
     saved_tensors& child(int i, std::string_view name) {
         saved_tensors& c = child(i);
-        c.follow(policy_, name.empty() ? path_ : child_path(path_, name));
+        const bool outermost = layer_ < 0 && path_ == root_path;
+        c.follow(policy_, name.empty() ? path_ : child_path(path_, name), outermost ? i : layer_);
         return c;
     }
     saved_tensors& child(int i) {
@@ -174,6 +184,7 @@ private:
     bool discarding_ = false;
     stash_policy<T, D>* policy_ = nullptr;
     std::uint64_t path_ = root_path;  // of the layer in the whole model
+    int layer_ = -1;                  // of the outermost chain
 };
 
 CAIRN_COMPILED_CLASS(saved_tensors)

@@ -199,7 +199,10 @@ private:
         if (!again || again->end != i + 1) return;
         p.repeated = true;
         p.curvature = nullptr;  // it has seen these inputs
-        forward_range(again->begin, again->end, saved.take(again->begin), saved, p);
+        tensor<T, D> x = saved.take(again->begin);
+        stash_policy<T, D>* const policy = saved.follow_for_now(nullptr);
+        forward_range(again->begin, again->end, std::move(x), saved, p);
+        saved.follow_for_now(policy);
     }
 
     // The segment that layer i belongs to, or null.

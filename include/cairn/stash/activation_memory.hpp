@@ -1,22 +1,23 @@
 #pragma once
-// Activations packed while a model trains: the packer's codecs, from bounds that follow the gradients. What a trainer
-// calls:
-//   due(step)                 whether this step begins with an audit
-//   begin(…), end_pass(…)     the audit's passes, see audit() in train/audit_activations.hpp
-// An audit is forward and backward of a few samples, three times, at the weights of now, parameters untouched:
+// Activations packed while a model trains: the packer's codecs, from bounds that follow the gradients. An audit is
+// forward and backward of a few samples, three times, at the weights of now, parameters untouched:
 //   A, B   nothing is packed: gradients g_A and g_B of two parts of the batch, statistics of output gradients (of A)
 //   P      of A's samples, packed as in training: added(W) = ‖g_P − g_A‖²
-// Then each bound is set anew. The first audit has no P before it has bounds: it takes A and B, sets bounds, and runs
-// P to check them.
+// Then each bound is set anew (place_bounds.hpp). The first audit has no P before it has bounds: it takes A and B, sets
+// bounds, and runs P to check them. A plan (plan.hpp) says which layers are packed; without one all are.
 
 #include <cairn/core/arena.hpp>
-#include <cairn/stash/activation_bounds.hpp>
 #include <cairn/stash/activation_packer.hpp>
 #include <cairn/stash/bounded_codec.hpp>
+#include <cairn/stash/place_bounds.hpp>
+#include <cairn/stash/plan.hpp>
+#include <cairn/stash/simple_codecs.hpp>
 
 #include <functional>
-#include <limits>
 #include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,63 +47,128 @@ public:
         std::int64_t first_interval = 20, interval = 200;  // steps between audits: doubles from the first to the second
         /// In place of error bounds: the codec of all activations.
         std::shared_ptr<const activation_codec> one_codec;
+        bool plans = false;  // whether a plan chooses for each layer (activation_planner.hpp)
     };
 
-    compressed_activations(config c, arena<float>& weights) : config_(c), weights_(weights), packer_(names(weights)) {
-        for (const auto& [name, p] : weights.parameters()) {
-            const std::size_t end = name.rfind('/');
-            if (end != std::string::npos && name.substr(end + 1) == "weight")
-                weight_of_path_[path_hash(name.substr(0, end))] = p->id;
-        }
-    }
+    /// The codecs of a plan, by number.
+    enum codec_number { bounded, bf16, codec_numbers };
+
+    compressed_activations(config c, arena<float>& weights)
+        : config_(std::move(c)), weights_(weights), packer_(names(weights)), bounds_(config_.bounds, weights) {}
 
     activation_packer& packer() { return packer_; }
+    bool plans() const { return config_.plans; }
     bool due(std::int64_t step) const { return step >= next_; }
     const audit_report& last() const { return report_; }
+    const std::optional<stash_plan>& plan() const { return plan_; }
 
     /// The passes of an audit; `run(part, listener)` runs part 0 or 1 forward and backward into the arena's gradients,
-    /// which are zero before and left as they are.
+    /// which are zero before and left as they are. `recompute(on)`: whether the plan's segments are recomputed.
     template <class Run>
-    const audit_report& audit(std::int64_t step, Run&& run) {
+    const audit_report& audit(
+        Run&& run, const std::function<void(bool)>& recompute = [](bool) {}) {
         output_gradients heard;
+        recompute(false);
         packer_.observe(true);
         const std::vector<float> a = gradients_of([&] { run(0, &heard); });
         packer_.observe(false);
         packer_.keep_all(true);
         const std::vector<float> b = gradients_of([&] { run(1, nullptr); });
         packer_.keep_all(false);
-        if (places_.empty()) learn_places(heard);
-        measure_own(a, b);
+        recompute(true);
+        bounds_.learn(packer_, heard);
+        bounds_.measure_own(a, b);
         if (first_) set_bounds(heard);
         const std::vector<float> packed = gradients_of([&] { run(0, nullptr); });
-        measure_added(a, packed);
+        bounds_.measure_added(a, packed);
         write_report(heard);
-        correct(heard);
+        bounds_.correct(heard, [&](const bounded_place& p) { return codec_of(p) == bounded; });
         set_bounds(heard);
-        wait_ = first_              ? config_.first_interval
+        first_ = false;
+        return report_;
+    }
+
+    /// The next audit: sooner where the last one found bounds too loose.
+    void schedule_after(std::int64_t step) {
+        wait_ = wait_ == 0          ? config_.first_interval
                 : report_.loose > 0 ? std::max(config_.first_interval, wait_ / 2)
                                     : std::min(2 * wait_, config_.interval);
-        first_ = false;
         next_ = step + wait_;
-        return report_;
+    }
+
+    /// What the last pass was found to do by its one codec, for each of the chain's layers, in bytes and seconds.
+    std::vector<packing_cost> costs_of_last_pass(int layers) {
+        std::vector<packing_cost> all(static_cast<std::size_t>(layers));
+        for (const bounded_place& p : bounds_.places()) {
+            if (p.segment >= 0 || !p.first_of_block || p.at.layer < 0) continue;
+            const auto record = packer_.record(p.at);
+            if (record.packed_bytes == 0) continue;
+            packing_cost& c = all[static_cast<std::size_t>(p.at.layer)];
+            c.kept += double(record.kept_bytes);
+            c.packed += double(record.packed_bytes);
+            c.work += record.seconds;
+        }
+        return all;
+    }
+
+    /// Every layer by this codec until the next plan.
+    void pack_all_by(codec_number codec) {
+        plan_.reset();
+        everything_by_ = codec;
+        give_codecs();
+    }
+
+    /// The chain's layers are packed as the plan says. Recomputing is the chain's own business: apply(chain, plan).
+    void follow(stash_plan plan) {
+        plan_ = std::move(plan);
+        set_segments();
+        give_codecs();
     }
 
     /// For experiments: makes each bound `factor` times as large until the next audit.
     void loosen(double factor) {
-        for (place_state& p : places_) p.bound *= factor;
+        for (bounded_place& p : bounds_.places()) p.bound *= factor;
+        give_codecs();
+    }
+
+    /// What a resumed run needs to go on with the same bounds and plan: lines of text. Texts of several ranks may be put
+    /// together: of places that two know, the first one's bound is taken.
+    std::string text() const {
+        std::ostringstream out;
+        out << "audits " << first_ << ' ' << next_ << ' ' << wait_ << '\n' << bounds_.text();
+        if (plan_)
+            for (const stash_plan::entry& e : plan_->layers)
+                out << "layer " << e.layer << ' ' << static_cast<int>(e.what) << ' ' << e.segment << ' ' << e.codec
+                    << '\n';
+        return out.str();
+    }
+    void read(const std::string& text) {
+        bounds_.forget();
+        stash_plan plan;
+        std::istringstream in(text);
+        for (std::string line; std::getline(in, line);) {
+            if (bounds_.read(line)) continue;
+            std::istringstream words(line);
+            std::string what;
+            words >> what;
+            if (what == "audits") {
+                words >> first_ >> next_ >> wait_;
+            } else if (what == "layer") {
+                stash_plan::entry e;
+                int how = 0;
+                words >> e.layer >> how >> e.segment >> e.codec;
+                e.what = static_cast<stash>(how);
+                const auto same = [&](const auto& other) { return other.layer == e.layer; };
+                if (std::ranges::none_of(plan.layers, same)) plan.layers.push_back(e);
+            }
+            require(!words.fail(), "activation memory: the saved line \"", line, "\" is damaged");
+        }
+        if (!plan.layers.empty()) plan_ = std::move(plan);
+        set_segments();
         give_codecs();
     }
 
 private:
-    struct place_state {
-        saved_place at;
-        int weight = -1;   // of the layer; −1: it has none
-        int charged = -1;  // without a weight: the one before it, in whose gradient its error ends up
-        rows_kind kind = rows_kind::linear;
-        double non_zero = 1, bound = 0, correction = 1;
-        double scale = 1;  // without a weight: of the bound, as audits have corrected it
-    };
-
     static std::map<std::uint64_t, std::string> names(const arena<float>& weights) {
         std::map<std::uint64_t, std::string> all;
         for (const auto& [name, p] : weights.parameters())
@@ -121,144 +187,82 @@ private:
         return copy;
     }
 
-    const parameter<float>& parameter_of(int weight) const {
-        return *weights_.parameters()[static_cast<std::size_t>(weight)].p;
-    }
-    double elements(int weight) const { return double(parameter_of(weight).shape.size()); }
-
-    /// Sum over a weight's elements of f(index in the arena).
-    template <class F>
-    double over(int weight, F&& f) const {
-        const parameter<float>& p = parameter_of(weight);
-        const index_t first = p.grad.data() - weights_.grads().data();
-        double sum = 0;
-        for (index_t i = first; i < first + p.shape.size(); ++i) sum += f(static_cast<std::size_t>(i));
-        return sum;
-    }
-
-    void learn_places(const output_gradients& heard) {
-        int before = -1;
-        for (const saved_place& at : packer_.places()) {
-            place_state p{.at = at};
-            const auto weight = weight_of_path_.find(at.path);
-            if (weight != weight_of_path_.end() && heard.of_weight.contains(weight->second)) {
-                p.weight = before = weight->second;
-                p.kind = heard.of_weight.at(p.weight).kind;
-            } else {
-                p.charged = before;
-            }
-            places_.push_back(p);
-        }
-    }
-
-    void measure_own(const std::vector<float>& a, const std::vector<float>& b) {
-        for (const place_state& p : places_) {
-            if (p.weight < 0) continue;
-            gradient_noise& n = noise_[p.weight];
-            const double now = over(p.weight, [&](std::size_t i) {
-                const double d = double(a[i]) - double(b[i]);
-                return d * d / 2;
-            });
-            n.own = n.own > 0 ? std::sqrt(n.own * std::max(now, 1e-300)) : now;  // few samples: smoothed
-            n.mean_magnitude =
-                over(p.weight, [&](std::size_t i) { return std::abs(double(a[i]) + double(b[i])) / 2; }) /
-                elements(p.weight);
-        }
-    }
-
-    void measure_added(const std::vector<float>& exact, const std::vector<float>& packed) {
-        for (auto& [weight, n] : noise_)
-            n.added = over(weight, [&](std::size_t i) {
-                const double d = double(packed[i]) - double(exact[i]);
-                return d * d;
-            });
-    }
-
-    double predicted(const place_state& p, const output_gradients& heard) const {
-        return predicted_variance(heard.of_weight.at(p.weight), p.bound,
-                                  p.kind == rows_kind::norm_output ? 1 : p.non_zero);
-    }
-
-    void correct(const output_gradients& heard) {
-        for (place_state& p : places_) {
-            if (p.weight >= 0) {
-                const double expected = predicted(p, heard), found = noise_[p.weight].added;
-                if (expected > 0 && found > 0)
-                    p.correction = std::clamp(std::sqrt(p.correction * found / expected), 0.5, 100.0);
-            } else if (p.charged >= 0 && p.bound > 0) {
-                const gradient_noise& n = noise_[p.charged];
-                const double budget = config_.bounds.share * n.own;
-                p.scale *= std::clamp(std::sqrt(budget / std::max(n.added, 1e-300)), 0.5, 1.5);
-            }
-        }
-    }
-
     void set_bounds(const output_gradients& heard) {
-        for (place_state& p : places_) {
-            p.non_zero = packer_.record(p.at).non_zero;
-            if (p.weight < 0) {
-                p.bound = config_.bounds.pointwise * p.scale;
-                continue;
-            }
-            const double bound = bound_of(config_.bounds, heard.of_weight.at(p.weight), noise_[p.weight],
-                                          p.kind == rows_kind::norm_output ? 1 : p.non_zero, p.correction);
-            p.bound = std::isfinite(bound) ? bound : 0;
-            if (p.kind == rows_kind::norm_output) p.bound = std::min(p.bound, 1.0);
-        }
-        for (place_state& p : places_)  // a block that two slots hold has the smaller of their bounds
-            for (place_state& q : places_)
-                if (packer_.record(p.at).same_as == q.at && p.bound > 0) q.bound = p.bound = std::min(p.bound, q.bound);
+        bounds_.set(heard);
         give_codecs();
     }
 
+    void set_segments() {
+        std::vector<std::pair<int, int>> segments;
+        for (std::size_t i = 0; plan_ && i < plan_->layers.size(); ++i) {
+            const stash_plan::entry& e = plan_->layers[i];
+            if (e.what != stash::recompute) continue;
+            if (i > 0 && plan_->layers[i - 1].segment == e.segment)
+                segments.back().second = static_cast<int>(i) + 1;
+            else
+                segments.emplace_back(static_cast<int>(i), static_cast<int>(i) + 1);
+        }
+        bounds_.set_segments(segments);
+    }
+
+    // What the plan says of a place: packed or kept, or recomputed with its layer.
+    stash_plan::entry rule_of(const bounded_place& p) const {
+        if (!plan_) return {.what = stash::pack, .codec = everything_by_};
+        const auto layer = static_cast<std::size_t>(p.segment >= 0 ? p.segment : p.at.layer);
+        if (layer >= plan_->layers.size()) return {};
+        stash_plan::entry e = plan_->layers[layer];
+        if (p.segment >= 0) e.what = e.codec >= 0 ? stash::pack : stash::keep;
+        return e;
+    }
+    int codec_of(const bounded_place& p) const {
+        const stash_plan::entry e = rule_of(p);
+        return e.what == stash::pack ? e.codec : -1;
+    }
+
     void give_codecs() {
-        for (const place_state& p : places_) {
+        packer_.keep_everything();
+        for (const bounded_place& p : bounds_.places()) {
+            const int number = codec_of(p);
+            if (number < 0) continue;
             std::shared_ptr<const activation_codec> codec = config_.one_codec;
-            const bool of_norm = p.kind == rows_kind::norm_output && p.weight >= 0;
+            if (!codec && number == bf16) codec = std::make_shared<bf16_codec>();
             if (!codec && p.bound > 0)
                 codec = std::make_shared<bounded_codec>(bounded_codec::config{
                     .bound = static_cast<float>(p.bound),
-                    .masked_bound = of_norm && packer_.record(p.at).masked
+                    .masked_bound = p.normalised && p.weight_path && p.masked
                                         ? static_cast<float>(std::max(p.bound, config_.bounds.masked_bound))
                                         : 0.0f,
-                    .normalise = of_norm || p.weight < 0,
+                    .normalise = p.normalised,
                     .huffman = config_.huffman});
-            packer_.set(p.at, codec);
+            if (codec) packer_.set(p.at, std::move(codec), p.masked);
         }
     }
 
     void write_report(const output_gradients& heard) {
-        report_ = {};
-        double added = 0, own = 0;
-        for (const place_state& p : places_) {
-            const auto& record = packer_.record(p.at);
-            if (record.same_as == p.at) {
-                report_.kept_bytes += double(record.kept_bytes);
-                report_.packed_bytes += double(record.packed_bytes ? record.packed_bytes : record.kept_bytes);
-            }
-            const double ratio = record.packed_bytes ? double(record.kept_bytes) / double(record.packed_bytes) : 1;
-            audit_report::entry e{.layer = packer_.name_of(p.at.path), .bound = p.bound, .ratio = ratio};
-            if (p.weight >= 0) {
-                const gradient_noise& n = noise_[p.weight];
-                e.predicted = std::sqrt(predicted(p, heard) / elements(p.weight));
-                e.measured = std::sqrt(n.added / elements(p.weight));
-                e.added_share = n.own > 0 ? n.added / n.own : 0;
-                added += n.added;
-                own += n.own;
-                report_.loose +=
-                    config_.bounds.rule == bound_rule::variance && n.added > 1.5 * 1.5 * config_.bounds.share * n.own;
+        report_ = {.added_share = bounds_.added_share(), .loose = bounds_.loose()};
+        for (const bounded_place& p : bounds_.places()) {
+            const auto record = packer_.record(p.at);
+            const stash what = rule_of(p).what;
+            const bool packed = what == stash::pack && record.packed_bytes > 0;
+            const double kept = double(record.kept_bytes), left = packed ? double(record.packed_bytes) : kept;
+            if (p.first_of_block && p.segment < 0) report_.kept_bytes += kept;
+            if (p.first_of_block && what != stash::recompute) report_.packed_bytes += left;
+            audit_report::entry e{.layer = p.layer, .bound = p.bound, .ratio = left > 0 ? kept / left : 1};
+            if (const gradient_noise* const n = bounds_.noise_of(p)) {
+                e.predicted = std::sqrt(bounds_.predicted(p, heard) / bounds_.elements(p));
+                e.measured = std::sqrt(n->added / bounds_.elements(p));
+                e.added_share = n->own > 0 ? n->added / n->own : 0;
             }
             report_.layers.push_back(e);
         }
-        report_.added_share = own > 0 ? added / own : 0;
     }
 
     config config_;
     arena<float>& weights_;
     activation_packer packer_;
-    std::map<std::uint64_t, int> weight_of_path_;
-    std::vector<place_state> places_;
-    std::map<int, gradient_noise> noise_;
+    place_bounds bounds_;
+    std::optional<stash_plan> plan_;
+    int everything_by_ = bounded;  // without a plan
     audit_report report_;
     bool first_ = true;
     std::int64_t next_ = 0, wait_ = 0;

@@ -7,6 +7,7 @@
 //   take     unpacked; by each slot's turn, once
 // A block that somebody still holds costs nothing to wait for, and one that nobody holds cannot be overwritten.
 
+#include <cairn/core/clock.hpp>
 #include <cairn/device/cpu/simd.hpp>
 #include <cairn/nn/saved_tensors.hpp>
 #include <cairn/stash/codec.hpp>
@@ -34,18 +35,24 @@ public:
         saved_place same_as{};     // the first slot that was given this block; else itself
         index_t kept_bytes = 0;    // of the block
         index_t packed_bytes = 0;  // 0: it was not packed
+        double seconds = 0;        // to pack and to unpack it, the last time
     };
 
     /// Paths as layers call them, for errors.
     explicit activation_packer(std::map<std::uint64_t, std::string> names = {}) : names_(std::move(names)) {}
 
-    /// How activations of this place are packed; null: they are kept.
-    void set(const saved_place& at, codec_pointer codec) { codecs_[at] = std::move(codec); }
+    /// How activations of this place are packed; null: they are kept. `masked`: the layer leaves bits of an activation
+    /// function behind it.
+    void set(const saved_place& at, codec_pointer codec, bool masked = false) {
+        rules_[at] = {std::move(codec), masked};
+    }
+    void keep_everything() { rules_.clear(); }
     void keep_all(bool on) { keep_all_ = on; }
     /// Looks at activations (place_record) instead of packing them.
     void observe(bool on) {
         observing_ = on;
         seen_blocks_.clear();
+        if (on) order_.clear();
     }
     /// Of the random numbers that codecs draw.
     void begin_step(std::uint64_t seed, std::uint32_t step) {
@@ -55,9 +62,12 @@ public:
         masks_.clear();
     }
 
-    /// Places in the order of the first forward.
+    /// Places in the order of the last forward that was looked at.
     const std::vector<saved_place>& places() const { return order_; }
-    const place_record& record(const saved_place& at) const { return records_.at(at); }
+    place_record record(const saved_place& at) const {
+        const auto known = records_.find(at);
+        return known == records_.end() ? place_record{} : known->second;
+    }
     std::string name_of(std::uint64_t path) const {
         const auto at = names_.find(path);
         return at == names_.end() ? std::string("without parameters") : at->second;
@@ -69,12 +79,11 @@ public:
         if (keep_all_) return nullptr;
         for (const auto& weak : waiting_)
             if (auto other = weak.lock(); other && other->holds(t)) return other;
-        const auto codec = codecs_.find(at);
-        if (codec == codecs_.end() || !codec->second) return nullptr;
-        const bool masked = records_.contains(at) && records_.at(at).masked;
-        auto entry = std::make_shared<waiting>(at, std::move(t), codec->second, masked);
+        const auto rule = rules_.find(at);
+        if (rule == rules_.end() || !rule->second.codec) return nullptr;
+        auto entry = std::make_shared<waiting>(at, std::move(t), rule->second.codec, rule->second.masked, records_[at]);
         waiting_.push_back(entry);
-        if (!masked) pack_ready();
+        if (!rule->second.masked) pack_ready();
         return entry;
     }
 
@@ -102,8 +111,8 @@ private:
     /// An activation on its way: as it was left, packed, or unpacked for several slots.
     class waiting final : public stashed_activation<float> {
     public:
-        waiting(const saved_place& place, tensor<float> t, codec_pointer by, bool masked)
-            : at(place), codec(std::move(by)), needs_mask(masked), exact_(std::move(t)) {}
+        waiting(const saved_place& place, tensor<float> t, codec_pointer by, bool masked, place_record& record)
+            : at(place), codec(std::move(by)), needs_mask(masked), exact_(std::move(t)), record_(record) {}
 
         bool holds(const tensor<float>& t) const {
             return !exact_.get().empty() && exact_.get().data() == t.data() && exact_.get().size() == t.size();
@@ -111,15 +120,21 @@ private:
         bool is_packed() const { return packed_ != nullptr; }
         bool ready() const { return exact_.get().unique(); }
         index_t size() const { return exact_.get().size(); }
-        index_t pack(const pack_hints& hints) {
+        void pack(const pack_hints& hints) {
+            const stopwatch watch;
+            const index_t kept = exact_.get().bytes();
             packed_ = codec->pack(exact_.get(), hints);
             exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
-            return packed_->bytes();
+            record_.kept_bytes = kept;
+            record_.packed_bytes = packed_->bytes();
+            record_.seconds = watch.seconds();
         }
         tensor<float> restore(bool last) override {
             if (packed_) {
+                const stopwatch watch;
                 exact_ = detail::saved_tensor<float, cpu>(packed_->unpack());
                 packed_.reset();
+                record_.seconds += watch.seconds();
             }
             tensor<float> t = exact_.get().share();
             if (last) exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
@@ -133,12 +148,16 @@ private:
     private:
         detail::saved_tensor<float, cpu> exact_;
         std::unique_ptr<packed_activation> packed_;
+        place_record& record_;
+    };
+    struct rule {
+        codec_pointer codec;
+        bool masked = false;
     };
 
     void look(const saved_place& at, const tensor<float>& t) {
-        auto [entry, is_new] = records_.try_emplace(at);
-        place_record& record = entry->second;
-        if (is_new) order_.push_back(at);
+        place_record& record = records_[at];
+        order_.push_back(at);
         record.of = t.shape();
         record.kept_bytes = t.bytes();
         index_t zeros = 0;
@@ -165,7 +184,7 @@ private:
             hints.zero_masks = zeros;
             ++packings_;
             try {
-                records_[entry->at].packed_bytes = entry->pack(hints);
+                entry->pack(hints);
             } catch (error& e) {
                 e.add_context("activation of layer " + name_of(entry->at.path));
                 throw;
@@ -175,8 +194,9 @@ private:
     }
 
     std::map<std::uint64_t, std::string> names_;
-    std::map<saved_place, codec_pointer> codecs_;
-    std::map<saved_place, place_record> records_;
+    std::map<saved_place, rule> rules_;
+    std::map<saved_place, place_record>
+        records_;  // entries stay where they are: activations on their way refer to them
     std::vector<saved_place> order_;
     std::map<const float*, saved_place> seen_blocks_;  // of one observed forward
     std::vector<std::weak_ptr<waiting>> waiting_;

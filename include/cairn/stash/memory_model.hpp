@@ -38,6 +38,9 @@ public:
     index_t live() const { return live_; }
     index_t peak() const { return peak_; }
 
+    /// From now on saved inputs and outputs wait as this share of their bytes; 1: as they are.
+    void pack_by(double share) { share_ = share; }
+
     /// A new block of the pool. The model must outlive it.
     block make(index_t bytes) {
         if (bytes == 0) return nullptr;
@@ -139,8 +142,10 @@ public:
 
     /// Plays these layers alone on an input of shape `in`: kept as they are, or recomputed from their input. The
     /// batch that the first layer reads is not counted.
-    static range_use play(const sequential<T, D>& chain, int begin, int end, const shape& in, bool recompute) {
+    static range_use play(const sequential<T, D>& chain, int begin, int end, const shape& in, bool recompute,
+                          double packed_share = 1) {
         memory_model model;
+        model.pack_by(packed_share);
         node saved;
         shape s = in;
         const block batch = std::make_shared<const index_t>(0);
@@ -221,7 +226,7 @@ private:
             node& end = saved.child(last);
             const layer_cost c = chain[last].cost(end.in);
             const block beside = std::move(end.beside), sums = sums_of(c);
-            block x = std::move(end.input);
+            block x = unpacked(std::move(end.input), end.in);
             grads.second = dy.use_count() == 1 || !c.masks_gradient ? std::move(dy) : make(end.in);
             grads.first = x.use_count() == 1 ? std::move(x) : make(end.in);
         }
@@ -241,8 +246,8 @@ private:
         if (!y) y = make(layer.output_shape(in));
         if (!saved.discards) {
             saved.beside = std::move(beside);
-            if (c.saves_input) saved.input = input;
-            if (c.saves_output) saved.output = y;
+            if (c.saves_input) saved.input = packed(input);
+            if (c.saves_output) saved.output = packed(y);
         }
         return y;
     }
@@ -250,8 +255,9 @@ private:
     block leaf_backward(const any_layer<T, D>& layer, block dy, node& saved, bool input_gradient) {
         const layer_cost c = layer.cost(saved.in);
         if (c.passes_through) return dy;
-        block input = std::move(saved.input);
-        const block output = std::move(saved.output), beside = std::move(saved.beside);
+        block input = unpacked(std::move(saved.input), saved.in);
+        const block output = unpacked(std::move(saved.output), layer.output_shape(saved.in)),
+                    beside = std::move(saved.beside);
         block sums;
         if (c.weight_gradient_first)
             input.reset();
@@ -272,7 +278,13 @@ private:
         return a.use_count() == 1 ? std::move(a) : b.use_count() == 1 ? std::move(b) : make(s);
     }
 
+    block packed(const block& b) {
+        return share_ == 1 || !b ? b : make(static_cast<index_t>(share_ * static_cast<double>(*b)));
+    }
+    block unpacked(block b, const shape& s) { return share_ == 1 || !b ? std::move(b) : make(s); }
+
     index_t live_ = 0, peak_ = 0;
+    double share_ = 1;  // of the bytes of a saved block
 };
 
 /// Highest activation bytes of forward, loss and backward of `chain` on one batch of shape `in`. The batch itself is

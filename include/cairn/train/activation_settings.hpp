@@ -1,5 +1,6 @@
 #pragma once
-// train.activation_memory = compress, by [activations]: rule, added_variance, f, bound, codec, coder, audit_interval.
+// train.activation_memory = compress | auto, by [activations]: rule, added_variance, f, bound, codec, coder,
+// audit_interval.
 
 #include <cairn/stash/activation_memory.hpp>
 #include <cairn/stash/simple_codecs.hpp>
@@ -13,8 +14,10 @@ namespace cairn {
 /// Null unless the settings ask for it.
 inline std::unique_ptr<compressed_activations> make_compressed_activations(configuration& settings,
                                                                            arena<float>& weights) {
-    if (settings.get("train.activation_memory", std::string("keep")) != "compress") return nullptr;
+    const std::string memory = settings.get("train.activation_memory", std::string("keep"));
+    if (memory != "compress" && memory != "auto") return nullptr;
     compressed_activations::config c;
+    c.plans = memory == "auto";
     const std::string rule =
         settings.choice("activations.rule", {"variance", "momentum", "comet", "fixed"}, "variance");
     c.bounds.rule = rule == "variance"   ? bound_rule::variance

@@ -1,39 +1,79 @@
 #pragma once
 // The audit of packed activations (stash/activation_memory.hpp) before a step of training: three times forward and
-// backward of an eighth of the batch each, of which gradients alone are kept. Running statistics, random numbers of
-// training and parameters stay as they are. On several ranks collective where layers are.
+// backward of an eighth of the batch each, of which gradients alone are kept, and then a new plan where
+// train.activation_memory = auto. Running statistics, random numbers of training and parameters stay as they are. On
+// several ranks collective: bounds and plan are those of the first rank that has the place.
 
+#include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/text.hpp>
 #include <cairn/stash/activation_memory.hpp>
 #include <cairn/train/micro_batch_loss.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
+#include <cairn/train/plan_activations.hpp>
 
 #include <algorithm>
 
 namespace cairn {
 
-/// `pass(samples)`: the pass_context of a device_batch.
+/// `everyone`: the ranks that take a step together; null: this one alone. `pass(samples)`: the pass_context of a
+/// device_batch.
 template <class Pass>
-void audit_activations(compressed_activations& activations, model_stages<cpu, float>& model,
-                       const micro_batches<cpu>& batch, const micro_batch_loss& loss, std::int64_t step, Pass&& pass) {
+void audit_activations(compressed_activations& activations, model_stages<cpu, float>& model, arena<float>& weights,
+                       const micro_batches<cpu>& batch, const micro_batch_loss& loss, std::int64_t step,
+                       any_communicator* everyone, Pass&& pass) {
     const index_t count = batch.count(), part = std::max<index_t>(std::min<index_t>(2, count / 2), count / 8);
     require(part >= 1, "train.activation_memory = compress: a rank has ", count,
             " samples of a batch, and measures the noise of gradients by two parts of it; take a larger train.batch");
     const std::uint64_t seed = pass(batch.whole()).random.seed;
     activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step));  // other numbers than the step's
-    activations.audit(step, [&](int number, curvature_listener* listener) {
-        micro_batches<cpu> piece(samples_of(batch.whole(), {number * part, part}));
-        piece.place(piece.first_sample(), part);
+    const auto run = [&](index_t first, index_t samples, curvature_listener* listener) {
+        micro_batches<cpu> piece(samples_of(batch.whole(), {first, samples}));
+        piece.place(piece.first_sample(), samples);
         step_scalars<cpu> losses;
         model.observe(
-            {part}, [&](int m, tensor<float> y) { return loss.gradient(piece, m, std::move(y), losses); },
+            {samples}, [&](int m, tensor<float> y) { return loss.gradient(piece, m, std::move(y), losses); },
             [&](int m) {
                 pass_context p = pass(piece[m]);
                 p.repeated = true;
                 p.curvature = listener;
                 return stage_input<float, cpu>{piece[m].there.x.share(), p};
             });
-    });
+    };
+    const auto recompute = [&](bool on) {
+        if (!activations.plan()) return;
+        sequential<float>& chain = model.stages().front().layers();
+        on ? apply(chain, *activations.plan()) : chain.recompute({});
+    };
+    const auto audit = [&] {
+        activations.audit([&](int number, curvature_listener* listener) { run(number * part, part, listener); },
+                          recompute);
+        if (!everyone) return;
+        std::string known;
+        for (const std::string& text : all_gather_text(*everyone, activations.text())) known += text;
+        activations.read(known);
+    };
+    audit();
+    rank_agreement ranks;
+    if (everyone) {
+        ranks.of_root = [&](const std::string& mine) { return broadcast_text(*everyone, mine); };
+        ranks.largest = [&](double mine) {
+            all_reduce(*everyone, std::span<double>(&mine, 1), {.op = reduction::max});
+            return mine;
+        };
+    }
+    activations.schedule_after(step);
+    if (!activations.plans()) return;
+    const bool first = !activations.plan();
+    const std::vector<index_t> samples = batch.samples();  // of the micro-batches
+    const shape in = batch.whole().there.x.shape().with(0, *std::ranges::max_element(samples));
+    plan_activations(activations, model.stages().front().layers(), in, part, memory_pool::host().limit(), ranks,
+                     [&](index_t n) {
+                         run(0, n, nullptr);
+                         weights.zero_grad();
+                     });
+    if (first) audit();  // bounds of the segments' inputs, which nothing has measured yet
 }
 
 }  // namespace cairn

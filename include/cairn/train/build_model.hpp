@@ -31,10 +31,11 @@ public:
     /// Fills over, layers, plan, weights and the model's figures in; cuts the samples of the data where it says so.
     /// `outputs`: numbers for a sample. `one_row`: or for each of its labels.
     void make(index_t outputs, bool one_row) {
-        memory_ = settings_.choice("train.activation_memory", {"keep", "recompute", "recompute_smallest", "compress"},
-                                   "keep");
+        memory_ = settings_.choice("train.activation_memory",
+                                   {"keep", "recompute", "recompute_smallest", "compress", "auto"}, "keep");
         require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
                 D::name, " take keep");
+        limit_memory();
         sequential<T, D> model = make_whole(outputs, one_row);
         if constexpr (on_host)
             if (run_.is_split()) split_places_ = admm::split_places(model, run_.algorithm_kind);
@@ -53,15 +54,28 @@ public:
         run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
                                                          run_.plan ? arena_scope::stage : arena_scope::whole_model);
         if constexpr (on_host)
-            for (std::size_t i = 0; i < run_.layers.size() && memory_.starts_with("recompute"); ++i) {
+            for (std::size_t i = 0; i < run_.layers.size(); ++i) {
                 const shape in = inputs[i].with(0, run_.batch);
-                apply(run_.layers[i],
-                      memory_ == "recompute" ? sqrt_plan(run_.layers[i], in) : smallest_plan(run_.layers[i], in));
+                if (memory_ == "recompute") apply(run_.layers[i], sqrt_plan(run_.layers[i], in));
+                if (memory_ == "recompute_smallest" || memory_ == "auto")  // until its own plan is made
+                    apply(run_.layers[i], smallest_plan(run_.layers[i], in));
             }
     }
 
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
+
+    void limit_memory() {
+        const auto mib = settings_.get<index_t>("train.memory_limit_mb", 0, at_least(0));
+        require(on_host || mib == 0, "train.memory_limit_mb is for train.device = cpu");
+        if (mib > 0) run_.memory_limit.emplace(mib << 20);
+        require(
+            memory_ != "auto" || mib > 0,
+            "train.activation_memory = auto plans for a limit: set train.memory_limit_mb, MiB that a rank may hold");
+        require(memory_ != "auto" || run_.axes.pipeline == 1,
+                "train.activation_memory = auto plans for a whole model, and parallel.pipeline = ", run_.axes.pipeline,
+                " cuts it; take compress or recompute");
+    }
 
     // All of every layer, as one rank has it. Has no memory yet.
     sequential<T, D> make_whole(index_t outputs, bool one_row) {

@@ -69,13 +69,17 @@ public:
         loader_batch_ = next.batch;
     }
 
-    void write(const std::filesystem::path& file) { save_state(file, view(run_.scales_itself())); }
+    void write(const std::filesystem::path& file) {
+        save_state(file, view(run_.scales_itself(), run_.activations != nullptr));
+    }
 
     void read(const std::filesystem::path& file) {
-        // A run may go on in another precision than that in which it was saved.
-        const bool has_scale =
-            std::ranges::any_of(list_state(file), [](const auto& entry) { return entry.name == "loss_scale/scale"; });
-        load_state(file, view(has_scale));
+        // A run may go on in another precision than that in which it was saved, and with other activation memory.
+        const auto has = [held = list_state(file)](const char* name) {
+            return std::ranges::any_of(held, [&](const auto& entry) { return entry.name == name; });
+        };
+        const bool has_scale = has("loss_scale/scale");
+        load_state(file, view(has_scale, has("activations")));
         host_copies_.put_back();
         if (has_scale && run_.scaler) run_.scaler->restore(scale_);
     }
@@ -98,7 +102,7 @@ public:
     }
 
 private:
-    state_view view(bool with_scale) {
+    state_view view(bool with_scale, bool with_activations) {
         state_view s;
         if (with_scale) {
             s.add("loss_scale/scale", scale_.scale);
@@ -108,6 +112,7 @@ private:
         algorithm_ = run_.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) s.add(name, *number);
         for (auto& [name, number] : algorithm_.numbers) s.add(name, *number);
+        if (with_activations) s.add("activations", algorithm_.activations ? *algorithm_.activations : unused_);
         if (stage_numbers_)
             for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
         else if (run_.curvature)
@@ -167,6 +172,8 @@ private:
         algorithm_ = run_.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) share(*number);
         for (auto& [name, number] : algorithm_.numbers) share(*number);
+        if (algorithm_.activations)
+            *algorithm_.activations = broadcast_text(run_.ranks->everyone, *algorithm_.activations);
         share(loader_epoch_);
         share(loader_batch_);
         if (run_.scales_itself()) {
@@ -205,6 +212,7 @@ private:
     algorithm_state<D> algorithm_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;
+    std::string unused_;  // of a run that keeps activations
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
 };
 

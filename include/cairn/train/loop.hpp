@@ -148,6 +148,7 @@ private:
             entry["activations_added_variance"] = audit.added_share;
             entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
         }
+        if (run_.trainer) entry["saved_bytes"] = run_.trainer->take_saved_after_forward();
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
         for (const auto& [figure, value] : run_.algorithm->figures()) entry[figure] = value;
         if (run_.algorithm->goal().kind() == objective_kind::classes)

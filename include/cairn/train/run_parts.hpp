@@ -28,6 +28,18 @@ struct session_options {
     bool generated = false;        // train on random data of the right shape
 };
 
+/// As long as it lives, this rank's pool holds at most so many bytes.
+class limited_memory {
+public:
+    explicit limited_memory(index_t bytes) : pool_(memory_pool::host()) { pool_.set_own_limit(bytes); }
+    ~limited_memory() { pool_.set_own_limit(memory_pool::no_limit); }
+    limited_memory(const limited_memory&) = delete;
+    limited_memory& operator=(const limited_memory&) = delete;
+
+private:
+    memory_pool& pool_;
+};
+
 /// See the top of the file. Parts refer to each other, so they stay where they were made.
 template <Device D = cpu, class T = float>
 struct run_parts {
@@ -41,6 +53,7 @@ struct run_parts {
     configuration settings;
     session_options options;
     any_communicator world;
+    std::optional<limited_memory> memory_limit;  // train.memory_limit_mb
     std::string name;
     std::uint64_t seed = 1;
 

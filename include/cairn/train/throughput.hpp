@@ -46,6 +46,7 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     const double estimate = broadcast_from_root(run.world, warming.seconds() / throughput_warm_up);
     if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(throughput_seconds / estimate), 5, 2000);
     D::memory().reset_peaks();
+    run.trainer->take_saved_after_forward();
     if (run.ranks) run.ranks->gradients.reducer().reset_time();
     trace::global().enable(traced);
     timed_steps all;
@@ -76,6 +77,14 @@ nlohmann::json communication_of(Ranks& ranks, double steps) {
     return {{"busy_s", t.busy / steps}, {"exposed_s", t.exposed / steps}, {"hidden_share", t.hidden_share()}};
 }
 
+/// Bytes of this rank's pool as train.activation_memory = auto plans them; null elsewhere.
+template <Device D, class T>
+nlohmann::json predicted_peak(const run_parts<D, T>& run) {
+    if constexpr (std::same_as<D, cpu>)
+        if (run.activations && run.activations->plan()) return run.activations->plan()->predicted_peak;
+    return {};
+}
+
 }  // namespace detail
 
 /// Collective. Times `steps` training steps, or about 12 s of them where that is -1; rank 0 prints what it measured and
@@ -88,7 +97,8 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
-    if (const index_t saved = run.trainer->saved_after_forward(); saved > 0)  // 0 where the last stage is elsewhere
+    if (const index_t saved = run.trainer->take_saved_after_forward();
+        saved > 0)  // 0 where the last stage is elsewhere
         memory["saved"] = saved;
     std::optional<pipeline_profile> stages;
     if constexpr (on_host)
@@ -133,6 +143,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"recorded_steps", run.trainer->recorder().launched()},
             {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
             {"pool_peak_bytes", pool_peak},
+            {"predicted_peak_bytes", detail::predicted_peak(run)},
             {"memory", memory},
             {"pipeline", stages ? to_json(*stages) : nlohmann::json()}};
 }

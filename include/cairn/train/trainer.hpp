@@ -153,20 +153,33 @@ public:
         algorithm_state<D> all;
         for (auto& [name, t] : optimizer_.tensors()) all.tensors.push_back({"optimizer/" + name, t.share()});
         all.counters.emplace_back("optimizer_steps", &optimizer_.steps());
+        if constexpr (std::same_as<D, cpu>)
+            if (activations_) {
+                saved_activations_ = activations_->text();
+                all.activations = &saved_activations_;
+            }
         return all;
     }
-    void state_loaded() override {}
+    void state_loaded() override {
+        if constexpr (std::same_as<D, cpu>)
+            if (activations_) follow_saved_activations();
+    }
     std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
 
-    /// Bytes that wait for backward when it begins, the most of all steps.
-    index_t saved_after_forward() const { return saved_after_forward_; }
+    /// Bytes that wait for backward when it begins, the most of all steps since the last call.
+    index_t take_saved_after_forward() { return std::exchange(saved_after_forward_, 0); }
 
 private:
     void begin_packing(const micro_batches<D>& batch) {
         if (activations_->due(steps()) && batch.count() > 0)
-            audit_activations(*activations_, stages_, batch, loss_, steps(),
-                              [this](const auto& b) { return pass_of(b); });
+            audit_activations(*activations_, stages_, weights_, batch, loss_, steps(),
+                              axis_ ? &axis_->everyone : nullptr, [this](const auto& b) { return pass_of(b); });
         activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()));
+    }
+
+    void follow_saved_activations() {
+        activations_->read(saved_activations_);
+        if (const auto& plan = activations_->plan()) apply(stages_.stages().front().layers(), *plan);
     }
 
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
@@ -244,6 +257,7 @@ private:
     graph_recorder<D> recorder_;
     model_stages<D, T> stages_;            // goes first: it may hold tensors of a step that could not be recorded
     compressed_activations* activations_;  // on the host alone
+    std::string saved_activations_;        // its text, on the way to a file or from one
     index_t saved_after_forward_ = 0;
     curvature_listener* observer_ = nullptr;  // of the rows of the step at hand
 };

@@ -1,0 +1,99 @@
+#pragma once
+// train.activation_memory = auto: chooses for each layer among keep, recompute and two codecs, so that a step takes the
+// least time whose peak of memory fits (stash/plan.hpp), from what was measured here and now:
+//   time of a pass                 without packing: what an operation of the planner's units takes
+//   codecs                         bytes and seconds of each layer, from passes that pack everything by one of them
+//   peak of a plan                 rehearsed: passes of n and n/2 samples follow it, and their peaks, straight lines in
+//                                  the number of samples, give that of a step
+// The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off, and
+// the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
+
+#include <cairn/stash/activation_memory.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cairn {
+
+/// How ranks agree; one rank needs neither.
+struct rank_agreement {
+    std::function<std::string(std::string)> of_root = [](std::string mine) { return mine; };
+    std::function<double(double)> largest = [](double mine) { return mine; };
+};
+
+/// See the top of the file. `pass(n)`: forward and backward of n samples, gradients dropped. `in`: what the model reads
+/// in a step, or in each of its micro-batches; `part`: samples to measure with. `limit`: bytes of the pool. Throws where
+/// no plan fits, saying by how much.
+template <class Pass>
+stash_plan plan_activations(compressed_activations& activations, sequential<float>& chain, const shape& in,
+                            index_t part, index_t limit, const rank_agreement& ranks, Pass&& pass) {
+    memory_pool& pool = memory_pool::host();
+    const double share = double(in.front()) / double(part);
+    chain.recompute({});
+
+    // What everything costs.
+    activations.packer().keep_all(true);
+    const stopwatch watch;
+    pass(part);
+    const double unit = watch.seconds() / stash_planner<float, cpu>(chain, in.with(0, part)).work_of_step();
+    activations.packer().keep_all(false);
+    packing_costs costs(static_cast<std::size_t>(chain.size()));
+    for (int codec = 0; codec < compressed_activations::codec_numbers; ++codec) {
+        activations.pack_all_by(static_cast<compressed_activations::codec_number>(codec));
+        for (int twice = 0; twice < 2; ++twice) pass(part);  // the first is cold
+        const auto found = activations.costs_of_last_pass(chain.size());
+        for (std::size_t i = 0; i < costs.size(); ++i)
+            costs[i].push_back({found[i].kept * share, found[i].packed * share, found[i].work * share / unit});
+    }
+
+    const auto follow = [&](const stash_plan& mine) {
+        activations.follow(mine);
+        const std::string agreed = ranks.of_root(activations.text());
+        activations.read(agreed);
+        apply(chain, *activations.plan());
+    };
+    int trials = 0;
+    const auto rehearse = [&](const stash_plan& plan) {
+        follow(plan);
+        const auto peak = [&](index_t n) {
+            if (trials++ < 2) pass(n);  // kernels that are chosen by measurement take more memory the first time
+            const index_t live = pool.total().live;
+            const memory_pool::peak_watch highest(pool);
+            pass(n);
+            return double(highest.total() - live);
+        };
+        const index_t half = std::max<index_t>(1, part / 2);
+        const double of_part = peak(part), slope = half < part ? (of_part - peak(half)) / double(part - half) : 0;
+        return ranks.largest(double(pool.total().live) + of_part + slope * double(in.front() - part));
+    };
+
+    stash_planner<float, cpu> planner(chain, in, costs);
+    const double least = ranks.largest(double(planner.smallest_peak()));
+    double budget = -ranks.largest(double(pool.total().live - limit));
+    std::optional<std::pair<stash_plan, double>> best;
+    double smallest = 0;
+    for (int trial = 0; trial < 6; ++trial) {
+        const bool smallest_of_all = budget <= least;
+        stash_plan plan = planner.cheapest_plan(static_cast<index_t>(std::max(budget, least)));
+        const double peak = rehearse(plan);
+        plan.added_work = ranks.largest(plan.added_work);
+        if (peak <= double(limit)) {
+            if (!best || plan.added_work < best->first.added_work) best = {std::move(plan), peak};
+            if (best->first.added_work == 0 || peak > 0.97 * double(limit)) break;
+        } else if (smallest_of_all) {
+            smallest = peak;
+            break;
+        }
+        budget = std::max(least, budget + 0.9 * (double(limit) - peak) - (peak > double(limit) ? 0.02 * peak : 0));
+    }
+    require(best.has_value(), "train.memory_limit_mb = ", limit >> 20, ": no plan fits. The smallest found needs ",
+            std::ceil(smallest / (1 << 20)), " MiB, ", std::ceil((smallest - double(limit)) / (1 << 20)),
+            " more; take a smaller train.batch, more train.micro_batches, or more ranks");
+    best->first.predicted_peak = static_cast<index_t>(best->second);
+    follow(best->first);
+    return best->first;
+}
+
+}  // namespace cairn

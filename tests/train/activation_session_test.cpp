@@ -1,0 +1,82 @@
+// Runs whose activations are packed between forward and backward: resumed, on several ranks and in micro-batches as any
+// other, planned for a limit of memory, and refused.
+
+#include "catch.hpp"
+#include "train/thread_runs.hpp"
+
+namespace activation_sessions {
+
+using namespace cairn;
+using test::losses;
+using test::settings_list;
+
+namespace {
+
+const std::string workload =
+    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 64\ntest_volumes = 8\n[model]\nkind = 'cosmoflow'\nfilters = 8\n"
+    "blocks = 2\nnormalise = true\n[optimizer]\nkind = 'adam'\nlr = 1e-3\n[loss]\nkind = 'mse'\n"
+    "[train]\nbatch = 16\nepochs = 2\nlog_every = 1\nactivation_memory = 'compress'\n[activations]\naudit_interval = "
+    "3\n";
+
+nlohmann::json train(int ranks, const session_options& options, const settings_list& set) {
+    return test::train(ranks, options, set, workload);
+}
+std::string why(const settings_list& set) { return test::why(1, set, workload); }
+
+std::vector<nlohmann::json> metrics_with(const std::filesystem::path& run, const std::string& field) {
+    std::vector<nlohmann::json> all;
+    std::ifstream file(run / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);)
+        if (const auto entry = nlohmann::json::parse(line); entry.contains(field)) all.push_back(entry[field]);
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("packed activations: a resumed run has the numbers of one that was not stopped", "[session]") {
+    const temporary_folder folder;
+    const std::vector<std::pair<int, settings_list>> runs{
+        {1, {}},
+        {1, {"train.micro_batches=2"}},
+        {1, {"optimizer.kind=kfac", "kfac.lr=1e-2"}},
+        {2, {}},
+        {2, {"parallel.pipeline=2", "train.micro_batches=2"}},
+        {1, {"train.activation_memory=auto", "train.memory_limit_mb=2", "activations.audit_interval=100"}}};
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto& [ranks, set] = runs[i];
+        CAPTURE(ranks, set);
+        const auto whole = folder / concat("whole", i), stopped = folder / concat("stopped", i);
+        train(ranks, {.out = whole, .resume = {}, .max_steps = -1}, set);
+        train(ranks, {.out = stopped, .resume = {}, .max_steps = 5}, set);
+        if (set.empty() ||
+            set[0] != "train.activation_memory=auto") {  // which plans by time: another run's plan differs
+            train(ranks, {.out = {}, .resume = stopped, .max_steps = -1}, set);
+            CHECK(losses(stopped) == losses(whole));
+        } else {
+            CHECK(train(ranks, {.out = {}, .resume = stopped, .max_steps = -1}, set)["finished"] == true);
+        }
+        CHECK(losses(whole).size() == 8);
+    }
+}
+
+TEST_CASE("packed activations: fewer bytes wait for backward than kept ones", "[session]") {
+    const temporary_folder folder;
+    train(1, {.out = folder / "keep", .resume = {}, .max_steps = 2}, {"train.activation_memory=keep"});
+    train(1, {.out = folder / "packed", .resume = {}, .max_steps = 2}, {});
+    const auto keep = metrics_with(folder / "keep", "saved_bytes"),
+               packed = metrics_with(folder / "packed", "saved_bytes");
+    REQUIRE(keep.size() == 2);
+    REQUIRE(packed.size() == 2);
+    CHECK(packed[1].get<double>() < 0.35 * keep[1].get<double>());
+}
+
+TEST_CASE("activation memory: limits that cannot be, and auto without one", "[session]") {
+    CHECK(test::contains(why({"train.activation_memory=auto"}), "set train.memory_limit_mb"));
+    CHECK(test::contains(
+        why({"train.activation_memory=auto", "train.memory_limit_mb=64", "parallel.pipeline=1", "train.batch=1"}),
+        "take a larger train.batch"));
+    const std::string small = why({"train.activation_memory=keep", "train.memory_limit_mb=1", "train.batch=64"});
+    CHECK(test::contains(small, "1048576 allowed to this rank"));
+}
+
+}  // namespace activation_sessions
