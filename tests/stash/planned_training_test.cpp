@@ -49,10 +49,11 @@ struct problem {
         c.schedule_after(step);
     }
     stash_plan plan(compressed_activations& c, index_t limit) {
-        return plan_activations(c, net, x.shape(), part, limit, {}, [&](index_t n) {
+        plan_activations(c, net, x.shape(), part, limit, {}, [&](index_t n) {
             pass(0, n, &c.packer());
             weights.zero_grad();
         });
+        return *c.plan();
     }
     /// Highest bytes of the pool in a step of the whole batch, and what waited for backward.
     std::pair<double, double> step(compressed_activations& c) {

@@ -135,7 +135,8 @@ public:
     /// together: of places that two know, the first one's bound is taken.
     std::string text() const {
         std::ostringstream out;
-        out << "audits " << first_ << ' ' << next_ << ' ' << wait_ << '\n' << bounds_.text();
+        out << std::setprecision(std::numeric_limits<double>::max_digits10) << "audits " << first_ << ' ' << next_ << ' ' << wait_ << '\n' << bounds_.text();
+        if (plan_) out << "plan " << plan_->predicted_peak << ' ' << plan_->added_work << '\n';
         if (plan_)
             for (const stash_plan::entry& e : plan_->layers)
                 out << "layer " << e.layer << ' ' << static_cast<int>(e.what) << ' ' << e.segment << ' ' << e.codec
@@ -153,6 +154,8 @@ public:
             words >> what;
             if (what == "audits") {
                 words >> first_ >> next_ >> wait_;
+            } else if (what == "plan") {
+                words >> plan.predicted_peak >> plan.added_work;
             } else if (what == "layer") {
                 stash_plan::entry e;
                 int how = 0;

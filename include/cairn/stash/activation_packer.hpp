@@ -54,9 +54,9 @@ public:
         seen_blocks_.clear();
         if (on) order_.clear();
     }
-    /// Of the random numbers that codecs draw.
-    void begin_step(std::uint64_t seed, std::uint32_t step) {
-        seed_ = seed;
+    /// Of the random numbers that codecs draw. `first_sample`: of this rank, so that no two ranks draw the same.
+    void begin_step(std::uint64_t seed, std::uint32_t step, index_t first_sample = 0) {
+        seed_ = seed + (static_cast<std::uint64_t>(first_sample) << 32);
         step_ = step;
         packings_ = 0;
         masks_.clear();

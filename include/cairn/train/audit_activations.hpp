@@ -27,7 +27,8 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
     require(part >= 1, "train.activation_memory = compress: a rank has ", count,
             " samples of a batch, and measures the noise of gradients by two parts of it; take a larger train.batch");
     const std::uint64_t seed = pass(batch.whole()).random.seed;
-    activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step));  // other numbers than the step's
+    // Other numbers than the step's.
+    activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step), batch.first_sample());
     const auto run = [&](index_t first, index_t samples, curvature_listener* listener) {
         micro_batches<cpu> piece(samples_of(batch.whole(), {first, samples}));
         piece.place(piece.first_sample(), samples);

@@ -96,6 +96,9 @@ public:
             share_numbers();
             share_tensors();
         }
+        if constexpr (std::same_as<D, cpu>)
+            if (run_.activations)
+                run_.activations->read(run_.ranks ? broadcast_text(run_.ranks->everyone, activations_) : activations_);
         run_.algorithm->stages().values_changed();
         run_.algorithm->state_loaded();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
@@ -112,7 +115,8 @@ private:
         algorithm_ = run_.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) s.add(name, *number);
         for (auto& [name, number] : algorithm_.numbers) s.add(name, *number);
-        if (with_activations) s.add("activations", algorithm_.activations ? *algorithm_.activations : unused_);
+        if (run_.activations) activations_ = run_.activations->text();
+        if (with_activations) s.add("activations", activations_);
         if (stage_numbers_)
             for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
         else if (run_.curvature)
@@ -172,8 +176,6 @@ private:
         algorithm_ = run_.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) share(*number);
         for (auto& [name, number] : algorithm_.numbers) share(*number);
-        if (algorithm_.activations)
-            *algorithm_.activations = broadcast_text(run_.ranks->everyone, *algorithm_.activations);
         share(loader_epoch_);
         share(loader_batch_);
         if (run_.scales_itself()) {
@@ -212,7 +214,7 @@ private:
     algorithm_state<D> algorithm_;
     staged_tensors<D> host_copies_, host_residuals_;
     loss_scaler::state scale_;
-    std::string unused_;  // of a run that keeps activations
+    std::string activations_;  // bounds and plan
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
 };
 

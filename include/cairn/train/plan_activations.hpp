@@ -3,7 +3,7 @@
 // least time whose peak of memory fits (stash/plan.hpp), from what was measured here and now:
 //   time of a pass                 without packing: what an operation of the planner's units takes
 //   codecs                         bytes and seconds of each layer, from passes that pack everything by one of them
-//   peak of a plan                 rehearsed: passes of n and n/2 samples follow it, and their peaks, straight lines in
+//   peak of a plan                 rehearsed: passes of n and 3n samples follow it, and their peaks, a straight line in
 //                                  the number of samples, give that of a step
 // The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off, and
 // the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
@@ -27,13 +27,45 @@ struct rank_agreement {
 /// in a step, or in each of its micro-batches; `part`: samples to measure with. `limit`: bytes of the pool. Throws where
 /// no plan fits, saying by how much.
 template <class Pass>
-stash_plan plan_activations(compressed_activations& activations, sequential<float>& chain, const shape& in,
-                            index_t part, index_t limit, const rank_agreement& ranks, Pass&& pass) {
+void plan_activations(compressed_activations& activations, sequential<float>& chain, const shape& in, index_t part,
+                      index_t limit, const rank_agreement& ranks, Pass&& pass) {
     memory_pool& pool = memory_pool::host();
-    const double share = double(in.front()) / double(part);
-    chain.recompute({});
+    const auto follow = [&](const stash_plan& mine) {
+        activations.follow(mine);
+        activations.read(ranks.of_root(activations.text()));
+        apply(chain, *activations.plan());
+    };
+    bool warm = activations.plan().has_value();  // kernels chosen by measurement take more memory the first time
+    const auto rehearse = [&](stash_plan plan) {
+        follow(plan);
+        const auto peak = [&](index_t n) {
+            if (!warm) pass(n);
+            const index_t live = pool.total().live;
+            const memory_pool::peak_watch highest(pool);
+            pass(n);
+            return double(highest.total() - live);
+        };
+        const index_t more = std::min(3 * part, in.front());
+        const double of_part = peak(part), slope = more > part ? (peak(more) - of_part) / double(more - part) : 0;
+        warm = true;
+        plan.predicted_peak = static_cast<index_t>(
+            ranks.largest(double(pool.total().live) + of_part + slope * double(in.front() - part)));
+        plan.added_work = ranks.largest(plan.added_work);
+        return plan;
+    };
+
+    if (activations.plan()) {  // stays, while it fits well
+        const stash_plan now = rehearse(*activations.plan());
+        if (now.predicted_peak <= limit && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
+    } else {  // kernels for the shapes of a step are chosen where there is room
+        chain.recompute({});
+        activations.pack_all_by(compressed_activations::bounded);
+        pass(in.front());
+    }
 
     // What everything costs.
+    const double share = double(in.front()) / double(part);
+    chain.recompute({});
     activations.packer().keep_all(true);
     const stopwatch watch;
     pass(part);
@@ -48,52 +80,29 @@ stash_plan plan_activations(compressed_activations& activations, sequential<floa
             costs[i].push_back({found[i].kept * share, found[i].packed * share, found[i].work * share / unit});
     }
 
-    const auto follow = [&](const stash_plan& mine) {
-        activations.follow(mine);
-        const std::string agreed = ranks.of_root(activations.text());
-        activations.read(agreed);
-        apply(chain, *activations.plan());
-    };
-    int trials = 0;
-    const auto rehearse = [&](const stash_plan& plan) {
-        follow(plan);
-        const auto peak = [&](index_t n) {
-            if (trials++ < 2) pass(n);  // kernels that are chosen by measurement take more memory the first time
-            const index_t live = pool.total().live;
-            const memory_pool::peak_watch highest(pool);
-            pass(n);
-            return double(highest.total() - live);
-        };
-        const index_t half = std::max<index_t>(1, part / 2);
-        const double of_part = peak(part), slope = half < part ? (of_part - peak(half)) / double(part - half) : 0;
-        return ranks.largest(double(pool.total().live) + of_part + slope * double(in.front() - part));
-    };
-
     stash_planner<float, cpu> planner(chain, in, costs);
     const double least = ranks.largest(double(planner.smallest_peak()));
     double budget = -ranks.largest(double(pool.total().live - limit));
-    std::optional<std::pair<stash_plan, double>> best;
-    double smallest = 0;
+    std::optional<stash_plan> best;
+    index_t smallest = 0;
     for (int trial = 0; trial < 6; ++trial) {
         const bool smallest_of_all = budget <= least;
-        stash_plan plan = planner.cheapest_plan(static_cast<index_t>(std::max(budget, least)));
-        const double peak = rehearse(plan);
-        plan.added_work = ranks.largest(plan.added_work);
-        if (peak <= double(limit)) {
-            if (!best || plan.added_work < best->first.added_work) best = {std::move(plan), peak};
-            if (best->first.added_work == 0 || peak > 0.97 * double(limit)) break;
+        const stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(std::max(budget, least))));
+        if (plan.predicted_peak <= limit) {
+            if (!best || plan.added_work < best->added_work) best = plan;
+            if (best->added_work == 0 || double(plan.predicted_peak) > 0.97 * double(limit)) break;
         } else if (smallest_of_all) {
-            smallest = peak;
+            smallest = plan.predicted_peak;
             break;
         }
-        budget = std::max(least, budget + 0.9 * (double(limit) - peak) - (peak > double(limit) ? 0.02 * peak : 0));
+        const auto over = double(plan.predicted_peak - limit);
+        budget = std::max(least, budget - (over > 0 ? 1.02 : 0.9) * over);
     }
-    require(best.has_value(), "train.memory_limit_mb = ", limit >> 20, ": no plan fits. The smallest found needs ",
-            std::ceil(smallest / (1 << 20)), " MiB, ", std::ceil((smallest - double(limit)) / (1 << 20)),
+    const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
+    require(best.has_value(), "train.memory_limit_mb = ", mib(limit), ": no plan fits. The smallest found needs ",
+            mib(smallest), " MiB, ", mib(smallest - limit),
             " more; take a smaller train.batch, more train.micro_batches, or more ranks");
-    best->first.predicted_peak = static_cast<index_t>(best->second);
-    follow(best->first);
-    return best->first;
+    follow(*best);
 }
 
 }  // namespace cairn

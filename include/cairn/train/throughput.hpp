@@ -105,7 +105,8 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
         if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
     if (!run.is_root()) return {};
     print_why_not_recorded(run);
-    // Of the host, after the memory was read.
+    // Of the host, after the memory was read and beyond its limit.
+    if constexpr (on_host) run.memory_limit.reset();
     const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
                  peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
     const double rate = median(rates), flops = run.training_flops;

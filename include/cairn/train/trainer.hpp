@@ -153,16 +153,11 @@ public:
         algorithm_state<D> all;
         for (auto& [name, t] : optimizer_.tensors()) all.tensors.push_back({"optimizer/" + name, t.share()});
         all.counters.emplace_back("optimizer_steps", &optimizer_.steps());
-        if constexpr (std::same_as<D, cpu>)
-            if (activations_) {
-                saved_activations_ = activations_->text();
-                all.activations = &saved_activations_;
-            }
         return all;
     }
     void state_loaded() override {
         if constexpr (std::same_as<D, cpu>)
-            if (activations_) follow_saved_activations();
+            if (activations_ && activations_->plan()) apply(stages_.stages().front().layers(), *activations_->plan());
     }
     std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
 
@@ -174,12 +169,7 @@ private:
         if (activations_->due(steps()) && batch.count() > 0)
             audit_activations(*activations_, stages_, weights_, batch, loss_, steps(),
                               axis_ ? &axis_->everyone : nullptr, [this](const auto& b) { return pass_of(b); });
-        activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()));
-    }
-
-    void follow_saved_activations() {
-        activations_->read(saved_activations_);
-        if (const auto& plan = activations_->plan()) apply(stages_.stages().front().layers(), *plan);
+        activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()), batch.first_sample());
     }
 
     // One rank has the batch; ranks that left corrupt samples out must tell each other.
@@ -257,7 +247,6 @@ private:
     graph_recorder<D> recorder_;
     model_stages<D, T> stages_;            // goes first: it may hold tensors of a step that could not be recorded
     compressed_activations* activations_;  // on the host alone
-    std::string saved_activations_;        // its text, on the way to a file or from one
     index_t saved_after_forward_ = 0;
     curvature_listener* observer_ = nullptr;  // of the rows of the step at hand
 };

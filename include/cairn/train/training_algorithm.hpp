@@ -27,7 +27,6 @@ struct algorithm_state {
     std::vector<named_tensor<float, D>> tensors;
     std::vector<std::pair<std::string, std::int64_t*>> counters;
     std::vector<std::pair<std::string, double*>> numbers;
-    std::string* activations = nullptr;  // bounds and plan of packed activations, as text; null: they are kept
 };
 
 /// See the top of the file.
