@@ -1,5 +1,5 @@
-// Plans that mix keeping, recomputing and packing: which one the planner takes, what a step under it then needs, and that
-// bounds and plan go through text.
+// Plans that mix keeping, recomputing and packing: which one the planner takes, what a step under it then needs, and
+// that bounds and plan go through text.
 
 #include "catch.hpp"
 

@@ -125,6 +125,23 @@ public:
         give_codecs();
     }
 
+    /// In a line; empty without a plan.
+    std::string describe_plan() const {
+        if (!plan_) return {};
+        std::map<std::string, int> layers;
+        for (const stash_plan::entry& e : plan_->layers) {
+            const std::string by = e.codec == bounded ? " by error bounds" : e.codec == bf16 ? " to bfloat16" : "";
+            ++layers[e.what == stash::keep   ? "kept"
+                     : e.what == stash::pack ? "packed" + by
+                     : e.codec < 0           ? "recomputed"
+                                             : "recomputed from inputs packed" + by];
+        }
+        std::string text;
+        for (const auto& [what, n] : layers)
+            text += concat(text.empty() ? "" : ", ", n, n == 1 ? " layer " : " layers ", what);
+        return concat(text, "; predicted peak of memory ", plan_->predicted_peak / (1 << 20), " MiB");
+    }
+
     /// For experiments: makes each bound `factor` times as large until the next audit.
     void loosen(double factor) {
         for (bounded_place& p : bounds_.places()) p.bound *= factor;
@@ -135,7 +152,9 @@ public:
     /// together: of places that two know, the first one's bound is taken.
     std::string text() const {
         std::ostringstream out;
-        out << std::setprecision(std::numeric_limits<double>::max_digits10) << "audits " << first_ << ' ' << next_ << ' ' << wait_ << '\n' << bounds_.text();
+        out << std::setprecision(std::numeric_limits<double>::max_digits10) << "audits " << first_ << ' ' << next_
+            << ' ' << wait_ << '\n'
+            << bounds_.text();
         if (plan_) out << "plan " << plan_->predicted_peak << ' ' << plan_->added_work << '\n';
         if (plan_)
             for (const stash_plan::entry& e : plan_->layers)

@@ -115,6 +115,8 @@ private:
         if (done.samples == 0) return count_empty_batch();
         empty_batches_ = 0;
         if (done.skipped) return count_skipped_step();
+        if (const std::string plan = run_.activations ? run_.activations->describe_plan() : ""; plan != plan_)
+            line_.print("activations: " + (plan_ = plan));
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
         const std::int64_t step = run_.algorithm->steps();
         if (log_.steps_since_line() == run_.log_every || step == run_.last_step) log_training();
@@ -147,6 +149,7 @@ private:
             const audit_report& audit = run_.activations->last();
             entry["activations_added_variance"] = audit.added_share;
             entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
+            if (const auto& plan = run_.activations->plan()) entry["predicted_peak_bytes"] = plan->predicted_peak;
         }
         if (run_.trainer) entry["saved_bytes"] = run_.trainer->take_saved_after_forward();
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
@@ -267,6 +270,7 @@ private:
     std::optional<run_directory> directory_;  // of rank 0
     metrics_log log_;
     run_outcome outcome_;
+    std::string plan_;  // of activations, as last printed
     bool stopped_ = false;
     bool saved_ = false;         // as the run is now
     index_t empty_batches_ = 0;  // in a row
