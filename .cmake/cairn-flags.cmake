@@ -6,7 +6,7 @@ include(CheckCXXSourceCompiles)
 
 add_library(cairn_flags INTERFACE)
 target_compile_features(cairn_flags INTERFACE cxx_std_20)
-# Of clang: two thirds of the time in which `train` compiles go into a pass over OpenMP's calls that makes nothing faster.
+# Two thirds of the time in which clang compiles `train` go into a pass over OpenMP's calls that makes nothing faster.
 check_cxx_compiler_flag("-mllvm -openmp-opt-disable" CAIRN_CLANG_OPENMP_OPT)
 if(CAIRN_CLANG_OPENMP_OPT AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(cairn_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-mllvm -openmp-opt-disable>")

@@ -1,6 +1,6 @@
 #pragma once
-// Which layers keep what backward needs, which are recomputed from the input of their segment, and which have it packed:
-// data, made from shapes, and for packing from what codecs were measured to do.
+// Which layers keep what backward needs, which are recomputed from the input of their segment, and which have it
+// packed: data, made from shapes, and for packing from what codecs were measured to do.
 //   keep_plan      keep everything
 //   sqrt_plan      about √L segments that leave equally much (Chen et al. 2016, "Training deep nets with sublinear
 //                  memory cost"); the last one is kept, it would be recomputed at once

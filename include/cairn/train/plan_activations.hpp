@@ -5,8 +5,8 @@
 //   codecs                         bytes and seconds of each layer, from passes that pack everything by one of them
 //   peak of a plan                 rehearsed: passes of n and 3n samples follow it, and from their peaks, a straight
 //                                  line in the number of samples, follows that of a step
-// The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off, and
-// the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
+// The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off,
+// and the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
 
 #include <cairn/stash/activation_memory.hpp>
 
