@@ -75,7 +75,7 @@ TEST_CASE("planned activations: the peak of a step is the one that was predicted
     double work = 0;
     for (const double share : {1.01, 0.7, 0.4}) {
         CAPTURE(share, all, saved);
-        compressed_activations c({.planning = activation_planning::for_limit}, p.weights);
+        compressed_activations c({.plans = true}, p.weights);
         p.audit(c, 0);
         const auto limit = static_cast<index_t>(share * all);
         const stash_plan plan = p.plan(c, limit);
@@ -89,7 +89,7 @@ TEST_CASE("planned activations: the peak of a step is the one that was predicted
         work = plan.added_work;
         p.net.recompute({});
     }
-    compressed_activations c({.planning = activation_planning::for_limit}, p.weights);
+    compressed_activations c({.plans = true}, p.weights);
     p.audit(c, 0);
     CHECK_THROWS_WITH(p.plan(c, static_cast<index_t>(0.02 * all)),
                       Catch::Contains("no plan fits") && Catch::Contains(" more;"));
@@ -117,7 +117,7 @@ TEST_CASE("planned activations: the planner takes what costs least", "[stash]") 
 
 TEST_CASE("planned activations: bounds and plan go through text, to the same bits", "[stash]") {
     problem p;
-    compressed_activations c({.planning = activation_planning::for_limit}, p.weights);
+    compressed_activations c({.plans = true}, p.weights);
     p.audit(c, 0);
     p.plan(c, memory_pool::host().total().live + (4 << 20));
     p.audit(c, 20);
@@ -129,7 +129,7 @@ TEST_CASE("planned activations: bounds and plan go through text, to the same bit
         return std::vector<float>(g.begin(), g.end());
     };
     const std::vector<float> expected = gradients(c);
-    compressed_activations other({.planning = activation_planning::for_limit}, p.weights);
+    compressed_activations other({.plans = true}, p.weights);
     other.read(c.text() + "noise 1 2 3 4\n" + c.text());
     CHECK(gradients(other) == expected);
     CHECK(other.due(59) == c.due(59));
@@ -139,7 +139,7 @@ TEST_CASE("planned activations: bounds and plan go through text, to the same bit
 
 TEST_CASE("planned activations: a segment's packed input is run again, whose tensors are not packed", "[stash]") {
     problem p;
-    compressed_activations c({.planning = activation_planning::for_limit}, p.weights);
+    compressed_activations c({.plans = true}, p.weights);
     p.audit(c, 0);
     const auto exact = [&] {
         p.weights.zero_grad();

@@ -38,10 +38,6 @@ struct audit_report {
     int loose = 0;  // weights whose bound was found too loose by more than half
 };
 
-/// Whether a plan chooses for each layer what becomes of it (train/plan_activations.hpp): none, all are packed; for a
-/// limit of memory, whatever costs the least time; or what leaves the least to wait for backward.
-enum class activation_planning { none, for_limit, least_saved };
-
 /// See the top of the file.
 class compressed_activations {
 public:
@@ -51,7 +47,7 @@ public:
         std::int64_t first_interval = 20, interval = 200;  // steps between audits: doubles from the first to the second
         /// In place of error bounds: the codec of all activations.
         std::shared_ptr<const activation_codec> one_codec;
-        activation_planning planning = activation_planning::none;
+        bool plans = false;  // whether a plan chooses for each layer (activation_planner.hpp)
     };
 
     /// The codecs of a plan, by number.
@@ -61,7 +57,7 @@ public:
         : config_(std::move(c)), weights_(weights), packer_(names(weights)), bounds_(config_.bounds, weights) {}
 
     activation_packer& packer() { return packer_; }
-    activation_planning planning() const { return config_.planning; }
+    bool plans() const { return config_.plans; }
     bool due(std::int64_t step) const { return step >= next_; }
     const audit_report& last() const { return report_; }
     const std::optional<stash_plan>& plan() const { return plan_; }

@@ -6,7 +6,6 @@
 //                  memory cost"); the last one is kept, it would be recomputed at once
 //   cheapest_plan  the least time, of recomputing and of packing, whose peak of activation bytes stays within a budget
 //   smallest_plan  the smallest peak, and the least time that reaches it
-//   least_saved_plan  the least that waits for backward, of the plans that come within a tenth of the smallest peak
 // The last two are exact over all ways to cut the chain, given what each segment keeps and needs
 // (stash/memory_model.hpp):
 //   peak from layer i on   g(i) = min over j of max(need(i, j), kept(i, j) + g(j)),   j: where the segment from i ends
@@ -139,32 +138,8 @@ public:
         return peak_from[0];
     }
 
-    stash_plan least_saved_plan() { return plan_within(smallest_peak() * 11 / 10, true); }
-
     /// Throws if no plan stays within `budget` bytes, naming the smallest peak that is possible.
-    stash_plan cheapest_plan(index_t budget) { return plan_within(budget, false); }
-
-    /// Rough time of one forward and backward of the chain, in operations.
-    double work_of_step() const {
-        double all = 0;
-        for (const layer_cost& c : costs_) all += work(c.forward) + work(c.backward_input) + work(c.backward_weight);
-        return all;
-    }
-
-private:
-    using range_use = typename memory_model<T, D>::range_use;
-
-    struct option {
-        stash what = stash::keep;
-        int codec = -1;
-        friend bool operator==(const option&, const option&) = default;
-    };
-    struct piece {
-        int begin, end;
-        option how;
-    };
-
-    stash_plan plan_within(index_t budget, bool least_saved) {
+    stash_plan cheapest_plan(index_t budget) {
         play_all();
         struct state {
             index_t kept;
@@ -195,10 +170,8 @@ private:
         if (ends.empty())
             fail("recomputation plan: no way to stay within ", budget, " bytes of activations for input ", in_,
                  "; the smallest peak is ", smallest_plan().predicted_peak);
-        const state* s = &*std::ranges::min_element(ends, [&](const state& a, const state& b) {
-            return least_saved ? std::pair(double(a.kept), a.work) < std::pair(double(b.kept), b.work)
-                               : a.work < b.work;
-        });
+        const state* s = &*std::min_element(ends.begin(), ends.end(),
+                                            [](const state& a, const state& b) { return a.work < b.work; });
         std::vector<piece> pieces;
         const double work = s->work;
         index_t peak = 0;
@@ -216,6 +189,26 @@ private:
         if (!packing_.empty()) plan.predicted_peak = peak;
         return plan;
     }
+
+    /// Rough time of one forward and backward of the chain, in operations.
+    double work_of_step() const {
+        double all = 0;
+        for (const layer_cost& c : costs_) all += work(c.forward) + work(c.backward_input) + work(c.backward_weight);
+        return all;
+    }
+
+private:
+    using range_use = typename memory_model<T, D>::range_use;
+
+    struct option {
+        stash what = stash::keep;
+        int codec = -1;
+        friend bool operator==(const option&, const option&) = default;
+    };
+    struct piece {
+        int begin, end;
+        option how;
+    };
 
     // Of very many states, which packing makes, those with the least bytes of groups of like work.
     template <class State>

@@ -1,5 +1,5 @@
 #pragma once
-// train.activation_memory = compress | auto, by [activations]: rule, added_variance, f, bound, codec, coder, recompute,
+// train.activation_memory = compress | auto, by [activations]: rule, added_variance, f, bound, codec, coder,
 // audit_interval.
 
 #include <cairn/stash/activation_memory.hpp>
@@ -17,10 +17,7 @@ inline std::unique_ptr<compressed_activations> make_compressed_activations(confi
     const std::string memory = settings.get("train.activation_memory", std::string("keep"));
     if (memory != "compress" && memory != "auto") return nullptr;
     compressed_activations::config c;
-    if (memory == "auto")
-        c.planning = activation_planning::for_limit;
-    else if (settings.get("activations.recompute", false))
-        c.planning = activation_planning::least_saved;
+    c.plans = memory == "auto";
     const std::string rule =
         settings.choice("activations.rule", {"variance", "momentum", "comet", "fixed"}, "variance");
     c.bounds.rule = rule == "variance"   ? bound_rule::variance

@@ -43,9 +43,9 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
             });
     };
     const auto recompute = [&](bool on) {
-        if (activations.planning() == activation_planning::none) return;
+        if (!activations.plan()) return;
         sequential<float>& chain = model.stages().front().layers();
-        on&& activations.plan() ? apply(chain, *activations.plan()) : chain.recompute({});
+        on ? apply(chain, *activations.plan()) : chain.recompute({});
     };
     const auto audit = [&] {
         activations.audit([&](int number, curvature_listener* listener) { run(number * part, part, listener); },
@@ -65,7 +65,7 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
         };
     }
     activations.schedule_after(step);
-    if (activations.planning() == activation_planning::none) return;
+    if (!activations.plans()) return;
     const bool first = !activations.plan();
     const std::vector<index_t> samples = batch.samples();  // of the micro-batches
     const shape in = batch.whole().there.x.shape().with(0, *std::ranges::max_element(samples));

@@ -72,11 +72,9 @@ private:
         require(
             memory_ != "auto" || mib > 0,
             "train.activation_memory = auto plans for a limit: set train.memory_limit_mb, MiB that a rank may hold");
-        const bool plans =
-            memory_ == "auto" || (memory_ == "compress" && settings_.get("activations.recompute", false));
-        require(!plans || run_.axes.pipeline == 1, "train.activation_memory = ", memory_,
-                memory_ == "auto" ? "" : " with activations.recompute", " plans for a whole model, and ",
-                "parallel.pipeline = ", run_.axes.pipeline, " cuts it; take compress or recompute");
+        require(memory_ != "auto" || run_.axes.pipeline == 1,
+                "train.activation_memory = auto plans for a whole model, and parallel.pipeline = ", run_.axes.pipeline,
+                " cuts it; take compress or recompute");
     }
 
     // All of every layer, as one rank has it. Has no memory yet.

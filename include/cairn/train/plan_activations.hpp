@@ -1,7 +1,6 @@
 #pragma once
 // train.activation_memory = auto: chooses for each layer among keep, recompute and two codecs, so that a step takes the
-// least time whose peak of memory fits (stash/plan.hpp), from what was measured here and now; and with
-// activations.recompute the plan that leaves the least to wait for backward.
+// least time whose peak of memory fits (stash/plan.hpp), from what was measured here and now:
 //   time of a pass                 without packing: what an operation of the planner's units takes
 //   codecs                         bytes and seconds of each layer, from passes that pack everything by one of them
 //   peak of a plan                 rehearsed: passes of n and 3n samples follow it, and from their peaks, a straight
@@ -55,12 +54,10 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
         return plan;
     };
 
-    const bool for_limit = activations.planning() == activation_planning::for_limit;
-    if (activations.plan() && !for_limit) return;
     if (activations.plan()) {  // stays, while it fits well
         const stash_plan now = rehearse(*activations.plan());
         if (now.predicted_peak <= limit && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
-    } else if (for_limit) {  // kernels for the shapes of a step are chosen where there is room
+    } else {  // kernels for the shapes of a step are chosen where there is room
         chain.recompute({});
         activations.pack_all_by(compressed_activations::bounded);
         pass(in.front());
@@ -75,7 +72,7 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     const double unit = watch.seconds() / stash_planner<float, cpu>(chain, in.with(0, part)).work_of_step();
     activations.packer().keep_all(false);
     packing_costs costs(static_cast<std::size_t>(chain.size()));
-    for (int codec = 0; codec < (for_limit ? compressed_activations::codec_numbers : 1); ++codec) {
+    for (int codec = 0; codec < compressed_activations::codec_numbers; ++codec) {
         activations.pack_all_by(static_cast<compressed_activations::codec_number>(codec));
         for (int twice = 0; twice < 2; ++twice) pass(part);  // the first is cold
         const auto found = activations.costs_of_last_pass(chain.size());
@@ -84,7 +81,6 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     }
 
     stash_planner<float, cpu> planner(chain, in, costs);
-    if (!for_limit) return follow(rehearse(planner.least_saved_plan()));
     const double least = ranks.largest(double(planner.smallest_peak()));
     double budget = -ranks.largest(double(pool.total().live - limit));
     std::optional<stash_plan> best;
