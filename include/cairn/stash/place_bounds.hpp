@@ -125,7 +125,7 @@ public:
                 if (expected > 0 && found > 0)
                     p.correction = std::clamp(std::sqrt(p.correction * found / expected), 0.5, 100.0);
             } else if (const double worst = worst_share(p); worst > 0) {
-                p.scale *= std::clamp(std::sqrt(config_.share / worst), 0.1, 1.5);
+                p.scale *= std::clamp(std::sqrt(config_.share / worst), 0.1, 2.0);
             }
         }
     }

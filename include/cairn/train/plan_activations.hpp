@@ -57,10 +57,6 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     if (activations.plan()) {  // stays, while it fits well
         const stash_plan now = rehearse(*activations.plan());
         if (now.predicted_peak <= limit && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
-    } else {  // kernels for the shapes of a step are chosen where there is room
-        chain.recompute({});
-        activations.pack_all_by(compressed_activations::bounded);
-        pass(in.front());
     }
 
     // What everything costs.
@@ -81,28 +77,27 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     }
 
     stash_planner<float, cpu> planner(chain, in, costs);
+    const bool cold = !warm;
+    const stash_plan smallest = rehearse(planner.smallest_plan());
+    const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
+    require(smallest.predicted_peak <= limit, "train.memory_limit_mb = ", mib(limit),
+            ": no plan fits. The smallest needs ", mib(smallest.predicted_peak), " MiB, ",
+            mib(smallest.predicted_peak - limit),
+            " more; take a smaller train.batch, more train.micro_batches, or more ranks");
+    if (cold) pass(in.front());  // kernels for the shapes of a step are chosen where there is room
     const double least = ranks.largest(double(planner.smallest_peak()));
     double budget = -ranks.largest(double(pool.total().live - limit));
-    std::optional<stash_plan> best;
-    index_t smallest = 0;
-    for (int trial = 0; trial < 6; ++trial) {
-        const bool smallest_of_all = budget <= least;
-        const stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(std::max(budget, least))));
+    stash_plan best = smallest;
+    for (int trial = 0; trial < 6 && budget > least; ++trial) {
+        const stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(budget)));
         if (plan.predicted_peak <= limit) {
-            if (!best || plan.added_work < best->added_work) best = plan;
-            if (best->added_work == 0 || double(plan.predicted_peak) > 0.97 * double(limit)) break;
-        } else if (smallest_of_all) {
-            smallest = plan.predicted_peak;
-            break;
+            if (plan.added_work < best.added_work) best = plan;
+            if (best.added_work == 0 || double(plan.predicted_peak) > 0.97 * double(limit)) break;
         }
         const auto over = double(plan.predicted_peak - limit);
-        budget = std::max(least, budget - (over > 0 ? 1.02 : 0.9) * over);
+        budget -= (over > 0 ? 1.02 : 0.9) * over;
     }
-    const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
-    require(best.has_value(), "train.memory_limit_mb = ", mib(limit), ": no plan fits. The smallest found needs ",
-            mib(smallest), " MiB, ", mib(smallest - limit),
-            " more; take a smaller train.batch, more train.micro_batches, or more ranks");
-    follow(*best);
+    follow(best);
 }
 
 }  // namespace cairn
