@@ -83,3 +83,9 @@ else()
         message(STATUS "Cairn: programs are left out, they need toml++, nlohmann-json and fmt")
     endif()
 endif()
+
+# The host's session, which the program train and a dozen files of its tests would each instantiate.
+if(CAIRN_PROGRAM_LIBRARIES_FOUND)
+    add_library(cairn_session STATIC EXCLUDE_FROM_ALL benchmarks/train/compiled_session.cpp)
+    target_link_libraries(cairn_session PUBLIC cairn_programs)
+endif()

@@ -1,13 +1,13 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include "train/compiled_session.hpp"
 #include "train/on_cuda.hpp"
 
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/require_equal.hpp>
-#include <cairn/train/session.hpp>
 
 #include <CLI/CLI.hpp>
 

@@ -7,6 +7,7 @@
 #include "messages.hpp"
 #include "nccl/gpu_ranks.hpp"
 #include "nccl/streamed_gpu.hpp"
+#include "train/compiled_session.hpp"
 
 #include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention.hpp>
@@ -19,7 +20,6 @@
 #include <cairn/device/cuda/pool.hpp>
 #include <cairn/device/cuda/reduce.hpp>
 #include <cairn/device/cuda/softmax.hpp>
-#include <cairn/train/session.hpp>
 
 #include <unistd.h>
 #include <filesystem>

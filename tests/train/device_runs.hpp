@@ -6,9 +6,10 @@
 #include "messages.hpp"
 #include "train/targets.hpp"
 
+#include "train/compiled_session.hpp"
+
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/train/session.hpp>
 
 #include <unistd.h>
 #include <filesystem>

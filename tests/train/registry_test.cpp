@@ -3,9 +3,8 @@
 #include "catch.hpp"
 #include "messages.hpp"
 #include "state/temporary_folder.hpp"
+#include "train/compiled_session.hpp"
 #include "train/descent.hpp"
-
-#include <cairn/train/session.hpp>
 
 #include <fstream>
 

@@ -3,8 +3,7 @@
 #include "catch.hpp"
 #include "messages.hpp"
 #include "state/temporary_folder.hpp"
-
-#include <cairn/train/session.hpp>
+#include "train/compiled_session.hpp"
 
 namespace cairn {
 

@@ -2,9 +2,8 @@
 
 #include "catch.hpp"
 #include "messages.hpp"
+#include "train/compiled_session.hpp"
 #include "train/descent.hpp"
-
-#include <cairn/train/session.hpp>
 
 #include <functional>
 #include <set>

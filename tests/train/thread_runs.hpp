@@ -3,9 +3,9 @@
 
 #include "messages.hpp"
 #include "state/temporary_folder.hpp"
+#include "train/compiled_session.hpp"
 
 #include <cairn/comm/threads.hpp>
-#include <cairn/train/session.hpp>
 
 #include <fstream>
 #include <string>

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,12 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
         if (const index_t peak = pool.use_of(static_cast<memory_category>(i)).peak)
             all[memory_category_names[i]] = peak;
     return all;
+}
+
+/// Whether a run's record is to have the machine's ceilings: unless CAIRN_CEILINGS=0.
+inline bool asked_for_ceilings() {
+    const char* const asked = std::getenv("CAIRN_CEILINGS");
+    return !asked || std::string_view(asked) != "0";
 }
 
 /// `ceilings`: what the machine can do at most, which takes seconds to measure.

@@ -1,0 +1,2 @@
+#define CAIRN_COMPILED_SESSION
+#include "compiled_session.hpp"
