@@ -92,6 +92,11 @@ TEST_CASE("huffman: what is written is read, and never beyond the end", "[huffma
             REQUIRE(write.finish() == bytes.data() + bytes.size());
             REQUIRE(decoder.decode(bytes, static_cast<index_t>(n), read.data()) == static_cast<index_t>(bits));
             REQUIRE(read == symbols);
+            if (used <= 256) {  // four at a time
+                std::vector<std::uint8_t> narrow(n + 4, 255);
+                huffman::byte_decoder(lengths, 0).decode(bytes, static_cast<index_t>(n), narrow.data());
+                REQUIRE(std::equal(symbols.begin(), symbols.end(), narrow.begin()));
+            }
             if (bits > 16) {
                 bytes.resize(bytes.size() - 2);
                 REQUIRE(decoder.decode(std::vector(bytes), static_cast<index_t>(n), read.data()) == -1);

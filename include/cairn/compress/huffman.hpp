@@ -167,4 +167,63 @@ private:
     std::vector<entry> table_;
 };
 
+/// Of symbols that are bytes: up to four at a time, where their codes together have at most `limit` bits.
+class byte_decoder {
+public:
+    explicit byte_decoder(std::span<const std::uint8_t> lengths_of, std::uint8_t lone_symbol)
+        : table_(std::size_t{1} << limit, {lone_symbol * 0x01010101u, 0, 4}) {
+        const std::vector<code> codes = codes_of(lengths_of);
+        std::vector<entry> one(table_.size());  // the first symbol alone
+        for (std::size_t s = 0; s < codes.size(); ++s)
+            if (codes[s].length)
+                for (std::size_t at = codes[s].bits; at < one.size(); at += std::size_t{1} << codes[s].length)
+                    one[at] = {static_cast<std::uint32_t>(s), static_cast<std::uint8_t>(codes[s].length), 1};
+        for (std::size_t at = 0; at < table_.size(); ++at) {
+            entry all{0, 0, 0};
+            while (all.count < 4) {
+                const entry& next = one[at >> all.bits];
+                if (next.count == 0 || all.bits + next.bits > limit) break;
+                all = {all.symbols | next.symbols << (8 * all.count), static_cast<std::uint8_t>(all.bits + next.bits),
+                       static_cast<std::uint8_t>(all.count + 1)};
+            }
+            if (all.count > 0) table_[at] = all;
+        }
+    }
+
+    /// Reads `count` symbols from `bytes`, which hold them; may write up to 4 bytes behind them.
+    void decode(std::span<const std::byte> bytes, index_t count, std::uint8_t* symbols) const {
+        const std::byte *in = bytes.data(), *const end = in + bytes.size();
+        std::uint64_t bits = 0;
+        int held = 0;
+        constexpr std::uint64_t mask = (1u << limit) - 1;
+        index_t i = 0;
+        const auto next = [&] {
+            const entry e = table_[bits & mask];
+            bits >>= e.bits;
+            held -= e.bits;
+            std::memcpy(symbols + i, &e.symbols, 4);
+            i += e.count;
+        };
+        while (i + 16 <= count && end - in >= 8) {  // 56 bits or more are enough for four entries
+            std::uint64_t more;
+            std::memcpy(&more, in, 8);
+            bits |= more << held;
+            in += (63 - held) / 8;
+            held |= 56;
+            next(), next(), next(), next();
+        }
+        while (i < count) {
+            for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
+            next();
+        }
+    }
+
+private:
+    struct entry {
+        std::uint32_t symbols;
+        std::uint8_t bits, count;
+    };
+    std::vector<entry> table_;
+};
+
 }  // namespace cairn::huffman

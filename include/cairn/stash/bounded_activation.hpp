@@ -111,7 +111,7 @@ public:
     tensor<float> unpack() const override {
         tensor<float> x(shape_);
         const index_t n = x.size(), blocks = (n + stash_block - 1) / stash_block;
-        std::vector<huffman::decoder> decoders;
+        std::vector<huffman::byte_decoder> decoders;
         if (huffman_)
             for (std::size_t k = 0; k < 2; ++k) decoders.emplace_back(lengths_[k], lone_symbol_[k]);
         parallel_for(blocks, 1, [&](index_t begin, index_t end) {
@@ -124,12 +124,31 @@ private:
     static constexpr std::uint32_t everything = ~std::uint32_t{0};
     using symbol_buffer = std::array<std::uint8_t, stash_block + 64>;
 
+    /// How often each symbol comes. Four counters each, for neighbours are often equal, and a counter that was just
+    /// written is slow to read.
     struct counts {
-        std::array<std::array<std::uint32_t, 256>, 2> of{};
+        std::array<std::array<std::array<std::uint32_t, 256>, 4>, 2> of{};
+        void add(std::size_t k, const std::uint8_t* symbols, std::uint32_t n) {
+            auto& c = of[k];
+            std::uint32_t i = 0;
+            for (; i + 8 <= n; i += 8) {
+                std::uint64_t eight;
+                std::memcpy(&eight, symbols + i, 8);
+                for (std::size_t j = 0; j < 8; ++j, eight >>= 8) ++c[j % 4][eight & 255u];
+            }
+            for (; i < n; ++i) ++c[0][symbols[i]];
+        }
         counts& operator+=(const counts& other) {
             for (std::size_t k = 0; k < 2; ++k)
-                for (std::size_t i = 0; i < 256; ++i) of[k][i] += other.of[k][i];
+                for (std::size_t j = 0; j < 4; ++j)
+                    for (std::size_t i = 0; i < 256; ++i) of[k][j][i] += other.of[k][j][i];
             return *this;
+        }
+        std::vector<std::uint64_t> sums(std::size_t k) const {
+            std::vector<std::uint64_t> all(256);
+            for (std::size_t i = 0; i < 256; ++i)
+                for (std::size_t j = 0; j < 4; ++j) all[i] += of[k][j][i];
+            return all;
         }
     };
     struct block_summary {
@@ -181,7 +200,7 @@ private:
             for (std::uint32_t i = 0; i < n; ++i) escapes += stream[i] == dithered_quantiser::escape;
             s.escapes[k] = escapes;
             if (huffman_)  // bytes follow when the codes are known
-                for (std::uint32_t i = 0; i < n; ++i) ++seen.of[k][stream[i]];
+                seen.add(k, stream, n);
             else
                 s.bytes[k] = static_cast<std::uint32_t>(byte_planes::packed_bytes(stream, n));
             std::memcpy(to, stream, n);
@@ -195,11 +214,11 @@ private:
         std::array<std::vector<huffman::code>, 2> codes;
         if (huffman_)
             for (std::size_t k = 0; k < 2; ++k) {
-                const std::vector<std::uint64_t> seen(all.of[k].begin(), all.of[k].end());
+                const std::vector<std::uint64_t> seen = all.sums(k);
                 lengths_[k] = huffman::optimal_lengths(seen);
                 codes[k] = huffman::codes_of(lengths_[k]);
                 const auto first = std::ranges::find_if(seen, [](std::uint64_t n) { return n > 0; });
-                lone_symbol_[k] = static_cast<std::uint16_t>(first == seen.end() ? 0 : first - seen.begin());
+                lone_symbol_[k] = static_cast<std::uint8_t>(first == seen.end() ? 0 : first - seen.begin());
             }
         const index_t blocks = static_cast<index_t>(summaries.size());
         if (huffman_)
@@ -285,7 +304,7 @@ private:
         });
     }
 
-    void unpack_block(index_t b, const std::vector<huffman::decoder>& decoders, tensor<float>& x) const {
+    void unpack_block(index_t b, const std::vector<huffman::byte_decoder>& decoders, tensor<float>& x) const {
         const index_t n = x.size();
         const block_place& place = places_[static_cast<std::size_t>(b)];
         const index_t length = std::min(stash_block, n - b * stash_block);
@@ -321,16 +340,12 @@ private:
         });
     }
 
-    void read_stream(const block_place& place, std::size_t k, index_t n, const std::vector<huffman::decoder>& decoders,
-                     symbol_buffer& into) const {
+    void read_stream(const block_place& place, std::size_t k, index_t n,
+                     const std::vector<huffman::byte_decoder>& decoders, symbol_buffer& into) const {
         const std::uint8_t* const from = body_.get().data() + place.symbols[k];
         if (!huffman_) return byte_planes::unpack(from, n, into.data());
-        std::array<std::uint16_t, stash_block> wide;
         const auto bytes = static_cast<std::size_t>(place.escapes[k] - place.symbols[k]);
-        decoders[k].decode({reinterpret_cast<const std::byte*>(from), bytes}, n, wide.data());
-#pragma omp simd
-        for (index_t i = 0; i < n; ++i)
-            into[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(wide[static_cast<std::size_t>(i)]);
+        decoders[k].decode({reinterpret_cast<const std::byte*>(from), bytes}, n, into.data());
     }
 
     cairn::shape shape_;
@@ -338,8 +353,8 @@ private:
     waiting_bytes zeros_, kinds_;
     bool huffman_;
     index_t mask_bytes_;
-    std::array<huffman::lengths, 2> lengths_;     // of the codes
-    std::array<std::uint16_t, 2> lone_symbol_{};  // of a stream that has no other
+    std::array<huffman::lengths, 2> lengths_;    // of the codes
+    std::array<std::uint8_t, 2> lone_symbol_{};  // of a stream that has no other
     std::vector<block_place> places_;
     std::vector<std::uint32_t> symbols_;  // of stream 1, in each block
     std::vector<bool> escapes_;           // whether a block has some
