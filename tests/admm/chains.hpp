@@ -4,6 +4,7 @@
 #include <cairn/admm/output_loss.hpp>
 #include <cairn/admm/split_chain.hpp>
 #include <cairn/core/arena.hpp>
+#include <cairn/models/gcn.hpp>
 #include <cairn/models/mlp.hpp>
 
 #include <memory>
@@ -66,6 +67,16 @@ inline network pool_before_relu() {
     net.add("flatten", flatten<double>());
     net.add("fc", linear<double>({.in = 27, .out = 4}));
     return {std::move(net), {1, 6, 6, 2}};
+}
+
+/// Two graph convolutions on seven nodes: one without edges, one with a self loop, edges of one direction alone.
+inline network small_graph() {
+    csr_matrix<float> a =
+        csr_of_pairs<float>(7, 7, {{0, 1}, {0, 4}, {1, 0}, {2, 2}, {2, 5}, {3, 0}, {4, 1}, {5, 2}, {5, 4}});
+    a.value[1] = 2.5f;
+    return {
+        gcn<double>({.features = 5, .classes = 3, .graph = graph_operator::normalised(a), .hidden = {6}, .dropout = 0}),
+        {1, 7, 5}};
 }
 
 /// Labels that depend on the samples.

@@ -5,6 +5,7 @@
 #include "messages.hpp"
 
 #include <cairn/admm/dladmm.hpp>
+#include <cairn/admm/pdadmm.hpp>
 
 namespace admm_dladmm_tests {
 
@@ -71,6 +72,37 @@ TEST_CASE("dladmm: convolutions and pooling, exact and by gradient steps, and sq
             }
             CHECK(last < 0.9 * first);
         }
+}
+
+TEST_CASE("admm: nodes without a label have no loss", "[admm]") {
+    for (const auto solver : {block_solver::exact, block_solver::gradient}) {
+        network n = small_graph();
+        const tensor<double> x = normals(n.in, 1);
+        output_loss<double> loss;
+        loss.labels = tensor<std::int32_t>({7});
+        const int labels[] = {0, -1, 2, 1, -1, 0, -1};
+        std::copy(labels, labels + 7, loss.labels.data());
+        CHECK(loss.counted() == 4);
+        dladmm<double> serial(n.layers(), {.rho = 0.1, .mu = 1e-3, .solver = solver}, x.clone(), copy_of(loss));
+        network other = small_graph();
+        pdadmm<double> parallel(other.layers(), {.rho = 0.4, .nu = 0.1, .mu = 1e-3, .solver = solver}, x.clone(),
+                                copy_of(loss));
+        double last = serial.evaluate().total(), last_of_parallel = parallel.evaluate().total();
+        for (int i = 0; i < 20; ++i) {
+            const double now = serial.iterate().total(), of_parallel = parallel.iterate().total();
+            CHECK(now <= last * (1 + 1e-9));
+            CHECK(of_parallel <= last_of_parallel * (1 + 1e-9));
+            last = now;
+            last_of_parallel = of_parallel;
+            for (index_t k = 0; k < 3; ++k) CHECK(serial.dual()[3 + k] == Approx(0).margin(1e-12));
+        }
+        for (network* trained : {&n, &other}) {
+            const tensor<double> y = trained->output(x);
+            for (index_t i = 0; i < 7; ++i)
+                if (labels[i] >= 0)
+                    CHECK(std::max_element(y.data() + 3 * i, y.data() + 3 * i + 3) - y.data() - 3 * i == labels[i]);
+        }
+    }
 }
 
 TEST_CASE("dladmm: the same bits twice, and from saved variables", "[admm]") {

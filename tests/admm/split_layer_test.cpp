@@ -17,6 +17,7 @@ std::vector<network> networks() {
     all.push_back(small_mlp());
     all.push_back(small_conv());
     all.push_back(pool_before_relu());
+    all.push_back(small_graph());
     return all;
 }
 
@@ -52,12 +53,32 @@ TEST_CASE("admm: the maps of a layer are each other's adjoints", "[admm]") {
         }
 }
 
+TEST_CASE("admm: the gradient over the weights of a graph convolution is that of finite differences", "[admm]") {
+    network n = small_graph();
+    for (auto& l : n.layers()) {
+        const tensor<double> a = normals(l.in.with(0, 2), 2), z = normals(l.out.with(0, 2), 3);
+        const tensor<double> g = l.to_weight(a, residual(l.output(a), z)), h = l.to_input(residual(l.output(a), z));
+        const auto slope = [&](double& x, const tensor<double>& from) {
+            const double was = x, step = 1e-5;
+            x = was + step;
+            const double up = cost(l, from, z, 0);
+            x = was - step;
+            const double down = cost(l, from, z, 0);
+            x = was;
+            return (up - down) / (2 * step);
+        };
+        for (index_t i = 0; i < g.size(); i += 4) CHECK(slope(l.weight[i], a) == Approx(g[i]).margin(1e-7));
+        tensor<double> moved = a.clone();
+        for (index_t i = 0; i < h.size(); i += 5) CHECK(slope(moved[i], moved) == Approx(h[i]).margin(1e-7));
+    }
+}
+
 TEST_CASE("admm: Gram matrices are those of the least-squares problems", "[admm]") {
     for (network& n : networks())
         for (const auto& l : n.layers()) {
             const tensor<double> a = normals(l.in.with(0, 7), 5), v = normals(l.weight.shape(), 6);
             if (l.has_weight_gram())  // ‖A v‖² = Σ over outputs of vᵀ G v
-                CHECK(norm2(l.image(a, v)) == Approx(inner(v, times_symmetric(v, l.weight_gram(a)))).epsilon(1e-10));
+                CHECK(norm2(l.image(a, v)) == Approx(inner(v, l.precondition(v, l.weight_gram(a)))).epsilon(1e-10));
             if (l.has_input_gram())
                 CHECK(norm2(l.image(a, l.weight)) ==
                       Approx(inner(a, times_symmetric(a, l.input_gram()))).epsilon(1e-10));
@@ -146,6 +167,11 @@ TEST_CASE("admm: models that cannot be split are refused by the layer's name", "
     smooth.add("gelu1", gelu<double>());
     smooth.add("fc2", linear<double>({.in = 2, .out = 2}));
     CHECK(test::contains(why(std::move(smooth), {1, 3}), "layer gelu1 (gelu) cannot be split"));
+
+    sequential<double> drops;
+    drops.add("dropout1", dropout<double>(0.5));
+    drops.add("fc1", linear<double>({.in = 3, .out = 2}));
+    CHECK(test::contains(why(std::move(drops), {1, 3}), "leave dropout out (model.dropout = 0)"));
 
     sequential<double> twice;
     twice.add("fc1", linear<double>({.in = 3, .out = 2}));

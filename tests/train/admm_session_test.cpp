@@ -90,7 +90,7 @@ TEST_CASE("session: what ADMM cannot train is refused before training", "[train]
     CHECK(test::contains(why(1, {"train.batch=4"}), "works on all 24 training samples"));
     CHECK(test::contains(why(1, {"data.augment=true"}), "change from epoch to epoch"));
     CHECK(test::contains(why(2, {"train.algorithm=dladmm"}), "start one rank, or take pdadmm"));
-    CHECK(test::contains(why(4, {}), "4 stages, but the model has 3 layers"));
+    CHECK(test::contains(why(4, {}), "4 ranks, but the model has 3 layers to split; start at most 3 (mpirun -np 3)"));
     CHECK(test::contains(why(2, {"parallel.data=2", "parallel.pipeline=1"}), "puts layers on ranks"));
     CHECK(test::contains(why(1, {"admm.acceleration=anderson", "admm.quantise=bf16"}), "take one of the two"));
     CHECK(test::contains(why(1, {"train.algorithm=dladmm", "admm.acceleration=relaxation"}), "take anderson"));

@@ -88,7 +88,7 @@ template <class T>
 void descend_weight(split_layer<T>& layer, const tensor<T>& a, tensor<T>& r, double lambda, const tensor<T>* inverse) {
     tensor<T> g = layer.to_weight(a, r);
     add_times(g, lambda, layer.weight);
-    const tensor<T> d = inverse ? times_symmetric(g, *inverse) : g.share();
+    const tensor<T> d = inverse ? layer.precondition(g, *inverse) : g.share();
     const tensor<T> image = layer.image(a, d);
     const double t = line_search(inner(g, d), norm2(image) + lambda * norm2(d));
     add_times(layer.weight, -t, d);

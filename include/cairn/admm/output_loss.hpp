@@ -1,13 +1,15 @@
 #pragma once
 // What the output z (N, K) of the last layer is fitted to, summed over samples:
 //   cross entropy   −log softmax(z)[label]        squared   ½ ‖z − y‖²
-// and the z-step of the last layer: min over z of loss(z) + ρ/2 ‖z − c‖². After it ∇loss(z) + ρ (z − c) = 0: with
+// A row of label −1 has no loss: a node of a graph whose class is not known. Its z is c.
+// And the z-step of the last layer: min over z of loss(z) + ρ/2 ‖z − c‖². After it ∇loss(z) + ρ (z − c) = 0: with
 // c = Wa + b − u/ρ the dual u + ρ (z − Wa − b) is −∇loss(z), for classes Y − softmax(z). A free oracle.
 
 #include <cairn/admm/subproblems.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
 #include <vector>
 
 namespace cairn::admm {
@@ -15,10 +17,15 @@ namespace cairn::admm {
 /// See the top of the file. Labels for classes, or targets for values.
 template <class T>
 struct output_loss {
-    tensor<std::int32_t> labels;  // (N), or empty
+    tensor<std::int32_t> labels;  // (rows of z), or empty
     tensor<T> targets;            // (N, K), or empty
 
-    index_t samples() const { return labels.empty() ? targets.extent(0) : labels.size(); }
+    index_t rows() const { return labels.empty() ? targets.extent(0) : labels.size(); }
+    /// Those that have a loss.
+    index_t counted() const {
+        return labels.empty() ? targets.extent(0)
+                              : std::ranges::count_if(labels.span(), [](std::int32_t label) { return label >= 0; });
+    }
 
     /// Sum over samples.
     double value(const tensor<T>& z) const {
@@ -33,6 +40,7 @@ struct output_loss {
                 }
                 return sum;
             }
+            if (labels[i] < 0) return 0.0;
             std::vector<double> row(z.data() + i * classes, z.data() + (i + 1) * classes), p(row.size());
             return softmax_of(row, p) - row[static_cast<std::size_t>(labels[i])];
         });
@@ -50,6 +58,10 @@ struct output_loss {
                 if (labels.empty()) {
                     for (index_t k = 0; k < classes; ++k)
                         to[k] = squared_z(from[k], targets[i * classes + k], static_cast<T>(rho));
+                    continue;
+                }
+                if (labels[i] < 0) {
+                    std::copy_n(from, classes, to);
                     continue;
                 }
                 around.assign(from, from + classes);

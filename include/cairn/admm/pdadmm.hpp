@@ -9,6 +9,8 @@
 // No update of a layer reads what another layer updates in the same phase: layers over ranks give the bits of one rank.
 // A rank has consecutive layers, and speaks with its two neighbours alone (neighbours.hpp), but for the objective,
 // whose terms are summed over ranks. After the dual step u_l = ν (q_l − relu z_l), a free oracle.
+// At the start z_L, W_L and b_L take one step. Otherwise p_L, whose phase comes first, would be moved by the labels
+// before any weight has read the features, and W_L would learn from that movement (course/admm.md).
 // Options: relaxation α (q and u see αp + (1 − α)q_old), a codec for p and q, a proximal term in z. State: p, z, q, u.
 // Tested in tests/admm/pdadmm_test.cpp.
 
@@ -29,7 +31,7 @@
 namespace cairn::admm {
 
 struct pdadmm_config {
-    double rho = 4e-4, nu = 1e-4;  // for a loss that is a sum over samples; ρ/ν from 0.5 to 10 trains alike
+    double rho = 4e-2, nu = 1e-2;  // for a loss that is a sum over samples; ρ/ν from 0.5 to 10 trains alike
     double mu = 1e-7;
     block_solver solver = block_solver::exact;
     double relaxation = 1;  // α
@@ -58,6 +60,7 @@ public:
         if (rank() == 0) samples_ = std::move(samples);
         for (std::size_t b = 0; b <= layers_.size(); ++b) make_boundary(b, n);
         for (std::size_t l = 0; l < layers_.size(); ++l) start(l);
+        if (is_last(layers_.size() - 1)) fit_output(layers_.size() - 1);
     }
     pdadmm(const pdadmm&) = delete;
     pdadmm& operator=(const pdadmm&) = delete;
@@ -206,6 +209,14 @@ private:
         for_each([](T& q, const T& z) { q = std::max(z, T{}); }, behind.q, z_[l]);
         behind.link_forward.send(behind.q, config_.codec, step_of(l + 1, 0));
         if (behind.link_forward.is_remote()) std::ranges::copy(behind.q.span(), behind.p.data());
+    }
+
+    void fit_output(std::size_t l) {
+        tensor<T> c = z_[l].clone();
+        loss_.minimise(c, nu_, z_[l]);
+        tensor<T> r = residual(std::move(c), z_[l]);
+        update_weight(l, r);
+        descend_bias(layers_[l], r);
     }
 
     // What a codec draws depends on iteration, boundary and direction alone.

@@ -1,6 +1,7 @@
 #pragma once
 // Splits a model into the layers of ADMM (split_layer.hpp):
 //   [flatten, average pooling]* (linear | convolution) [flatten, average pooling]* relu      …, the last without relu
+// A convolution may be one on a graph (nn/graph_conv.hpp).
 // Maps in front of the first weights of a layer belong to it, those between its weights and its ReLU too; behind the
 // last weights there may be no ReLU. A model that is no such chain is refused, naming the layer and saying why.
 // Maximum pooling is refused: its subproblem over z is not separable (which input of a window is the largest depends on
@@ -9,12 +10,15 @@
 #include <cairn/admm/split_layer.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/dropout.hpp>
 #include <cairn/nn/flatten.hpp>
+#include <cairn/nn/graph_conv.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/sequential.hpp>
 
 #include <algorithm>
+#include <memory>
 
 namespace cairn::admm {
 
@@ -33,6 +37,20 @@ fixed_map<T> averaging_map(const Pool& pool, const shape& in) {
                 average_pool_backward(cpu{}, pool.geometry(whole), dy.data(), dx.data());
                 return dx;
             }};
+}
+
+/// Â a, of each sample.
+template <class T>
+fixed_map<T> propagation_map(std::shared_ptr<const graph_operator> graph, const shape& in) {
+    const auto along = [](const csr_matrix<float>& m, const tensor<T>& x) {
+        tensor<T> y(x.shape());
+        const index_t width = x.shape().back(), each = m.rows * width;
+        for (index_t n = 0; n < x.extent(0); ++n)
+            csr_times_dense(cpu{}, m, width, x.data() + n * each, y.data() + n * each);
+        return y;
+    };
+    return {in, [=](const tensor<T>& x) { return along(graph->matrix(), x); },
+            [=](const tensor<T>& dy, const shape&) { return along(graph->transposed(), dy); }};
 }
 
 /// The linear map without weights that a layer is, if it is one.
@@ -75,7 +93,7 @@ bool averages_padding(const any_layer<T>& layer, const shape& in) {
 
 template <class T>
 bool is_weighted(const any_layer<T>& layer) {
-    return layer.template as<linear<T>>() || layer.template as<conv<T>>();
+    return layer.template as<linear<T>>() || layer.template as<conv<T>>() || layer.template as<graph_conv<T>>();
 }
 
 template <class T>
@@ -119,7 +137,8 @@ std::vector<split_place> split_places(const sequential<T>& chain, const std::str
             refuse(i, "the subproblem of maximum pooling has no closed form; take average pooling (average_pool)");
         } else if (!layer.template as<flatten<T>>() && !layer.template as<average_pool<T>>() &&
                    !layer.template as<adaptive_average_pool<T>>() && !layer.template as<global_average_pool<T>>()) {
-            refuse(i, "ADMM has subproblems for linear, conv, average pooling, flatten and relu");
+            refuse(i, "ADMM has subproblems for linear, conv, graph_conv, average pooling, flatten and relu",
+                   layer.template as<dropout<T>>() ? "; leave dropout out (model.dropout = 0)" : "");
         }
     }
     if (now.weighted >= 0) {
@@ -157,6 +176,10 @@ std::vector<split_layer<T>> split_chain(sequential<T>& chain, const shape& in, c
                     (name == "weight" ? l.weight : l.bias) = p->value.share();
                 }
                 if (const auto* c = layer.template as<conv<T>>()) l.window = c->geometry(before);
+                if (const auto* g = layer.template as<graph_conv<T>>()) {
+                    l.inputs_first = true;
+                    l.pre.push_back(detail::propagation_map<T>(g->graph(), before));
+                }
                 l.weighted_in = before;
                 l.weighted_out = s;
             } else if (i > place.weighted && detail::averages_padding(layer, before)) {

@@ -2,7 +2,8 @@
 // One layer of a chain as ADMM splits it:
 //   z = c(a) = post(A(W) pre(a) + b),   a_next = relu(z), or the output where it is the last
 // A(W) is the weighted linear map of a linear or convolution layer; pre and post are linear maps without weights:
-// flatten and average pooling. ADMM needs c, the adjoint over a, and that over W:
+// flatten, average pooling, and the sum over neighbours of a graph convolution, whose Â (a W) is (Â a) W: Â is in pre.
+// ADMM needs c, the adjoint over a, and that over W:
 //   output(a)             c(a)                                   (N, …)
 //   image(a, V)           post(A(V) pre(a)): c is linear in W    (N, …)    for line searches
 //   to_input(r)           preᵀ A(W)ᵀ postᵀ r                     shape of a
@@ -45,6 +46,7 @@ public:
     bool relu = false;                    // whether a ReLU follows
     std::optional<conv_geometry> window;  // of a convolution; else the map is dense
     tensor<T> weight, bias;               // (out, in) or (K, kernel…, C); (out), or empty
+    bool inputs_first = false;            // the weight is (in, out), as a graph convolution has it
     std::vector<fixed_map<T>> pre, post;
 
     tensor<T> output(const tensor<T>& a) const { return through(post, product(through(pre, a), weight, &bias)); }
@@ -59,8 +61,8 @@ public:
         if (window)
             conv_backward_input(cpu{}, with_images(n), dy.data(), weight.data(), dx.data());
         else
-            gemm(cpu{}, false, false, dy.size() / channels(), fan_in(), channels(), T{1}, dy.data(), channels(),
-                 weight.data(), fan_in(), T{}, dx.data(), fan_in());
+            gemm(cpu{}, false, inputs_first, dy.size() / channels(), fan_in(), channels(), T{1}, dy.data(), channels(),
+                 weight.data(), weight.extent(-1), T{}, dx.data(), fan_in());
         return back(pre, dx);
     }
 
@@ -70,19 +72,33 @@ public:
         if (window)
             conv_backward_weight(cpu{}, with_images(a.extent(0)), x.data(), dy.data(), g.data(),
                                  static_cast<T*>(nullptr));
+        else if (inputs_first)
+            gemm(cpu{}, true, false, fan_in(), channels(), dy.size() / channels(), T{1}, x.data(), fan_in(), dy.data(),
+                 channels(), T{}, g.data(), channels());
         else
             gemm(cpu{}, true, false, channels(), fan_in(), dy.size() / channels(), T{1}, dy.data(), channels(),
                  x.data(), fan_in(), T{}, g.data(), fan_in());
         return g;
     }
 
-    index_t channels() const { return weight.extent(0); }
+    /// The direction H⁻¹ g over W, for the inverse (F, F) of weight_gram plus a shift.
+    tensor<T> precondition(const tensor<T>& g, const tensor<T>& inverse) const {
+        tensor<T> d(g.shape());
+        const index_t n = fan_in(), k = channels();
+        if (inputs_first)
+            gemm(cpu{}, false, false, n, k, n, T{1}, inverse.data(), n, g.data(), k, T{}, d.data(), k);
+        else
+            gemm(cpu{}, false, false, k, n, n, T{1}, g.data(), n, inverse.data(), n, T{}, d.data(), n);
+        return d;
+    }
+
+    index_t channels() const { return inputs_first ? weight.extent(-1) : weight.extent(0); }
     index_t fan_in() const { return weight.size() / channels(); }
 
     /// Whether weight_gram is the matrix of the problem over W, and input_gram that over a.
     bool has_weight_gram() const { return post.empty() && (!window || window->groups == 1); }
     bool has_input_gram() const {
-        return !window && post.empty() && std::ranges::all_of(pre, &fixed_map<T>::only_reshapes);
+        return !window && !inputs_first && post.empty() && std::ranges::all_of(pre, &fixed_map<T>::only_reshapes);
     }
 
     tensor<T> weight_gram(const tensor<T>& a) const {
@@ -139,8 +155,8 @@ private:
         if (window)
             conv_forward(cpu{}, with_images(n), x.data(), v.data(), add, y.data());
         else
-            gemm_bias(cpu{}, false, true, y.size() / channels(), channels(), fan_in(), T{1}, x.data(), fan_in(),
-                      v.data(), fan_in(), y.data(), channels(), add);
+            gemm_bias(cpu{}, false, !inputs_first, y.size() / channels(), channels(), fan_in(), T{1}, x.data(),
+                      fan_in(), v.data(), v.extent(-1), y.data(), channels(), add);
         return y;
     }
 };

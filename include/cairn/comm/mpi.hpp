@@ -305,6 +305,8 @@ int run_mpi(int& argc, char**& argv, Body&& body) {
     else
         std::fprintf(stderr, "rank %d of %d on %s: %s\n", world.rank(), world.size(), host, why.c_str());
     std::fflush(stderr);
+    // mpirun ends the job at once, and may lose lines that it has not passed on yet.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     if (world.size() > 1) MPI_Abort(MPI_COMM_WORLD, 1);
     return 1;
 }

@@ -19,7 +19,7 @@ namespace cairn {
 class graph_nodes {
 public:
     /// Dense features, normalised or not; shared by the parts of a graph.
-    static std::shared_ptr<const std::vector<float>> dense(const csr_matrix<float>& m, bool normalised) {
+    static std::shared_ptr<std::vector<float>> dense(const csr_matrix<float>& m, bool normalised) {
         auto x = std::make_shared<std::vector<float>>(static_cast<std::size_t>(m.rows * m.columns));
         for (index_t r = 0; r < m.rows; ++r) {
             const auto first = static_cast<std::size_t>(m.begin[static_cast<std::size_t>(r)]),

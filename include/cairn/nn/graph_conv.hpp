@@ -167,6 +167,8 @@ public:
         return c;
     }
 
+    const std::shared_ptr<const graph_operator>& graph() const { return config_.graph; }
+
     std::string describe() const { return concat("graph_conv ", config_.in, " -> ", config_.out); }
 
 private:

@@ -53,14 +53,18 @@ inline admm::exchange_codec make_codec(configuration& settings) {
 
 }  // namespace detail
 
-/// Reads [admm]. Throws on settings that do not fit together.
-inline admm_settings read_admm(configuration& settings, const std::string& algorithm, std::uint64_t seed) {
+/// Reads [admm], for so many samples. Throws on settings that do not fit together.
+inline admm_settings read_admm(configuration& settings, const std::string& algorithm, std::uint64_t seed,
+                               index_t samples) {
+    // Of weights' Gram matrices, which are sums over samples; chosen on held-out images (course/admm.md).
+    constexpr double ridge_of_a_sample = 2e-3;
     admm_settings s;
     const bool parallel = algorithm == "pdadmm";
     admm::pdadmm_config& p = s.parallel;
     p.rho = settings.get("admm.rho", parallel ? p.rho : s.serial.rho, above(0));
     if (parallel) p.nu = settings.get("admm.nu", p.nu, above(0));
-    p.mu = settings.get("admm.mu", parallel ? p.mu : s.serial.mu, at_least(0));
+    const double tie = parallel ? p.nu : p.rho;  // the weight of |z - Wa - b|^2: weights see mu over it
+    p.mu = settings.get("admm.mu", ridge_of_a_sample * tie * static_cast<double>(samples), at_least(0));
     p.solver = settings.choice("admm.solver", {"exact", "gradient"}, "exact") == "exact" ? admm::block_solver::exact
                                                                                          : admm::block_solver::gradient;
     const std::string adaptive = settings.choice("admm.adaptive_rho", {"none", "rising", "growing"}, "none");
@@ -208,12 +212,16 @@ private:
 inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, float>& run, objective_kind kind) {
     const std::string& algorithm = run.algorithm_kind;
     configuration& settings = run.settings;
-    const admm_settings how = read_admm(settings, algorithm, run.seed);
-    require(kind != objective_kind::reconstruction && run.data.info.labels_each == 1, algorithm,
-            ": loss.kind = cross_entropy of one label a sample, or mse; train.algorithm = gradient has the others");
+    require(kind != objective_kind::reconstruction &&
+                (run.data.info.labels_each == 1 || run.data.info.labels == label_place::nodes),
+            algorithm,
+            ": loss.kind = cross_entropy of one label a sample or node, or mse; train.algorithm = gradient has the "
+            "others");
     batch all = read_all_samples(run.data.train, run.seed, algorithm);
-    const index_t n = all.count;
     admm::output_loss<float> loss{std::move(all.labels), std::move(all.targets)};
+    const index_t n = loss.counted();
+    require(n > 0, algorithm, ": no node has a label; nothing can be learnt");
+    const admm_settings how = read_admm(settings, algorithm, run.seed, loss.rows());
 
     any_communicator* const over = run.world.size() > 1 ? &(*run.grid)["pipeline"].host : nullptr;
     const bool is_last = !over || over->rank() + 1 == over->size();

@@ -156,6 +156,10 @@ private:
         std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
         if (run_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
+        require(split_places_.empty() || run_.axes.pipeline <= std::ssize(units),
+                "train.algorithm = ", run_.algorithm_kind, " puts layers on ranks: ", run_.axes.pipeline,
+                " ranks, but the model has ", units.size(), " layers to split; start at most ", units.size(),
+                " (mpirun -np ", units.size(), ')');
         agree_on_costs(run_.world, units);
         pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
         for (const auto& [name, parameter] : model.parameters())

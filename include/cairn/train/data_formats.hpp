@@ -16,6 +16,7 @@
 #include <cairn/data/text.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
+#include <cairn/train/separate_nodes.hpp>
 #include <cairn/train/synthetic_data.hpp>
 
 #include <cstdlib>
@@ -293,17 +294,27 @@ inline data_parts make_graph(configuration& settings, bool without_files, std::u
     const std::string name = settings.get("data.graph", std::string("cora"));
     const bool normalised = settings.get("data.normalise", true);
     const bool validate = settings.choice("data.test_part", {"test", "validation"}, "test") == "validation";
+    const int hops = settings.get("data.propagate", 0, from_to(0, 100));
+    const float scale = settings.get("data.scale", 1.0f, above(0));
     const auto split_seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed", 0, any_number));
+    if (without_files && hops > 0) return generated({64}, numbered_classes(7), seed);
     if (without_files) return generated_graph(seed);
     const auto folder = data_path(settings, "graph");
     const citation_graph g = std::filesystem::exists(folder / ("ind." + name + ".graph"))
                                  ? read_planetoid(folder, name)
                                  : read_graph_npz(folder / (name + ".npz"), split_seed);
-    const auto features = graph_nodes::dense(g.features, normalised);
+    const std::vector<index_t>& tested = validate ? g.validation : g.test;
+    auto features = graph_nodes::dense(g.features, normalised);
+    for (float& x : *features) x *= scale;
+    if (hops > 0) {
+        propagate(*graph_operator::normalised(g.adjacency), hops, *features);
+        const auto part_of = [&](const std::vector<index_t>& nodes) { return separate_nodes(g, *features, nodes); };
+        return parts_of(part_of(g.train), part_of(tested));
+    }
     const auto part_of = [&](const std::vector<index_t>& nodes) {
         return graph_nodes(g.name, features, g.labels, g.classes, nodes);
     };
-    data_parts parts = parts_of(part_of(g.train), part_of(validate ? g.validation : g.test));
+    data_parts parts = parts_of(part_of(g.train), part_of(tested));
     parts.graph = std::make_shared<const csr_matrix<float>>(g.adjacency);
     return parts;
 }
