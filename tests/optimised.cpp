@@ -10,6 +10,7 @@
 #include "oracle/softmax.hpp"
 
 #include <cairn/core/random.hpp>
+#include <cairn/stash/bounded_codec.hpp>
 #include <cairn/state/checksum.hpp>
 
 namespace oracle {
@@ -34,6 +35,10 @@ struct kernel_that_waits {
     }
 };
 
+cairn::tensor<float> packed_and_back(const cairn::tensor<float>& x) {
+    return cairn::bounded_codec({.bound = 0.1f, .normalise = true}).pack(x, {})->unpack();
+}
+
 /// Nobody reads it: of a function whose address is known there is one that is not part of another.
 struct wanted {
     decltype(&oracle::attention) attention = oracle::attention;
@@ -42,6 +47,7 @@ struct wanted {
     decltype(&oracle::softmax_gradient) softmax_gradient = oracle::softmax_gradient;
     decltype(&cairn::random_stream::bits4) random_bits = &cairn::random_stream::bits4;
     decltype(&cairn::crc32c) checksum = cairn::crc32c;
+    decltype(&packed_and_back) codec = packed_and_back;
     void (cairn::emulation::block_runner::*run)(cairn::index_t, const kernel_that_waits&) =
         &cairn::emulation::block_runner::run<kernel_that_waits>;
 };

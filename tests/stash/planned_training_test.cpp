@@ -73,7 +73,7 @@ TEST_CASE("planned activations: the peak of a step is the one that was predicted
     keep.packer().keep_all(true);
     const auto [all, saved] = p.step(keep);
     double work = 0;
-    for (const double share : {1.01, 0.7, 0.4}) {
+    for (const double share : {1.01, 0.7, 0.5}) {
         CAPTURE(share, all, saved);
         compressed_activations c({.plans = true}, p.weights);
         p.audit(c, 0);
