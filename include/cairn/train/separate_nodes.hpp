@@ -8,6 +8,7 @@
 #include <cairn/data/planetoid.hpp>
 #include <cairn/nn/graph_conv.hpp>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
