@@ -84,7 +84,11 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
             ": no plan fits. The smallest needs ", mib(smallest.predicted_peak), " MiB, ",
             mib(smallest.predicted_peak - limit),
             " more; take a smaller train.batch, more train.micro_batches, or more ranks");
-    if (cold) pass(in.front());  // kernels for the shapes of a step are chosen where there is room
+    if (cold) {  // kernels for the shapes of a step are chosen where there is room: to measure them takes more, once
+        pool.set_own_limit(memory_pool::no_limit);
+        pass(in.front());
+        pool.set_own_limit(limit);
+    }
     const double least = ranks.largest(double(planner.smallest_peak()));
     double budget = -ranks.largest(double(pool.total().live - limit));
     stash_plan best = smallest;
