@@ -37,7 +37,7 @@ def flags_of(build, root):
                     next(take)
                 elif word == "-isystem":
                     keep += [word, next(take)]
-                elif word.startswith(("-D", "-I", "-std", "-W", "-m", "-f")) and word != "-fpch-preprocess":
+                elif word.startswith(("-D", "-I", "-std", "-W", "-m", "-f")) and word not in ("-fpch-preprocess", "-mllvm"):
                     keep.append(word)
             return words[first], keep
     sys.exit(f"{build}/compile_commands.json does not name tests/main.cpp: configure with -DCAIRN_TESTS=ON")
