@@ -87,6 +87,7 @@ public:
 
     /// SGD's own noise, from the gradients of two batches of one size. Of few samples: smoothed over audits.
     void measure_own(const std::vector<float>& a, const std::vector<float>& b) {
+        std::erase_if(noise_, [&](const auto& known) { return !weight_of_path_.contains(known.first); });  // of others
         for (const auto& [weight, path] : path_of_weight_) {
             gradient_noise& n = noise_[path];
             const double now = over(weight, [&](std::size_t i) {

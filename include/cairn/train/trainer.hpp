@@ -166,7 +166,9 @@ public:
 
 private:
     void begin_packing(const micro_batches<D>& batch) {
-        if (activations_->due(steps()) && batch.count() > 0)
+        // A short last batch may leave a rank without samples: all wait for the next.
+        const index_t ranks = axis_ ? axis_->over.host.size() : 1;
+        if (activations_->due(steps()) && (steps() == 0 || batch.global_count() >= 2 * ranks))
             audit_activations(*activations_, stages_, weights_, batch, loss_, steps(),
                               axis_ ? &axis_->everyone : nullptr, [this](const auto& b) { return pass_of(b); });
         activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()), batch.first_sample());
