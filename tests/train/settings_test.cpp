@@ -87,6 +87,7 @@ const std::set<std::string> sensible{
     "activations.f=1000000000",
     "compress.dense_steps=1000000000",
     "data.cache_mib=1000000000",
+    "data.scale=1000000000",
     "data.seed=-1000000000",
     "data.seed=1000000000",
     "data.split_seed=-1000000000",
