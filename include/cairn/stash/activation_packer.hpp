@@ -150,7 +150,7 @@ private:
         std::unique_ptr<packed_activation> packed_;
         place_record& record_;
     };
-    struct rule {
+    struct place_rule {
         codec_pointer codec;
         bool masked = false;
     };
@@ -194,7 +194,7 @@ private:
     }
 
     std::map<std::uint64_t, std::string> names_;
-    std::map<saved_place, rule> rules_;
+    std::map<saved_place, place_rule> rules_;
     std::map<saved_place, place_record>
         records_;  // entries stay where they are: activations on their way refer to them
     std::vector<saved_place> order_;

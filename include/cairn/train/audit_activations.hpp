@@ -45,7 +45,7 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
     const auto recompute = [&](bool on) {
         if (!activations.plans()) return;
         sequential<float>& chain = model.stages().front().layers();
-        on && activations.plan() ? apply(chain, *activations.plan()) : chain.recompute({});
+        on&& activations.plan() ? apply(chain, *activations.plan()) : chain.recompute({});
     };
     const auto audit = [&] {
         activations.audit([&](int number, curvature_listener* listener) { run(number * part, part, listener); },
