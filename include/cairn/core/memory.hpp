@@ -215,10 +215,10 @@ public:
     index_t limit() const { return std::min(limit_, own_limit_); }
 
     static constexpr index_t no_limit = std::numeric_limits<index_t>::max();
-    /// Besides, that of this pool alone: a rank that is a thread then has what it would have on a machine of its own.
-    void set_own_limit(index_t bytes) {
+    /// Besides, that of this pool alone, as a rank on a machine of its own would have it. Returns what held before.
+    index_t set_own_limit(index_t bytes) {
         const std::scoped_lock lock(mutex_);
-        own_limit_ = bytes;
+        return std::exchange(own_limit_, bytes);
     }
 
     /// From now on what the calling thread takes and gives back is noted there; null: nowhere.

@@ -4,7 +4,8 @@
 //   time of a pass                 without packing: what an operation of the planner's units takes
 //   codecs                         bytes and seconds of each layer, from passes that pack everything by one of them
 //   peak of a plan                 rehearsed: passes of n and 3n samples follow it, and from their peaks, a straight
-//                                  line in the number of samples, follows that of a step
+//                                  line in the number of samples, follows that of a step; a plan that seems to fit is
+//                                  rehearsed in full
 // The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off,
 // and the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
 
@@ -35,28 +36,40 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
         activations.read(ranks.of_root(activations.text()));
         apply(chain, *activations.plan());
     };
-    bool warm = activations.plan().has_value();  // kernels chosen by measurement take more memory the first time
-    const auto rehearse = [&](stash_plan plan) {
-        follow(plan);
-        const auto peak = [&](index_t n) {
-            if (!warm) pass(n);
-            const index_t live = pool.total().live;
-            const memory_pool::peak_watch highest(pool);
-            pass(n);
-            return double(highest.total() - live);
-        };
-        const index_t more = std::min(3 * part, in.front());
-        const double of_part = peak(part), slope = more > part ? (peak(more) - of_part) / double(more - part) : 0;
-        warm = true;
-        plan.predicted_peak = static_cast<index_t>(
-            ranks.largest(double(pool.total().live) + of_part + slope * double(in.front() - part)));
+    // What a pass of n samples takes beside what is live, and a plan with its peak: by a straight line, or measured.
+    const auto highest = [&](index_t n) {
+        const index_t live = pool.total().live;
+        const memory_pool::peak_watch watch(pool);
+        pass(n);
+        return double(watch.total() - live);
+    };
+    const auto with_peak = [&](stash_plan plan, double beside) {
+        plan.predicted_peak = static_cast<index_t>(ranks.largest(double(pool.total().live) + beside));
         plan.added_work = ranks.largest(plan.added_work);
         return plan;
     };
+    const index_t more = std::min(3 * part, in.front());
+    const auto rehearse = [&](const stash_plan& plan) {
+        follow(plan);
+        const double of_part = highest(part), slope = more > part ? (highest(more) - of_part) / double(more - part) : 0;
+        return with_peak(plan, of_part + slope * double(in.front() - part));
+    };
+    const auto beyond_limit = [&](auto&& work) {
+        const index_t own = pool.set_own_limit(memory_pool::no_limit);
+        work();
+        pool.set_own_limit(own);
+    };
+    const auto rehearse_in_full = [&](const stash_plan& plan) {
+        double beside = 0;
+        beyond_limit([&] { beside = highest(in.front()); });
+        return with_peak(plan, beside);
+    };
+    const index_t room = limit - limit / 50;  // what codes leave changes from step to step
 
-    if (activations.plan()) {  // stays, while it fits well
+    const bool first = !activations.plan();
+    if (!first) {  // stays, while it fits well
         const stash_plan now = rehearse(*activations.plan());
-        if (now.predicted_peak <= limit && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
+        if (now.predicted_peak <= room && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
     }
 
     // What everything costs.
@@ -77,28 +90,29 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     }
 
     stash_planner<float, cpu> planner(chain, in, costs);
-    const bool cold = !warm;
-    const stash_plan smallest = rehearse(planner.smallest_plan());
-    const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
-    require(smallest.predicted_peak <= limit, "train.memory_limit_mb = ", mib(limit),
-            ": no plan fits. The smallest needs ", mib(smallest.predicted_peak), " MiB, ",
-            mib(smallest.predicted_peak - limit),
-            " more; take a smaller train.batch, more train.micro_batches, or more ranks");
-    if (cold) {  // kernels for the shapes of a step are chosen where there is room: to measure them takes more, once
-        pool.set_own_limit(memory_pool::no_limit);
-        pass(in.front());
-        pool.set_own_limit(limit);
+    stash_plan best = planner.smallest_plan();
+    if (first) {  // kernels are chosen by measurement, which takes more memory than they do, for these sizes once
+        follow(best);
+        beyond_limit([&] {
+            for (const index_t n : {part, more, in.front()}) pass(n);
+        });
     }
+    best = rehearse(best);
+    if (best.predicted_peak <= room) best = rehearse_in_full(best);
+    const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
+    require(best.predicted_peak <= room, "train.memory_limit_mb = ", mib(limit), ": no plan fits. The smallest needs ",
+            mib(best.predicted_peak + limit - room), " MiB, ", mib(best.predicted_peak - room),
+            " more; take a smaller train.batch, more train.micro_batches, or more ranks");
     const double least = ranks.largest(double(planner.smallest_peak()));
-    double budget = -ranks.largest(double(pool.total().live - limit));
-    stash_plan best = smallest;
+    double budget = -ranks.largest(double(pool.total().live - room));
     for (int trial = 0; trial < 6 && budget > least; ++trial) {
-        const stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(budget)));
-        if (plan.predicted_peak <= limit) {
+        stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(budget)));
+        if (plan.predicted_peak <= room) plan = rehearse_in_full(plan);
+        if (plan.predicted_peak <= room) {
             if (plan.added_work < best.added_work) best = plan;
-            if (best.added_work == 0 || double(plan.predicted_peak) > 0.97 * double(limit)) break;
+            if (best.added_work == 0 || double(plan.predicted_peak) > 0.95 * double(limit)) break;
         }
-        const auto over = double(plan.predicted_peak - limit);
+        const auto over = double(plan.predicted_peak - room);
         budget -= (over > 0 ? 1.02 : 0.9) * over;
     }
     follow(best);
