@@ -22,14 +22,6 @@ nlohmann::json train(int ranks, const session_options& options, const settings_l
 }
 std::string why(const settings_list& set) { return test::why(1, set, workload); }
 
-std::vector<nlohmann::json> metrics_with(const std::filesystem::path& run, const std::string& field) {
-    std::vector<nlohmann::json> all;
-    std::ifstream file(run / "metrics.jsonl");
-    for (std::string line; std::getline(file, line);)
-        if (const auto entry = nlohmann::json::parse(line); entry.contains(field)) all.push_back(entry[field]);
-    return all;
-}
-
 }  // namespace
 
 TEST_CASE("packed activations: a resumed run has the numbers of one that was not stopped", "[session]") {
@@ -61,11 +53,11 @@ TEST_CASE("packed activations: fewer bytes wait for backward than kept ones", "[
     const temporary_folder folder;
     train(1, {.out = folder / "keep", .resume = {}, .max_steps = 2}, {"train.activation_memory=keep"});
     train(1, {.out = folder / "packed", .resume = {}, .max_steps = 2}, {});
-    const auto keep = metrics_with(folder / "keep", "saved_bytes"),
-               packed = metrics_with(folder / "packed", "saved_bytes");
+    const auto keep = test::metrics_of(folder / "keep", "saved_bytes"),
+               packed = test::metrics_of(folder / "packed", "saved_bytes");
     REQUIRE(keep.size() == 2);
     REQUIRE(packed.size() == 2);
-    CHECK(packed[1].get<double>() < 0.35 * keep[1].get<double>());
+    CHECK(packed[1] < 0.35 * keep[1]);
 }
 
 TEST_CASE("activation memory: limits that cannot be, and auto without one", "[session]") {

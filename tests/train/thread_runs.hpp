@@ -31,14 +31,17 @@ inline nlohmann::json train(int ranks, const session_options& options, const set
     return result;
 }
 
-/// Training losses of a run's metrics.
-inline std::vector<double> losses(const std::filesystem::path& run) {
+/// A field of a run's metrics, of the lines that have it.
+inline std::vector<double> metrics_of(const std::filesystem::path& run, const std::string& field) {
     std::ifstream in(run / "metrics.jsonl");
     std::vector<double> all;
     for (std::string line; std::getline(in, line);)
-        if (const auto entry = nlohmann::json::parse(line); entry.contains("loss")) all.push_back(entry["loss"]);
+        if (const auto entry = nlohmann::json::parse(line); entry.contains(field)) all.push_back(entry[field]);
     return all;
 }
+
+/// Training losses of a run's metrics.
+inline std::vector<double> losses(const std::filesystem::path& run) { return metrics_of(run, "loss"); }
 
 /// Why a run of so many steps fails.
 inline std::string why(int ranks, const settings_list& set, const std::string& text, std::int64_t steps = 1) {

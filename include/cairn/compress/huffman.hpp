@@ -119,45 +119,68 @@ private:
     int held_ = 0;
 };
 
+namespace detail {
+
+/// Sets the entries of every `limit` bits that begin with a code to make(its symbol, its length).
+template <class Entry, class Make>
+void fill_table(std::vector<Entry>& table, std::span<const std::uint8_t> lengths_of, Make&& make) {
+    const std::vector<code> codes = codes_of(lengths_of);
+    for (std::size_t s = 0; s < codes.size(); ++s)
+        if (codes[s].length)
+            for (std::size_t at = codes[s].bits; at < table.size(); at += std::size_t{1} << codes[s].length)
+                table[at] = make(s, codes[s].length);
+}
+
+/// Reads until i is `count`: take(the next `limit` bits) goes on by at most `most` symbols, and returns the bits that
+/// they took. Returns the bits of all, or −1 if there are too few.
+template <class Take>
+[[gnu::always_inline]] inline index_t read(std::span<const std::byte> bytes, index_t count, index_t most,
+                                           const index_t& i, Take&& take) {
+    const std::byte *in = bytes.data(), *const end = in + bytes.size();
+    std::uint64_t bits = 0;
+    int held = 0;
+    constexpr std::uint64_t mask = (1u << limit) - 1;
+    const auto next = [&] {
+        const int used = take(bits & mask);
+        bits >>= used;
+        held -= used;
+    };
+    while (i + 4 * most <= count && end - in >= 8) {  // 56 bits or more are enough for four times
+        std::uint64_t more;
+        std::memcpy(&more, in, 8);
+        bits |= more << held;
+        in += (63 - held) / 8;
+        held |= 56;
+        next(), next(), next(), next();
+    }
+    while (i < count) {
+        for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
+        next();
+        if (held < 0) return -1;
+    }
+    return static_cast<index_t>(in - bytes.data()) * 8 - held;
+}
+
+}  // namespace detail
+
 /// Decodes symbols that codes_of made; lengths must be complete().
 class decoder {
 public:
     explicit decoder(std::span<const std::uint8_t> lengths_of, std::uint16_t lone_symbol)
         : table_(std::size_t{1} << limit, {lone_symbol, 0}) {
-        const std::vector<code> codes = codes_of(lengths_of);
-        for (std::size_t s = 0; s < codes.size(); ++s)
-            if (codes[s].length)
-                for (std::size_t at = codes[s].bits; at < table_.size(); at += std::size_t{1} << codes[s].length)
-                    table_[at] = {static_cast<std::uint16_t>(s), codes[s].length};
+        detail::fill_table(table_, lengths_of, [](std::size_t s, auto length) {
+            return entry{static_cast<std::uint16_t>(s), length};
+        });
     }
 
     /// Reads `count` symbols from `bytes`. Returns the bits that they took, or −1 if there are too few.
     index_t decode(std::span<const std::byte> bytes, index_t count, std::uint16_t* symbols) const {
-        const std::byte *in = bytes.data(), *const end = in + bytes.size();
-        std::uint64_t bits = 0;
-        int held = 0;
-        constexpr std::uint64_t mask = (1u << limit) - 1;
         index_t i = 0;
-        const auto next = [&] {
-            const entry e = table_[bits & mask];
-            bits >>= e.length;
-            held -= e.length;
+        return detail::read(bytes, count, 1, i, [&](std::uint64_t bits) {
+            const entry e = table_[bits];
             symbols[i++] = e.symbol;
-        };
-        while (i + 4 <= count && end - in >= 8) {  // 56 bits or more are enough for four symbols
-            std::uint64_t more;
-            std::memcpy(&more, in, 8);
-            bits |= more << held;
-            in += (63 - held) / 8;
-            held |= 56;
-            next(), next(), next(), next();
-        }
-        while (i < count) {
-            for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
-            next();
-            if (held < 0) return -1;
-        }
-        return static_cast<index_t>(in - bytes.data()) * 8 - held;
+            return static_cast<int>(e.length);
+        });
     }
 
 private:
@@ -172,12 +195,10 @@ class byte_decoder {
 public:
     explicit byte_decoder(std::span<const std::uint8_t> lengths_of, std::uint8_t lone_symbol)
         : table_(std::size_t{1} << limit, {lone_symbol * 0x01010101u, 0, 4}) {
-        const std::vector<code> codes = codes_of(lengths_of);
         std::vector<entry> one(table_.size());  // the first symbol alone
-        for (std::size_t s = 0; s < codes.size(); ++s)
-            if (codes[s].length)
-                for (std::size_t at = codes[s].bits; at < one.size(); at += std::size_t{1} << codes[s].length)
-                    one[at] = {static_cast<std::uint32_t>(s), static_cast<std::uint8_t>(codes[s].length), 1};
+        detail::fill_table(one, lengths_of, [](std::size_t s, auto length) {
+            return entry{static_cast<std::uint32_t>(s), static_cast<std::uint8_t>(length), 1};
+        });
         for (std::size_t at = 0; at < table_.size(); ++at) {
             entry all{0, 0, 0};
             while (all.count < 4) {
@@ -192,30 +213,13 @@ public:
 
     /// Reads `count` symbols from `bytes`, which hold them; may write up to 4 bytes behind them.
     void decode(std::span<const std::byte> bytes, index_t count, std::uint8_t* symbols) const {
-        const std::byte *in = bytes.data(), *const end = in + bytes.size();
-        std::uint64_t bits = 0;
-        int held = 0;
-        constexpr std::uint64_t mask = (1u << limit) - 1;
         index_t i = 0;
-        const auto next = [&] {
-            const entry e = table_[bits & mask];
-            bits >>= e.bits;
-            held -= e.bits;
+        detail::read(bytes, count, 4, i, [&](std::uint64_t bits) {
+            const entry e = table_[bits];
             std::memcpy(symbols + i, &e.symbols, 4);
             i += e.count;
-        };
-        while (i + 16 <= count && end - in >= 8) {  // 56 bits or more are enough for four entries
-            std::uint64_t more;
-            std::memcpy(&more, in, 8);
-            bits |= more << held;
-            in += (63 - held) / 8;
-            held |= 56;
-            next(), next(), next(), next();
-        }
-        while (i < count) {
-            for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
-            next();
-        }
+            return static_cast<int>(e.bits);
+        });
     }
 
 private:

@@ -47,7 +47,7 @@ public:
         std::int64_t first_interval = 20, interval = 200;  // steps between audits: doubles from the first to the second
         /// In place of error bounds: the codec of all activations.
         std::shared_ptr<const activation_codec> one_codec;
-        bool plans = false;  // whether a plan chooses for each layer (activation_planner.hpp)
+        bool plans = false;  // whether a plan chooses for each layer (train/plan_activations.hpp)
     };
 
     /// The codecs of a plan, by number.
@@ -214,18 +214,7 @@ private:
         give_codecs();
     }
 
-    void set_segments() {
-        std::vector<std::pair<int, int>> segments;
-        for (std::size_t i = 0; plan_ && i < plan_->layers.size(); ++i) {
-            const stash_plan::entry& e = plan_->layers[i];
-            if (e.what != stash::recompute) continue;
-            if (i > 0 && plan_->layers[i - 1].segment == e.segment)
-                segments.back().second = static_cast<int>(i) + 1;
-            else
-                segments.emplace_back(static_cast<int>(i), static_cast<int>(i) + 1);
-        }
-        bounds_.set_segments(segments);
-    }
+    void set_segments() { bounds_.set_segments(segments_of(plan_.value_or(stash_plan{}))); }
 
     // What the plan says of a place: packed or kept, or recomputed with its layer.
     stash_plan::entry rule_of(const bounded_place& p) const {

@@ -66,22 +66,34 @@ inline std::ostream& operator<<(std::ostream& out, const stash_plan& plan) {
                << plan.recomputed_flops / 1e9 << " Gflop\n";
 }
 
+/// The layers [begin, end) of each segment that is recomputed, in order.
+inline std::vector<std::pair<int, int>> segments_of(const stash_plan& plan) {
+    std::vector<std::pair<int, int>> segments;
+    int number = -1;
+    for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+        const stash_plan::entry& e = plan.layers[static_cast<std::size_t>(i)];
+        if (e.what != stash::recompute) continue;
+        if (!segments.empty() && segments.back().second == i && e.segment == number)
+            segments.back().second = i + 1;
+        else
+            segments.emplace_back(i, i + 1);
+        number = e.segment;
+    }
+    return segments;
+}
+
 /// Makes `net` follow `plan`. Throws if the plan is for another chain.
 template <class T, Device D>
 void apply(sequential<T, D>& net, const stash_plan& plan) {
     require(static_cast<int>(plan.layers.size()) == net.size(), "recomputation plan for ", plan.layers.size(),
             " layers, the chain has ", net.size());
-    std::vector<typename sequential<T, D>::segment> segments;
     for (int i = 0; i < net.size(); ++i) {
-        const auto& [layer, what, number, codec] = plan.layers[static_cast<std::size_t>(i)];
+        const std::string& layer = plan.layers[static_cast<std::size_t>(i)].layer;
         require(layer == net.name(i), "recomputation plan: layer ", i, " is called ", net.name(i), ", the plan says ",
                 layer);
-        if (what != stash::recompute) continue;
-        if (i > 0 && plan.layers[static_cast<std::size_t>(i - 1)].segment == number)
-            segments.back().end = i + 1;
-        else
-            segments.push_back({i, i + 1});
     }
+    std::vector<typename sequential<T, D>::segment> segments;
+    for (const auto& [begin, end] : segments_of(plan)) segments.push_back({begin, end});
     net.recompute(std::move(segments));
 }
 
@@ -142,13 +154,13 @@ public:
     stash_plan cheapest_plan(index_t budget) {
         play_all();
         struct state {
-            index_t kept;
+            index_t kept, peak;
             double work;
             int from, before;  // the state before, and its number there
             option how;
         };
         std::vector<std::vector<state>> at(static_cast<std::size_t>(size_) + 1);
-        at[0].push_back({0, 0, -1, -1, {}});
+        at[0].push_back({0, 0, 0, -1, -1, {}});
         for (int i = 0; i < size_; ++i) {
             auto& states = at[static_cast<std::size_t>(i)];
             // Keep the states that no other beats: with growing bytes, work must fall.
@@ -162,7 +174,8 @@ public:
                 const state s = states[static_cast<std::size_t>(number)];
                 for_each_option(i, [&](int end, option how, const range_use& use, double work) {
                     if (s.kept + use.peak <= budget)
-                        at[static_cast<std::size_t>(end)].push_back({s.kept + use.kept, s.work + work, i, number, how});
+                        at[static_cast<std::size_t>(end)].push_back(
+                            {s.kept + use.kept, std::max(s.peak, s.kept + use.peak), s.work + work, i, number, how});
                 });
             }
         }
@@ -173,20 +186,15 @@ public:
         const state* s = &*std::min_element(ends.begin(), ends.end(),
                                             [](const state& a, const state& b) { return a.work < b.work; });
         std::vector<piece> pieces;
-        const double work = s->work;
-        index_t peak = 0;
+        const state& whole = *s;
         for (int end = size_; end > 0;) {
             pieces.insert(pieces.begin(), {s->from, end, s->how});
-            const state& before = at[static_cast<std::size_t>(s->from)][static_cast<std::size_t>(s->before)];
-            for_each_option(s->from, [&](int to, option how, const range_use& use, double) {
-                if (to == end && how == s->how) peak = std::max(peak, before.kept + use.peak);
-            });
             end = s->from;
-            s = &before;
+            s = &at[static_cast<std::size_t>(end)][static_cast<std::size_t>(s->before)];
         }
         stash_plan plan = plan_of(pieces);
-        plan.added_work = work;
-        if (!packing_.empty()) plan.predicted_peak = peak;
+        plan.added_work = whole.work;
+        if (!packing_.empty()) plan.predicted_peak = whole.peak;
         return plan;
     }
 
@@ -203,7 +211,6 @@ private:
     struct option {
         stash what = stash::keep;
         int codec = -1;
-        friend bool operator==(const option&, const option&) = default;
     };
     struct piece {
         int begin, end;

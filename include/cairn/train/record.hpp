@@ -1,6 +1,7 @@
 #pragma once
 // What a run says of itself: record.json, the numbers of the report page, and the table at the end.
 
+#include <cairn/core/environment.hpp>
 #include <cairn/core/memory.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/objective.hpp>
@@ -11,9 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,10 +60,7 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
 }
 
 /// Whether a run's record is to have the machine's ceilings: unless CAIRN_CEILINGS=0.
-inline bool asked_for_ceilings() {
-    const char* const asked = std::getenv("CAIRN_CEILINGS");
-    return !asked || std::string_view(asked) != "0";
-}
+inline bool asked_for_ceilings() { return environment_number("CAIRN_CEILINGS", 1, 0, 1, "0 or 1") == 1; }
 
 /// `ceilings`: what the machine can do at most, which takes seconds to measure.
 inline nlohmann::json machine_json(bool ceilings) {
