@@ -116,25 +116,29 @@ TEST_CASE("planned activations: the planner takes what costs least", "[stash]") 
 }
 
 TEST_CASE("planned activations: bounds and plan go through text, to the same bits", "[stash]") {
-    problem p;
-    compressed_activations c({.plans = true}, p.weights);
-    p.audit(c, 0);
-    p.plan(c, memory_pool::host().total().live + (4 << 20));
-    p.audit(c, 20);
-    const auto gradients = [&](compressed_activations& by) {
-        by.packer().begin_step(7, 21);
-        p.weights.zero_grad();
-        p.pass(0, 8, &by.packer());
-        const auto g = p.weights.grads().span();
-        return std::vector<float>(g.begin(), g.end());
-    };
-    const std::vector<float> expected = gradients(c);
-    compressed_activations other({.plans = true}, p.weights);
-    other.read(c.text() + "noise 1 2 3 4\n" + c.text());
-    CHECK(gradients(other) == expected);
-    CHECK(other.due(59) == c.due(59));
-    CHECK(other.due(60) == c.due(60));
-    CHECK_THROWS_WITH(other.read("place 1 2 three\n"), Catch::Contains("is damaged"));
+    for (const bool plans : {false, true}) {
+        CAPTURE(plans);
+        problem p;
+        compressed_activations c({.plans = plans}, p.weights);
+        p.audit(c, 0);
+        if (plans) p.plan(c, memory_pool::host().total().live + (4 << 20));
+        p.audit(c, 20);
+        const auto gradients = [&](compressed_activations& by) {
+            by.packer().begin_step(7, 21);
+            p.weights.zero_grad();
+            p.pass(0, 8, &by.packer());
+            const auto g = p.weights.grads().span();
+            return std::vector<float>(g.begin(), g.end());
+        };
+        const std::vector<float> expected = gradients(c);
+        compressed_activations other({.plans = plans}, p.weights);
+        CHECK_FALSE(gradients(other) == expected);  // it knows no bounds yet
+        other.read(c.text() + "noise 1 2 3 4\n" + c.text());
+        CHECK(gradients(other) == expected);
+        CHECK(other.due(59) == c.due(59));
+        CHECK(other.due(60) == c.due(60));
+        CHECK_THROWS_WITH(other.read("place 1 2 three\n"), Catch::Contains("is damaged"));
+    }
 }
 
 TEST_CASE("planned activations: a segment's packed input is run again, whose tensors are not packed", "[stash]") {
@@ -153,6 +157,12 @@ TEST_CASE("planned activations: a segment's packed input is run again, whose ten
     c.follow(plan);
     apply(p.net, plan);
     for (std::int64_t step = 1; step < 5; ++step) p.audit(c, step);
+    c.packer().observe(true);
+    p.pass(0, 2, &c.packer());
+    c.packer().observe(false);
+    CHECK(
+        std::ranges::none_of(c.packer().places(), [](const saved_place& at) { return at.layer >= 4 && at.layer < 7; }));
+    CHECK(std::ranges::any_of(c.packer().places(), [](const saved_place& at) { return at.layer < 0 && at.slot == 4; }));
     p.weights.zero_grad();
     c.packer().begin_step(1, 2);
     p.pass(0, 8, &c.packer());
