@@ -64,7 +64,8 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
         beyond_limit([&] { beside = highest(in.front()); });
         return with_peak(plan, beside);
     };
-    const index_t room = limit - limit / 50;  // what codes leave changes from step to step
+    // Codes grow and shrink from step to step, and workspaces of threads are there at once or not.
+    const index_t room = limit - limit / 50;
 
     const bool first = !activations.plan();
     if (!first) {  // stays, while it fits well
@@ -100,20 +101,24 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     best = rehearse(best);
     if (best.predicted_peak <= room) best = rehearse_in_full(best);
     const auto mib = [](index_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
-    require(best.predicted_peak <= room, "train.memory_limit_mb = ", mib(limit), ": no plan fits. The smallest needs ",
-            mib(best.predicted_peak + limit - room), " MiB, ", mib(best.predicted_peak - room),
+    const index_t missing = best.predicted_peak - room;
+    require(missing <= 0, "train.memory_limit_mb = ", mib(limit), ": no plan fits. The smallest needs ",
+            mib(limit + missing), " MiB, ", mib(missing),
             " more; take a smaller train.batch, more train.micro_batches, or more ranks");
     const double least = ranks.largest(double(planner.smallest_peak()));
     double budget = -ranks.largest(double(pool.total().live - room));
     for (int trial = 0; trial < 6 && budget > least; ++trial) {
-        stash_plan plan = rehearse(planner.cheapest_plan(static_cast<index_t>(budget)));
+        stash_plan plan = planner.cheapest_plan(static_cast<index_t>(budget));
+        const double modelled = ranks.largest(double(plan.predicted_peak));
+        plan = rehearse(plan);
         if (plan.predicted_peak <= room) plan = rehearse_in_full(plan);
         if (plan.predicted_peak <= room) {
             if (plan.added_work < best.added_work) best = plan;
             if (best.added_work == 0 || double(plan.predicted_peak) > 0.95 * double(limit)) break;
         }
+        // Less than this plan, where it was too much.
         const auto over = double(plan.predicted_peak - room);
-        budget -= (over > 0 ? 1.02 : 0.9) * over;
+        budget = over > 0 ? std::min(budget, modelled) - 1.02 * over : budget - 0.9 * over;
     }
     follow(best);
 }
