@@ -94,8 +94,17 @@ TEST_CASE("huffman: what is written is read, and never beyond the end", "[huffma
             REQUIRE(read == symbols);
             if (used <= 256) {  // four at a time
                 std::vector<std::uint8_t> narrow(n + 4, 255);
-                huffman::byte_decoder(lengths, 0).decode(bytes, static_cast<index_t>(n), narrow.data());
+                std::vector<std::uint8_t> half(n / 2 + 4, 255);  // of the same stream: the two end at other times
+                huffman::byte_decoder(lengths, 0)
+                    .decode({bytes, static_cast<index_t>(n), narrow.data()},
+                            {bytes, static_cast<index_t>(n / 2), half.data()});
                 REQUIRE(std::equal(symbols.begin(), symbols.end(), narrow.begin()));
+                REQUIRE(std::equal(half.begin(), half.end() - 4, narrow.begin()));
+                std::vector<std::byte> again(bytes.size());
+                huffman::writer put(again.data());
+                put.put(narrow.data(), n, codes, again.data() + again.size());
+                REQUIRE(put.finish() == again.data() + again.size());
+                REQUIRE(again == bytes);
             }
             if (bits > 16) {
                 bytes.resize(bytes.size() - 2);

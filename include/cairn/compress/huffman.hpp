@@ -106,6 +106,22 @@ public:
             held_ -= 32;
         }
     }
+    /// Writes the codes of n symbols, nothing from `end` on.
+    void put(const std::uint8_t* symbols, std::size_t n, std::span<const code> codes, const std::byte* end) {
+        std::size_t i = 0;
+        for (; i + 4 <= n && end - out_ >= 16; i += 4) {
+            write_whole_bytes();  // leaves 7 bits, to which four codes fit
+            const code a = codes[symbols[i]], b = codes[symbols[i + 1]], c = codes[symbols[i + 2]],
+                       d = codes[symbols[i + 3]];
+            const std::uint64_t low = a.bits | std::uint64_t{b.bits} << a.length,
+                                high = c.bits | std::uint64_t{d.bits} << c.length;
+            const int first = a.length + b.length;
+            bits_ |= (low | high << first) << held_;
+            held_ += first + c.length + d.length;
+        }
+        if (i > 0) write_whole_bytes();
+        for (; i < n; ++i) put(codes[symbols[i]]);
+    }
     /// Writes what is left, up to a whole byte, and returns the end.
     std::byte* finish() {
         for (; held_ > 0; held_ -= 8, bits_ >>= 8) *out_++ = static_cast<std::byte>(bits_);
@@ -114,6 +130,13 @@ public:
     }
 
 private:
+    void write_whole_bytes() {
+        std::memcpy(out_, &bits_, 8);
+        out_ += held_ / 8;
+        bits_ >>= held_ & ~7;
+        held_ &= 7;
+    }
+
     std::byte* out_;
     std::uint64_t bits_ = 0;
     int held_ = 0;
@@ -131,35 +154,40 @@ void fill_table(std::vector<Entry>& table, std::span<const std::uint8_t> lengths
                 table[at] = make(s, codes[s].length);
 }
 
-/// Reads until i is `count`: take(the next `limit` bits) goes on by at most `most` symbols, and returns the bits that
-/// they took. Returns the bits of all, or −1 if there are too few.
-template <class Take>
-[[gnu::always_inline]] inline index_t read(std::span<const std::byte> bytes, index_t count, index_t most,
-                                           const index_t& i, Take&& take) {
-    const std::byte *in = bytes.data(), *const end = in + bytes.size();
+/// Bits of a stream: take(the next `limit` bits) returns how many of them it used.
+struct bit_reader {
+    const std::byte *in, *end;
     std::uint64_t bits = 0;
     int held = 0;
-    constexpr std::uint64_t mask = (1u << limit) - 1;
-    const auto next = [&] {
+
+    explicit bit_reader(std::span<const std::byte> bytes) : in(bytes.data()), end(in + bytes.size()) {}
+    bool has_eight_bytes() const { return end - in >= 8; }
+
+    template <class Take>
+    [[gnu::always_inline]] void next(Take&& take) {
+        constexpr std::uint64_t mask = (1u << limit) - 1;
         const int used = take(bits & mask);
         bits >>= used;
         held -= used;
-    };
-    while (i + 4 * most <= count && end - in >= 8) {  // 56 bits or more are enough for four times
+    }
+    /// Four times; there are eight bytes.
+    template <class Take>
+    [[gnu::always_inline]] void four(Take&& take) {  // 56 bits or more are enough
         std::uint64_t more;
         std::memcpy(&more, in, 8);
         bits |= more << held;
         in += (63 - held) / 8;
         held |= 56;
-        next(), next(), next(), next();
+        next(take), next(take), next(take), next(take);
     }
-    while (i < count) {
+    /// False if there were too few bits.
+    template <class Take>
+    bool one(Take&& take) {
         for (; held <= 56 && in < end; held += 8) bits |= static_cast<std::uint64_t>(*in++) << held;
-        next();
-        if (held < 0) return -1;
+        next(take);
+        return held >= 0;
     }
-    return static_cast<index_t>(in - bytes.data()) * 8 - held;
-}
+};
 
 }  // namespace detail
 
@@ -175,12 +203,17 @@ public:
 
     /// Reads `count` symbols from `bytes`. Returns the bits that they took, or −1 if there are too few.
     index_t decode(std::span<const std::byte> bytes, index_t count, std::uint16_t* symbols) const {
+        detail::bit_reader read(bytes);
         index_t i = 0;
-        return detail::read(bytes, count, 1, i, [&](std::uint64_t bits) {
+        const auto take = [&](std::uint64_t bits) {
             const entry e = table_[bits];
             symbols[i++] = e.symbol;
             return static_cast<int>(e.length);
-        });
+        };
+        while (i + 4 <= count && read.has_eight_bytes()) read.four(take);
+        while (i < count)
+            if (!read.one(take)) return -1;
+        return static_cast<index_t>(read.in - bytes.data()) * 8 - read.held;
     }
 
 private:
@@ -188,6 +221,13 @@ private:
         std::uint16_t symbol, length;
     };
     std::vector<entry> table_;
+};
+
+/// `count` symbols, which `bytes` hold, and room for them: decoding may write up to 4 bytes behind.
+struct byte_stream {
+    std::span<const std::byte> bytes{};
+    index_t count = 0;
+    std::uint8_t* symbols = nullptr;
 };
 
 /// Of symbols that are bytes: up to four at a time, where their codes together have at most `limit` bits.
@@ -211,21 +251,42 @@ public:
         }
     }
 
-    /// Reads `count` symbols from `bytes`, which hold them; may write up to 4 bytes behind them.
-    void decode(std::span<const std::byte> bytes, index_t count, std::uint8_t* symbols) const {
-        index_t i = 0;
-        detail::read(bytes, count, 4, i, [&](std::uint64_t bits) {
-            const entry e = table_[bits];
-            std::memcpy(symbols + i, &e.symbols, 4);
-            i += e.count;
-            return static_cast<int>(e.bits);
-        });
+    /// Two streams at once, in half the time: the next symbol of one waits for the one before, not for the other's.
+    void decode(const byte_stream& a, const byte_stream& b) const {
+        cursor first(*this, a), second(*this, b);
+        while (first.is_long() && second.is_long()) first.four(), second.four();
+        first.finish();
+        second.finish();
     }
 
 private:
     struct entry {
         std::uint32_t symbols;
         std::uint8_t bits, count;
+    };
+    class cursor {
+    public:
+        cursor(const byte_decoder& d, const byte_stream& s)
+            : table_(d.table_.data()), read_(s.bytes), at_(s.symbols), end_(s.symbols + s.count) {}
+        bool is_long() const { return end_ - at_ >= 16 && read_.has_eight_bytes(); }
+        [[gnu::always_inline]] void four() {
+            read_.four([this](std::uint64_t bits) { return take(bits); });
+        }
+        void finish() {
+            while (is_long()) four();
+            while (at_ < end_) read_.one([this](std::uint64_t bits) { return take(bits); });
+        }
+
+    private:
+        [[gnu::always_inline]] int take(std::uint64_t bits) {
+            const entry e = table_[bits];
+            std::memcpy(at_, &e.symbols, 4);
+            at_ += e.count;
+            return e.bits;
+        }
+        const entry* table_;
+        detail::bit_reader read_;
+        std::uint8_t *at_, *end_;
     };
     std::vector<entry> table_;
 };

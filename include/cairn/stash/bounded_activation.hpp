@@ -14,6 +14,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace cairn {
@@ -41,14 +42,23 @@ inline channel_moments moments_of(const tensor<float>& x) {
     const sums all = parallel_sum<sums>(rows, std::max<index_t>(1, 65536 / channels), [=](index_t begin, index_t end) {
         const auto width = static_cast<std::size_t>(channels);
         std::vector<float> of(width), squares(width);
-        for (index_t r = begin; r < end; ++r) {
-            const float* const row = values + r * channels;
+        float *const sum = of.data(), *const sum_of_squares = squares.data();
+        index_t r = begin;
+        for (; r + 4 <= end; r += 4) {
+            const float *const a = values + r * channels, *const b = a + channels, *const c = b + channels,
+                               *const d = c + channels;
 #pragma omp simd
-            for (index_t c = 0; c < channels; ++c) {
-                of[static_cast<std::size_t>(c)] += row[c];
-                squares[static_cast<std::size_t>(c)] += row[c] * row[c];
+            for (index_t i = 0; i < channels; ++i) {
+                sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
+                sum_of_squares[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + d[i] * d[i]);
             }
         }
+        for (; r < end; ++r)
+            for (index_t i = 0; i < channels; ++i) {
+                const float x = values[r * channels + i];
+                sum[i] += x;
+                sum_of_squares[i] += x * x;
+            }
         return sums{{of.begin(), of.end()}, {squares.begin(), squares.end()}};
     });
     channel_moments m;
@@ -97,25 +107,37 @@ public:
         const index_t n = x.size(), blocks = (n + stash_block - 1) / stash_block;
         tensor<std::uint8_t> symbols({n}, memory_category::workspace);
         std::vector<block_summary> summaries(static_cast<std::size_t>(blocks));
-        const counts all = parallel_sum<counts>(blocks, 8, [&](index_t begin, index_t end) {
-            counts mine;
-            for (index_t b = begin; b < end; ++b)
-                summaries[static_cast<std::size_t>(b)] = make_symbols(x, b, symbols, mine);
-            return mine;
+        parallel_for(blocks, 4, [&](index_t begin, index_t end) {
+            for (index_t b = begin; b < end; ++b) make_symbols(x, b, symbols, summaries[static_cast<std::size_t>(b)]);
         });
-        write(x, symbols, summaries, all);
+        write(x, symbols, summaries);
     }
 
     index_t bytes() const override { return body_.get().size() + mask_bytes_; }
 
     tensor<float> unpack() const override {
         tensor<float> x(shape_);
-        const index_t n = x.size(), blocks = (n + stash_block - 1) / stash_block;
+        const index_t blocks = (x.size() + stash_block - 1) / stash_block;
         std::vector<huffman::byte_decoder> decoders;
         if (huffman_)
             for (std::size_t k = 0; k < 2; ++k) decoders.emplace_back(lengths_[k], lone_symbol_[k]);
-        parallel_for(blocks, 1, [&](index_t begin, index_t end) {
-            for (index_t b = begin; b < end; ++b) unpack_block(b, decoders, x);
+        parallel_for((blocks + 1) / 2, 1, [&](index_t begin, index_t end) {
+            block_on_its_way first, second;
+            for (index_t pair = begin; pair < end; ++pair) {
+                const bool two = 2 * pair + 1 < blocks;
+                first.begin(*this, 2 * pair);
+                if (two) second.begin(*this, 2 * pair + 1);
+                for (std::size_t k = 0; k < 2; ++k)
+                    if (huffman_) {
+                        decoders[k].decode(first.codes(*this, k),
+                                           two ? second.codes(*this, k) : huffman::byte_stream{});
+                    } else {
+                        first.read_planes(*this, k);
+                        if (two) second.read_planes(*this, k);
+                    }
+                finish_block(first, x);
+                if (two) finish_block(second, x);
+            }
         });
         return x;
     }
@@ -124,72 +146,47 @@ private:
     static constexpr std::uint32_t everything = ~std::uint32_t{0};
     using symbol_buffer = std::array<std::uint8_t, stash_block + 64>;
 
-    /// How often each symbol comes. Four counters each, for neighbours are often equal, and a counter that was just
-    /// written is slow to read.
-    struct counts {
-        std::array<std::array<std::array<std::uint32_t, 256>, 4>, 2> of{};
-        void add(std::size_t k, const std::uint8_t* symbols, std::uint32_t n) {
-            auto& c = of[k];
-            std::uint32_t i = 0;
-            for (; i + 8 <= n; i += 8) {
-                std::uint64_t eight;
-                std::memcpy(&eight, symbols + i, 8);
-                for (std::size_t j = 0; j < 8; ++j, eight >>= 8) ++c[j % 4][eight & 255u];
-            }
-            for (; i < n; ++i) ++c[0][symbols[i]];
-        }
-        counts& operator+=(const counts& other) {
-            for (std::size_t k = 0; k < 2; ++k)
-                for (std::size_t j = 0; j < 4; ++j)
-                    for (std::size_t i = 0; i < 256; ++i) of[k][j][i] += other.of[k][j][i];
-            return *this;
-        }
-        std::vector<std::uint64_t> sums(std::size_t k) const {
-            std::vector<std::uint64_t> all(256);
-            for (std::size_t i = 0; i < 256; ++i)
-                for (std::size_t j = 0; j < 4; ++j) all[i] += of[k][j][i];
-            return all;
-        }
-    };
     struct block_summary {
         std::array<std::uint32_t, 2> symbols{}, escapes{}, bytes{};
+        std::array<std::array<std::uint16_t, 256>, 2> counts{};  // how often each symbol comes
     };
     /// Where a block's parts begin in body_.
     struct block_place {
         std::array<std::uint32_t, 2> symbols{}, escapes{};
     };
 
-    /// Elements of a group that have a symbol.
-    [[gnu::always_inline]] std::uint32_t live(index_t first, index_t count) const {
-        const std::uint32_t inside = count < 32 ? (1u << count) - 1u : everything;
-        return has_zeros() ? mask_word(zeros_.get(), first) & inside : inside;
+    /// A word for each group of a block: which elements have a symbol, and which of them have bound 1.
+    struct block_bits {
+        static constexpr index_t groups = stash_block / dithered_quantiser::group;
+        std::array<std::uint32_t, groups> live, kinds;
+    };
+    block_bits bits_of(index_t b, index_t length) const {
+        block_bits bits;
+        for (index_t g = 0; 32 * g < length; ++g) {
+            const index_t first = b * stash_block + 32 * g, count = length - 32 * g;
+            const std::uint32_t inside = count < 32 ? (1u << count) - 1u : everything;
+            const auto at = static_cast<std::size_t>(g);
+            bits.live[at] = zeros_.get().empty() ? inside : mask_word(zeros_.get(), first) & inside;
+            bits.kinds[at] = kinds_.get().empty() ? everything : mask_word(kinds_.get(), first);
+        }
+        return bits;
     }
-    [[gnu::always_inline]] std::uint32_t kinds(index_t first) const {
-        return kinds_.get().empty() ? everything : mask_word(kinds_.get(), first);
-    }
-    bool has_zeros() const { return !zeros_.get().empty(); }
-
-    /// Calls each(first, count) for the groups of a block.
-    template <class Each>
-    [[gnu::always_inline]] static void for_groups(index_t b, index_t n, Each&& each) {
-        const index_t end = std::min(n, (b + 1) * stash_block);
-        for (index_t first = b * stash_block; first < end; first += 32) each(first, std::min<index_t>(32, end - first));
-    }
+    static index_t length_of(index_t b, index_t n) { return std::min(stash_block, n - b * stash_block); }
 
     // Stream 1 of block b, then stream 0, into its place of `all`.
-    block_summary make_symbols(const tensor<float>& x, index_t b, tensor<std::uint8_t>& all, counts& seen) const {
-        block_summary s;
+    void make_symbols(const tensor<float>& x, index_t b, tensor<std::uint8_t>& all, block_summary& s) const {
+        symbol_buffer symbols;
         std::array<symbol_buffer, 2> streams;
-        for_groups(b, x.size(), [&](index_t first, index_t count) {
-            std::uint8_t symbols[32];
-            const std::uint32_t some = live(first, count), kind = kinds(first);
-            quantiser_.encode(x.data() + first, first, count, kind, symbols);
-            s.symbols[1] +=
-                static_cast<std::uint32_t>(gather_bytes(symbols, some & kind, streams[1].data() + s.symbols[1]));
-            if (kind != everything)
-                s.symbols[0] +=
-                    static_cast<std::uint32_t>(gather_bytes(symbols, some & ~kind, streams[0].data() + s.symbols[0]));
-        });
+        const index_t length = length_of(b, x.size());
+        const block_bits bits = bits_of(b, length);
+        quantiser_.encode(x.data() + b * stash_block, b * stash_block, length, bits.kinds.data(), symbols.data());
+        for (index_t g = 0; 32 * g < length; ++g) {
+            const auto at = static_cast<std::size_t>(g);
+            const std::uint32_t some = bits.live[at], kind = bits.kinds[at];
+            const std::uint8_t* const from = symbols.data() + 32 * g;
+            s.symbols[1] += gather_bytes(from, some & kind, streams[1].data() + s.symbols[1]);
+            if (kind != everything) s.symbols[0] += gather_bytes(from, some & ~kind, streams[0].data() + s.symbols[0]);
+        }
         std::uint8_t* to = all.data() + b * stash_block;
         for (const std::size_t k : {1u, 0u}) {
             std::uint8_t* const stream = streams[k].data();
@@ -200,32 +197,45 @@ private:
             for (std::uint32_t i = 0; i < n; ++i) escapes += stream[i] == dithered_quantiser::escape;
             s.escapes[k] = escapes;
             if (huffman_)  // bytes follow when the codes are known
-                seen.add(k, stream, n);
+                count_symbols(stream, n, s.counts[k]);
             else
                 s.bytes[k] = static_cast<std::uint32_t>(byte_planes::packed_bytes(stream, n));
             std::memcpy(to, stream, n);
             to += n;
         }
-        return s;
     }
 
-    void write(const tensor<float>& x, const tensor<std::uint8_t>& symbols, std::vector<block_summary>& summaries,
-               const counts& all) {
+    /// In four tables, for neighbours are often equal, and a counter that was just written is slow to read.
+    static void count_symbols(const std::uint8_t* symbols, std::uint32_t n, std::array<std::uint16_t, 256>& counts) {
+        std::array<std::array<std::uint16_t, 256>, 4> of{};
+        std::uint32_t i = 0;
+        for (; i + 8 <= n; i += 8) {
+            std::uint64_t eight;
+            std::memcpy(&eight, symbols + i, 8);
+            for (std::size_t j = 0; j < 8; ++j, eight >>= 8) ++of[j % 4][eight & 255u];
+        }
+        for (; i < n; ++i) ++of[0][symbols[i]];
+        for (std::size_t s = 0; s < 256; ++s)
+            counts[s] = static_cast<std::uint16_t>(of[0][s] + of[1][s] + of[2][s] + of[3][s]);
+    }
+
+    void write(const tensor<float>& x, const tensor<std::uint8_t>& symbols, std::vector<block_summary>& summaries) {
         std::array<std::vector<huffman::code>, 2> codes;
-        if (huffman_)
-            for (std::size_t k = 0; k < 2; ++k) {
-                const std::vector<std::uint64_t> seen = all.sums(k);
-                lengths_[k] = huffman::optimal_lengths(seen);
-                codes[k] = huffman::codes_of(lengths_[k]);
-                const auto first = std::ranges::find_if(seen, [](std::uint64_t n) { return n > 0; });
-                lone_symbol_[k] = static_cast<std::uint8_t>(first == seen.end() ? 0 : first - seen.begin());
+        for (std::size_t k = 0; huffman_ && k < 2; ++k) {
+            std::vector<std::uint64_t> counts(256);
+            for (const block_summary& s : summaries)
+                for (std::size_t i = 0; i < 256; ++i) counts[i] += s.counts[k][i];
+            lengths_[k] = huffman::optimal_lengths(counts);
+            codes[k] = huffman::codes_of(lengths_[k]);
+            const auto first = std::ranges::find_if(counts, [](std::uint64_t n) { return n > 0; });
+            lone_symbol_[k] = static_cast<std::uint8_t>(first == counts.end() ? 0 : first - counts.begin());
+            for (block_summary& s : summaries) {
+                std::uint32_t bits = 0;
+                for (std::size_t i = 0; i < 256; ++i) bits += std::uint32_t{s.counts[k][i]} * lengths_[k][i];
+                s.bytes[k] = (bits + 7) / 8;
             }
+        }
         const index_t blocks = static_cast<index_t>(summaries.size());
-        if (huffman_)
-            parallel_for(blocks, 1, [&](index_t begin, index_t end) {
-                for (index_t b = begin; b < end; ++b)
-                    count_bytes(symbols.data() + b * stash_block, summaries[static_cast<std::size_t>(b)]);
-            });
         std::uint64_t at = 0;
         for (const block_summary& s : summaries) {
             block_place place;
@@ -246,8 +256,8 @@ private:
                 const block_summary& s = summaries[static_cast<std::size_t>(b)];
                 const std::uint8_t* from = symbols.data() + b * stash_block;
                 for (const std::size_t k : {1u, 0u}) {
-                    write_stream(from, s.symbols[k], codes[k],
-                                 body.data() + places_[static_cast<std::size_t>(b)].symbols[k]);
+                    std::uint8_t* const to = body.data() + places_[static_cast<std::size_t>(b)].symbols[k];
+                    write_stream(from, s.symbols[k], codes[k], {to, s.bytes[k]});
                     from += s.symbols[k];
                 }
                 if (escapes_[static_cast<std::size_t>(b)])
@@ -257,37 +267,30 @@ private:
         body_ = waiting_bytes(std::move(body));
     }
 
-    // Of the codes of a block's streams.
-    void count_bytes(const std::uint8_t* symbol, block_summary& s) const {
-        for (const std::size_t k : {1u, 0u}) {
-            std::uint64_t bits = 0;
-            for (std::uint32_t i = 0; i < s.symbols[k]; ++i) bits += lengths_[k][*symbol++];
-            s.bytes[k] = static_cast<std::uint32_t>((bits + 7) / 8);
-        }
-    }
-
     void write_stream(const std::uint8_t* from, std::uint32_t n, const std::vector<huffman::code>& codes,
-                      std::uint8_t* to) const {
+                      std::span<std::uint8_t> to) const {
         if (huffman_) {
-            huffman::writer write(reinterpret_cast<std::byte*>(to));
-            for (std::uint32_t i = 0; i < n; ++i) write.put(codes[from[i]]);
+            const auto bytes = std::as_writable_bytes(to);
+            huffman::writer write(bytes.data());
+            write.put(from, n, codes, bytes.data() + bytes.size());
             write.finish();
         } else {
             symbol_buffer padded;  // zeros behind the last
             std::memcpy(padded.data(), from, n);
             std::memset(padded.data() + n, 0, 32);
-            byte_planes::pack(padded.data(), n, to);
+            byte_planes::pack(padded.data(), n, to.data());
         }
     }
 
     /// Calls each(element, its kind) for the elements of a block that have a symbol, in the order of the streams.
     template <class Each>
     void for_live(index_t b, index_t n, Each&& each) const {
-        for_groups(b, n, [&](index_t first, index_t count) {
-            const std::uint32_t some = live(first, count), kind = kinds(first);
-            for (index_t i = 0; i < count; ++i)
-                if ((some >> i) & 1u) each(first + i, static_cast<std::size_t>((kind >> i) & 1u));
-        });
+        const index_t length = length_of(b, n);
+        const block_bits bits = bits_of(b, length);
+        for (index_t i = 0; i < length; ++i) {
+            const auto at = static_cast<std::size_t>(i / 32);
+            if ((bits.live[at] >> i % 32) & 1u) each(b * stash_block + i, (bits.kinds[at] >> i % 32) & 1u);
+        }
     }
 
     // `stream1`: symbols of stream 1, behind which are those of stream 0.
@@ -304,48 +307,55 @@ private:
         });
     }
 
-    void unpack_block(index_t b, const std::vector<huffman::byte_decoder>& decoders, tensor<float>& x) const {
-        const index_t n = x.size();
-        const block_place& place = places_[static_cast<std::size_t>(b)];
-        const index_t length = std::min(stash_block, n - b * stash_block);
+    /// A block while it is unpacked.
+    struct block_on_its_way {
+        index_t b, length;
+        block_bits bits;
+        std::array<index_t, 2> symbols;
         std::array<symbol_buffer, 2> streams;
-        index_t with_symbol = length;
-        if (has_zeros()) {
-            with_symbol = 0;
-            for_groups(b, n, [&](index_t first, index_t count) { with_symbol += std::popcount(live(first, count)); });
+
+        void begin(const bounded_activation& of, index_t number) {
+            b = number;
+            length = length_of(b, of.shape_.size());
+            bits = of.bits_of(b, length);
+            index_t live = 0;
+            for (index_t g = 0; 32 * g < length; ++g) live += std::popcount(bits.live[static_cast<std::size_t>(g)]);
+            symbols[1] = of.symbols_[static_cast<std::size_t>(b)];
+            symbols[0] = live - symbols[1];
         }
-        const std::array<index_t, 2> held{with_symbol - symbols_[static_cast<std::size_t>(b)],
-                                          symbols_[static_cast<std::size_t>(b)]};
-        for (std::size_t k = 0; k < 2; ++k) read_stream(place, k, held[k], decoders, streams[k]);
-        std::array<index_t, 2> next{};
-        for_groups(b, n, [&](index_t first, index_t count) {
-            std::uint8_t symbols[32] = {};
-            const std::uint32_t some = live(first, count), kind = kinds(first);
-            next[1] += spread_bytes(streams[1].data() + next[1], some & kind, symbols);
-            if (kind != everything) next[0] += spread_bytes(streams[0].data() + next[0], some & ~kind, symbols);
-            float values[32];
-            quantiser_.decode(symbols, first, kind, values);
-            if (some != everything)
-#pragma omp simd
-                for (std::uint32_t i = 0; i < 32; ++i) values[i] = (some >> i) & 1u ? values[i] : 0.0f;
-            std::memcpy(x.data() + first, values, static_cast<std::size_t>(count) * sizeof(float));
-        });
-        if (!escapes_[static_cast<std::size_t>(b)]) return;
-        std::array<const std::uint8_t*, 2> symbol{streams[0].data(), streams[1].data()},
+        const block_place& place(const bounded_activation& of) const { return of.places_[static_cast<std::size_t>(b)]; }
+        huffman::byte_stream codes(const bounded_activation& of, std::size_t k) {
+            const auto bytes = std::as_bytes(of.body_.get().span());
+            const block_place& at = place(of);
+            return {bytes.subspan(at.symbols[k], at.escapes[k] - at.symbols[k]), symbols[k], streams[k].data()};
+        }
+        void read_planes(const bounded_activation& of, std::size_t k) {
+            byte_planes::unpack(of.body_.get().data() + place(of).symbols[k], symbols[k], streams[k].data());
+        }
+    };
+
+    void finish_block(const block_on_its_way& block, tensor<float>& x) const {
+        symbol_buffer symbols{};
+        std::array<std::uint32_t, 2> next{};
+        for (index_t g = 0; 32 * g < block.length; ++g) {
+            const auto at = static_cast<std::size_t>(g);
+            const std::uint32_t some = block.bits.live[at], kind = block.bits.kinds[at];
+            std::uint8_t* const to = symbols.data() + 32 * g;
+            next[1] += spread_bytes(block.streams[1].data() + next[1], some & kind, to);
+            if (kind != everything) next[0] += spread_bytes(block.streams[0].data() + next[0], some & ~kind, to);
+        }
+        const index_t first = block.b * stash_block;
+        quantiser_.decode(symbols.data(), first, block.length, block.bits.kinds.data(), block.bits.live.data(),
+                          x.data() + first);
+        if (!escapes_[static_cast<std::size_t>(block.b)]) return;
+        const block_place& place = block.place(*this);
+        std::array<const std::uint8_t*, 2> symbol{block.streams[0].data(), block.streams[1].data()},
             from{body_.get().data() + place.escapes[0], body_.get().data() + place.escapes[1]};
-        for_live(b, n, [&](index_t i, std::size_t k) {
+        for_live(block.b, x.size(), [&](index_t i, std::size_t k) {
             if (*symbol[k]++ != dithered_quantiser::escape) return;
             std::memcpy(x.data() + i, from[k], 4);
             from[k] += 4;
         });
-    }
-
-    void read_stream(const block_place& place, std::size_t k, index_t n,
-                     const std::vector<huffman::byte_decoder>& decoders, symbol_buffer& into) const {
-        const std::uint8_t* const from = body_.get().data() + place.symbols[k];
-        if (!huffman_) return byte_planes::unpack(from, n, into.data());
-        const auto bytes = static_cast<std::size_t>(place.escapes[k] - place.symbols[k]);
-        decoders[k].decode({reinterpret_cast<const std::byte*>(from), bytes}, n, into.data());
     }
 
     cairn::shape shape_;

@@ -9,7 +9,9 @@
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -48,14 +50,31 @@ public:
         }
     }
 
-    /// Symbols of elements first to first + 32 of the tensor; those behind `count` are 0. `kinds`: bit i of element i.
-    [[gnu::always_inline]] void encode(const float* x, index_t first, index_t count, std::uint32_t kinds,
-                                       std::uint8_t* symbols) const {
-        float padded[group] = {};
-        if (count < group) {
-            std::memcpy(padded, x, static_cast<std::size_t>(count) * sizeof(float));
-            x = padded;
+    /// Symbols of elements first to first + count of the tensor; those behind them, up to a whole group, are 0. `first`:
+    /// a multiple of 32. `kinds`: a word for each group, bit i of its element i.
+    [[gnu::noinline]] void encode(const float* x, index_t first, index_t count, const std::uint32_t* kinds,
+                                  std::uint8_t* symbols) const {
+        for (index_t g = 0; g < count; g += group) {
+            const index_t inside = std::min<index_t>(group, count - g);
+            float padded[group] = {};
+            std::memcpy(padded, x + g, static_cast<std::size_t>(inside) * sizeof(float));
+            encode_group(padded, first + g, kinds[g / group], symbols + g);
+            if (inside < group) std::memset(symbols + count, 0, static_cast<std::size_t>(group - inside));
         }
+    }
+
+    /// The inverse: values of symbols, and 0 where an element's bit of `live` is not set. Of an escape, any value.
+    [[gnu::noinline]] void decode(const std::uint8_t* symbols, index_t first, index_t count, const std::uint32_t* kinds,
+                                  const std::uint32_t* live, float* x) const {
+        for (index_t g = 0; g < count; g += group) {
+            float values[group];
+            decode_group(symbols + g, first + g, kinds[g / group], live[g / group], values);
+            std::memcpy(x + g, values, static_cast<std::size_t>(std::min<index_t>(group, count - g)) * sizeof(float));
+        }
+    }
+
+private:
+    void encode_group(const float* x, index_t first, std::uint32_t kinds, std::uint8_t* symbols) const {
         const auto c = static_cast<std::size_t>(first % channels_);
         const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
                            *const step1 = step_[1].data() + c, *const inverse0 = inverse_[0].data() + c,
@@ -64,8 +83,9 @@ public:
         std::int32_t symbol[group];
 #pragma omp simd
         for (std::uint32_t i = 0; i < group; ++i) {
-            const bool kind = (kinds >> i) & 1u;
-            const float step = kind ? step1[i] : step0[i], inverse = kind ? inverse1[i] : inverse0[i];
+            const std::uint32_t kind = (kinds >> i) & 1u;
+            const float s0 = step0[i], s1 = step1[i], r0 = inverse0[i], r1 = inverse1[i];
+            const float step = kind ? s1 : s0, inverse = kind ? r1 : r0;
             const float u = dither(at + i), q = std::nearbyint((x[i] - o[i]) * inverse + u);
             const float back = o[i] + (q - u) * step;
             const bool fits = std::abs(q) <= 127.0f && std::abs(x[i] - back) <= 0.50005f * step;
@@ -74,25 +94,26 @@ public:
         }
 #pragma omp simd
         for (int i = 0; i < group; ++i) symbols[i] = static_cast<std::uint8_t>(symbol[i]);
-        if (count < group) std::memset(symbols + count, 0, static_cast<std::size_t>(group - count));
     }
 
-    /// The values of 32 symbols; of an escape, any.
-    [[gnu::always_inline]] void decode(const std::uint8_t* symbols, index_t first, std::uint32_t kinds,
-                                       float* x) const {
+    void decode_group(const std::uint8_t* symbols, index_t first, std::uint32_t kinds, std::uint32_t live,
+                      float* x) const {
         const auto c = static_cast<std::size_t>(first % channels_);
         const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
                            *const step1 = step_[1].data() + c;
         const auto at = static_cast<std::uint32_t>(first);
+        std::int32_t symbol[group];
+#pragma omp simd
+        for (int i = 0; i < group; ++i) symbol[i] = symbols[i];
 #pragma omp simd
         for (std::uint32_t i = 0; i < group; ++i) {
-            const float step = (kinds >> i) & 1u ? step1[i] : step0[i];
-            const std::int32_t s = symbols[i], q = (s >> 1) ^ -(s & 1);
-            x[i] = o[i] + (static_cast<float>(q) - dither(at + i)) * step;
+            const float s0 = step0[i], s1 = step1[i], step = (kinds >> i) & 1u ? s1 : s0;
+            const std::int32_t s = symbol[i], q = (s >> 1) ^ -(s & 1);
+            const float value = o[i] + (static_cast<float>(q) - dither(at + i)) * step;
+            x[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0u - ((live >> i) & 1u)));
         }
     }
 
-private:
     /// Uniform in ±1/2: a 32-bit mixing of the element's number (Wellons' lowbias32), far cheaper than Philox, from
     /// which the key is.
     [[gnu::always_inline]] float dither(std::uint32_t i) const {
@@ -137,33 +158,45 @@ namespace detail {
 
 }  // namespace detail
 
-/// The bytes of 32 whose bit is set, one after another. Writes up to 8 bytes behind them. Returns how many they are.
-[[gnu::always_inline]] inline index_t gather_bytes(const std::uint8_t* bytes, std::uint32_t bits, std::uint8_t* out) {
-    index_t n = 0;
+/// The bytes of 32 whose bit is set, one after another. Writes up to 32 bytes. Returns how many they are.
+[[gnu::always_inline]] inline std::uint32_t gather_bytes(const std::uint8_t* bytes, std::uint32_t bits,
+                                                         std::uint8_t* out) {
+#if defined(__AVX512VBMI2__) && defined(__AVX512VL__)
+    const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_maskz_compress_epi8(bits, all));
+#else
+    std::uint8_t* to = out;
     for (int part = 0; part < 4; ++part) {
         const std::uint32_t of = (bits >> (8 * part)) & 255u;
         std::uint64_t eight;
         std::memcpy(&eight, bytes + 8 * part, 8);
         eight = detail::gather_eight(eight, of);
-        std::memcpy(out + n, &eight, 8);
-        n += __builtin_popcount(of);
+        std::memcpy(to, &eight, 8);
+        to += std::popcount(of);
     }
-    return n;
+#endif
+    return static_cast<std::uint32_t>(std::popcount(bits));
 }
 
-/// The inverse: bytes whose bit is not set keep what they were. Reads up to 8 bytes behind those it takes.
-[[gnu::always_inline]] inline index_t spread_bytes(const std::uint8_t* in, std::uint32_t bits, std::uint8_t* bytes) {
-    index_t n = 0;
+/// The inverse, over bytes that are 0 where a bit is set. Reads up to 32 bytes.
+[[gnu::always_inline]] inline std::uint32_t spread_bytes(const std::uint8_t* in, std::uint32_t bits,
+                                                         std::uint8_t* bytes) {
+#if defined(__AVX512VBMI2__) && defined(__AVX512VL__)
+    auto* const to = reinterpret_cast<__m256i*>(bytes);
+    const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
+    _mm256_storeu_si256(to, _mm256_mask_expand_epi8(_mm256_loadu_si256(to), bits, some));
+#else
     for (int part = 0; part < 4; ++part) {
         const std::uint32_t of = (bits >> (8 * part)) & 255u;
         std::uint64_t eight, before;
-        std::memcpy(&eight, in + n, 8);
+        std::memcpy(&eight, in, 8);
         std::memcpy(&before, bytes + 8 * part, 8);
-        before |= detail::spread_eight(eight, of);  // of zeros
+        before |= detail::spread_eight(eight, of);
         std::memcpy(bytes + 8 * part, &before, 8);
-        n += __builtin_popcount(of);
+        in += std::popcount(of);
     }
-    return n;
+#endif
+    return static_cast<std::uint32_t>(std::popcount(bits));
 }
 
 }  // namespace cairn

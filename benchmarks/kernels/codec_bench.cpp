@@ -1,0 +1,78 @@
+// Codecs of activations on what ResNet-20 leaves: the output of a ReLU, half of it zeros, and the input of a batch norm,
+// with bounds as audits set them. GB/s of float32 packed and unpacked, beside a copy of the same array, and the ratio.
+// OMP_NUM_THREADS=1 shows one core.
+
+#include <benchmark/benchmark.h>
+
+#include <cairn/core/clock.hpp>
+#include <cairn/stash/bounded_codec.hpp>
+#include <cairn/stash/simple_codecs.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+namespace {
+
+using namespace cairn;
+using cairn::index_t;
+
+constexpr index_t channels = 16;
+
+/// 8 MB of normal numbers; `relu`: negative ones are 0.
+tensor<float> activation(bool relu) {
+    tensor<float> x({128, 32, 32, channels});
+    const random_stream random{1, 0, 0};
+    for (index_t i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<std::uint64_t>(2 * i);
+        const double u = 1 - random.uniform(at), v = random.uniform(at + 1);
+        const auto normal = static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * v));
+        x[i] = relu && normal < 0 ? 0 : normal;
+    }
+    return x;
+}
+
+void measure(benchmark::State& run, std::shared_ptr<const activation_codec> codec, bool relu) {
+    const tensor<float> x = activation(relu);
+    tensor<float> copy(x.shape());
+    double pack = 1e300, unpack = 1e300, copying = 1e300, packed_bytes = 0;
+    for (auto _ : run) {
+        const stopwatch packing;
+        const auto packed = codec->pack(x, {});
+        pack = std::min(pack, packing.seconds());
+        packed_bytes = static_cast<double>(packed->bytes());
+        const stopwatch unpacking;
+        const tensor<float> back = packed->unpack();
+        unpack = std::min(unpack, unpacking.seconds());
+        benchmark::DoNotOptimize(back.data());
+        const stopwatch plain;
+        const float* const from = x.data();
+        float* const to = copy.data();
+        parallel_for(x.size(), 1 << 16,
+                     [=](index_t begin, index_t end) { std::copy(from + begin, from + end, to + begin); });
+        copying = std::min(copying, plain.seconds());
+    }
+    const auto bytes = static_cast<double>(x.bytes());
+    run.counters["pack GB/s"] = bytes / pack / 1e9;
+    run.counters["unpack GB/s"] = bytes / unpack / 1e9;
+    run.counters["copy GB/s"] = bytes / copying / 1e9;
+    run.counters["ratio"] = bytes / packed_bytes;
+}
+
+void bounded(benchmark::State& run, bool relu, bool huffman) {
+    measure(
+        run,
+        std::make_shared<bounded_codec>(bounded_codec::config{.bound = 0.17f, .normalise = !relu, .huffman = huffman}),
+        relu);
+}
+
+BENCHMARK_CAPTURE(bounded, relu_planes, true, false);
+BENCHMARK_CAPTURE(bounded, norm_planes, false, false);
+BENCHMARK_CAPTURE(bounded, relu_huffman, true, true);
+BENCHMARK_CAPTURE(bounded, norm_huffman, false, true);
+BENCHMARK_CAPTURE(measure, bf16, std::make_shared<bf16_codec>(), false);
+BENCHMARK_CAPTURE(measure, group_4_bits, std::make_shared<group_codec>(4), false);
+BENCHMARK_CAPTURE(measure, group_2_bits, std::make_shared<group_codec>(2), false);
+
+}  // namespace
