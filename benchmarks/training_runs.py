@@ -10,9 +10,11 @@ import json_file
 
 
 def run(options, workload, settings):
-    """The last line of its output and the lines of its metrics.jsonl. `options`: build and data, folders. Ends this script where the run fails."""
+    """The last line of its output and the lines of its metrics.jsonl. `options`: build and data, folders; None: the workload generates its data. Ends this script where the run fails."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(options.build / "benchmarks" / "train"), str(workload), "--data", str(options.data), "--out", f"{folder}/run"]
+        command = [str(options.build / "benchmarks" / "train"), str(workload), "--out", f"{folder}/run"]
+        if options.data:
+            command += ["--data", str(options.data)]
         for setting in settings:
             command += ["--set", setting]
         result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
