@@ -32,7 +32,7 @@ struct sent {
     double seconds = 0;
 };
 
-struct network {
+struct alpha_beta {
     double alpha = 0, beta = 0;
 };
 
@@ -58,7 +58,7 @@ struct replies {
     std::vector<lab::sent> sent;
 };
 /// One call on arguments.size() ranks.
-replies exchange(const std::string& name, const std::vector<bytes>& arguments, const network& net);
+replies exchange(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net);
 
 template <class R>
 R decoded(const bytes& from, const std::string& name) {
@@ -111,13 +111,14 @@ template <class... A>
 std::string thrown(const std::string& name, const A&... arguments) {
     writer out;
     (out.put(arguments), ...);
-    reader in(detail::exchange(name, {out.data}, {}).results[0]);
+    const auto replies = detail::exchange(name, {out.data}, {});
+    reader in(replies.results[0]);
     return in.get<int>() == 1 ? in.get<std::string>() : "nothing";
 }
 
 /// Calls `name` on `ranks` ranks at once, with the arguments of_rank(rank), a tuple.
 template <class R, class Arguments>
-outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, const network& net = {}) {
+outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, const alpha_beta& net = {}) {
     std::vector<bytes> arguments;
     for (int r = 0; r < ranks; ++r) {
         writer out;

@@ -105,7 +105,7 @@ std::uint32_t calls = 0;
 /// One call on some ranks, from its frames to its replies.
 class exchange_call {
 public:
-    exchange_call(const std::string& name, const std::vector<bytes>& arguments, const network& net)
+    exchange_call(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net)
         : name_(name), ranks_(static_cast<int>(arguments.size())), router_(ranks_, net) {
         if (broken) throw fault("not run: an earlier call of this test left ranks in the middle of their work");
         if (arguments.size() > workers.size())
@@ -281,7 +281,7 @@ private:
 
 std::uint64_t seed() { return given_seed; }
 void doing(const std::string& what) { tried = what; }
-detail::replies detail::exchange(const std::string& name, const std::vector<bytes>& arguments, const network& net) {
+detail::replies detail::exchange(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net) {
     return exchange_call(name, arguments, net).run();
 }
 void detail::set_answer(const std::string& name, answer f) { answers[name] = std::move(f); }

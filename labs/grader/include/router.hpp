@@ -13,7 +13,7 @@ namespace lab {
 
 class router {
 public:
-    router(int ranks, network net) : net_(net), ranks_(static_cast<std::size_t>(ranks)), contexts_{everybody(ranks)} {}
+    router(int ranks, alpha_beta net) : net_(net), ranks_(static_cast<std::size_t>(ranks)), contexts_{everybody(ranks)} {}
 
     /// What is to be written to a worker.
     std::function<void(int rank, to_worker kind, std::uint32_t number, std::span<const std::byte> payload)> write;
@@ -66,7 +66,7 @@ private:
     void split(int rank, std::uint32_t number, split_call call);
     static std::string described(const transfer& t, const std::vector<std::string>& inside);
 
-    network net_;
+    alpha_beta net_;
     std::vector<rank_state> ranks_;
     std::vector<context> contexts_;
 };
