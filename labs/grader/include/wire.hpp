@@ -115,7 +115,10 @@ public:
             require(fits, "an integer of this size");
             return static_cast<T>(value);
         } else if constexpr (std::is_floating_point_v<T>) {
-            require(raw<char>() == 'f', "a floating-point number");
+            const char kind = raw<char>();  // an integer will do
+            if (kind == '-') return static_cast<T>(static_cast<std::int64_t>(raw<std::uint64_t>()));
+            if (kind == '+') return static_cast<T>(raw<std::uint64_t>());
+            require(kind == 'f', "a floating-point number");
             return static_cast<T>(raw<double>());
         } else if constexpr (detail::Named<T>) {
             const auto text = get<std::string>();
