@@ -48,7 +48,7 @@ struct threw : fault {
 
 template <class R>
 struct outcome {
-    std::vector<R> results;  // [rank]
+    std::vector<std::conditional_t<std::is_void_v<R>, std::tuple<>, R>> results;  // [rank]
     std::vector<lab::sent> sent;
 };
 
@@ -130,7 +130,10 @@ outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, con
     all.sent = std::move(replies.sent);
     for (const bytes& reply : replies.results) {
         try {
-            all.results.push_back(detail::decoded<R>(reply, name));
+            if constexpr (std::is_void_v<R>)
+                detail::decoded<R>(reply, name), all.results.emplace_back();
+            else
+                all.results.push_back(detail::decoded<R>(reply, name));
         } catch (const threw& error) {
             throw threw(error.type, "rank " + std::to_string(all.results.size()) + " of " + std::to_string(ranks) +
                                         ": " + error.what());
