@@ -6,23 +6,23 @@ TEST_CASE("ring: any number of ranks and elements") {
     for (int p = 1; p <= 9; ++p)
         for (const int count : {0, 1, p - 1, p, p + 1, 1000 + lab::number(1, 40, 1)}) {
             const auto n = static_cast<std::size_t>(std::max(count, 0));
-            const auto all = lab::run(p, n, 100 + static_cast<std::uint32_t>(p), lab::ring);
-            INFO(p << " ranks, " << n << " elements: " << all.fault());
-            REQUIRE(all.fault().empty());
+            const auto all = lab::ring(p, n, 100 + static_cast<std::uint32_t>(p));
+            INFO(p << " ranks, " << n << " elements: " << all.fault_of_sums());
+            REQUIRE(all.fault_of_sums().empty());
             for (const auto& counts : all.counts) CHECK(counts.messages <= 2 * (p - 1));
         }
 }
 
 TEST_CASE("ring: the same bits on every rank and in every run") {
     const int p = lab::number(3, 7, 2);
-    const auto all = lab::run(p, 5000, 200, lab::ring), again = lab::run(p, 5000, 200, lab::ring);
-    INFO(p << " ranks: " << all.fault());
-    REQUIRE(all.fault().empty());
-    for (const auto& after : all.after) CHECK(after == all.after[0]);
+    const auto all = lab::ring(p, 5000, 200), again = lab::ring(p, 5000, 200);
+    INFO(p << " ranks: " << all.fault_of_sums());
+    REQUIRE(all.fault_of_sums().empty());
+    CHECK(lab::disagreement(all.after) == "");
     CHECK(again.after == all.after);
-    const auto other = lab::run(p, 5000, 250, lab::ring);  // as many elements, other values
-    INFO("the second array: " << other.fault());
-    CHECK(other.fault().empty());
+    const auto other = lab::ring(p, 5000, 250);  // as many elements, other values
+    INFO("the second array: " << other.fault_of_sums());
+    CHECK(other.fault_of_sums().empty());
 }
 
 TEST_CASE("halving and doubling: rounds grow with the logarithm") {
@@ -30,9 +30,9 @@ TEST_CASE("halving and doubling: rounds grow with the logarithm") {
         const std::size_t n = 8192;
         int steps = 0;
         while (1 << steps < p) ++steps;
-        const auto all = lab::run(p, n, 300, lab::halving);
-        INFO(p << " ranks: " << all.fault());
-        REQUIRE(all.fault().empty());
+        const auto all = lab::halving(p, n, 300);
+        INFO(p << " ranks: " << all.fault_of_sums());
+        REQUIRE(all.fault_of_sums().empty());
         for (const auto& counts : all.counts) {
             CHECK(counts.messages == 2 * steps);
             CHECK(counts.rounds == 2 * steps);
@@ -46,27 +46,28 @@ TEST_CASE("halving and doubling: rank counts that are no power of two") {
     for (const int p : {3, 5, 6, 7, 9})
         for (const int count : {0, 1, 7, 1000 + lab::number(1, 40, 3)}) {
             const auto all =
-                lab::run(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p), lab::halving);
-            INFO(p << " ranks, " << count << " elements: " << all.fault());
-            REQUIRE(all.fault().empty());
-            for (const auto& after : all.after) CHECK(after == all.after[0]);
+                lab::halving(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p));
+            INFO(p << " ranks, " << count << " elements: " << all.fault_of_sums());
+            REQUIRE(all.fault_of_sums().empty());
+            CHECK(lab::disagreement(all.after) == "");
         }
 }
 
 TEST_CASE("cost: the cheaper algorithm is chosen") {
-    const student::link l{.alpha = 1e-5, .beta = 1e-9, .gamma = 1e-10};
+    const lab::link l{1e-5, 1e-9, 1e-10};
     CHECK(lab::cheaper(8, 1e3, l) == "halving and doubling");  // few bytes: fewer messages win
     CHECK(lab::cheaper(6, 1e9, l) == "ring");                  // six ranks: two more messages of all bytes
     CHECK(lab::cheaper(6, 8, l) == "halving and doubling");
-    const student::link exact{.alpha = 0x1p-17, .beta = 0x1p-30, .gamma = 0x1p-33};  // nothing is rounded
+    const lab::link exact{0x1p-17, 0x1p-30, 0x1p-33};  // nothing is rounded
     CHECK(lab::cheaper(2, 0x1p20, exact) == "ring");                                 // equal
     const auto drawn = lab::numbers<double>(4, 4);
-    const student::link other{1e-5 * (2 + drawn[0]), 1e-9 * (2 + drawn[1]), 1e-10 * (2 + drawn[2])};
+    const auto [alpha, beta, gamma] = std::tuple(1e-5 * (2 + drawn[0]), 1e-9 * (2 + drawn[1]), 1e-10 * (2 + drawn[2]));
+    const lab::link other{alpha, beta, gamma};
     const double n = 1e6 * (2 + drawn[3]);
     CHECK(lab::ring_seconds(6, n, other) ==
-          Approx(10 * other.alpha + n * 5 / 3 * other.beta + n * 5 / 6 * other.gamma).epsilon(1e-12));
+          Approx(10 * alpha + n * 5 / 3 * beta + n * 5 / 6 * gamma).epsilon(1e-12));
     CHECK(lab::halving_seconds(6, n, other) ==
-          Approx(6 * other.alpha + n * 3.5 * other.beta + n * 1.75 * other.gamma).epsilon(1e-12));
+          Approx(6 * alpha + n * 3.5 * beta + n * 1.75 * gamma).epsilon(1e-12));
     CHECK(lab::halving_seconds(1, n, l) == 0);
 }
 
@@ -74,8 +75,8 @@ TEST_CASE("buckets: as few messages as the size allows, last tensors first") {
     // Limit of 100 elements, from the last: {40, 60}, {100}, {250}, {30, 20}: four buckets, of 100, 100, 250 and 50.
     const std::vector<std::size_t> sizes{20, 30, 250, 100, 60, 40};
     const int p = 4;
-    const auto all = lab::run(p, 500, 500, lab::buckets(sizes, 100));
-    const std::string fault = lab::fault_of_means(all);
+    const auto all = lab::buckets(p, sizes, 100, 500);
+    const std::string fault = all.fault_of_means();
     INFO(fault);
     REQUIRE(fault.empty());
     for (const auto& counts : all.counts) CHECK(counts.messages == 4 * 2 * (p - 1));

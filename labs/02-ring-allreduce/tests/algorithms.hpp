@@ -1,59 +1,94 @@
 #pragma once
-// The submission's algorithms as the tests call them: a rank that waits for ever says in which of them.
+// What the tests of this lab share: arrays drawn from the seed on every rank, and sums by plain loops.
 
-#include "ranks.hpp"
-
-#include "all_reduce.hpp"
-#include "buckets.hpp"
-#include "cost.hpp"
-
-#include <type_traits>
+#include "judge.hpp"
 
 namespace lab {
 
-inline const auto ring = [](rank_of_test& c, std::span<float> data) {
-    const auto call = c.enter({"ring_all_reduce", "floats", static_cast<cairn::index_t>(data.size())});
-    student::ring_all_reduce(c, data);
-};
-inline const auto halving = [](rank_of_test& c, std::span<float> data) {
-    const auto call = c.enter({"halving_doubling_all_reduce", "floats", static_cast<cairn::index_t>(data.size())});
-    student::halving_doubling_all_reduce(c, data);
-};
+/// What every rank starts with, what it had afterwards, and what it sent.
+struct run {
+    std::vector<std::vector<float>> before, after;  // [rank][element]
+    std::vector<lab::sent> counts;
 
-/// The data as tensors of these sizes, one behind the other, in buckets of `bucket` elements.
-inline auto buckets(const std::vector<std::size_t>& sizes, std::size_t bucket) {
-    return [=](rank_of_test& c, std::span<float> data) {
-        const auto call = c.enter({"reduce_gradients", "floats", static_cast<cairn::index_t>(data.size())});
-        std::vector<std::span<float>> gradients;
-        std::size_t at = 0;
-        for (const std::size_t n : sizes) gradients.push_back(data.subspan(at, n)), at += n;
-        student::reduce_gradients(c, gradients, bucket * sizeof(float));
-    };
-}
-
-// Results as types of C++ before they are compared: a submission could bring types with an == of its own.
-inline double ring_seconds(int p, double bytes, const student::link& l) { return student::ring_seconds(p, bytes, l); }
-inline double halving_seconds(int p, double bytes, const student::link& l) {
-    return student::halving_doubling_seconds(p, bytes, l);
-}
-inline std::string cheaper(int p, double bytes, const student::link& l) {
-    static_assert(std::is_enum_v<student::algorithm>);
-    switch (student::cheaper(p, bytes, l)) {
-        case student::algorithm::ring:
-            return "ring";
-        case student::algorithm::halving_doubling:
-            return "halving and doubling";
+    /// Sums over the ranks, in double, and what each element may be off by.
+    std::vector<double> sums() const {
+        std::vector<double> all(before[0].size());
+        for (const auto& one : before)
+            for (std::size_t i = 0; i < one.size(); ++i) all[i] += static_cast<double>(one[i]);
+        return all;
     }
-    return "neither";
+    std::vector<double> bounds() const {
+        std::vector<double> all(before[0].size());
+        for (const auto& one : before)
+            for (std::size_t i = 0; i < one.size(); ++i) all[i] += std::abs(static_cast<double>(one[i]));
+        for (double& b : all) b = rounding_bound<float>(before.size(), b);
+        return all;
+    }
+    /// Empty, or the first rank that has not `expected` and how.
+    std::string fault(const std::vector<double>& expected) const {
+        for (std::size_t r = 0; r < after.size(); ++r)
+            if (const std::string why = difference(std::span<const float>(after[r]), expected, bounds()); !why.empty())
+                return "rank " + std::to_string(r) + " of " + std::to_string(after.size()) + ": " + why;
+        return {};
+    }
+    std::string fault_of_sums() const { return fault(sums()); }
+    std::string fault_of_means() const {
+        auto means = sums();
+        for (double& m : means) m /= static_cast<double>(before.size());
+        return fault(means);
+    }
+};
+
+inline run start(int ranks, std::size_t count, std::uint32_t stream) {
+    run all;
+    for (int r = 0; r < ranks; ++r) all.before.push_back(numbers(count, stream + static_cast<std::uint32_t>(r)));
+    doing(std::to_string(ranks) + " ranks, " + std::to_string(count) + " elements");
+    return all;
 }
 
-/// Empty, or what is wrong with the first rank that has not the means of all.
-inline std::string fault_of_means(const outcome& all) {
-    auto mean = all.sums(), bound = all.bounds();
-    for (double& m : mean) m /= static_cast<double>(all.before.size());
-    for (const auto& after : all.after)
-        if (const std::string why = difference(std::span<const float>(after), mean, bound); !why.empty()) return why;
-    return {};
+/// Calls an all-reduce on `ranks` ranks with `count` numbers each.
+inline run all_reduce(const std::string& name, int ranks, std::size_t count, std::uint32_t stream) {
+    run all = start(ranks, count, stream);
+    auto done = on_ranks<std::vector<float>>(ranks, name, [&](int r) {
+        return std::tuple(all.before[static_cast<std::size_t>(r)]);
+    });
+    all.after = std::move(done.results), all.counts = std::move(done.sent);
+    return all;
 }
+inline run ring(int ranks, std::size_t count, std::uint32_t stream) {
+    return all_reduce("ring_all_reduce", ranks, count, stream);
+}
+inline run halving(int ranks, std::size_t count, std::uint32_t stream) {
+    return all_reduce("halving_doubling_all_reduce", ranks, count, stream);
+}
+
+/// Gradients of these sizes, in buckets of `bucket` elements.
+inline run buckets(int ranks, const std::vector<std::size_t>& sizes, std::size_t bucket, std::uint32_t stream) {
+    std::size_t count = 0;
+    for (const std::size_t n : sizes) count += n;
+    run all = start(ranks, count, stream);
+    using tensors = std::vector<std::vector<float>>;
+    auto done = on_ranks<tensors>(ranks, "reduce_gradients", [&](int r) {
+        tensors gradients;
+        auto from = all.before[static_cast<std::size_t>(r)].begin();
+        for (const std::size_t n : sizes) gradients.emplace_back(from, from + static_cast<std::ptrdiff_t>(n)), from += static_cast<std::ptrdiff_t>(n);
+        return std::tuple(gradients, bucket * sizeof(float));
+    });
+    for (const tensors& one : done.results) {
+        auto& flat = all.after.emplace_back();
+        for (const auto& tensor : one) flat.insert(flat.end(), tensor.begin(), tensor.end());
+    }
+    all.counts = std::move(done.sent);
+    return all;
+}
+
+/// α, β and γ of a link.
+using link = std::tuple<double, double, double>;
+
+inline double ring_seconds(int p, double bytes, const link& l) { return call<double>("ring_seconds", p, bytes, l); }
+inline double halving_seconds(int p, double bytes, const link& l) {
+    return call<double>("halving_doubling_seconds", p, bytes, l);
+}
+inline std::string cheaper(int p, double bytes, const link& l) { return call<std::string>("cheaper", p, bytes, l); }
 
 }  // namespace lab

@@ -8,8 +8,16 @@ import shutil
 import tempfile
 import xml.etree.ElementTree as xml
 
-from . import broken, grading, starter, submission, writers
+from . import grading, starter, writers
 from .lab import LabError, tomllib
+
+# Behind a lab's first file: what it does, what that adds, and what must stand in the reason.
+BROKEN = (
+    ("does not compile", "\nthis is no C++\n", "does not compile"),
+    ("loops for ever", "\nstatic const int breaks = [] { volatile int i = 0; for (;;) i = i + 1; return 0; }();\n", "an endless loop?"),
+    ("calls exit(0)", "\n#include <cstdlib>\nstatic const int breaks = [] { std::exit(0); return 0; }();\n", "does something call exit?"),
+    ("crashes", "\nstatic const int breaks = [] { volatile int* volatile p = nullptr; *p = 1; return 0; }();\n", "segmentation fault"),
+)
 
 
 def mutants(lab):
@@ -67,31 +75,30 @@ def check_mutants(lab, solution, folder, graded, quick):
 
 
 def of_one_test(lab):
-    """The lab with one public test and short limits: enough to see what becomes of a submission that is broken."""
+    """The lab with one public test and short limits, of a task that needs the first file: enough to see what becomes of a broken submission."""
     limits = dataclasses.replace(lab.limits, test_seconds=1)
-    first = next(test for test in lab.tests if test.program == "public")
+    first = next(test for test in lab.tests if test.program == "public" and lab.files[0] in lab.task_files.get(test.task, lab.files))
     return dataclasses.replace(lab, limits=limits, tests=(dataclasses.replace(first, seconds=None),))
 
 
-def fault_of_broken(lab, case, solution, folder, say=print):
-    """What is wrong with the way in which a broken submission is graded, or nothing."""
-    path = copied(solution, folder) / lab.files[0]
-    outside, hidden = path.parent.parent, lab.folder / "grading" / "hidden.cpp"
-    text = case.text.replace("@outside@", str(outside)).replace("@hidden@", str(hidden))
-    path.write_bytes(path.read_bytes() + text.encode() if case.instead is None else case.instead)
-    inspects = submission.fault
-    try:
-        if not case.inspected:
-            submission.fault = lambda *_: None
-        result = grading.grade(of_one_test(lab), path.parent, secret="gate", programs=("public",))
-    finally:
-        submission.fault = inspects
-    why = result.tests[0].message
-    say(f"broken: {case.what}: {result.score:g}; {why.splitlines()[0] if why else ''}")
+def valid(result):
+    """Raises where a result cannot be written in a format."""
     json.loads(writers.gradescope(result)), json.loads(writers.classroom50(result)), xml.fromstring(writers.junit(result)), writers.table(result)
-    if result.score or not why or case.says not in why:
-        return f"a submission that {case.what} scores {result.score} and is told: {why}"
-    return None
+
+
+def check_broken(lab, solution, folder, say):
+    """Faults of how submissions are graded that are broken in their first file, which is one of several."""
+    cases = [(what, lambda path, text=text: path.write_bytes(path.read_bytes() + text.encode()), says) for what, text, says in BROKEN]
+    cases += [("is empty", lambda path: path.write_bytes(b""), "is empty"), ("lacks a file", lambda path: path.unlink(), "is missing")]
+    for what, spoil, says in cases:
+        path = copied(solution, folder) / lab.files[0]
+        spoil(path)
+        result = grading.grade(of_one_test(lab), folder, secret="gate", programs=("public",))
+        valid(result)
+        why = result.tests[0].message
+        say(f"broken: {what}: {result.score:g}; {why.splitlines()[0] if why else ''}")
+        if result.score or says not in why:
+            yield f"a submission that {what} scores {result.score:g} and is told: {why}"
 
 
 def check(lab, say=print, quick=False):
@@ -106,16 +113,12 @@ def check(lab, say=print, quick=False):
 
         def graded(where, what, only=None):
             tests = tuple(test for test in lab.tests if only in (None, test.name))
-            programs = [name for name in ("public", "hidden") if any(test.program == name for test in tests)]
-            result = grading.grade(dataclasses.replace(lab, tests=tests), where, secret="gate", programs=programs)
-            say(f"{what}: {result.score:g} of {result.points}")
+            result = grading.grade(dataclasses.replace(lab, tests=tests), where, secret="gate")
+            say(f"{what}: {result.score:g} of {result.points}; {result.seconds:.1f} s")
             return result
 
         faults += check_solution(lab, solution, graded)
         faults += [f"the starter passes \"{t.name}\"" for t in graded(blank, "starter").tests if t.passed]
         faults += check_mutants(lab, solution, other, graded, quick)
-        faults += filter(None, (fault_of_broken(lab, case, solution, other, say) for case in broken.COMMON))
-        (copied(solution, other) / lab.files[0]).unlink()
-        result = graded(other, "a file is missing")
-        faults += ["a submission without a file scores"] if result.score or "missing" not in result.tests[0].message else []
+        faults += check_broken(lab, solution, other, say)
     return faults

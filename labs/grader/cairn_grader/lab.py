@@ -23,10 +23,10 @@ class LabError(Exception):
 class Limits:
     compile_seconds: float = 120  # of processor time, as all seconds: a loaded machine changes no verdict
     compile_megabytes: int = 768
-    test_seconds: float = 10
-    test_megabytes: int = 512
-    output_kilobytes: int = 64
-    processes: int = 64  # and threads
+    test_seconds: float = 10  # of each rank
+    test_megabytes: int = 512  # of all ranks together
+    output_kilobytes: int = 64  # of each rank
+    processes: int = 64  # threads, of each rank
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Lab:
     limits: Limits
     hours: tuple[float, float]
     ranks: int
-    headers: tuple[str, ...] = ()  # of the library, compiled once for all submissions
+    headers: tuple[str, ...] = ()  # of the library: submissions see these and what they include, and no others
     tasks: dict = field(default_factory=dict)  # name -> title
+    task_files: dict = field(default_factory=dict)  # name -> the files that it needs, where that is not all of them
     link: tuple[str, ...] = ()  # the linker's arguments: "-lopenblas"
-    defined_by_tests: tuple[str, ...] = ()  # what the tests themselves put in place of others: "operator new"
 
     @property
     def name(self):
@@ -78,14 +78,17 @@ def load(folder):
         raise LabError(f"{path}: {error}") from error
     try:
         tasks = {task["name"]: task["title"] for task in raw["task"]}
+        task_files = {task["name"]: tuple(task["files"]) for task in raw["task"] if "files" in task}
         tests = tuple(Test(test["name"], test["program"], test["task"], test["points"], test.get("seconds")) for test in raw["test"])
         lab = Lab(folder, raw["title"], tuple(raw["files"]), tuple(raw.get("forbidden_includes", ())), tests,
-                  Limits(**raw.get("limits", {})), tuple(raw["hours"]), raw.get("ranks", 1), tuple(raw.get("headers", ())), tasks, tuple(raw.get("link", ())),
-                  tuple(raw.get("defined_by_tests", ())))
+                  Limits(**raw.get("limits", {})), tuple(raw["hours"]), raw.get("ranks", 1), tuple(raw.get("headers", ())), tasks, task_files,
+                  tuple(raw.get("link", ())))
     except (KeyError, TypeError) as error:
         raise LabError(f"{path}: {error} is missing or of the wrong kind") from error
     if bad := [name for name in lab.files if not re.fullmatch(r"\w[\w.-]*", name)]:
         raise LabError(f"{path}: files: {bad[0]}: names without folders")
+    if bad := [name for names in task_files.values() for name in names if name not in lab.files]:
+        raise LabError(f"{path}: task: {bad[0]} is not among the files that are handed in")
     for test in tests:
         if test.program not in ("public", "hidden") or test.task not in tasks or not isinstance(test.points, int) or test.points < 0:
             raise LabError(f"{path}: test \"{test.name}\": program is public or hidden, task is one of {', '.join(tasks)}, points are a whole number")

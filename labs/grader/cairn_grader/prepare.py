@@ -2,11 +2,14 @@
 
 import sys
 
-from . import grading
+from . import build
 from .lab import LabError, find
 
 try:
-    grading.main_object()
-    grading.precompiled(find(sys.argv[1]))
+    lab = find(sys.argv[1])
+    build.worker_parts(lab)
+    for program in ("public", "hidden"):
+        if lab.sources(program):
+            build.judge(lab, program)
 except LabError as error:
     sys.exit(str(error))

@@ -21,10 +21,10 @@ using Catch::Approx;
 
 namespace lab {
 
-/// The seed of this test's inputs: the grader's, or CAIRN_LAB_SEED, or 1.
+/// The seed of this test's inputs: CAIRN_LAB_SEED, or 1.
 std::uint64_t seed();
 
-/// What is tried from now on, for example "3 ranks, 1 elements": printed if the submission crashes with it.
+/// What is tried from now on, for example "3 ranks, 1 elements": said if the submission crashes or hangs with it.
 void doing(const std::string& what);
 
 /// n numbers in (-1, 1), others for every `stream`.
