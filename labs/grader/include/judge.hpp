@@ -111,7 +111,8 @@ template <class... A>
 std::string thrown(const std::string& name, const A&... arguments) {
     writer out;
     (out.put(arguments), ...);
-    reader in(detail::exchange(name, {out.data}, {}).results[0]);
+    const auto replies = detail::exchange(name, {out.data}, {});  // the reader looks into it
+    reader in(replies.results[0]);
     return in.get<int>() == 1 ? in.get<std::string>() : "nothing";
 }
 
