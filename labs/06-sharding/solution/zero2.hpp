@@ -1,0 +1,66 @@
+#pragma once
+// Lab 6, task 4: ZeRO stage 2. As stage 1, but of the gradients too a rank keeps its part alone.
+
+#include "adam.hpp"
+#include "rank_state.hpp"
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace student {
+
+/// What rank `rank` of p keeps before the first step: the initial parameters, and gradients, m and v of 0 for part
+/// `rank` of parts_of(n, p).
+inline rank_state zero2_start(std::span<const float> initial, int p, int rank) {
+    //! solution
+    rank_state mine;
+    const auto part = static_cast<std::size_t>(parts_of(initial.size(), p)[static_cast<std::size_t>(rank)].count);
+    mine.parameters.assign(initial.begin(), initial.end());
+    mine.gradients.assign(part, 0.0f);
+    mine.m.assign(part, 0.0f);
+    mine.v.assign(part, 0.0f);
+    return mine;
+    //! starter
+    // (void)initial, (void)p, (void)rank;
+    // throw std::logic_error("task 4: zero2_start is not written yet");
+    //! end
+}
+
+/// After the backward of a micro-batch: one reduce-scatter of its gradient over the ranks. This rank's part of the sum
+/// is added to the part that it keeps; the rest is forgotten.
+template <class C>
+void zero2_accumulate(C& c, rank_state& mine, std::span<const float> gradient) {
+    //! solution
+    const auto parts = parts_of(gradient.size(), c.size());
+    std::vector<float> sum(gradient.begin(), gradient.end());
+    cairn::reduce_scatter(c, std::span<float>(sum), parts);
+    const auto here = elements(std::span<float>(sum), parts[static_cast<std::size_t>(c.rank())]);
+    for (std::size_t i = 0; i < here.size(); ++i) mine.gradients[i] += here[i];
+    //! starter
+    // (void)c, (void)mine, (void)gradient;
+    // throw std::logic_error("task 4: zero2_accumulate is not written yet");
+    //! end
+}
+
+/// One step of Adam with the mean gradient over all ranks and their `micro_batches` micro-batches each: the update of
+/// this rank's part, one all-gather of the parameters. Afterwards every rank has all new parameters, and its gradients
+/// are 0.
+template <class C>
+void zero2_step(C& c, rank_state& mine, const adam_settings& settings, int micro_batches) {
+    //! solution
+    const auto parts = parts_of(mine.parameters.size(), c.size());
+    const std::span<float> parameters(mine.parameters);
+    for (float& g : mine.gradients) g /= static_cast<float>(c.size() * micro_batches);
+    adam(settings, ++mine.steps, mine.gradients, elements(parameters, parts[static_cast<std::size_t>(c.rank())]),
+         mine.m, mine.v);
+    cairn::all_gather(c, parameters, parts);
+    std::fill(mine.gradients.begin(), mine.gradients.end(), 0.0f);
+    //! starter
+    // (void)c, (void)mine, (void)settings, (void)micro_batches;
+    // throw std::logic_error("task 4: zero2_step is not written yet");
+    //! end
+}
+
+}  // namespace student

@@ -1,0 +1,37 @@
+#pragma once
+// Lab 6, task 3: ZeRO stage 1. Every rank has all parameters and all gradients, and Adam's m and v for its part alone.
+
+#include "adam.hpp"
+#include "rank_state.hpp"
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace student {
+
+/// What rank `rank` of p keeps before the first step: the initial parameters, gradients of 0, and m and v of 0 for
+/// part `rank` of parts_of(n, p), where n = initial.size().
+inline rank_state zero1_start(std::span<const float> initial, int p, int rank) {
+    (void)initial, (void)p, (void)rank;
+    throw std::logic_error("task 3: zero1_start is not written yet");
+}
+
+/// After the backward of a micro-batch: adds its gradient, of all n parameters, to what this rank has. Sends nothing.
+template <class C>
+void zero1_accumulate(C& c, rank_state& mine, std::span<const float> gradient) {
+    (void)c, (void)mine, (void)gradient;
+    throw std::logic_error("task 3: zero1_accumulate is not written yet");
+}
+
+/// One step of Adam with the mean gradient over all ranks and their `micro_batches` micro-batches each: one
+/// reduce-scatter of the gradients, the update of this rank's part, one all-gather of the parameters. Afterwards every
+/// rank has all new parameters, and gradients of 0.
+template <class C>
+void zero1_step(C& c, rank_state& mine, const adam_settings& settings, int micro_batches) {
+    (void)c, (void)mine, (void)settings, (void)micro_batches;
+    throw std::logic_error("task 3: zero1_step is not written yet");
+}
+
+}  // namespace student
