@@ -66,7 +66,7 @@ void halos() {
     }
     // --8<-- [end:halos]
     const auto cube = axis_halos(shards_of(128, 2), shards_of(128, 2), window, "conv", "axis")[0];
-    require(halo_elements({cube, cube, cube}, 1, 16) == 16 * (64 * 64 + 65 * 64 + 65 * 65), "a cube's halo");
+    require(halo_elements({cube, cube, cube}, 1, 16) == 16 * (64 * 64 + 66 * 64 + 66 * 66), "a cube's halo");
 }
 
 int main() {
