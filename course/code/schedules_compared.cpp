@@ -1,4 +1,4 @@
-// Code of course/lectures/05-pipelines.md: schedules as data, simulated and proved; checks and prints what the page says.
+// Code of course/lectures/05-pipelines.md: schedules as data, simulated and proved; checks and prints its numbers.
 
 #include <cairn/parallel/pipeline/rendezvous.hpp>
 #include <cairn/parallel/pipeline/schedule.hpp>
