@@ -6,8 +6,6 @@ import json
 import pathlib
 import re
 
-from mkdocs.exceptions import PluginError
-
 OFFLINE = """// Read by pages that are opened from the disk.
 __search.index = Promise.resolve(%s)
 __search.worker = URL.createObjectURL(new Blob([%s], {type: "text/javascript"}))
@@ -26,6 +24,7 @@ def boosted(worker):
         return worker
     worker, found = re.subn(r"for\(let (\w+) of (\w+)\)this\.add\(\1\)", r"for(let \1 of \2)this.add(\1,{boost:\1.boost})", worker)
     if found != 1:
+        from mkdocs.exceptions import PluginError  # here, as tests run without mkdocs's modules
         raise PluginError("the theme's search worker adds pages otherwise than course/tools/search.py knows")
     return worker
 
