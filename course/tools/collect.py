@@ -20,6 +20,7 @@ import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import api  # noqa: E402
+import formulas  # noqa: E402
 import snippets  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -188,6 +189,12 @@ class Collection:
         config["nav"] = self.navigation(config["nav"])
         theme = ROOT / "course" / "theme"
         self.write("extra.css", (theme / "extra.css").read_bytes())
+        if formulas.available():
+            for path, data in formulas.assets():
+                self.write(path, data)
+            config["extra_css"].insert(0, formulas.STYLE)
+        else:
+            formulas.without()
         done = set()
         while self.queue:
             job = self.queue.pop()
@@ -197,7 +204,7 @@ class Collection:
         for old in self.docs.rglob("*"):
             if old.is_file() and old not in self.written:
                 old.unlink()
-        config |= {"docs_dir": "docs", "site_dir": "site", "hooks": [str(ROOT / "course" / "tools" / "search.py")]}
+        config |= {"docs_dir": "docs", "site_dir": "site", "hooks": [str(ROOT / "course" / "tools" / name) for name in ("formulas.py", "search.py")]}
         config["theme"]["custom_dir"] = str(theme / "overrides")
         (self.out / "mkdocs.yml").write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False))
         print(f"{len(self.written)} files collected" + "".join(f"\n{fault}" for fault in self.faults))

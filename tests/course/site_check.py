@@ -9,7 +9,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "course" / "tools"))
+import formulas  # noqa: E402
 import headers  # noqa: E402
+import search  # noqa: E402
 import snippets  # noqa: E402
 
 HEADER = """#pragma once
@@ -115,7 +117,24 @@ def links(folder):
         check(said(bad)[0] == 1, f"{bad} was not noticed")
 
 
+def typesetting():
+    class Page:
+        class file:
+            src_path = "a.md"
+
+    text = '<p><span class="arithmatex">\\(a &lt; b\\)</span></p><div class="arithmatex">\\[\nc \\tag{1}\n\\]</div><img alt="f" src="f.svg" />'
+    there = formulas.available()
+    config = {"extra_css": [formulas.STYLE] if there else []}
+    out = formulas.on_post_page(formulas.on_page_content(text, Page, config))
+    check('id="eq-1"' in out and '<a class="figure" href="f.svg"' in out, f"anchors of equations and figures: {out}")
+    check('class="katex"' in out if there else "<code>a &lt; b</code>" in out, f"formulas: {out}")
+    check(search.boost("lectures/a.html") > search.boost("settings.html") > search.boost("api/a.html"), "the order of the search")
+    worker = "x;for(let s of r)this.add(s);y"
+    check(search.boosted(worker) == "x;for(let s of r)this.add(s,{boost:s.boost});y" == search.boosted(search.boosted(worker)), "boosts in the worker")
+
+
 scanner()
+typesetting()
 with tempfile.TemporaryDirectory() as name:
     sections(pathlib.Path(name))
     links(pathlib.Path(name))

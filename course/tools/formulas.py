@@ -1,0 +1,94 @@
+"""A hook of mkdocs for what pages have besides text. Formulas, `$…$` in a line and `$$…$$` in lines of their own, are typeset by
+KaTeX while the site is built: a browser needs its style sheet and fonts, no script and no network. A formula with `\\tag{3}` is
+equation 3 of its page and has the anchor #eq-3; tags count from 1. Without KaTeX (.ci/install course) pages show the TeX.
+Figures lead to themselves: by a click they fill the window, and can be enlarged on a phone."""
+
+import html
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# What pymdownx.arithmatex makes of formulas.
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+PLACE = re.compile(r'<(span|div) class="formula" data-formula="(\d+)"( id="eq-\d+")?>.*?</\1>', re.DOTALL)
+FIGURE = re.compile(r'<img alt="([^"]*)" src="([^"]+\.svg)" */?>')
+MODULES = "/usr/share/nodejs:/usr/lib/nodejs"  # where Debian keeps node's packages
+ASSETS = pathlib.Path("/usr/share/javascript/katex")  # style sheet and fonts, of package libjs-katex
+STYLE = "katex/katex.min.css"
+
+typeset = {}  # (TeX, displayed): its HTML
+numbers = []  # what data-formula counts
+
+
+def available():
+    """Whether KaTeX can be run and its style sheet is there."""
+    if not (ASSETS / "katex.min.css").exists():
+        return False
+    try:
+        return isinstance(render([("x", False)])[0], str)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+def assets():
+    """Style sheet and fonts as (path on the site, bytes)."""
+    yield STYLE, (ASSETS / "katex.min.css").read_bytes()
+    for font in sorted((ASSETS / "fonts").glob("*.woff2")):
+        yield f"katex/fonts/{font.name}", font.read_bytes()
+
+
+def render(formulas):
+    path = os.pathsep.join(filter(None, [os.environ.get("NODE_PATH"), MODULES]))
+    command = ["node", str(pathlib.Path(__file__).with_name("typeset.js"))]
+    done = subprocess.run(command, input=json.dumps(formulas), capture_output=True, text=True, check=True, env=os.environ | {"NODE_PATH": path})
+    return json.loads(done.stdout)
+
+
+def words(markup):
+    """A formula as text for the search: its MathML without marks."""
+    mathml = re.search(r"<semantics>(.*?)<annotation", markup, re.DOTALL)
+    return re.sub(r"<[^>]+>", "", mathml[1]) if mathml else ""
+
+
+def refuse(page, why):
+    from mkdocs.exceptions import PluginError  # here, as collect.py may run without mkdocs's modules
+    raise PluginError(f"{page.file.src_path}: {why}")
+
+
+def on_page_content(content, page, config, **_):
+    """Formulas give way to places with their words, which the search reads; on_post_page puts the typeset ones there."""
+    content = FIGURE.sub(r'<a class="figure" href="\2" title="Open the figure by itself"><img alt="\1" src="\2" /></a>', content)
+    found = [(html.unescape(match[3]).strip(), match[2] == "[") for match in FORMULA.finditer(content)]
+    tags = [int(tag) for tex, _ in found for tag in re.findall(r"\\tag\{(\d+)\}", tex)]
+    if tags != list(range(1, len(tags) + 1)):
+        refuse(page, f"equations are numbered {tags}, not from 1 on")
+    known = STYLE in config["extra_css"]
+    if known and (new := [formula for formula in dict.fromkeys(found) if formula not in typeset]):
+        for formula, markup in zip(new, render(new)):
+            if not isinstance(markup, str):
+                refuse(page, f"{formula[0]}: {markup['error']}")
+            typeset[formula] = markup
+    formulas = iter(found)
+
+    def place(match):
+        formula = next(formulas)
+        tag = re.search(r"\\tag\{(\d+)\}", formula[0])
+        anchor = f' id="eq-{tag[1]}"' if tag else ""
+        if not known:
+            return f'<{match[1]} class="formula"{anchor}><code>{html.escape(formula[0])}</code></{match[1]}>'
+        numbers.append(formula)
+        return f'<{match[1]} class="formula" data-formula="{len(numbers) - 1}"{anchor}>{words(typeset[formula])}</{match[1]}>'
+
+    return FORMULA.sub(place, content)
+
+
+def on_post_page(output, **_):
+    return PLACE.sub(lambda match: f'<{match[1]} class="formula"{match[3] or ""}>{typeset[numbers[int(match[2])]]}</{match[1]}>', output)
+
+
+def without():
+    """Says what the site goes without, in the way of tests/run."""
+    print("  skipped: formulas are shown as TeX, for KaTeX is not installed (.ci/install course)", file=sys.stderr)
