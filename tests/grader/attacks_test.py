@@ -51,6 +51,7 @@ class Attacks(unittest.TestCase):
                     one = gate.dataclasses.replace(one, tests=tuple(test for test in RING.tests if test.name == attack["test"]))
                 before = shared_memory()
                 started = time.monotonic()
+                print(attack["name"], flush=True)
                 result = grading.grade(one, path.parent, secret="attack", programs=("public",))
                 gate.valid(result)
                 why = result.tests[0].message
