@@ -51,14 +51,13 @@ class Attacks(unittest.TestCase):
                     one = gate.dataclasses.replace(one, tests=tuple(test for test in RING.tests if test.name == attack["test"]))
                 before = shared_memory()
                 started = time.monotonic()
-                print(attack["name"], flush=True)
                 result = grading.grade(one, path.parent, secret="attack", programs=("public",))
                 gate.valid(result)
                 why = result.tests[0].message
                 self.assertEqual(result.score, 0, why)
                 self.assertRegex(why, attack["says"] or ".")
                 self.assertLess(len(why), 30000)
-                self.assertLess(time.monotonic() - started, 90)
+                self.assertLess(time.monotonic() - started, 180)  # on a loaded machine, four compilers with their limits of time
                 if "not_in_output" in attack:
                     self.assertNotIn(attack["not_in_output"], result.output.replace("@lab@", ""))
                 self.assertEqual(sandbox.descendants(), {})

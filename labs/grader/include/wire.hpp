@@ -2,7 +2,7 @@
 // Values as bytes, between the judge and a worker. Both sides name the type; a value of another type, or bytes that do
 // not suffice, are an error that says so. Nothing is allocated before the bytes are known to be there.
 //   arithmetic types, std::byte, strings, vectors (nested too), spans (written only), pairs, tuples
-//   enumerations with lab::names, as their names           template <> struct lab::names<E> {
+//   enumerations with lab::names, as their names       template <> struct lab::names<E> {
 //                                                              static constexpr std::pair<E, const char*> all[]{…}; };
 //   structs with lab::members, as tuples                   template <> struct lab::members<S> {
 //                                                              static auto of(auto& s) { return std::tie(s.a, s.b); } };
