@@ -56,9 +56,8 @@ template <class T>
 bool served(const std::string& type) {
     using lab::serve;
     serve("transposed" + type, [](values<T> x) { return out(student::matrix<T>(student::transposed(matrix(x)))); });
-    serve("standardised" + type, [](values<T> x, T epsilon) {
-        return out(student::matrix<T>(student::standardised(matrix(x), epsilon)));
-    });
+    serve("standardised" + type,
+          [](values<T> x, T epsilon) { return out(student::matrix<T>(student::standardised(matrix(x), epsilon))); });
     serve("linear_forward" + type, [](values<T> x, values<T> w, std::vector<T> b) {
         return out(student::matrix<T>(student::linear_forward(matrix(x), matrix(w), vec(b))));
     });
@@ -82,8 +81,8 @@ bool served(const std::string& type) {
         const student::classifier_gradient<T> g = student::gradient_of(classifier(net), matrix(x), labels);
         return std::tuple(g.loss, out(g.gradient));
     });
-    serve("train" + type, [](network<T> net, values<T> x, std::vector<int> labels, std::size_t epochs, std::size_t batch,
-                             double lr, double momentum, double decay, std::uint64_t seed) {
+    serve("train" + type, [](network<T> net, values<T> x, std::vector<int> labels, std::size_t epochs,
+                             std::size_t batch, double lr, double momentum, double decay, std::uint64_t seed) {
         student::classifier<T> trained = classifier(net);
         student::training settings;
         settings.epochs = epochs, settings.batch = batch, settings.seed = seed;
@@ -109,8 +108,8 @@ const bool all_served[] = {
                [](numbers theta) { return student::numerical_gradient(function, std::span<const double>(theta)); }),
     lab::serve("check_gradient",
                [](numbers theta, numbers gradient) {
-                   const student::gradient_verdict v = student::check_gradient(
-                       function, std::span<const double>(theta), std::span<const double>(gradient));
+                   const student::gradient_verdict v = student::check_gradient(function, std::span<const double>(theta),
+                                                                               std::span<const double>(gradient));
                    return std::pair(v.right, v.worst);
                }),
     lab::serve("sgd",  // optimizer number `which`, from now on

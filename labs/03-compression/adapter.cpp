@@ -103,22 +103,19 @@ const bool served[] = {
           }),
     serve("error_feedback",
           [](lab::communicator&, int which, std::string method) {
-              with_method(method, [&](auto m) {
-                  feedbacks[which] = std::make_unique<feedback_of<decltype(m)>>(m);
-              });
+              with_method(method, [&](auto m) { feedbacks[which] = std::make_unique<feedback_of<decltype(m)>>(m); });
           }),
     serve("error_feedback::reduce",  // the mean, and the residual
           [](lab::communicator& c, int which, floats gradient) { return feedbacks.at(which)->reduce(c, gradient); }),
     serve("ring_traffic", [](int p, double bytes) { return student::ring_traffic(p, bytes); }),
     serve("gather_traffic", [](int p, double bytes) { return student::gather_traffic(p, bytes); }),
-    serve("powersgd_traffic", [](int p, double rows, double cols,
-                                 double rank) { return student::powersgd_traffic(p, rows, cols, rank); }),
+    serve("powersgd_traffic",
+          [](int p, double rows, double cols, double rank) { return student::powersgd_traffic(p, rows, cols, rank); }),
     serve("seconds", [](student::method m, student::link l) { return student::seconds(m, l); }),
     serve("break_even", [](student::method dense, student::method compressed,
                            double alpha) { return student::break_even(dense, compressed, alpha); }),
-    serve("best", [](std::vector<student::method> methods, student::link l) {
-        return student::best(std::span<const student::method>(methods), l);
-    }),
+    serve("best", [](std::vector<student::method> methods,
+                     student::link l) { return student::best(std::span<const student::method>(methods), l); }),
 };
 
 }  // namespace

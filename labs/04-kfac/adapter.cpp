@@ -67,8 +67,7 @@ const bool served[] = {
               return weights;
           }),
     serve("gradient_workers", [](int ranks, double fraction) { return gradient_workers(ranks, fraction); }),
-    serve("assign_layers",
-          [](int ranks, int workers, sizes layers) { return assign_layers(ranks, workers, layers); }),
+    serve("assign_layers", [](int ranks, int workers, sizes layers) { return assign_layers(ranks, workers, layers); }),
     serve("source", [](kfac_assignment p, std::size_t layer, int rank) { return source(p, layer, rank); }),
     serve("traffic_of", [](kfac_assignment p, sizes layers) { return traffic_of(p, layers); }),
     serve("kept_by", [](kfac_assignment p, sizes layers, int rank) { return kept_by(p, layers, rank); }),

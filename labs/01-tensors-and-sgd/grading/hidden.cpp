@@ -53,9 +53,11 @@ TEST_CASE("linear: other shapes, a batch of one and of none") {
     }
     const auto x = lab::matrix<double>(3, 4, 36), w = lab::matrix<double>(5, 6, 37);
     CHECK(lab::thrown("linear_forward double", x, w, lab::vec<double>(5, 38)) == "invalid_argument");
-    CHECK(lab::thrown("linear_forward double", x, lab::matrix<double>(5, 4, 37), lab::vec<double>(4, 38)) == "invalid_argument");
+    CHECK(lab::thrown("linear_forward double", x, lab::matrix<double>(5, 4, 37), lab::vec<double>(4, 38)) ==
+          "invalid_argument");
     CHECK(lab::thrown("linear_backward double", x, w, lab::matrix<double>(3, 5, 39)) == "invalid_argument");
-    CHECK(lab::thrown("linear_backward double", x, lab::matrix<double>(5, 4, 37), lab::matrix<double>(2, 5, 39)) == "invalid_argument");
+    CHECK(lab::thrown("linear_backward double", x, lab::matrix<double>(5, 4, 37), lab::matrix<double>(2, 5, 39)) ==
+          "invalid_argument");
 }
 
 TEST_CASE("linear: large shapes") {

@@ -332,8 +332,8 @@ struct plain_classifier {
     }
 
     /// Of the rows `which` of x. Returns the mean loss; gradients[0 … 3] are set.
-    double gradient(const array<double>& x, const std::vector<int>& labels,
-                    const std::vector<std::size_t>& which, std::vector<std::vector<double>>& gradients) {
+    double gradient(const array<double>& x, const std::vector<int>& labels, const std::vector<std::size_t>& which,
+                    std::vector<std::vector<double>>& gradients) {
         gradients.clear();
         for (const auto* p : parameters()) gradients.emplace_back(p->size());
         const double share = 1 / static_cast<double>(which.size());

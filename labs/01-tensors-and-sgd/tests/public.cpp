@@ -108,9 +108,9 @@ TEST_CASE("classifier: the gradient of both layers") {
 TEST_CASE("train: three spirals") {
     const lab::spirals<float> learn(600, 70), test(300, 71);
     const auto net = lab::initialised<float>(2, 32, 3, lab::seed());
-    const auto [losses, after] = lab::train(
-        net, learn.x, learn.labels,
-        {.epochs = 40, .batch = 20, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4, .seed = lab::seed()});
+    const auto [losses, after] =
+        lab::train(net, learn.x, learn.labels,
+                   {.epochs = 40, .batch = 20, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4, .seed = lab::seed()});
     REQUIRE(losses.size() == 40);
     CHECK(losses.back() < 0.3 * losses.front());
     CHECK(lab::accuracy(lab::call<lab::array<float>>("logits_of float", after, test.x), test.labels) >= 0.95);

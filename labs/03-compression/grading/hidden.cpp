@@ -348,12 +348,13 @@ TEST_CASE("cost: break-even and the best way") {
     // As many bytes with less computing: it takes less at every bandwidth.
     CHECK(break_even({dense.sends, 0.002}, {dense.sends, 0.001}, 1e-5) == std::numeric_limits<double>::infinity());
     CHECK(break_even({dense.sends, 0.001}, {dense.sends, 0.002}, 1e-5) == 0);
-    CHECK(break_even({.sends = lab::call<lab::traffic>("ring_traffic", 1, 4 * n)}, {.sends = lab::call<lab::traffic>("gather_traffic", 1, 4), .compute = 1},
-                     1e-5) == 0);
+    CHECK(break_even({.sends = lab::call<lab::traffic>("ring_traffic", 1, 4 * n)},
+                     {.sends = lab::call<lab::traffic>("gather_traffic", 1, 4), .compute = 1}, 1e-5) == 0);
     // Dense, top-k, PowerSGD on fast, middling and slow links.
     const std::vector<lab::way> ways{dense, sparse, low, dense};
     CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-5, 1e11}) == 0);
     CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-5, 1e8}) == 2);
     CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-2, 1e8}) == 1);  // few messages count
-    CHECK(lab::call<std::size_t>("best", std::vector<lab::way>{many_signs, many_dense, many_dense}, lab::link{1e-5, 1e9}) == 1);
+    CHECK(lab::call<std::size_t>("best", std::vector<lab::way>{many_signs, many_dense, many_dense},
+                                 lab::link{1e-5, 1e9}) == 1);
 }

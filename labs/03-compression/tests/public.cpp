@@ -42,8 +42,8 @@ TEST_CASE("sign: one bit a value and the mean magnitude") {
     const std::vector<float> small{-1, 2, 3, -4, 0, 6, 7, -1, 1, 2, 3, 4, -5, 6, 7, 4};
     const auto message = lab::call<lab::bytes>("sign::encode", small);
     REQUIRE(message.size() == 6);
-    CHECK(lab::number_at<float>(message, 0) == 3.5f);                   // 56 / 16
-    CHECK(lab::bits(message[4]) == "0b10001001");  // values 0, 3 and 7 are negative
+    CHECK(lab::number_at<float>(message, 0) == 3.5f);  // 56 / 16
+    CHECK(lab::bits(message[4]) == "0b10001001");      // values 0, 3 and 7 are negative
     CHECK(lab::bits(message[5]) == "0b00010000");
 
     std::vector<std::byte> made;

@@ -61,9 +61,8 @@ public:
     }
     /// results: the means.
     outcome<std::vector<float>> reduce(const arrays& m) const {
-        return on_ranks<std::vector<float>>(static_cast<int>(m.size()), "powersgd::reduce", [&](int r) {
-            return std::tuple(which_, m[static_cast<std::size_t>(r)]);
-        });
+        return on_ranks<std::vector<float>>(static_cast<int>(m.size()), "powersgd::reduce",
+                                            [&](int r) { return std::tuple(which_, m[static_cast<std::size_t>(r)]); });
     }
 
 private:

@@ -69,8 +69,9 @@ TEST_CASE("eigen form: one example, where it is the Fisher matrix itself") {
         const double damping = std::pow(10.0, -static_cast<double>(k));
         const double condition = (lab::trace(fisher) + damping) / damping;
         INFO(in << " inputs, " << out << " outputs, damping " << damping);
-        CHECK(lab::fault(lab::call<matrix>("precondition by eigenvectors", layer.mean_a(), layer.mean_g(), damping, gradient),
-                         lab::direction(lab::plus_identity(fisher, damping), gradient, condition)) == "");
+        CHECK(lab::fault(
+                  lab::call<matrix>("precondition by eigenvectors", layer.mean_a(), layer.mean_g(), damping, gradient),
+                  lab::direction(lab::plus_identity(fisher, damping), gradient, condition)) == "");
     }
 }
 
@@ -139,11 +140,11 @@ TEST_CASE("training: with much damping it is gradient descent") {
 
 TEST_CASE("training: every step is the one that the definition says") {
     const lab::kfac_settings settings{.lr = 0.5,
-                                          .damping = 0.05,
-                                          .clip = 0.01,
-                                          .decay = 0.8,
-                                          .factor_update_interval = 2,
-                                          .inverse_update_interval = 3};
+                                      .damping = 0.05,
+                                      .clip = 0.01,
+                                      .decay = 0.8,
+                                      .factor_update_interval = 2,
+                                      .inverse_update_interval = 3};
     const std::vector<std::size_t> sizes{3, 2, 2};
     lab::network net(sizes, 700);
     const lab::remote_kfac optimizer(settings);

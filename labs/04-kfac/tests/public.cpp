@@ -89,7 +89,8 @@ TEST_CASE("K-FAC assignment: layers in a grid of ranks, the largest first") {
     using table = std::vector<lab::layer_place>;
     CHECK(lab::call<int>("gradient_workers", 4, 0.5) == 2);
     // One column of ranks 0 to 3.
-    CHECK(lab::call<lab::kfac_assignment>("assign_layers", 4, 4, layers).layers == table{{0, 1}, {0, 0}, {0, 3}, {0, 2}, {0, 3}});
+    CHECK(lab::call<lab::kfac_assignment>("assign_layers", 4, 4, layers).layers ==
+          table{{0, 1}, {0, 0}, {0, 3}, {0, 2}, {0, 3}});
     // Ranks 0 and 2 are column 0, ranks 1 and 3 column 1.
     const lab::kfac_assignment half = lab::call<lab::kfac_assignment>("assign_layers", 4, 2, layers);
     CHECK(half.ranks == 4);
@@ -99,7 +100,8 @@ TEST_CASE("K-FAC assignment: layers in a grid of ranks, the largest first") {
     CHECK(lab::call<int>("source", half, 0, 0) == 1);  // has it from the one in its row
     CHECK(lab::call<int>("source", half, 0, 2) == 3);
     // Each rank a column of its own.
-    CHECK(lab::call<lab::kfac_assignment>("assign_layers", 4, 1, layers).layers == table{{1, 1}, {0, 0}, {3, 3}, {2, 2}, {3, 3}});
+    CHECK(lab::call<lab::kfac_assignment>("assign_layers", 4, 1, layers).layers ==
+          table{{1, 1}, {0, 0}, {3, 3}, {2, 2}, {3, 3}});
 }
 
 TEST_CASE("traffic: what ranks send and keep") {

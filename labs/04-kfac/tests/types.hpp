@@ -50,8 +50,8 @@ inline std::ostream& operator<<(std::ostream& out, const layer_place& p) {
     return out << "{column " << p.column << ", worker " << p.worker << '}';
 }
 inline std::ostream& operator<<(std::ostream& out, const traffic& t) {
-    return out << "{factors " << t.factors << ", decompositions " << t.decompositions << ", directions "
-               << t.directions << '}';
+    return out << "{factors " << t.factors << ", decompositions " << t.decompositions << ", directions " << t.directions
+               << '}';
 }
 
 template <>

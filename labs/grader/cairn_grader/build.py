@@ -174,7 +174,7 @@ class Worker:
                 if text is None:
                     continue
                 put(name, text)
-                alone, words = self.compile("-fsyntax-only")
+                alone, words = self.compile("-c", "-o", self.work / "alone.o")
                 if not alone:
                     faults[name] = words
                     put(name, starter[name])
@@ -182,8 +182,8 @@ class Worker:
                 return None, said, faults
             right, rest = self.compile("-c", "-o", self.work / "adapter.o")
             said = "\n".join((*faults.values(), rest))
-            if not right:
-                raise LabError(f"lab {self.lab.name}: the adapter does not compile with the starter:\n{rest}")
+            if not right:  # each by itself does, all together do not
+                return None, said, {name: said for name, text in files.items() if text is not None}
         program, words = link()
         if not program:  # a second main, say, or a function without a body: no compiler can tell whose it is
             faults = {name: words for name, text in files.items() if text is not None}

@@ -38,10 +38,11 @@ def read(path):
         return None, f"{name} is missing"
     except OSError as error:
         return None, f"{name} is a link; hand in the file itself" if path.is_symlink() else f"{name} cannot be read: {error.strerror}"
+    status = os.fstat(place)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(place)
+        return None, f"{name} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'no ordinary file'}; hand in the file itself"
     with open(place, "rb") as file:
-        status = os.fstat(place)
-        if not stat.S_ISREG(status.st_mode):
-            return None, f"{name} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'no ordinary file'}; hand in the file itself"
         data = file.read((MOST_KILOBYTES << 10) + 1)
     if len(data) > MOST_KILOBYTES << 10:
         return None, f"{name} has {status.st_size >> 10} kB; more than {MOST_KILOBYTES} kB are not read"

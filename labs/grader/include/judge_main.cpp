@@ -109,7 +109,8 @@ public:
         : name_(name), ranks_(static_cast<int>(arguments.size())), router_(ranks_, net) {
         if (broken) throw fault("not run: an earlier call of this test left ranks in the middle of their work");
         if (arguments.size() > workers.size())
-            throw std::logic_error("the test needs " + std::to_string(ranks_) + " ranks, lab.toml has " + std::to_string(workers.size()));
+            throw std::logic_error("the test needs " + std::to_string(ranks_) + " ranks, lab.toml has " +
+                                   std::to_string(workers.size()));
         router_.write = [](int rank, to_worker kind, std::uint32_t number, std::span<const std::byte> payload) {
             workers[static_cast<std::size_t>(rank)].say(kind, number, payload);
         };
@@ -189,7 +190,8 @@ private:
         reader in(payload);
         if (in.get<int>() != 0 && error_.empty()) {
             in.get<std::string>();
-            error_ = (ranks_ == 1 ? "" : "rank " + std::to_string(r) + " of " + std::to_string(ranks_) + ": ") + in.get<std::string>();
+            error_ = (ranks_ == 1 ? "" : "rank " + std::to_string(r) + " of " + std::to_string(ranks_) + ": ") +
+                     in.get<std::string>();
         }
         result_.results[rank].assign(payload.begin(), payload.end());
         replied_[rank] = true;

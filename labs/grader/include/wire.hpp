@@ -2,7 +2,7 @@
 // Values as bytes, between the judge and a worker. Both sides name the type; a value of another type, or bytes that do
 // not suffice, are an error that says so. Nothing is allocated before the bytes are known to be there.
 //   arithmetic types, std::byte, strings, vectors (nested too), spans (written only), pairs, tuples
-//   enumerations with lab::names, as their names           template <> struct lab::names<E> {
+//   enumerations with lab::names, as their names       template <> struct lab::names<E> {
 //                                                              static constexpr std::pair<E, const char*> all[]{…}; };
 //   structs with lab::members, as tuples                   template <> struct lab::members<S> {
 //                                                              static auto of(auto& s) { return std::tie(s.a, s.b); } };
@@ -37,17 +37,23 @@ namespace detail {
 template <class T>
 concept Packed = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, std::byte>;
 template <class T>
-concept Named = std::is_enum_v<T> && requires { names<T>::all; };
+concept Named = std::is_enum_v<T> && requires {
+    names<T>::all;
+};
 template <class T>
-concept Struct = requires(T& s) { members<std::remove_const_t<T>>::of(s); };
+concept Struct = requires(T& s) {
+    members<std::remove_const_t<T>>::of(s);
+};
 template <class T>
-concept Tuple = !std::ranges::range<T> && requires { std::tuple_size<T>::value; };
+concept Tuple = !std::ranges::range<T> && requires {
+    std::tuple_size<T>::value;
+};
 
 /// One byte for the type of packed elements: its kind and size.
 template <Packed T>
-constexpr char code = static_cast<char>((std::is_floating_point_v<T>  ? 'f'
-                                         : std::is_signed_v<T>        ? 'i'
-                                                                      : 'u') ^
+constexpr char code = static_cast<char>((std::is_floating_point_v<T> ? 'f'
+                                         : std::is_signed_v<T>       ? 'i'
+                                                                     : 'u') ^
                                         static_cast<char>(sizeof(T) << 3));
 }  // namespace detail
 
@@ -149,7 +155,8 @@ public:
         } else {
             require(raw<char>() == 'l', "a vector");
             T all;
-            for (auto n = count(9); n > 0; --n) all.push_back(get<typename T::value_type>());  // 9: the least a value takes
+            for (auto n = count(9); n > 0; --n)
+                all.push_back(get<typename T::value_type>());  // 9: the least a value takes
             return all;
         }
     }
