@@ -6,6 +6,8 @@
 
 #include "tests/training.hpp"
 
+#include "kfac.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,6 +15,21 @@ namespace lab {
 static std::uint64_t chosen = 1;
 std::uint64_t seed() { return chosen; }
 }  // namespace lab
+
+namespace {
+
+student::matrix yours(const lab::matrix& m) {
+    student::matrix y(m.rows, m.cols);
+    y.values = m.values;
+    return y;
+}
+std::vector<student::curvature_samples> yours(const std::vector<lab::curvature_samples>& all) {
+    std::vector<student::curvature_samples> y;
+    for (const auto& one : all) y.push_back({yours(one.x), yours(one.dy)});
+    return y;
+}
+
+}  // namespace
 
 int main(int count, char** words) {
     if (count > 1) lab::chosen = std::strtoull(words[1], nullptr, 10);
@@ -22,7 +39,16 @@ int main(int count, char** words) {
     std::printf("SGD with momentum: loss %.5f after %d steps\n", sgd.loss, sgd.steps);
     for (const double clip : {0.02, 0.0})
         for (const double damping : {1e-8, 1e-6, 1e-4, 1e-2, 1.0, 100.0}) {
-            const lab::run kfac = problem.kfac({.lr = 0.2, .damping = damping, .clip = clip}, most, sgd.loss);
+            student::kfac_settings settings;
+            settings.lr = 0.2, settings.damping = damping, settings.clip = clip;
+            student::kfac optimizer(settings);
+            const auto step = [&](std::vector<lab::matrix>& weights, const auto& rows, const auto& sampled) {
+                std::vector<student::matrix> w;
+                for (const auto& one : weights) w.push_back(yours(one));
+                optimizer.step(w, yours(rows), yours(sampled));
+                for (std::size_t l = 0; l < w.size(); ++l) weights[l].values = w[l].values;
+            };
+            const lab::run kfac = problem.kfac(step, most, sgd.loss);
             std::printf("clip %-4g  damping %-6g  ", clip, damping);
             if (kfac.loss <= sgd.loss)
                 std::printf("%d steps\n", kfac.steps);

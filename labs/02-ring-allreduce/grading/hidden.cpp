@@ -45,8 +45,7 @@ TEST_CASE("halving and doubling: rounds grow with the logarithm") {
 TEST_CASE("halving and doubling: rank counts that are no power of two") {
     for (const int p : {3, 5, 6, 7, 9})
         for (const int count : {0, 1, 7, 1000 + lab::number(1, 40, 3)}) {
-            const auto all =
-                lab::halving(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p));
+            const auto all = lab::halving(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p));
             INFO(p << " ranks, " << count << " elements: " << all.fault_of_sums());
             REQUIRE(all.fault_of_sums().empty());
             CHECK(lab::disagreement(all.after) == "");
@@ -59,15 +58,13 @@ TEST_CASE("cost: the cheaper algorithm is chosen") {
     CHECK(lab::cheaper(6, 1e9, l) == "ring");                  // six ranks: two more messages of all bytes
     CHECK(lab::cheaper(6, 8, l) == "halving and doubling");
     const lab::link exact{0x1p-17, 0x1p-30, 0x1p-33};  // nothing is rounded
-    CHECK(lab::cheaper(2, 0x1p20, exact) == "ring");                                 // equal
+    CHECK(lab::cheaper(2, 0x1p20, exact) == "ring");   // equal
     const auto drawn = lab::numbers<double>(4, 4);
     const auto [alpha, beta, gamma] = std::tuple(1e-5 * (2 + drawn[0]), 1e-9 * (2 + drawn[1]), 1e-10 * (2 + drawn[2]));
     const lab::link other{alpha, beta, gamma};
     const double n = 1e6 * (2 + drawn[3]);
-    CHECK(lab::ring_seconds(6, n, other) ==
-          Approx(10 * alpha + n * 5 / 3 * beta + n * 5 / 6 * gamma).epsilon(1e-12));
-    CHECK(lab::halving_seconds(6, n, other) ==
-          Approx(6 * alpha + n * 3.5 * beta + n * 1.75 * gamma).epsilon(1e-12));
+    CHECK(lab::ring_seconds(6, n, other) == Approx(10 * alpha + n * 5 / 3 * beta + n * 5 / 6 * gamma).epsilon(1e-12));
+    CHECK(lab::halving_seconds(6, n, other) == Approx(6 * alpha + n * 3.5 * beta + n * 1.75 * gamma).epsilon(1e-12));
     CHECK(lab::halving_seconds(1, n, l) == 0);
 }
 

@@ -49,9 +49,8 @@ inline run start(int ranks, std::size_t count, std::uint32_t stream) {
 /// Calls an all-reduce on `ranks` ranks with `count` numbers each.
 inline run all_reduce(const std::string& name, int ranks, std::size_t count, std::uint32_t stream) {
     run all = start(ranks, count, stream);
-    auto done = on_ranks<std::vector<float>>(ranks, name, [&](int r) {
-        return std::tuple(all.before[static_cast<std::size_t>(r)]);
-    });
+    auto done = on_ranks<std::vector<float>>(
+        ranks, name, [&](int r) { return std::tuple(all.before[static_cast<std::size_t>(r)]); });
     all.after = std::move(done.results), all.counts = std::move(done.sent);
     return all;
 }
@@ -71,7 +70,8 @@ inline run buckets(int ranks, const std::vector<std::size_t>& sizes, std::size_t
     auto done = on_ranks<tensors>(ranks, "reduce_gradients", [&](int r) {
         tensors gradients;
         auto from = all.before[static_cast<std::size_t>(r)].begin();
-        for (const std::size_t n : sizes) gradients.emplace_back(from, from + static_cast<std::ptrdiff_t>(n)), from += static_cast<std::ptrdiff_t>(n);
+        for (const std::size_t n : sizes)
+            gradients.emplace_back(from, from + static_cast<std::ptrdiff_t>(n)), from += static_cast<std::ptrdiff_t>(n);
         return std::tuple(gradients, bucket * sizeof(float));
     });
     for (const tensors& one : done.results) {

@@ -1,16 +1,7 @@
 // The tests that grade beside the public ones.
 
-#include "../tests/quarters.hpp"
 #include "../tests/ranks.hpp"
 #include "../tests/regression.hpp"
-
-#include "cost.hpp"
-#include "feedback.hpp"
-#include "powersgd.hpp"
-#include "sign.hpp"
-#include "topk.hpp"
-
-#include <cairn/comm/collectives/ring.hpp>
 
 #include <numeric>
 
@@ -32,25 +23,17 @@ std::vector<std::uint32_t> largest(const std::vector<float>& x, std::size_t k) {
 
 /// Checks encode, decode and the contract of topk for these values.
 void check_top(const std::vector<float>& x, double ratio, std::size_t k) {
-    const student::topk method{.ratio = ratio};
     INFO(x.size() << " values, ratio " << ratio << ", k = " << k);
-    REQUIRE(method.count(x.size()) == k);
-    const std::vector<std::byte> message = method.encode(x);
-    REQUIRE(message.size() == 4 + 8 * k);
-    REQUIRE(lab::number_at<std::uint32_t>(message, 0) == k);
+    REQUIRE(lab::call<std::size_t>("topk::count", ratio, x.size()) == k);
+    const auto message = lab::call<lab::bytes>("topk::encode", ratio, x);
     const std::vector<std::uint32_t> expected = largest(x, k);
-    std::vector<float> kept(x.size()), after(x.size(), 9.0f);
-    bool places = true, values = true;
-    for (std::size_t i = 0; i < k; ++i) {
-        places &= lab::number_at<std::uint32_t>(message, 4 + 4 * i) == expected[i];
-        values &= lab::number_at<float>(message, 4 + 4 * k + 4 * i) == x[expected[i]];
-        kept[expected[i]] = x[expected[i]];
-    }
-    CHECK(places);
-    CHECK(values);
-    method.decode(message, after);
+    REQUIRE(lab::fault_of_top(message, x, expected) == "");
+    std::vector<float> kept(x.size());
+    for (const std::uint32_t at : expected) kept[at] = x[at];
+    const auto after = lab::call<std::vector<float>>("topk::decode", ratio, message, x.size());
+    REQUIRE(after.size() == x.size());
     CHECK(lab::unlike(after, kept) == "");
-    const double delta = method.contraction(x.size());
+    const double delta = lab::call<double>("topk::contraction", ratio, x.size());
     CHECK(lab::unlike(delta, x.empty() ? 1 : static_cast<double>(k) / static_cast<double>(x.size())) == "");
     // Sums of n squares in double.
     CHECK(lab::square(view(x), view(after)) <= (1 - delta) * lab::square(view(x)) * (1 + 1e-9));
@@ -127,41 +110,6 @@ struct first_step {
     }
 };
 
-/// Top-k without the student's, for task 4.
-struct reference_top {
-    std::size_t k;
-    std::vector<std::byte> encode(std::span<const float> x) const {
-        std::vector<std::byte> message;
-        const std::vector<float> values(x.begin(), x.end());
-        for (const std::uint32_t at : largest(values, k)) {
-            lab::append(message, at);
-            lab::append(message, x[at]);
-        }
-        return message;
-    }
-    void decode(std::span<const std::byte> bytes, std::span<float> into) const {
-        const std::vector<std::byte> message(bytes.begin(), bytes.end());
-        std::fill(into.begin(), into.end(), 0.0f);
-        for (std::size_t at = 0; at < message.size(); at += 8)
-            into[lab::number_at<std::uint32_t>(message, at)] = lab::number_at<float>(message, at + 4);
-    }
-};
-
-/// A method with sums of its own: the first half of the values in even steps, the other half in odd ones.
-struct halves {
-    int step = 0;
-    template <class C>
-    void reduce(C& c, std::span<const float> values, std::span<float> mean) {
-        const std::size_t half = values.size() / 2, begin = step % 2 ? half : 0, end = step % 2 ? values.size() : half;
-        ++step;
-        std::fill(mean.begin(), mean.end(), 0.0f);
-        std::copy(values.begin() + static_cast<std::ptrdiff_t>(begin),
-                  values.begin() + static_cast<std::ptrdiff_t>(end), mean.begin() + static_cast<std::ptrdiff_t>(begin));
-        cairn::ring_all_reduce(c, mean.subspan(begin, end - begin));
-        for (float& v : mean) v /= static_cast<float>(c.size());
-    }
-};
-
 }  // namespace
 
 TEST_CASE("top-k: ties, few values, all values, zeros, many values") {
@@ -181,45 +129,53 @@ TEST_CASE("top-k: ties, few values, all values, zeros, many values") {
 }
 
 TEST_CASE("sign: any number of values, zeros, equal magnitudes, many values") {
-    const student::sign method;
+    const auto encode = [](const std::vector<float>& x) { return lab::call<lab::bytes>("sign::encode", x); };
+    const auto decode = [](const lab::bytes& message, std::size_t n) {
+        return lab::call<std::vector<float>>("sign::decode", message, n);
+    };
+    const auto contraction = [](const std::vector<float>& x) { return lab::call<double>("sign::contraction", x); };
     for (const int count : {0, 1, 3, 7, 8, 9, 15, 17, lab::number(100, 130, 1)}) {
         const auto n = static_cast<std::size_t>(count);
         std::vector<float> x = lab::numbers(n, 910 + static_cast<std::uint32_t>(n));
         if (n > 2) x[n / 2] = 0, x[n - 1] = -0.0f;
-        const std::vector<std::byte> message = method.encode(x);
+        const lab::bytes message = encode(x);
         INFO(n << " values");
-        REQUIRE(method.bytes(n) == 4 + (n + 7) / 8);
+        REQUIRE(lab::call<std::size_t>("sign::bytes", n) == 4 + (n + 7) / 8);
         REQUIRE(message.size() == 4 + (n + 7) / 8);
         double mean = 0;
         for (const float v : x) mean += std::abs(static_cast<double>(v)) / static_cast<double>(n);
         CHECK((n == 0 ? lab::number_at<float>(message, 0) == 0
                       : lab::unlike(lab::number_at<float>(message, 0), mean, lab::epsilon) == ""));
-        std::vector<int> bits(8 * (message.size() - 4)), expected(bits.size());
-        for (std::size_t i = 0; i < bits.size(); ++i)
-            bits[i] = static_cast<int>(message[4 + i / 8]) >> (i % 8) & 1, expected[i] = i < n && x[i] < 0;
-        CHECK(bits == expected);
-        std::vector<float> after(n, 9.0f);
-        method.decode(message, after);
+        lab::bytes expected(message.size() - 4);
+        for (std::size_t i = 0; i < n; ++i)
+            if (x[i] < 0) expected[i / 8] |= static_cast<std::byte>(1 << i % 8);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            INFO("byte " << i << " of the bits, for values " << 8 * i << " to " << std::min(8 * i + 7, n - 1));
+            CHECK(lab::bits(message[4 + i]) == lab::bits(expected[i]));
+        }
+        const auto after = decode(message, n);
+        REQUIRE(after.size() == n);
         const float s = lab::number_at<float>(message, 0);
-        bool right = true;
-        for (std::size_t i = 0; i < n; ++i) right &= after[i] == (x[i] < 0 ? -s : s);
-        CHECK(right);
+        std::vector<float> signs(n);
+        for (std::size_t i = 0; i < n; ++i) signs[i] = x[i] < 0 ? -s : s;
+        CHECK(lab::unlike(after, signs) == "");
     }
     // Nothing is lost of zeros and of equal magnitudes.
     for (const float magnitude : {0.0f, 0.75f}) {
-        std::vector<float> x(21, magnitude), after(21, 9.0f);
+        std::vector<float> x(21, magnitude);
         for (std::size_t i = 0; i < x.size(); i += 3) x[i] = -x[i];
-        method.decode(method.encode(x), after);
+        const auto after = decode(encode(x), 21);
+        REQUIRE(after.size() == 21);
         CHECK(lab::square(view(x), view(after)) == 0);
-        CHECK(method.contraction(x) == 1);
+        CHECK(contraction(x) == 1);
     }
-    CHECK(method.contraction(std::vector<float>{}) == 1);
-    CHECK(lab::unlike(method.contraction(std::vector<float>{0, 0, -5, 0}), 0.25) == "");
+    CHECK(contraction(std::vector<float>{}) == 1);
+    CHECK(lab::unlike(contraction(std::vector<float>{0, 0, -5, 0}), 0.25) == "");
     // Three million magnitudes: a sum in float would be off in the fifth digit.
     const std::vector<float> many = lab::numbers(3'000'000, 950);
     double mean = 0;
     for (const float v : many) mean += std::abs(static_cast<double>(v));
-    CHECK(lab::unlike(lab::number_at<float>(method.encode(many), 0), mean / 3e6, lab::epsilon) == "");
+    CHECK(lab::unlike(lab::number_at<float>(encode(many), 0), mean / 3e6, lab::epsilon) == "");
 }
 
 TEST_CASE("PowerSGD: each step begins where the last one ended") {
@@ -230,7 +186,7 @@ TEST_CASE("PowerSGD: each step begins where the last one ended") {
         const std::vector<double> sigma{8, 4, 1, 0.5, 0.25};
         const auto u = orthonormal(sigma.size(), rows, stream), v = orthonormal(sigma.size(), cols, stream + 10);
         const std::vector<float> noise = lab::numbers(rows * cols, stream + 20);
-        arrays m(2, std::vector<float>(rows * cols)), mean = m;
+        arrays m(2, std::vector<float>(rows * cols)), mean;
         std::vector<float> centre(rows * cols);
         for (std::size_t i = 0; i < rows; ++i)
             for (std::size_t j = 0; j < cols; ++j) {
@@ -240,14 +196,13 @@ TEST_CASE("PowerSGD: each step begins where the last one ended") {
                 m[0][i * cols + j] = centre[i * cols + j] + noise[i * cols + j];
                 m[1][i * cols + j] = centre[i * cols + j] - noise[i * cols + j];
             }
-        lab::on_ranks(2, [&](auto& c, std::size_t r) {
-            student::powersgd method(rows, cols, 2, lab::seed());
-            for (int step = 0; step < 10; ++step) method.reduce(c, view(m[r]), std::span<float>(mean[r]));
-        });
+        const lab::low_rank method(2, rows, cols, 2);
+        for (int step = 0; step < 10; ++step) mean = method.reduce(m).results;
+        REQUIRE(mean[0].size() == rows * cols);
         const double best = std::sqrt(1 + 0.25 + 0.0625), off = std::sqrt(lab::square(view(centre), view(mean[0])));
         INFO("after 10 steps on the same matrix ‖M − M̂‖ = " << off << "; the best matrix of rank 2 has " << best);
         CHECK(off <= 1.001 * best);
-        CHECK(lab::unlike(mean[1], mean[0]) == "");
+        CHECK(lab::disagreement(mean) == "");
     }
 }
 
@@ -260,16 +215,13 @@ TEST_CASE("PowerSGD: any shape, rank and number of ranks, low ranks and zeros") 
          {shape{1, 6, 9, 2}, {3, 7, 5, 2}, {4, 1, 12, 1}, {2, 12, 1, 3}, {3, 3, 4, 9}, {5, 20, 31, 3}}) {
         INFO(s.p << " ranks, " << s.rows << " × " << s.cols << ", PowerSGD of rank " << s.rank);
         const arrays m = lab::numbers_on(s.p, s.rows * s.cols, 1300);
-        arrays mean = m;
-        const auto counts = lab::on_ranks(s.p, [&](auto& c, std::size_t r) {
-            student::powersgd method(s.rows, s.cols, s.rank, lab::seed());
-            method.reduce(c, view(m[r]), std::span<float>(mean[r]));
-        });
+        const auto [mean, counts] = lab::low_rank(s.p, s.rows, s.cols, s.rank).reduce(m);
         const first_step expected(m, s.rows, s.cols, s.rank);
         for (const auto& one : mean) {
-            CHECK(lab::difference(view(one), expected.mean, std::vector<double>(one.size(), expected.bound)) == "");
-            CHECK(lab::unlike(one, mean[0]) == "");
+            CHECK(lab::difference(view(one), expected.mean,
+                                  std::vector<double>(expected.mean.size(), expected.bound)) == "");
         }
+        CHECK(lab::disagreement(mean) == "");
         // All ranks together: every part of P and Q is sent 2 (p − 1) times.
         std::int64_t bytes = 0;
         for (const auto& sent : counts) bytes += sent.bytes;
@@ -285,14 +237,9 @@ TEST_CASE("PowerSGD: any shape, rank and number of ranks, low ranks and zeros") 
         v[j] = static_cast<float>(lab::number(1, 9, 40 + static_cast<std::uint32_t>(j)));
     for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t j = 0; j < cols; ++j) low[i * cols + j] = u[i] * v[j] * (j % 2 ? -1.0f : 1.0f);
-    arrays after(3, std::vector<float>(rows * cols, 9.0f));
-    lab::on_ranks(1, [&](auto& c, std::size_t) {
-        student::powersgd method(rows, cols, 3, lab::seed());
-        method.reduce(c, view(zero), std::span<float>(after[0]));
-        student::powersgd other(rows, cols, 3, lab::seed());
-        other.reduce(c, view(low), std::span<float>(after[1]));
-        other.reduce(c, view(low), std::span<float>(after[2]));
-    });
+    const lab::low_rank method(1, rows, cols, 3, 1), other(1, rows, cols, 3, 2);
+    arrays after{method.reduce({zero}).results[0]};
+    for (int step = 0; step < 2; ++step) after.push_back(other.reduce({low}).results[0]);
     CHECK(lab::unlike(after[0], zero) == "");
     const first_step expected(arrays{low}, rows, cols, 3);
     for (const std::size_t step : {std::size_t{1}, std::size_t{2}}) {
@@ -302,7 +249,8 @@ TEST_CASE("PowerSGD: any shape, rank and number of ranks, low ranks and zeros") 
     }
     // A row that depends on those before it becomes zero, and nothing becomes NaN.
     std::vector<float> dependent{3, 4, 0, 0, 1, 2, 2, 4, 7, 10, 2, 4, 0, 0, 0, 0};  // the third is 2 · first + second
-    student::orthonormalise(4, 4, dependent);
+    dependent = lab::call<std::vector<float>>("orthonormalise", 4, 4, dependent);
+    REQUIRE(dependent.size() == 16);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(dependent[8 + i] == 0);
         CHECK(dependent[12 + i] == 0);
@@ -316,29 +264,22 @@ TEST_CASE("feedback: any method, number of ranks and of values") {
             const auto n = static_cast<std::size_t>(count);
             const int steps = 6;
             std::vector<double> gradients(n), means(n), mean_of_halves(n), quarters_kept(n), halves_kept(n);
-            arrays kept(static_cast<std::size_t>(p)), kept_of_halves = kept;
-            const auto total = [&](std::size_t r, int step) {
-                return lab::numbers(n, 2000 + 10 * static_cast<std::uint32_t>(step) + static_cast<std::uint32_t>(r));
-            };
-            for (int r = 0; r < p; ++r)
-                for (int step = 0; step < steps; ++step) {
-                    const auto g = total(static_cast<std::size_t>(r), step);
-                    for (std::size_t i = 0; i < n; ++i) gradients[i] += static_cast<double>(g[i]) / p;
+            arrays kept, kept_of_halves;
+            const lab::feedback a(p, "quarters", 1), b(p, "halves", 2);
+            for (int step = 0; step < steps; ++step) {
+                const arrays g = lab::numbers_on(p, n, 2000 + 10 * static_cast<std::uint32_t>(step));
+                const lab::both of_a = a.reduce(g), of_b = b.reduce(g);
+                REQUIRE(of_a.first[0].size() == n);
+                REQUIRE(of_b.first[0].size() == n);
+                CHECK(lab::disagreement(of_a.first) == "");
+                CHECK(lab::disagreement(of_b.first) == "");
+                for (std::size_t i = 0; i < n; ++i) {
+                    for (const auto& one : g) gradients[i] += static_cast<double>(one[i]) / p;
+                    means[i] += static_cast<double>(of_a.first[0][i]);
+                    mean_of_halves[i] += static_cast<double>(of_b.first[0][i]);
                 }
-            lab::on_ranks(p, [&](auto& c, std::size_t r) {
-                student::error_feedback<lab::quarters> a(lab::quarters{});
-                student::error_feedback<halves> b(halves{});
-                std::vector<float> mean(n);
-                for (int step = 0; step < steps; ++step) {
-                    const auto g = total(r, step);
-                    a.reduce(c, view(g), std::span<float>(mean));
-                    for (std::size_t i = 0; r == 0 && i < n; ++i) means[i] += static_cast<double>(mean[i]);
-                    b.reduce(c, view(g), std::span<float>(mean));
-                    for (std::size_t i = 0; r == 0 && i < n; ++i) mean_of_halves[i] += static_cast<double>(mean[i]);
-                }
-                kept[r].assign(a.residual().begin(), a.residual().end());
-                kept_of_halves[r].assign(b.residual().begin(), b.residual().end());
-            });
+                kept = of_a.second, kept_of_halves = of_b.second;
+            }
             INFO(p << " ranks, " << n << " values");
             for (std::size_t r = 0; r < kept.size(); ++r) {
                 REQUIRE(kept[r].size() == n);
@@ -364,17 +305,10 @@ TEST_CASE("convergence: an eighth of the values, with and without feedback") {
     const int steps = 300;
     const float rate = 0.1f;
     const double dense = lab::dense_loss_after(problem, steps, rate);
-    const double with = lab::loss_after(problem, steps, rate, [] {
-        return [method = student::error_feedback<reference_top>(reference_top{lab::regression::unknowns / 8})](
-                   auto& c, std::span<const float> g, std::span<float> mean) mutable { method.reduce(c, g, mean); };
-    });
-    const double without = lab::loss_after(problem, steps, rate, [] {
-        return [method = reference_top{lab::regression::unknowns / 8}](auto& c, std::span<const float> g,
-                                                                       std::span<float> mean) mutable {
-            std::vector<float> sent(g.size());
-            student::reduce_mean(c, method, g, mean, std::span<float>(sent));
-        };
-    });
+    const lab::feedback eighths(lab::regression::ranks, "eighths");
+    const double with = lab::loss_after(problem, steps, rate, [&](const arrays& g) { return eighths.reduce(g).first; });
+    const double without =
+        lab::loss_after(problem, steps, rate, [](const arrays& g) { return lab::reduce_mean("eighths", g).first; });
     INFO("loss after " << steps << " steps: dense " << dense << ", an eighth with feedback " << with
                        << ", an eighth without " << without);
     CHECK(with <= 1.01 * dense);
@@ -382,36 +316,45 @@ TEST_CASE("convergence: an eighth of the values, with and without feedback") {
 }
 
 TEST_CASE("cost: break-even and the best way") {
-    using student::break_even;
+    const auto break_even = [](const lab::way& dense, const lab::way& compressed, double alpha) {
+        return lab::call<double>("break_even", dense, compressed, alpha);
+    };
+    const auto seconds = [](const lab::way& m, double alpha, double bandwidth) {
+        return lab::call<double>("seconds", m, lab::link{alpha, bandwidth});
+    };
     const double n = 1e6;
-    const student::method dense{.sends = student::ring_traffic(4, 4 * n), .compute = 0};
-    const student::method sparse{.sends = student::gather_traffic(4, 4 + 8 * 0.01 * n), .compute = 0.004};
-    const student::method low{.sends = student::powersgd_traffic(4, 1000, 1000, 2), .compute = 0.002};
+    const lab::way dense{.sends = lab::call<lab::traffic>("ring_traffic", 4, 4 * n), .compute = 0};
+    const lab::way sparse{.sends = lab::call<lab::traffic>("gather_traffic", 4, 4 + 8 * 0.01 * n), .compute = 0.004};
+    const lab::way low{.sends = lab::call<lab::traffic>("powersgd_traffic", 4, 1000, 1000, 2), .compute = 0.002};
     for (const double alpha : {0.0, 1e-5, 1e-3})
         for (const auto& compressed : {sparse, low}) {
             const double b = break_even(dense, compressed, alpha);
             INFO("α = " << alpha << ", break-even at " << b << " bytes/s");
             REQUIRE(std::isfinite(b));
             REQUIRE(b > 0);
-            CHECK(student::seconds(compressed, {alpha, 0.99 * b}) < student::seconds(dense, {alpha, 0.99 * b}));
-            CHECK(student::seconds(compressed, {alpha, 1.01 * b}) > student::seconds(dense, {alpha, 1.01 * b}));
+            CHECK(seconds(compressed, alpha, 0.99 * b) < seconds(dense, alpha, 0.99 * b));
+            CHECK(seconds(compressed, alpha, 1.01 * b) > seconds(dense, alpha, 1.01 * b));
         }
     // 6 MB less 240 012 bytes in 4 ms less 3 ms: the all-gather has three messages fewer.
     CHECK(lab::unlike(break_even(dense, sparse, 1e-3), (6e6 - 240012) / 1e-3) == "");
     // With α = 2 ms the fewer messages alone are worth it.
     CHECK(break_even(dense, sparse, 2e-3) == std::numeric_limits<double>::infinity());
     // One bit a value, gathered by 100 ranks: more bytes than a ring has.
-    const student::method many_dense{.sends = student::ring_traffic(100, 4 * n)};
-    const student::method many_signs{.sends = student::gather_traffic(100, 4 + n / 8), .compute = 0.001};
+    const lab::way many_dense{.sends = lab::call<lab::traffic>("ring_traffic", 100, 4 * n)};
+    const lab::way many_signs{.sends = lab::call<lab::traffic>("gather_traffic", 100, 4 + n / 8), .compute = 0.001};
     CHECK(break_even(many_dense, many_signs, 1e-5) == 0);
     CHECK(break_even(many_dense, many_signs, 1) == 0);
     CHECK(break_even(dense, dense, 1e-5) == 0);
-    CHECK(break_even({.sends = student::ring_traffic(1, 4 * n)}, {.sends = student::gather_traffic(1, 4), .compute = 1},
-                     1e-5) == 0);
+    // As many bytes with less computing: it takes less at every bandwidth.
+    CHECK(break_even({dense.sends, 0.002}, {dense.sends, 0.001}, 1e-5) == std::numeric_limits<double>::infinity());
+    CHECK(break_even({dense.sends, 0.001}, {dense.sends, 0.002}, 1e-5) == 0);
+    CHECK(break_even({.sends = lab::call<lab::traffic>("ring_traffic", 1, 4 * n)},
+                     {.sends = lab::call<lab::traffic>("gather_traffic", 1, 4), .compute = 1}, 1e-5) == 0);
     // Dense, top-k, PowerSGD on fast, middling and slow links.
-    const std::vector<student::method> ways{dense, sparse, low, dense};
-    CHECK(student::best(ways, {1e-5, 1e11}) == 0);
-    CHECK(student::best(ways, {1e-5, 1e8}) == 2);
-    CHECK(student::best(ways, {1e-2, 1e8}) == 1);  // few messages count
-    CHECK(student::best(std::vector<student::method>{many_signs, many_dense, many_dense}, {1e-5, 1e9}) == 1);
+    const std::vector<lab::way> ways{dense, sparse, low, dense};
+    CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-5, 1e11}) == 0);
+    CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-5, 1e8}) == 2);
+    CHECK(lab::call<std::size_t>("best", ways, lab::link{1e-2, 1e8}) == 1);  // few messages count
+    CHECK(lab::call<std::size_t>("best", std::vector<lab::way>{many_signs, many_dense, many_dense},
+                                 lab::link{1e-5, 1e9}) == 1);
 }

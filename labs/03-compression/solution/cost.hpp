@@ -67,12 +67,13 @@ inline double seconds(const method& m, const link& l) {
 }
 
 /// The bandwidth, in bytes a second, below which `compressed` takes less time than `dense`. Infinity if it takes less
-/// at every bandwidth, 0 if it sends no fewer bytes: then slower links are no reason to compress.
+/// at every bandwidth (also with as many bytes); else 0 if it sends no fewer bytes: then slower links are no reason to
+/// compress.
 inline double break_even(const method& dense, const method& compressed, double alpha) {
     //! solution
     const double saved = dense.sends.bytes - compressed.sends.bytes;
-    if (saved <= 0) return 0;
     const double more = compressed.compute - dense.compute + alpha * (compressed.sends.messages - dense.sends.messages);
+    if (saved < 0 || (saved == 0 && more >= 0)) return 0;
     return more <= 0 ? std::numeric_limits<double>::infinity() : saved / more;
     //! starter
     // (void)dense, (void)compressed, (void)alpha;

@@ -50,7 +50,8 @@ inline double seconds(const method& m, const link& l) {
 }
 
 /// The bandwidth, in bytes a second, below which `compressed` takes less time than `dense`. Infinity if it takes less
-/// at every bandwidth, 0 if it sends no fewer bytes: then slower links are no reason to compress.
+/// at every bandwidth (also with as many bytes); else 0 if it sends no fewer bytes: then slower links are no reason to
+/// compress.
 inline double break_even(const method& dense, const method& compressed, double alpha) {
     (void)dense, (void)compressed, (void)alpha;
     throw std::logic_error("task 5: break_even is not written yet");

@@ -52,21 +52,22 @@ struct regression {
     }
 };
 
-/// The loss after gradient descent from 0. make() gives each rank its reduce(communicator, gradient, mean).
-template <class Make>
-double loss_after(const regression& problem, int steps, float rate, Make&& make) {
-    arrays x(regression::ranks, std::vector<float>(regression::unknowns));
-    on_ranks(regression::ranks, [&](auto& c, std::size_t r) {
-        auto reduce = make();
-        std::vector<float> mean(regression::unknowns);
-        for (int step = 0; step < steps; ++step) {
-            const std::vector<float> g = problem.gradient(r, x[r]);
-            reduce(c, view(g), std::span<float>(mean));
-            for (std::size_t j = 0; j < mean.size(); ++j) x[r][j] -= rate * mean[j];
-        }
-    });
-    for (const auto& one : x)
-        if (std::memcmp(one.data(), x[0].data(), one.size() * sizeof(float)) != 0) return std::nan("");
+/// The loss after gradient descent from 0. reduce(gradients of all ranks) gives the mean that each rank has. Throws a
+/// fault where ranks disagree.
+template <class Reduce>
+double loss_after(const regression& problem, int steps, float rate, Reduce&& reduce) {
+    arrays x(regression::ranks, std::vector<float>(regression::unknowns)), gradients = x;
+    for (int step = 0; step < steps; ++step) {
+        for (std::size_t r = 0; r < x.size(); ++r) gradients[r] = problem.gradient(r, x[r]);
+        const arrays means = reduce(gradients);
+        if (const std::string why = disagreement(means); !why.empty())
+            throw fault("step " + std::to_string(step + 1) + ", the means: " + why);
+        if (means[0].size() != regression::unknowns)
+            throw fault("a mean has " + std::to_string(means[0].size()) + " elements, expected " +
+                        std::to_string(regression::unknowns));
+        for (std::size_t r = 0; r < x.size(); ++r)
+            for (std::size_t j = 0; j < x[r].size(); ++j) x[r][j] -= rate * means[r][j];
+    }
     return problem.loss(x[0]);
 }
 

@@ -4,13 +4,9 @@
 #include "../tests/oracle.hpp"
 #include "../tests/training.hpp"
 
-#include "factors.hpp"
-#include "precondition.hpp"
-#include "ranks.hpp"
-
 #include <limits>
 
-using student::matrix;
+using lab::matrix;
 
 namespace {
 
@@ -25,27 +21,26 @@ TEST_CASE("factors: any shape and number of examples") {
     for (const std::size_t n : {std::size_t{1}, std::size_t{2}, between(30, 60, 1)})
         for (const std::size_t in : {std::size_t{1}, between(2, 9, 2)})
             for (const std::size_t out : {std::size_t{1}, between(2, 9, 3)}) {
-                const student::curvature_samples rows = lab::random_rows(n, in, out, stream += 2);
+                const lab::curvature_samples rows = lab::random_rows(n, in, out, stream += 2);
                 const lab::layer_oracle should(rows);
-                const student::factor_sums sums = student::sums_of(rows);
+                const auto sums = lab::call<lab::factor_sums>("sums_of", rows);
                 INFO(n << " examples, " << in << " inputs, " << out << " outputs");
                 CHECK(sums.examples == static_cast<double>(n));
                 CHECK(lab::fault(sums.a, should.a) == "");
                 CHECK(lab::fault(sums.g, should.g) == "");
-                CHECK(lab::fault(student::gradient_of(rows), should.gradient) == "");
+                CHECK(lab::fault(lab::call<matrix>("gradient_of", rows), should.gradient) == "");
             }
 }
 
 TEST_CASE("average: batches fade, each by its examples") {
     // By definition Σ ρ^age F_batch / Σ ρ^age.
     const double decay = 0.8;
-    student::running_factors running;
-    running.decay = decay;
+    lab::call<void>("running_factors", 1, decay);
     lab::expected a(4, 4), g(2, 2);
     double weights = 0;
     for (std::uint32_t k = 0; k < 12; ++k) {
         const lab::layer_oracle batch(lab::random_rows(between(1, 20, 10 + k), 3, 2, 200 + 2 * k));
-        running.take(batch.sums());
+        const auto [now_a, now_g] = lab::call<std::pair<matrix, matrix>>("running_factors::take", 1, batch.sums());
         weights = decay * weights + 1;
         // Every update rounds a few times, in proportion to the largest mean so far.
         const auto fade = [&](lab::expected& mean, const matrix& now) {
@@ -58,8 +53,8 @@ TEST_CASE("average: batches fade, each by its examples") {
         };
         fade(a, batch.mean_a());
         fade(g, batch.mean_g());
-        CHECK(lab::fault(running.a, a) == "");
-        CHECK(lab::fault(running.g, g) == "");
+        CHECK(lab::fault(now_a, a) == "");
+        CHECK(lab::fault(now_g, g) == "");
     }
 }
 
@@ -74,9 +69,9 @@ TEST_CASE("eigen form: one example, where it is the Fisher matrix itself") {
         const double damping = std::pow(10.0, -static_cast<double>(k));
         const double condition = (lab::trace(fisher) + damping) / damping;
         INFO(in << " inputs, " << out << " outputs, damping " << damping);
-        CHECK(lab::fault(student::precondition(student::eigen_of(layer.mean_a()), student::eigen_of(layer.mean_g()),
-                                               damping, gradient),
-                         lab::direction(lab::plus_identity(fisher, damping), gradient, condition)) == "");
+        CHECK(lab::fault(
+                  lab::call<matrix>("precondition by eigenvectors", layer.mean_a(), layer.mean_g(), damping, gradient),
+                  lab::direction(lab::plus_identity(fisher, damping), gradient, condition)) == "");
     }
 }
 
@@ -90,8 +85,8 @@ TEST_CASE("inverse form: any shape, and gradients that are zero") {
                      mean_g = lab::trace(g) / static_cast<double>(g.rows);
         const double pi = k == 3 ? 1 : std::sqrt(mean_a / mean_g), damping = std::pow(10.0, -static_cast<double>(k));
         INFO(in << " inputs, " << out << " outputs, damping " << damping << (k == 3 ? ", G = 0" : ""));
-        CHECK(student::pi_of(a, g) == Approx(pi).epsilon(1e-13));
-        CHECK(lab::fault(student::precondition(student::damped_inverses(a, g, damping), gradient),
+        CHECK(lab::call<double>("pi_of", a, g) == Approx(pi).epsilon(1e-13));
+        CHECK(lab::fault(lab::call<matrix>("precondition by inverses", a, g, damping, gradient),
                          lab::factored_direction(a, g, damping, pi, gradient)) == "");
     }
 }
@@ -107,11 +102,11 @@ TEST_CASE("clip: layers of all sizes, and what must not be clipped") {
     }
     for (const double lr : {0.03, 3.0})
         for (const double clip : {1e-3, 0.1, 1e6}) {
-            const double scale = student::clip_scale(directions, gradients, lr, clip);
+            const double scale = lab::call<double>("clip_scale", directions, gradients, lr, clip);
             CHECK(scale == Approx(std::min(1.0, std::sqrt(clip / (lr * lr * sum)))).epsilon(1e-13));
         }
     for (matrix& v : directions) v = matrix(v.rows, v.cols);
-    CHECK(student::clip_scale(directions, gradients, 1, 1e-3) == 1);  // no step at all
+    CHECK(lab::call<double>("clip_scale", directions, gradients, 1, 1e-3) == 1);  // no step at all
 }
 
 TEST_CASE("training: with much damping it is gradient descent") {
@@ -126,7 +121,7 @@ TEST_CASE("training: with much damping it is gradient descent") {
         const auto values = net.forward(x);
         const auto rows = net.backward(values, lab::loss_gradient(values.back(), targets));
         const auto sampled = net.backward(values, lab::sampled_gradient(values.back(), stream + 12, 0));
-        student::kfac({.lr = lr * damping, .damping = damping}).step(net.weights, rows, sampled);
+        lab::remote_kfac({.lr = lr * damping, .damping = damping}).step(net.weights, rows, sampled);
         REQUIRE(net.weights.size() == before.size());
         for (std::size_t l = 0; l < before.size(); ++l) {
             const lab::layer_oracle gradient(rows[l]), curvature(sampled[l]);
@@ -144,15 +139,15 @@ TEST_CASE("training: with much damping it is gradient descent") {
 }
 
 TEST_CASE("training: every step is the one that the definition says") {
-    const student::kfac_settings settings{.lr = 0.5,
-                                          .damping = 0.05,
-                                          .clip = 0.01,
-                                          .decay = 0.8,
-                                          .factor_update_interval = 2,
-                                          .inverse_update_interval = 3};
+    const lab::kfac_settings settings{.lr = 0.5,
+                                      .damping = 0.05,
+                                      .clip = 0.01,
+                                      .decay = 0.8,
+                                      .factor_update_interval = 2,
+                                      .inverse_update_interval = 3};
     const std::vector<std::size_t> sizes{3, 2, 2};
     lab::network net(sizes, 700);
-    student::kfac optimizer(settings);
+    const lab::remote_kfac optimizer(settings);
     const std::size_t layers = net.weights.size();
     std::vector<matrix> a(layers), g(layers), used_a(layers), used_g(layers);
     double weight = 0;
@@ -207,18 +202,18 @@ TEST_CASE("training: every step is the one that the definition says") {
 }
 
 TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
-    CHECK(student::gradient_workers(6, 0.6) == 3);
-    CHECK(student::gradient_workers(6, 0.75) == 3);  // 4.5 of 6: 3 and 6 are equally near
-    CHECK(student::gradient_workers(6, 0.01) == 1);
-    CHECK(student::gradient_workers(7, 0.5) == 1);
-    CHECK(student::gradient_workers(7, 1) == 7);
-    CHECK(student::gradient_workers(12, 0.41) == 4);  // 4.92 of 12, between 4 and 6
-    CHECK(student::gradient_workers(12, 0.42) == 6);
+    CHECK(lab::call<int>("gradient_workers", 6, 0.6) == 3);
+    CHECK(lab::call<int>("gradient_workers", 6, 0.75) == 3);  // 4.5 of 6: 3 and 6 are equally near
+    CHECK(lab::call<int>("gradient_workers", 6, 0.01) == 1);
+    CHECK(lab::call<int>("gradient_workers", 7, 0.5) == 1);
+    CHECK(lab::call<int>("gradient_workers", 7, 1) == 7);
+    CHECK(lab::call<int>("gradient_workers", 12, 0.41) == 4);  // 4.92 of 12, between 4 and 6
+    CHECK(lab::call<int>("gradient_workers", 12, 0.42) == 6);
     for (int ranks = 1; ranks <= 12; ++ranks)
         for (int rows = 1; rows <= ranks; ++rows) {
             if (ranks % rows != 0) continue;
             const int columns = ranks / rows;
-            std::vector<student::layer_sizes> layers;
+            std::vector<lab::layer_sizes> layers;
             const auto stream = static_cast<std::uint32_t>(1000 + 100 * ranks + 2 * rows);
             for (std::uint32_t l = 0; l < 20; ++l)  // few different sizes: there are equal costs
                 layers.push_back({lab::number(1, 9, stream + 10000 * l), lab::number(1, 9, stream + 1 + 10000 * l)});
@@ -226,7 +221,7 @@ TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
             const auto cost = [&](std::size_t l) {
                 return layers[l].a * layers[l].a * layers[l].a + layers[l].g * layers[l].g * layers[l].g;
             };
-            std::vector<student::layer_place> should(layers.size());
+            std::vector<lab::layer_place> should(layers.size());
             std::vector<bool> placed(layers.size());
             std::vector<std::int64_t> of_column(static_cast<std::size_t>(columns)),
                 of_rank(static_cast<std::size_t>(ranks));
@@ -246,7 +241,7 @@ TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
                 of_column[static_cast<std::size_t>(column)] += cost(next);
                 of_rank[static_cast<std::size_t>(worker)] += cost(next);
             }
-            const student::kfac_assignment got = student::assign_layers(ranks, rows, layers);
+            const lab::kfac_assignment got = lab::call<lab::kfac_assignment>("assign_layers", ranks, rows, layers);
             INFO(ranks << " ranks, " << rows << " gradient workers");
             REQUIRE(got.ranks == ranks);
             REQUIRE(got.rows == rows);
@@ -255,7 +250,7 @@ TEST_CASE("K-FAC assignment: any number of ranks, and the nearest fraction") {
                 for (int rank = 0; rank < ranks; ++rank) {
                     int from = 0;  // the rank of the layer's column in the row of `rank`
                     while (from % columns != should[l].column || from / columns != rank / columns) ++from;
-                    REQUIRE(student::source(got, l, rank) == from);
+                    REQUIRE(lab::call<int>("source", got, l, rank) == from);
                 }
         }
 }
@@ -265,13 +260,13 @@ TEST_CASE("traffic: counted message by message") {
         for (int rows = 1; rows <= ranks; ++rows) {
             if (ranks % rows != 0) continue;
             const int columns = ranks / rows;
-            student::kfac_assignment p{.ranks = ranks, .rows = rows, .layers = {}};
-            std::vector<student::layer_sizes> layers;
-            student::traffic should;
+            lab::kfac_assignment p{.ranks = ranks, .rows = rows, .layers = {}};
+            std::vector<lab::layer_sizes> layers;
+            lab::traffic should;
             std::vector<std::int64_t> kept(static_cast<std::size_t>(ranks));
             for (std::uint32_t l = 0; l < 5; ++l) {
                 const auto stream = static_cast<std::uint32_t>(5000 + 100 * ranks + 10 * rows + static_cast<int>(l));
-                const student::layer_sizes sizes{lab::number(1, 500, stream), lab::number(1, 500, stream + 20000)};
+                const lab::layer_sizes sizes{lab::number(1, 500, stream), lab::number(1, 500, stream + 20000)};
                 const int column = lab::number(0, columns - 1, stream + 40000);
                 const int worker = column + columns * lab::number(0, rows - 1, stream + 60000);
                 layers.push_back(sizes);
@@ -290,13 +285,13 @@ TEST_CASE("traffic: counted message by message") {
                     if (!works) should.directions += sizes.a * sizes.g;
                 }
             }
-            const student::traffic got = student::traffic_of(p, layers);
+            const lab::traffic got = lab::call<lab::traffic>("traffic_of", p, layers);
             INFO(ranks << " ranks, " << rows << " gradient workers");
             CHECK(got.factors == should.factors);
             CHECK(got.decompositions == should.decompositions);
             CHECK(got.directions == should.directions);
             for (int rank = 0; rank < ranks; ++rank)
-                CHECK(student::kept_by(p, layers, rank) == kept[static_cast<std::size_t>(rank)]);
+                CHECK(lab::call<std::int64_t>("kept_by", p, layers, rank) == kept[static_cast<std::size_t>(rank)]);
         }
 }
 
@@ -305,17 +300,13 @@ TEST_CASE("ranks: parts of the batch that are not alike") {
         std::vector<std::size_t> examples;
         for (int r = 0; r < p; ++r) examples.push_back(between(1, 30, 900 + static_cast<std::uint32_t>(10 * p + r)));
         examples[0] += 40;  // at least two ranks differ
-        std::vector<student::layer_sizes> layers;
+        std::vector<lab::layer_sizes> layers;
         for (std::uint32_t l = 0; l < 3; ++l)
             layers.push_back({lab::number(2, 9, 950 + l), lab::number(1, 9, 960 + l)});
         const auto all = lab::sum_on_ranks(examples, layers, 2000);
         INFO(p << " ranks: " << all.fault());
         REQUIRE(all.fault().empty());
         CHECK(all.bytes() == 2 * (p - 1) * (all.triangles + 1) * static_cast<std::int64_t>(sizeof(double)));
-        for (const auto& after : all.after)  // the same bits everywhere, or ranks drift apart
-            for (std::size_t l = 0; l < layers.size(); ++l) {
-                CHECK(after[l].a.values == all.after[0][l].a.values);
-                CHECK(after[l].g.values == all.after[0][l].g.values);
-            }
+        CHECK(all.disagreement() == "");
     }
 }

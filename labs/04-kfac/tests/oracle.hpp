@@ -2,9 +2,7 @@
 // What the tests compare with: plain loops in double over inputs that are drawn from the seed, the curvature written
 // out as one matrix, and Gaussian elimination. And what a result may be off by.
 
-#include "lab.hpp"
-
-#include "factors.hpp"
+#include "types.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,10 +13,6 @@
 #include <vector>
 
 namespace lab {
-
-using student::curvature_samples;
-using student::matrix;
-static_assert(std::is_same_v<decltype(matrix::values), std::vector<double>>, "matrix.hpp is given: leave it as it is");
 
 /// n normal numbers, others for every stream and step.
 inline std::vector<double> normals(std::size_t n, std::uint32_t stream, std::uint32_t step = 0) {
@@ -102,7 +96,7 @@ struct layer_oracle {
           examples(static_cast<double>(rows.x.rows)) {}
     matrix mean_a() const { return mean(a); }
     matrix mean_g() const { return mean(g); }
-    student::factor_sums sums() const { return {a.as_matrix(), g.as_matrix(), examples}; }
+    factor_sums sums() const { return {a.as_matrix(), g.as_matrix(), examples}; }
 
 private:
     matrix mean(const expected& sum) const {

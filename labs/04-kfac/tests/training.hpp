@@ -4,8 +4,6 @@
 
 #include "network.hpp"
 
-#include "kfac.hpp"
-
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -59,10 +57,10 @@ public:
         return best;
     }
 
-    /// A student's K-FAC, until it is at `target`, for so many steps at most.
-    run kfac(const student::kfac_settings& settings, int most, double target) const {
+    /// K-FAC until it is at `target`, for so many steps at most. step(weights, rows, sampled) changes the weights.
+    template <class Step>
+    run kfac(Step&& step, int most, double target) const {
         network net = start();
-        student::kfac optimizer(settings);
         run now;
         for (now.steps = 0;; ++now.steps) {
             const auto values = net.forward(x_);
@@ -71,7 +69,7 @@ public:
             const auto rows = net.backward(values, loss_gradient(values.back(), x_));
             const auto sampled =
                 net.backward(values, sampled_gradient(values.back(), 5, static_cast<std::uint32_t>(now.steps)));
-            optimizer.step(net.weights, rows, sampled);
+            step(net.weights, rows, sampled);
         }
     }
 

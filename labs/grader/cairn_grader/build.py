@@ -36,7 +36,7 @@ def digest(*parts):
     return made.hexdigest()[:16]
 
 
-def kept(key, make):
+def kept(key, make, mode=0o755):
     """The folder build/labs/KEY, filled by make(folder) the first time."""
     folder = pathlib.Path(os.environ.get("CAIRN_LAB_CACHE") or ROOT / "build" / "labs") / key
     if not folder.exists():
@@ -44,7 +44,7 @@ def kept(key, make):
         new = pathlib.Path(tempfile.mkdtemp(prefix=f"{key}.", dir=folder.parent))
         try:
             make(new)
-            new.chmod(0o755)
+            new.chmod(mode)
             new.replace(folder)
         except OSError:  # somebody else was quicker
             if not folder.exists():
@@ -74,7 +74,7 @@ def judge(lab, program):
         trusted([*FLAGS, "-include", common / "judge_pch.hpp", "-I", INCLUDE, "-I", ROOT / "include", *lab.sources(program), common / "judge_main.o",
                  common / "router.o", *lab.link, "-o", folder / "judge"], f"lab {lab.name}: the judge of the {program} tests")
 
-    return kept(f"{program}-" + digest(str(lab.folder), program, *lab.link, *tests, *headers), make) / "judge"
+    return kept(f"{program}-" + digest(str(lab.folder), program, *lab.link, *tests, *headers), make, mode=0o700) / "judge"
 
 
 def make_judge_objects(folder):
@@ -174,7 +174,7 @@ class Worker:
                 if text is None:
                     continue
                 put(name, text)
-                alone, words = self.compile("-fsyntax-only")
+                alone, words = self.compile("-c", "-o", self.work / "alone.o")
                 if not alone:
                     faults[name] = words
                     put(name, starter[name])
@@ -182,8 +182,8 @@ class Worker:
                 return None, said, faults
             right, rest = self.compile("-c", "-o", self.work / "adapter.o")
             said = "\n".join((*faults.values(), rest))
-            if not right:
-                raise LabError(f"lab {self.lab.name}: the adapter does not compile with the starter:\n{rest}")
+            if not right:  # each by itself does, all together do not
+                return None, said, {name: said for name, text in files.items() if text is not None}
         program, words = link()
         if not program:  # a second main, say, or a function without a body: no compiler can tell whose it is
             faults = {name: words for name, text in files.items() if text is not None}

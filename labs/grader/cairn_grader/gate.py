@@ -74,10 +74,15 @@ def check_mutants(lab, solution, folder, graded, quick):
     return faults
 
 
+def file_to_break(lab):
+    """The first one in which there is something to write."""
+    return next(name for name in lab.files if starter.MARK.search("\n" + (lab.folder / "solution" / name).read_text(encoding="utf-8")))
+
+
 def of_one_test(lab):
-    """The lab with one public test and short limits, of a task that needs the first file: enough to see what becomes of a broken submission."""
+    """The lab with one public test and short limits, of a task that needs file_to_break: enough to see what becomes of a broken submission."""
     limits = dataclasses.replace(lab.limits, test_seconds=1)
-    first = next(test for test in lab.tests if test.program == "public" and lab.files[0] in lab.task_files.get(test.task, lab.files))
+    first = next(test for test in lab.tests if test.program == "public" and file_to_break(lab) in lab.task_files.get(test.task, lab.files))
     return dataclasses.replace(lab, limits=limits, tests=(dataclasses.replace(first, seconds=None),))
 
 
@@ -91,7 +96,7 @@ def check_broken(lab, solution, folder, say):
     cases = [(what, lambda path, text=text: path.write_bytes(path.read_bytes() + text.encode()), says) for what, text, says in BROKEN]
     cases += [("is empty", lambda path: path.write_bytes(b""), "is empty"), ("lacks a file", lambda path: path.unlink(), "is missing")]
     for what, spoil, says in cases:
-        path = copied(solution, folder) / lab.files[0]
+        path = copied(solution, folder) / file_to_break(lab)
         spoil(path)
         result = grading.grade(of_one_test(lab), folder, secret="gate", programs=("public",))
         valid(result)

@@ -11,6 +11,7 @@ from . import build, sandbox, submission
 from .lab import LABS, Lab, LabError, load, seed_of
 from .session import Session
 
+ROOT = build.ROOT
 MOST_TEXT = 20000  # characters of one message
 
 

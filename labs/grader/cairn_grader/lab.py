@@ -21,7 +21,7 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    compile_seconds: float = 120  # of processor time, as all seconds: a loaded machine changes no verdict
+    compile_seconds: float = 30  # of processor time, as all seconds: a loaded machine changes no verdict
     compile_megabytes: int = 768
     test_seconds: float = 10  # of each rank
     test_megabytes: int = 512  # of all ranks together

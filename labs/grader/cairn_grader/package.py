@@ -4,7 +4,7 @@ import io
 import stat
 import zipfile
 
-from .grading import ROOT
+from .build import ROOT
 
 WITHIN = 480  # seconds for all tests, of the 600 that Gradescope gives
 
@@ -22,7 +22,7 @@ cd "$here/cairn"
 PYTHONPATH=labs/grader python3 -m cairn_grader.prepare @lab@
 # Compilers and submissions run as a user without rights: they read headers, but neither the secret nor hidden tests.
 chmod -R go=rX "$here"
-chmod -R go= "$here/secret" "$here/cairn/labs/@lab@"
+chmod -R go= "$here/secret" "$here/cairn/labs/@lab@" "$here"/cairn/build/labs/{public,hidden}-*
 """
 
 RUN = """#!/usr/bin/env bash

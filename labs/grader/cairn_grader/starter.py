@@ -11,7 +11,7 @@ and everything else is in both. The `//! starter` part may be left out.
 
 import re
 
-MARK = re.compile(r"^\s*//! ?(solution|starter|end)\b\s*$")
+MARK = re.compile(r"^\s*//! ?(solution|starter|end)\b\s*$", re.M)
 
 
 def split(text, name):

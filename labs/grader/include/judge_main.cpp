@@ -105,11 +105,12 @@ std::uint32_t calls = 0;
 /// One call on some ranks, from its frames to its replies.
 class exchange_call {
 public:
-    exchange_call(const std::string& name, const std::vector<bytes>& arguments, const network& net)
+    exchange_call(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net)
         : name_(name), ranks_(static_cast<int>(arguments.size())), router_(ranks_, net) {
         if (broken) throw fault("not run: an earlier call of this test left ranks in the middle of their work");
         if (arguments.size() > workers.size())
-            throw std::logic_error("the test needs " + std::to_string(ranks_) + " ranks, lab.toml has " + std::to_string(workers.size()));
+            throw std::logic_error("the test needs " + std::to_string(ranks_) + " ranks, lab.toml has " +
+                                   std::to_string(workers.size()));
         router_.write = [](int rank, to_worker kind, std::uint32_t number, std::span<const std::byte> payload) {
             workers[static_cast<std::size_t>(rank)].say(kind, number, payload);
         };
@@ -189,7 +190,8 @@ private:
         reader in(payload);
         if (in.get<int>() != 0 && error_.empty()) {
             in.get<std::string>();
-            error_ = (ranks_ == 1 ? "" : "rank " + std::to_string(r) + " of " + std::to_string(ranks_) + ": ") + in.get<std::string>();
+            error_ = (ranks_ == 1 ? "" : "rank " + std::to_string(r) + " of " + std::to_string(ranks_) + ": ") +
+                     in.get<std::string>();
         }
         result_.results[rank].assign(payload.begin(), payload.end());
         replied_[rank] = true;
@@ -281,7 +283,7 @@ private:
 
 std::uint64_t seed() { return given_seed; }
 void doing(const std::string& what) { tried = what; }
-detail::replies detail::exchange(const std::string& name, const std::vector<bytes>& arguments, const network& net) {
+detail::replies detail::exchange(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net) {
     return exchange_call(name, arguments, net).run();
 }
 void detail::set_answer(const std::string& name, answer f) { answers[name] = std::move(f); }

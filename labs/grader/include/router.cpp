@@ -71,7 +71,8 @@ void router::post(int rank, std::uint32_t number, transfer t) {
     const auto knows = [&](int r) {
         return t.context < contexts_.size() && std::ranges::count(contexts_[t.context].members, r) == 1;
     };
-    if (!knows(rank) || !knows(t.peer)) throw fault("it sends to or receives from rank " + std::to_string(t.peer) + ", which there is not");
+    if (!knows(rank) || !knows(t.peer))
+        throw fault("it sends to or receives from rank " + std::to_string(t.peer) + ", which there is not");
     if (mine.open.size() > 10000 || mine.held > std::uint64_t{1} << 28)
         throw fault("more than 10000 transfers or 256 MB are in flight, and it waits for none of them");
     if (mine.open.contains(number) || number == 0) throw fault("its worker used the number of a request twice");
@@ -104,7 +105,8 @@ void router::match(int sender, std::uint32_t sent_number, int receiver, std::uin
     at(receiver).held += out.size;
     in.data = std::move(out.data);
     in.chain = out.chain;
-    in.finished = out.finished = std::max(in.posted, out.posted) + net_.alpha + net_.beta * static_cast<double>(out.size);
+    in.finished = out.finished =
+        std::max(in.posted, out.posted) + net_.alpha + net_.beta * static_cast<double>(out.size);
     in.matched = out.matched = true;
     const bool in_awaited = in.awaited, out_awaited = out.awaited;
     if (in_awaited) complete(receiver, received_number);
@@ -124,7 +126,8 @@ void router::complete(int rank, std::uint32_t number) {
 
 void router::split(int rank, std::uint32_t number, split_call call) {
     const auto is_member = [&](int r) { return std::ranges::count(contexts_[number].members, r) == 1; };
-    if (number >= contexts_.size() || !is_member(rank)) throw fault("its worker named a communicator that there is not");
+    if (number >= contexts_.size() || !is_member(rank))
+        throw fault("its worker named a communicator that there is not");
     if (contexts_.size() > 10000) throw fault("it splits communicators without end");
     at(rank).waits = true;
     at(rank).state = "waits in split for the other ranks";

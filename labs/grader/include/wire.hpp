@@ -37,17 +37,23 @@ namespace detail {
 template <class T>
 concept Packed = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, std::byte>;
 template <class T>
-concept Named = std::is_enum_v<T> && requires { names<T>::all; };
+concept Named = std::is_enum_v<T> && requires {
+    names<T>::all;
+};
 template <class T>
-concept Struct = requires(T& s) { members<std::remove_const_t<T>>::of(s); };
+concept Struct = requires(T& s) {
+    members<std::remove_const_t<T>>::of(s);
+};
 template <class T>
-concept Tuple = !std::ranges::range<T> && requires { std::tuple_size<T>::value; };
+concept Tuple = !std::ranges::range<T> && requires {
+    std::tuple_size<T>::value;
+};
 
 /// One byte for the type of packed elements: its kind and size.
 template <Packed T>
-constexpr char code = static_cast<char>((std::is_floating_point_v<T>  ? 'f'
-                                         : std::is_signed_v<T>        ? 'i'
-                                                                      : 'u') ^
+constexpr char code = static_cast<char>((std::is_floating_point_v<T> ? 'f'
+                                         : std::is_signed_v<T>       ? 'i'
+                                                                     : 'u') ^
                                         static_cast<char>(sizeof(T) << 3));
 }  // namespace detail
 
@@ -115,7 +121,10 @@ public:
             require(fits, "an integer of this size");
             return static_cast<T>(value);
         } else if constexpr (std::is_floating_point_v<T>) {
-            require(raw<char>() == 'f', "a floating-point number");
+            const char kind = raw<char>();  // an integer will do
+            if (kind == '-') return static_cast<T>(static_cast<std::int64_t>(raw<std::uint64_t>()));
+            if (kind == '+') return static_cast<T>(raw<std::uint64_t>());
+            require(kind == 'f', "a floating-point number");
             return static_cast<T>(raw<double>());
         } else if constexpr (detail::Named<T>) {
             const auto text = get<std::string>();
@@ -146,7 +155,8 @@ public:
         } else {
             require(raw<char>() == 'l', "a vector");
             T all;
-            for (auto n = count(9); n > 0; --n) all.push_back(get<typename T::value_type>());  // 9: the least a value takes
+            for (auto n = count(9); n > 0; --n)
+                all.push_back(get<typename T::value_type>());  // 9: the least a value takes
             return all;
         }
     }

@@ -42,7 +42,8 @@ void flush() {
     unsent.clear();
 }
 
-void say(to_judge kind, std::uint32_t number, std::span<const std::byte> payload, std::span<const std::byte> more = {}) {
+void say(to_judge kind, std::uint32_t number, std::span<const std::byte> payload,
+         std::span<const std::byte> more = {}) {
     const frame_header header{static_cast<std::uint32_t>(kind), number, payload.size() + more.size()};
     append(&header, sizeof header);
     append(payload.data(), payload.size());
@@ -78,7 +79,8 @@ frame listen() {
 
 frame expect(to_worker kind) {
     frame f = listen();
-    if (f.kind != kind) std::fprintf(stderr, "the judge said %u, not %u\n", unsigned(f.kind), unsigned(kind)), std::_Exit(2);
+    if (f.kind != kind)
+        std::fprintf(stderr, "the judge said %u, not %u\n", unsigned(f.kind), unsigned(kind)), std::_Exit(2);
     return f;
 }
 
@@ -141,8 +143,7 @@ int communicator::member(int peer, int tag) const {
     if (peer < 0 || peer >= size())
         throw std::out_of_range("rank " + std::to_string(rank_) + " of " + std::to_string(size()) +
                                 ": there is no rank " + std::to_string(peer));
-    if (tag < 0 || tag > 32767)
-        throw std::out_of_range("tag " + std::to_string(tag) + ": tags are 0 to 8191");
+    if (tag < 0 || tag > 32767) throw std::out_of_range("tag " + std::to_string(tag) + ": tags are 0 to 8191");
     return members_[static_cast<std::size_t>(peer)];
 }
 
@@ -174,8 +175,7 @@ void communicator::request::wait() {
     if (number_ == 0) return;
     say(to_judge::wait, number_, {});
     const frame f = expect(to_worker::done);
-    if (f.payload.size() == room_.size() && !room_.empty())
-        std::memcpy(room_.data(), f.payload.data(), room_.size());
+    if (f.payload.size() == room_.size() && !room_.empty()) std::memcpy(room_.data(), f.payload.data(), room_.size());
     number_ = 0;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // What the tests compare with: the definition by plain loops in long double, and what rounding may add.
 
-#include "lab.hpp"
+#include "judge.hpp"
 
 namespace lab {
 

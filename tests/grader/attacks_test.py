@@ -1,0 +1,155 @@
+"""Attacks score no point beyond honest work, leave nothing, and end in valid results with a reason (attacks.toml)."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import labs
+from cairn_grader import gate, grading, lab, landlock, sandbox, seccomp
+from cairn_grader.lab import tomllib
+
+RING = lab.load(grading.ROOT / "labs" / "02-ring-allreduce")
+ATTACKS = tomllib.loads(pathlib.Path(__file__).with_name("attacks.toml").read_text(encoding="utf-8"))["attack"]
+NOT_WRITTEN = 'throw std::logic_error("task 1: ring_all_reduce is not written yet");'
+
+
+def text_of(attack, starter):
+    """The first file of the lab with the attack in it."""
+    includes = "".join(f"#include <{name}>\n" for name in (*attack.get("includes", ()), "cstdio", "cstdlib", "stdexcept"))
+    text = includes + starter.replace(NOT_WRITTEN, attack.get("ring", NOT_WRITTEN)) + attack.get("text", "")
+    if "main" in attack:
+        text += f"\nstatic const int attacks = [] {{ {attack['main']} return 0; }}();\n"
+    for word, meaning in (("@lab@", str(RING.folder)), ("@root@", str(grading.ROOT)), ("@long@", 'R"(' * 80000)):
+        text = text.replace(word, meaning)
+    return text
+
+
+class Attacks(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-attack-"))
+        self.addCleanup(grading.remove, self.folder)
+
+    def handed_in(self, name="submission"):
+        return gate.copied(RING.folder / "starter", self.folder / name)
+
+    def test_every_attack(self):
+        guarded = seccomp.supported() and landlock.version() > 0
+        only = os.environ.get("CAIRN_ATTACK")
+        for attack in ATTACKS:
+            if only and only not in attack["name"] or not guarded and "status 3" in attack["says"]:
+                continue
+            with self.subTest(attack["name"]):
+                path = self.handed_in() / "all_reduce.hpp"
+                path.write_text(text_of(attack, path.read_text(encoding="utf-8")), encoding="utf-8")
+                one = gate.of_one_test(RING)
+                if "test" in attack:
+                    one = gate.dataclasses.replace(one, tests=tuple(test for test in RING.tests if test.name == attack["test"]))
+                before = shared_memory()
+                started = time.monotonic()
+                print(attack["name"], flush=True)
+                result = grading.grade(one, path.parent, secret="attack", programs=("public",))
+                gate.valid(result)
+                why = result.tests[0].message
+                self.assertEqual(result.score, 0, why)
+                self.assertRegex(why, attack["says"] or ".")
+                self.assertLess(len(why), 30000)
+                self.assertLess(time.monotonic() - started, 90)
+                if "not_in_output" in attack:
+                    self.assertNotIn(attack["not_in_output"], result.output.replace("@lab@", ""))
+                self.assertEqual(sandbox.descendants(), {})
+                self.assertEqual(shared_memory(), before)
+
+    def test_files_of_the_wrong_kind(self):
+        for what, make, says in (("nothing", lambda p: None, "missing"), ("a folder", lambda p: p.mkdir(), "is a folder"),
+                                 ("a link", lambda p: p.symlink_to("/etc/passwd"), "is a link"), ("a dangling link", lambda p: p.symlink_to("nowhere"), "is a link"),
+                                 ("a pipe", os.mkfifo, "no ordinary file"), ("no bytes", lambda p: p.write_bytes(b""), "is empty"),
+                                 ("a zero", lambda p: p.write_bytes(b"int x;\0\n"), "zero byte"), ("no UTF-8", lambda p: p.write_bytes(b"// caf\xe9\n"), "no UTF-8"),
+                                 ("100 MB", lambda p: os.truncate(os.open(p, os.O_CREAT | os.O_WRONLY), 100 << 20), "more than 256 kB")):
+            with self.subTest(what):
+                folder = self.folder / what.replace(" ", "-")
+                folder.mkdir()
+                make(folder / labs.example.files[0])
+                result = grading.grade(labs.example, folder, programs=("public",))
+                gate.valid(result)
+                self.assertEqual(result.score, 0)
+                self.assertIn(says, result.tests[0].message)
+
+    def test_what_is_handed_in_by_accident(self):
+        name = labs.example.files[0]
+        text = (labs.solution / name).read_text(encoding="utf-8")
+        for what, place, data in (("a folder around it", f"my lab ü/{name}", text.encode()), ("two folders", f"a/b/{name}", text.encode()),
+                                  ("CRLF", name, text.replace("\n", "\r\n").encode()), ("a BOM", name, b"\xef\xbb\xbf" + text.encode())):
+            with self.subTest(what):
+                path = self.folder / what / place
+                path.parent.mkdir(parents=True)
+                path.write_bytes(data)
+                self.assertEqual(grading.grade(labs.example, self.folder / what, programs=("public",)).score, 50)
+        result = grading.grade(labs.example, RING.folder / "starter", programs=("public",))
+        self.assertIn("files of lab 02-ring-allreduce", result.tests[0].message)
+
+    def test_a_file_that_does_not_compile_costs_its_own_tasks(self):
+        folder = self.folder / "half"
+        folder.mkdir()
+        grading.starter_of(RING)
+        from cairn_grader import starter
+        starter.write(RING, to_solution=folder)
+        (folder / "cost.hpp").write_text("this is no C++\n")
+        result = grading.grade(RING, folder, secret="s")
+        self.assertEqual(result.score, 90)
+        self.assertEqual(result.output.count("this is no C++"), 1)
+        self.assertTrue(all("cost.hpp does not compile" in t.message for t in result.tests if not t.passed))
+
+    def test_deep_folders_in_a_submission(self):
+        inner = here = str(self.handed_in("deep"))
+        place = os.open(here, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=place)
+            inner, place = os.open("d", os.O_RDONLY, dir_fd=place), os.close(place) or 0
+            place = inner
+        os.close(place)
+        self.assertEqual(grading.grade(gate.of_one_test(RING), here, programs=("public",)).score, 0)
+
+    def test_signals_end_in_valid_results(self):
+        path = self.handed_in() / "all_reduce.hpp"
+        path.write_text(text_of({"main": "for (volatile int i = 0;; i = i + 1) {}"}, path.read_text(encoding="utf-8")), encoding="utf-8")
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            out = self.folder / f"{sign}.json"
+            grader = subprocess.Popen([sys.executable, grading.ROOT / "labs" / "grader" / "grade", RING.folder, path.parent, "--gradescope", out],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(5)
+            grader.send_signal(sign)
+            self.assertEqual(grader.wait(30), 2)
+            written = gate.json.loads(out.read_text(encoding="utf-8"))
+            self.assertEqual(len(written["tests"]), len(RING.tests))
+            self.assertIn("stopped", written["tests"][-1]["output"])
+
+    def test_without_root_scores_are_the_same(self):
+        if os.geteuid():
+            self.skipTest("tests run without root anyway")
+        user, sandbox.private_user = sandbox.private_user, lambda: None
+        self.addCleanup(setattr, sandbox, "private_user", user)
+        self.assertEqual(grading.grade(labs.example, labs.solution).score, 100)
+
+    def test_what_takes_too_long_is_not_run(self):
+        result = grading.grade(labs.example, labs.solution, within=1e-6)
+        self.assertEqual((result.score, len(result.tests)), (0, 4))
+        self.assertIn("Not run", result.tests[3].message)
+
+    def test_the_same_seed_gives_the_same_result(self):
+        seeds = [[t.seed for t in grading.grade(labs.example, labs.solution, student, "s").tests] for student in ("a", "a", "b")]
+        self.assertEqual(seeds[0], seeds[1])
+        self.assertNotEqual(seeds[0], seeds[2])
+        self.assertEqual(len(set(seeds[0])), 4)
+
+
+def shared_memory():
+    return {name: pathlib.Path(f"/proc/sysvipc/{name}").read_text() for name in ("shm", "msg", "sem") if pathlib.Path(f"/proc/sysvipc/{name}").exists()}
+
+
+if __name__ == "__main__":
+    unittest.main()
