@@ -1,8 +1,8 @@
 #pragma once
 // Lab 6, task 5: ZeRO stage 3. Of the parameters too a rank keeps its part alone, and gathers a layer when it needs it.
 //
-// Each layer is cut by itself: part r of layer l is part r of parts_of(layers[l], p). A rank keeps its parts of layer 0,
-// layer 1, … one behind the other, in `parameters`, `gradients`, `m` and `v` alike.
+// Each layer is cut by itself: part r of layer l is part r of parts_of(layers[l], p). A rank keeps its parts of
+// layer 0, layer 1, … one behind the other, in `parameters`, `gradients`, `m` and `v` alike.
 
 #include "adam.hpp"
 #include "rank_state.hpp"

@@ -199,9 +199,10 @@ private:
     lab::sent sent_;
 };
 
-/// Empty, or what goes wrong in two trainings whose steps take turns: nothing but the states may be kept.
+/// Empty, or what goes wrong in two trainings whose steps take turns: nothing but the states may be kept. ε is large, for
+/// without it Adam takes the same step whether gradients are summed or averaged.
 inline std::string fault_of_training(int stage, int p, const sizes& layers, int steps, int k, std::uint32_t stream,
-                                     bool count = true, settings s = {.lr = 0.01}) {
+                                     bool count = true, settings s = {.lr = 0.01, .epsilon = 0.1}) {
     doing("stage " + std::to_string(stage) + " on " + std::to_string(p) + " ranks, " + std::to_string(total(layers)) +
           " parameters");
     training one(stage, p, layers, s, stream), other(stage, p, layers, s, stream + 1000);

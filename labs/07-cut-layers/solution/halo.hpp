@@ -73,8 +73,8 @@ void swap(C& c, const neighbours& n, volume& up, volume& down) {
 }
 
 }  // namespace halos
-//! end
 
+//! end
 /// From this rank's block, channels × d × h × width, the block with `radius` rows more on each side of depth and of
 /// height: those of the neighbours, corners included, zeros outside of the whole volume. Depth first, then height: a
 /// message for each neighbour, at most four. Every block has at least `radius` rows each way.

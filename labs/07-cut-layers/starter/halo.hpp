@@ -13,7 +13,6 @@ struct grid {
     int rows = 1, columns = 1;  // parts of the depth, parts of the height; rows · columns = c.size()
 };
 
-
 /// From this rank's block, channels × d × h × width, the block with `radius` rows more on each side of depth and of
 /// height: those of the neighbours, corners included, zeros outside of the whole volume. Depth first, then height: a
 /// message for each neighbour, at most four. Every block has at least `radius` rows each way.
