@@ -1,4 +1,4 @@
-// Codecs of activations on what ResNet-20 leaves: the output of a ReLU, half of it zeros, and the input of a batch norm,
+// Codecs of activations on what ResNet-20 leaves: a ReLU's output, half of it zeros, and the input of a batch norm,
 // with bounds as audits set them. GB/s of float32 packed and unpacked, beside a copy of the same array, and the ratio.
 // OMP_NUM_THREADS=1 shows one core.
 
