@@ -5,7 +5,7 @@
 //   enumerations with lab::names, as their names       template <> struct lab::names<E> {
 //                                                              static constexpr std::pair<E, const char*> all[]{…}; };
 //   structs with lab::members, as tuples                   template <> struct lab::members<S> {
-//                                                              static auto of(auto& s) { return std::tie(s.a, s.b); } };
+//                                                            static auto of(auto& s) { return std::tie(s.a, s.b); } };
 
 #include <cstddef>
 #include <cstdint>
