@@ -5,11 +5,7 @@
 //   enumerations with lab::names, as their names       template <> struct lab::names<E> {
 //                                                              static constexpr std::pair<E, const char*> all[]{…}; };
 //   structs with lab::members, as tuples                   template <> struct lab::members<S> {
-<<<<<<< HEAD
 //                                                             static auto of(auto& s) { return std::tie(s.a, s.b); } };
-=======
-//                                                            static auto of(auto& s) { return std::tie(s.a, s.b); } };
->>>>>>> eb828157915c01adfb9c2dd932abc6fe027778ec
 
 #include <cstddef>
 #include <cstdint>
