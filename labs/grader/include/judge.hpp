@@ -32,7 +32,7 @@ struct sent {
     double seconds = 0;
 };
 
-struct network {
+struct alpha_beta {
     double alpha = 0, beta = 0;
 };
 
@@ -48,7 +48,7 @@ struct threw : fault {
 
 template <class R>
 struct outcome {
-    std::vector<R> results;  // [rank]
+    std::vector<std::conditional_t<std::is_void_v<R>, std::tuple<>, R>> results;  // [rank]
     std::vector<lab::sent> sent;
 };
 
@@ -58,7 +58,7 @@ struct replies {
     std::vector<lab::sent> sent;
 };
 /// One call on arguments.size() ranks.
-replies exchange(const std::string& name, const std::vector<bytes>& arguments, const network& net);
+replies exchange(const std::string& name, const std::vector<bytes>& arguments, const alpha_beta& net);
 
 template <class R>
 R decoded(const bytes& from, const std::string& name) {
@@ -111,14 +111,14 @@ template <class... A>
 std::string thrown(const std::string& name, const A&... arguments) {
     writer out;
     (out.put(arguments), ...);
-    const auto replies = detail::exchange(name, {out.data}, {});  // the reader looks into it
+    const auto replies = detail::exchange(name, {out.data}, {});
     reader in(replies.results[0]);
     return in.get<int>() == 1 ? in.get<std::string>() : "nothing";
 }
 
 /// Calls `name` on `ranks` ranks at once, with the arguments of_rank(rank), a tuple.
 template <class R, class Arguments>
-outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, const network& net = {}) {
+outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, const alpha_beta& net = {}) {
     std::vector<bytes> arguments;
     for (int r = 0; r < ranks; ++r) {
         writer out;
@@ -130,7 +130,10 @@ outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, con
     all.sent = std::move(replies.sent);
     for (const bytes& reply : replies.results) {
         try {
-            all.results.push_back(detail::decoded<R>(reply, name));
+            if constexpr (std::is_void_v<R>)
+                detail::decoded<R>(reply, name), all.results.emplace_back();
+            else
+                all.results.push_back(detail::decoded<R>(reply, name));
         } catch (const threw& error) {
             throw threw(error.type, "rank " + std::to_string(all.results.size()) + " of " + std::to_string(ranks) +
                                         ": " + error.what());
