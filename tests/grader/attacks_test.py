@@ -49,6 +49,8 @@ class Attacks(unittest.TestCase):
                 one = gate.of_one_test(RING)
                 if "test" in attack:
                     one = gate.dataclasses.replace(one, tests=tuple(test for test in RING.tests if test.name == attack["test"]))
+                if "compile_seconds" in attack:
+                    one = gate.dataclasses.replace(one, limits=gate.dataclasses.replace(RING.limits, compile_seconds=attack["compile_seconds"]))
                 before = shared_memory()
                 started = time.monotonic()
                 result = grading.grade(one, path.parent, secret="attack", programs=("public",))
