@@ -55,9 +55,9 @@ inline channel_moments moments_of(const tensor<float>& x) {
         }
         for (; r < end; ++r)
             for (index_t i = 0; i < channels; ++i) {
-                const float x = values[r * channels + i];
-                sum[i] += x;
-                sum_of_squares[i] += x * x;
+                const float value = values[r * channels + i];
+                sum[i] += value;
+                sum_of_squares[i] += value * value;
             }
         return sums{{of.begin(), of.end()}, {squares.begin(), squares.end()}};
     });
