@@ -6,6 +6,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "copy_seconds.hpp"
+
 #include <cairn/core/clock.hpp>
 #include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
@@ -16,7 +18,6 @@
 #include <cairn/device/cpu/softmax.hpp>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,25 +32,6 @@ tensor<float> random_numbers(const shape& s, std::uint32_t stream) {
     const random_stream random{1, stream, 0};
     for (index_t i = 0; i < t.size(); ++i) t[i] = random.uniform(static_cast<std::uint64_t>(i)) * 4 - 2;
     return t;
-}
-
-/// Best seconds of copying bytes / 2, so that `bytes` are read or written; measured once a size.
-double copy_seconds(double bytes) {
-    static std::map<index_t, double> known;
-    const index_t n = static_cast<index_t>(bytes / 8) / 64 * 64 + 64;
-    double& best = known[n];
-    if (best > 0) return best;
-    const auto from = tensor<float>::filled({n}, 1.0f);
-    auto to = tensor<float>::filled({n}, 0.0f);
-    best = 1e300;
-    for (int run = 0; run < 30; ++run) {
-        const stopwatch watch;
-        parallel_for(n, 1 << 16, [&, source = from.data(), target = to.data()](index_t begin, index_t end) {
-            for (index_t i = begin; i < end; i += simd::lanes<float>) simd::store(target + i, simd::load(source + i));
-        });
-        best = std::min(best, watch.seconds());
-    }
-    return best;
 }
 
 /// Runs `call` for as long as the library wants, counts its bytes once, reports the fastest iteration.

@@ -3,11 +3,10 @@
 
 #include "classifier.hpp"
 
-#include <cairn/data/idx.hpp>
+#include "../mnist.hpp"
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 
@@ -18,18 +17,12 @@ struct digits {
     std::vector<int> labels;
 };
 
-std::filesystem::path file(const std::filesystem::path& folder, const std::string& name) {
-    const auto plain = folder / name;
-    return exists(plain) ? plain : std::filesystem::path(plain.string() + ".gz");
-}
-
-digits read(const std::filesystem::path& folder, const std::string& part) {
-    const cairn::idx_array images = cairn::read_idx(file(folder, part + "-images-idx3-ubyte")),
-                           labels = cairn::read_idx(file(folder, part + "-labels-idx1-ubyte"));
-    const auto count = static_cast<std::size_t>(images.shape[0]);
-    digits d{student::matrix<float>::from_shape({count, images.bytes.size() / count}), {}};
-    for (std::size_t i = 0; i < d.x.size(); ++i) d.x.data()[i] = static_cast<float>(images.bytes[i]) / 255;
-    d.labels.assign(labels.bytes.begin(), labels.bytes.end());
+digits read(const std::filesystem::path& folder, cairn::part which) {
+    const auto set = cairn::read_mnist(folder, which);
+    const auto count = static_cast<std::size_t>(set->count);
+    digits d{student::matrix<float>::from_shape({count, set->pixels.size() / count}), {}};
+    for (std::size_t i = 0; i < d.x.size(); ++i) d.x.data()[i] = static_cast<float>(set->pixels[i]) / 255;
+    d.labels.assign(set->labels.begin(), set->labels.end());
     return d;
 }
 
@@ -46,17 +39,9 @@ double accuracy(const student::classifier<float>& net, const digits& d) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::filesystem::path folder;
-    const char* const data = std::getenv("CAIRN_DATA");
-    for (const std::filesystem::path where :
-         {std::filesystem::path(argc > 1 ? argv[1] : ""), std::filesystem::path(data ? data : "") / "mnist",
-          std::filesystem::path("data/mnist"), std::filesystem::path("../shared/data/mnist")})
-        if (folder.empty() && exists(file(where, "train-images-idx3-ubyte"))) folder = where;
-    if (folder.empty()) {
-        std::puts("skipped: no data (benchmarks/fetch_data mnist --to data brings it)");
-        return 0;
-    }
-    const digits learn = read(folder, "train"), test = read(folder, "t10k");
+    const std::filesystem::path folder = lab::mnist_folder(argc > 1 ? argv[1] : "");
+    if (folder.empty()) return 0;
+    const digits learn = read(folder, cairn::part::train), test = read(folder, cairn::part::test);
     auto net = student::initialised<float>(learn.x.shape(1), 64, 10, 1);
     std::printf("784 pixels, 64 hidden, 10 digits; before training %.2f %% of the test images are right\n",
                 accuracy(net, test));

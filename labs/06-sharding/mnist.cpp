@@ -1,16 +1,17 @@
 // A real network trained by your sharded Adam: 784-128-10 on MNIST, on four ranks that are threads. Not graded.
 // README.md has the commands.
-//   mnist [FOLDER] [--stage 0|1|2|3]      FOLDER holds MNIST's four files; default data/mnist, ../shared/data/mnist
+//   mnist [FOLDER] [--stage 0|1|2|3]      FOLDER holds MNIST's four files; default as labs/mnist.hpp says
 
 #include "zero1.hpp"
 #include "zero2.hpp"
 #include "zero3.hpp"
 
+#include "../mnist.hpp"
+
 #include <cairn/comm/collectives/ring.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/random.hpp>
-#include <cairn/data/idx.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -34,16 +35,11 @@ struct digits {
     std::vector<std::uint8_t> labels;
 };
 
-digits read(const std::filesystem::path& folder, const std::string& part) {
-    const auto file = [&](const std::string& name) {
-        const auto plain = folder / (part + name);
-        return exists(plain) ? plain : std::filesystem::path(plain.string() + ".gz");
-    };
-    const auto images = cairn::read_idx(file("-images-idx3-ubyte")),
-               labels = cairn::read_idx(file("-labels-idx1-ubyte"));
+digits read(const std::filesystem::path& folder, cairn::part which) {
+    const auto set = cairn::read_mnist(folder, which);
     digits d;
-    for (const auto pixel : images.bytes) d.x.push_back(static_cast<float>(pixel) / 255);
-    for (const auto label : labels.bytes) d.labels.push_back(static_cast<std::uint8_t>(label));
+    for (const auto pixel : set->pixels) d.x.push_back(static_cast<float>(pixel) / 255);
+    d.labels.assign(set->labels.begin(), set->labels.end());
     return d;
 }
 
@@ -186,22 +182,16 @@ double accuracy(trainer& t, const digits& d) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::filesystem::path folder;
+    std::filesystem::path given;
     int stage = 3;
-    std::vector<std::filesystem::path> places{"data/mnist", "../shared/data/mnist"};
     for (int i = 1; i < argc; ++i)
         if (std::string(argv[i]) == "--stage" && i + 1 < argc)
             stage = std::atoi(argv[++i]);
         else
-            places.insert(places.begin(), argv[i]);
-    for (const auto& where : places)
-        for (const char* end : {"", ".gz"})
-            if (folder.empty() && exists(where / (std::string("train-images-idx3-ubyte") + end))) folder = where;
-    if (folder.empty()) {
-        std::puts("skipped: no data (benchmarks/fetch_data mnist --to data brings it)");
-        return 0;
-    }
-    const digits learn = read(folder, "train"), test = read(folder, "t10k");
+            given = argv[i];
+    const std::filesystem::path folder = lab::mnist_folder(given);
+    if (folder.empty()) return 0;
+    const digits learn = read(folder, cairn::part::train), test = read(folder, cairn::part::test);
     floats initial(layers[0] + layers[1]);
     const cairn::random_stream random{1, 1, 0};
     for (std::size_t l = 0; l < 2; ++l) {

@@ -1,13 +1,14 @@
 // A real network that is your linear pair: 784-128-10 on MNIST, its hidden numbers cut over ranks that are threads. Not
 // graded. README.md has the commands.
-//   mnist [FOLDER] [--ranks P]      FOLDER holds MNIST's four files; default data/mnist, ../shared/data/mnist
+//   mnist [FOLDER] [--ranks P]      FOLDER holds MNIST's four files; default as labs/mnist.hpp says
 
 #include "linear_pair.hpp"
+
+#include "../mnist.hpp"
 
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/random.hpp>
-#include <cairn/data/idx.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -33,16 +34,11 @@ struct digits {
     }
 };
 
-digits read(const std::filesystem::path& folder, const std::string& part) {
-    const auto file = [&](const std::string& name) {
-        const auto plain = folder / (part + name);
-        return exists(plain) ? plain : std::filesystem::path(plain.string() + ".gz");
-    };
-    const auto images = cairn::read_idx(file("-images-idx3-ubyte")),
-               labels = cairn::read_idx(file("-labels-idx1-ubyte"));
-    digits d{matrix(labels.bytes.size(), 784), {}};
-    for (std::size_t i = 0; i < d.x.values.size(); ++i) d.x.values[i] = static_cast<double>(images.bytes[i]) / 255;
-    for (const auto label : labels.bytes) d.labels.push_back(static_cast<std::size_t>(label));
+digits read(const std::filesystem::path& folder, cairn::part which) {
+    const auto set = cairn::read_mnist(folder, which);
+    digits d{matrix(set->labels.size(), 784), {}};
+    for (std::size_t i = 0; i < d.x.values.size(); ++i) d.x.values[i] = static_cast<double>(set->pixels[i]) / 255;
+    d.labels.assign(set->labels.begin(), set->labels.end());
     return d;
 }
 
@@ -78,22 +74,16 @@ void descend(std::vector<double>& w, const std::vector<double>& gradient) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::filesystem::path folder;
+    std::filesystem::path given;
     int ranks = 2;
-    std::vector<std::filesystem::path> places{"data/mnist", "../shared/data/mnist"};
     for (int i = 1; i < argc; ++i)
         if (std::string(argv[i]) == "--ranks" && i + 1 < argc)
             ranks = std::atoi(argv[++i]);
         else
-            places.insert(places.begin(), argv[i]);
-    for (const auto& where : places)
-        for (const char* end : {"", ".gz"})
-            if (folder.empty() && exists(where / (std::string("train-images-idx3-ubyte") + end))) folder = where;
-    if (folder.empty()) {
-        std::puts("skipped: no data (benchmarks/fetch_data mnist --to data brings it)");
-        return 0;
-    }
-    const digits learn = read(folder, "train"), test = read(folder, "t10k");
+            given = argv[i];
+    const std::filesystem::path folder = lab::mnist_folder(given);
+    if (folder.empty()) return 0;
+    const digits learn = read(folder, cairn::part::train), test = read(folder, cairn::part::test);
     cairn::run_ranks(ranks, {.kernel_threads = 1}, [&](cairn::threads_communicator& world) {
         counted c(world.split(0, world.rank()));
         student::linear_pair mine = student::cut(initial(), c.rank(), c.size());

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import labs
-from cairn_grader import gate, grading, lab, landlock, sandbox, seccomp
+from cairn_grader import gate, grading, lab, landlock, sandbox, seccomp, starter
 from cairn_grader.lab import tomllib
 
 RING = lab.load(grading.ROOT / "labs" / "02-ring-allreduce")
@@ -61,7 +61,7 @@ class Attacks(unittest.TestCase):
                 self.assertLess(len(why), 30000)
                 self.assertLess(time.monotonic() - started, 180)
                 if "not_in_output" in attack:
-                    self.assertNotIn(attack["not_in_output"], result.output.replace("@lab@", ""))
+                    self.assertNotIn(attack["not_in_output"], result.output)
                 self.assertEqual(sandbox.descendants(), {})
                 self.assertEqual(shared_memory(), before)
 
@@ -96,8 +96,6 @@ class Attacks(unittest.TestCase):
     def test_a_file_that_does_not_compile_costs_its_own_tasks(self):
         folder = self.folder / "half"
         folder.mkdir()
-        grading.starter_of(RING)
-        from cairn_grader import starter
         starter.write(RING, to_solution=folder)
         (folder / "cost.hpp").write_text("this is no C++\n")
         result = grading.grade(RING, folder, secret="s")

@@ -1,7 +1,8 @@
 #pragma once
 // A tensor as two streams of quantised symbols (device/cpu/dithered_quantiser.hpp), what bounded_codec makes of an
 // activation (bounded_codec.hpp has the format). Two passes over blocks of 8192 elements, in parallel: symbols, whose
-// counts give sizes and codes, then bits. Workspace: one byte an element.
+// counts give sizes and codes, then bits. Workspace: one byte an element, and 1 kB
+// of counts a block.
 
 #include <cairn/compress/huffman.hpp>
 #include <cairn/core/parallel.hpp>

@@ -1,6 +1,7 @@
 """Makes the programs of a lab: the judge, once, of the lab's tests; a worker, of each submission and the lab's adapter, against a copy of those
 headers alone that the lab allows. No compiler sees both a submission and a test."""
 
+import functools
 import hashlib
 import os
 import pathlib
@@ -28,10 +29,19 @@ def compiler():
     return found
 
 
+@functools.cache
+def toolchain(compiler):
+    """Of this compiler, the grader's headers and the library's: what everything here is made with."""
+    made = hashlib.sha256(subprocess.run([compiler, "--version"], capture_output=True).stdout)
+    for path in (*sorted(INCLUDE.iterdir()), *sorted((ROOT / "include").rglob("*.hpp"))):
+        made.update(b"\0" + path.read_bytes())
+    return made.digest()
+
+
 def digest(*parts):
-    """A key for what is made of these texts and files, by this compiler, with these headers of the grader."""
-    made = hashlib.sha256(subprocess.run([compiler(), "--version"], capture_output=True).stdout)
-    for part in (*parts, *sorted(INCLUDE.iterdir())):
+    """A key for what is made of these texts and files."""
+    made = hashlib.sha256(toolchain(compiler()))
+    for part in parts:
         made.update(b"\0" + (part.read_bytes() if isinstance(part, pathlib.Path) else str(part).encode()))
     return made.hexdigest()[:16]
 
@@ -67,14 +77,13 @@ def judge(lab, program):
     if not lab.sources(program):
         raise LabError(f"{lab.name} has no {program} tests here; with --public, the public ones alone are run")
     tests = [path for name in ("tests", "grading") for path in sorted((lab.folder / name).glob("*")) if path.is_file()]
-    headers = sorted((ROOT / "include").rglob("*.hpp"))  # a test may include any
-    common = kept("judge-" + digest(*headers), make_judge_objects)
+    common = kept("judge-" + digest(), make_judge_objects)
 
     def make(folder):
         trusted([*FLAGS, "-include", common / "judge_pch.hpp", "-I", INCLUDE, "-I", ROOT / "include", *lab.sources(program), common / "judge_main.o",
                  common / "router.o", *lab.link, "-o", folder / "judge"], f"lab {lab.name}: the judge of the {program} tests")
 
-    return kept(f"{program}-" + digest(str(lab.folder), program, *lab.link, *tests, *headers), make, mode=0o700) / "judge"
+    return kept(f"{program}-" + digest(str(lab.folder), program, *lab.link, *tests), make, mode=0o700) / "judge"
 
 
 def make_judge_objects(folder):
@@ -87,7 +96,6 @@ def make_judge_objects(folder):
 def worker_parts(lab, flags=FLAGS):
     """A folder with include/, which holds the headers that the lab allows and what they include, and what of a worker does not change."""
     text = "".join(f"#include <{name}>\n" for name in ("worker.hpp", *lab.headers))
-    headers = sorted((ROOT / "include").rglob("*.hpp"))
 
     def make(folder):
         closure = folder / "include"
@@ -110,7 +118,7 @@ def worker_parts(lab, flags=FLAGS):
         for path in folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
-    return kept("worker-" + digest(text, *lab.forbidden_includes, *flags, *headers), make)
+    return kept("worker-" + digest(text, *lab.forbidden_includes, *flags), make)
 
 
 class Worker:
@@ -129,7 +137,6 @@ class Worker:
             shutil.copyfile(path, self.work / path.name)
         if not (self.work / "adapter.cpp").exists():
             raise LabError(f"lab {lab.name} has no adapter.cpp")
-        self.seconds = self.megabytes = 0.0
 
     def run(self, command):
         """Whether the compiler succeeds, and what it says."""
@@ -138,7 +145,6 @@ class Worker:
         most = self.lab.limits
         done = sandbox.run([compiler(), *command], sandbox.Limits(most.compile_seconds, CLOCK * most.compile_seconds, most.compile_megabytes, output_kilobytes=32),
                            self.work, read=(self.parts, self.work), write=(self.work,), user=self.user)
-        self.seconds, self.megabytes = self.seconds + done.seconds, max(self.megabytes, done.megabytes)
         said = done.output.replace(f"{self.sources}/", "").replace(f"{self.work}/", "")
         if done.ended_by or done.status < 0:
             said += f"\nThe compiler did not come to its end: {done.reason}\n"

@@ -51,12 +51,8 @@ def check_solution(lab, solution, graded):
     result = graded(solution, "solution")
     faults = [f"the solution fails \"{t.name}\":\n{t.message}" for t in result.tests if not t.passed]
     faults += [f"\"{t.name}\" takes the solution {t.seconds:.1f} s, more than a third of what is allowed" for t, limit in
-               zip(result.tests, (test.seconds or lab.limits.test_seconds for test in in_order(lab))) if 3 * t.seconds > limit]
+               zip(result.tests, (test.seconds or lab.limits.test_seconds for test in lab.in_order())) if 3 * t.seconds > limit]
     return faults + ([f"the solution makes the compiler speak:\n{result.output}"] if result.output else [])
-
-
-def in_order(lab):
-    return [test for program in ("public", "hidden") for test in lab.tests if test.program == program]
 
 
 def check_mutants(lab, solution, folder, graded, quick):

@@ -55,8 +55,7 @@ UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u
 
 
 def readable(text):
-    text = UNREADABLE.sub("?", text)
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT // 2] + "\n[… cut …]\n" + text[-MOST_TEXT // 2:]
+    return sandbox.cut(UNREADABLE.sub("?", text), MOST_TEXT)
 
 
 def remove(folder):
@@ -87,9 +86,7 @@ class Submission:
             self.output = self.why
             return
         maker = build.Worker(lab, into, flags)
-        self.seconds, self.megabytes = 0.0, 0.0
         self.program, said, broken = maker.program(texts, starter_of(lab))
-        self.seconds, self.megabytes = maker.seconds, maker.megabytes
         maker.close()
         for name in broken:
             self.faults[name] = f"{name} does not compile" if self.program else "the submission does not compile"
@@ -108,7 +105,7 @@ def grade(lab: Lab, folder, student="student", secret="public", seed=None, progr
     `within` seconds are not run."""
     started = time.monotonic()
     result = Result(lab.name, student, missing_protection=sandbox.missing_protection())
-    tests = [test for program in programs for test in lab.tests if test.program == program]
+    tests = lab.in_order(programs)
     judges = {program: build.judge(lab, program) for program in dict.fromkeys(test.program for test in tests)}
     name = tempfile.mkdtemp(prefix="cairn-grade-")
 

@@ -61,6 +61,10 @@ class Lab:
     def points(self):
         return sum(test.points for test in self.tests)
 
+    def in_order(self, programs=("public", "hidden")):
+        """The tests of these programs, in the order in which they are run."""
+        return [test for program in programs for test in self.tests if test.program == program]
+
     def sources(self, program):
         """C++ files of the public or hidden tests."""
         return sorted((self.folder / ("tests" if program == "public" else "grading")).glob("*.cpp"))

@@ -90,7 +90,7 @@ def to_hand_out(lab):
     """What a student needs and may see: hand-out, starter and public tests, the library's headers, what compiles and runs them."""
     out, top = io.BytesIO(), lab.name
     with zipfile.ZipFile(out, "w") as archive:
-        for name in ("LICENSE", ".ci/install", ".ci/packages", "labs/README.md", "labs/start"):
+        for name in ("LICENSE", ".ci/install", ".ci/packages", "labs/README.md", "labs/mnist.hpp", "labs/start"):
             path = ROOT / name
             add(archive, f"{top}/{name}", path.read_bytes(), path.stat().st_mode & 0o100)
         add_tree(archive, ROOT / "include", f"{top}/include")

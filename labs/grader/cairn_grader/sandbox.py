@@ -54,6 +54,7 @@ def restrictions(limits, read, write, confined, user):
     threads = limits.processes if user else limits.processes + own_threads()
     filtered = confined and seccomp.supported()
     cpu = max(1, int(limits.cpu_seconds + 0.999))
+    file_bytes, memory_bytes = 0 if confined else 256 << 20, limits.megabytes << 20
 
     def restrict():
         os.setsid()
@@ -63,8 +64,8 @@ def restrictions(limits, read, write, confined, user):
             pass
         # The soft limit of processor time says "an endless loop?", the hard one ends what does not listen.
         for what, soft, most in ((resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_CPU, cpu, cpu + 1),
-                                 (resource.RLIMIT_FSIZE, *(2 * (0 if confined else 256 << 20,))),
-                                 (resource.RLIMIT_DATA, *(2 * (limits.megabytes << 20,))), (resource.RLIMIT_NPROC, threads, threads),
+                                 (resource.RLIMIT_FSIZE, file_bytes, file_bytes),
+                                 (resource.RLIMIT_DATA, memory_bytes, memory_bytes), (resource.RLIMIT_NPROC, threads, threads),
                                  (resource.RLIMIT_NOFILE, 256, 256)):
             hard = resource.getrlimit(what)[1]
             soft, most = (x if hard == resource.RLIM_INFINITY else min(x, hard) for x in (soft, most))
@@ -94,6 +95,10 @@ def own_threads():
     return count
 
 
+def cut(text, room):
+    return text if len(text) <= room else text[: room // 2] + "\n[… cut …]\n" + text[-room // 2:]
+
+
 class Process:
     """One of a group."""
 
@@ -103,8 +108,7 @@ class Process:
         self.cpu_seconds = 0.0
 
     def text(self):
-        room, text = self.limits.output_kilobytes << 10, bytes(self.output).decode(errors="replace")
-        return text if len(text) <= room else text[: room // 2] + "\n[… cut …]\n" + text[-room // 2:]
+        return cut(bytes(self.output).decode(errors="replace"), self.limits.output_kilobytes << 10)
 
 
 class Group:
@@ -175,11 +179,9 @@ class Group:
             if reached:
                 self.ended_by = which
 
-    def end(self, only=None):
-        for process in only or self.processes:
+    def end(self):
+        for process in self.processes:
             process.popen.kill()
-        if only:
-            return
         end_all()
         for process in self.processes:
             process.popen.wait()
@@ -270,7 +272,6 @@ def run(command, limits, folder, read=(), write=(), user=None):
         while (process.popen.poll() is None or group.pending()) and not group.step():
             pass
         status = process.popen.poll()
-        group.end(only=[process])
     return Outcome(status if status is not None else -signal.SIGKILL, group.ended_by, process.text(), time.monotonic() - group.started, group.megabytes)
 
 

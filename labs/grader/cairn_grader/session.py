@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import time
 from dataclasses import dataclass
 
 from . import sandbox
@@ -65,16 +67,16 @@ class Session:
             pass
         ended_by, group.ended_by = group.ended_by, None
         if ended_by:  # the judge finds that its workers are gone, and says what they were doing
-            alive = [process for process in self.workers.values() if process.popen.poll() is None]
-            group.end(only=alive)
-            end = sandbox.time.monotonic() + LAST_WORDS
-            while (judge.popen.poll() is None or group.pending()) and sandbox.time.monotonic() < end:
+            for process in self.workers.values():
+                process.popen.kill()
+            end = time.monotonic() + LAST_WORDS
+            while (judge.popen.poll() is None or group.pending()) and time.monotonic() < end:
                 group.step()
         for process in self.workers.values():  # one that has closed its pipe ends soon
             if process.popen.poll() is None:
                 try:
                     process.popen.wait(0.2)
-                except sandbox.subprocess.TimeoutExpired:
+                except subprocess.TimeoutExpired:
                     pass
         while group.pending():
             group.step()
@@ -88,7 +90,7 @@ class Session:
         self.shut(*pipes)
 
     def verdict(self, words, ended_by, group, judge):
-        seconds = sandbox.time.monotonic() - group.started
+        seconds = time.monotonic() - group.started
         try:
             said = json.loads(words.decode(errors="replace"), strict=False)
         except json.JSONDecodeError:
@@ -109,7 +111,7 @@ class Session:
     def why(self, ended_by, said, group):
         """What ended the workers that did not reply."""
         if ended_by:
-            return sandbox.reason(ended_by, 0, sandbox.time.monotonic() - group.started, group.megabytes)
+            return sandbox.reason(ended_by, 0, time.monotonic() - group.started, group.megabytes)
         for rank in map(int, said["dead"].split()):
             status = self.workers[rank].popen.returncode
             where = f"rank {rank}: " if len(self.workers) > 1 else ""
