@@ -32,7 +32,14 @@ def text_of(attack, starter):
 class Attacks(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-attack-"))
+        self.folder.chmod(0o711)  # compilers and workers have other users
         self.addCleanup(grading.remove, self.folder)
+        self.addCleanup(self.nothing_is_left)
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = str(self.folder)
+
+    def nothing_is_left(self):
+        self.assertEqual([path.name for path in self.folder.glob("cairn-grade-*")], [])
 
     def handed_in(self, name="submission"):
         return gate.copied(RING.folder / "starter", self.folder / name)
@@ -60,6 +67,7 @@ class Attacks(unittest.TestCase):
                 self.assertRegex(why, attack["says"] or ".")
                 self.assertLess(len(why), 30000)
                 self.assertLess(time.monotonic() - started, 180)
+                self.assertRegex(result.output, attack.get("in_output") or "^")
                 if "not_in_output" in attack:
                     self.assertNotIn(attack["not_in_output"], result.output)
                 self.assertEqual(sandbox.descendants(), {})

@@ -35,6 +35,25 @@ std::vector<double> deviations(const tensor<float>& x) {
     return all;
 }
 
+TEST_CASE("moments of channels are those of plain loops", "[stash]") {
+    for (const index_t rows : {1, 3, 4, 7, 130}) {
+        tensor<float> x({rows, 5});
+        for (index_t i = 0; i < x.size(); ++i)
+            x[i] = static_cast<float>(random_stream{1, 9, 0}.normal(static_cast<std::uint64_t>(i))) + float(i % 5);
+        const detail::channel_moments found = detail::moments_of(x);
+        for (index_t c = 0; c < 5; ++c) {
+            double mean = 0, variance = 0;
+            for (index_t r = 0; r < rows; ++r) mean += double(x[5 * r + c]) / double(rows);
+            for (index_t r = 0; r < rows; ++r) variance += std::pow(double(x[5 * r + c]) - mean, 2) / double(rows);
+            INFO(rows << " rows, channel " << c);
+            CHECK(double(found.mean[static_cast<std::size_t>(c)]) == Approx(mean).epsilon(1e-4));
+            if (rows > 1)
+                CHECK(double(found.deviation[static_cast<std::size_t>(c)]) ==
+                      Approx(std::sqrt(variance)).epsilon(1e-3));
+        }
+    }
+}
+
 }  // namespace codec_tests
 
 using namespace codec_tests;
