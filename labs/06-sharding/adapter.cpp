@@ -11,12 +11,12 @@
 #include "zero3.hpp"
 
 template <>
-struct lab::names<student::deed> {
-    static constexpr std::pair<student::deed, const char*> all[]{{student::deed::gather, "gather"},
-                                                                 {student::deed::forward, "forward"},
-                                                                 {student::deed::backward, "backward"},
-                                                                 {student::deed::reduce, "reduce"},
-                                                                 {student::deed::release, "release"}};
+struct lab::names<student::action> {
+    static constexpr std::pair<student::action, const char*> all[]{{student::action::gather, "gather"},
+                                                                   {student::action::forward, "forward"},
+                                                                   {student::action::backward, "backward"},
+                                                                   {student::action::reduce, "reduce"},
+                                                                   {student::action::release, "release"}};
 };
 template <>
 struct lab::members<student::event> {

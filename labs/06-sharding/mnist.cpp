@@ -133,11 +133,11 @@ public:
         floats whole(layers[0] + layers[1]);
         for (const auto& [what, number] : student::zero3_plan(2)) {
             const auto l = static_cast<std::size_t>(number);
-            if (what == student::deed::gather) net_.layer[l] = gathered(l);
-            if (what == student::deed::forward) net_.forward(l);
-            if (what == student::deed::backward) gradient_ = net_.backward(l, labels);
-            if (what == student::deed::release) net_.layer[l].clear();
-            if (what != student::deed::reduce) continue;
+            if (what == student::action::gather) net_.layer[l] = gathered(l);
+            if (what == student::action::forward) net_.forward(l);
+            if (what == student::action::backward) gradient_ = net_.backward(l, labels);
+            if (what == student::action::release) net_.layer[l].clear();
+            if (what != student::action::reduce) continue;
             if (stage_ == 3) student::zero3_reduce(c_, state_, layers, l, gradient_);
             std::copy(gradient_.begin(), gradient_.end(),
                       whole.begin() + (l ? static_cast<std::ptrdiff_t>(layers[0]) : 0));

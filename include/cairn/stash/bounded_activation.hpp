@@ -123,7 +123,7 @@ public:
         if (huffman_)
             for (std::size_t k = 0; k < 2; ++k) decoders.emplace_back(lengths_[k], lone_symbol_[k]);
         parallel_for((blocks + 1) / 2, 1, [&](index_t begin, index_t end) {
-            block_on_its_way first, second;
+            block_decoder first, second;
             for (index_t pair = begin; pair < end; ++pair) {
                 const bool two = 2 * pair + 1 < blocks;
                 first.begin(*this, 2 * pair);
@@ -308,8 +308,8 @@ private:
         });
     }
 
-    /// A block while it is unpacked.
-    struct block_on_its_way {
+    /// Decodes one block.
+    struct block_decoder {
         index_t b, length;
         block_bits bits;
         std::array<index_t, 2> symbols;
@@ -335,7 +335,7 @@ private:
         }
     };
 
-    void finish_block(const block_on_its_way& block, tensor<float>& x) const {
+    void finish_block(const block_decoder& block, tensor<float>& x) const {
         symbol_buffer symbols{};
         std::array<std::uint32_t, 2> next{};
         for (index_t g = 0; 32 * g < block.length; ++g) {

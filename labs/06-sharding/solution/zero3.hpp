@@ -100,10 +100,10 @@ void zero3_step(C& c, rank_state& mine, const adam_settings& settings, int micro
 
 /// What a rank does with a layer. `gather` begins the all-gather, and takes the room of the whole layer; `release` gives
 /// that room back; `reduce` reduce-scatters the layer's gradient.
-enum class deed : char { gather = 'g', forward = 'f', backward = 'b', reduce = 's', release = 'r' };
+enum class action : char { gather = 'g', forward = 'f', backward = 'b', reduce = 's', release = 'r' };
 
 struct event {
-    deed what = deed::gather;
+    action what = action::gather;
     int layer = 0;
 
     bool operator==(const event&) const = default;
@@ -119,17 +119,17 @@ struct event {
 ///   each layer's reduce comes right after its backward.
 inline std::vector<event> zero3_plan(int layers) {
     //! solution
-    std::vector<event> plan{{deed::gather, 0}};
+    std::vector<event> plan{{action::gather, 0}};
     for (int l = 0; l < layers; ++l) {
-        if (l + 1 < layers) plan.push_back({deed::gather, l + 1});
-        plan.push_back({deed::forward, l});
-        if (l + 1 < layers) plan.push_back({deed::release, l});
+        if (l + 1 < layers) plan.push_back({action::gather, l + 1});
+        plan.push_back({action::forward, l});
+        if (l + 1 < layers) plan.push_back({action::release, l});
     }
     for (int l = layers - 1; l >= 0; --l) {
-        if (l > 0) plan.push_back({deed::gather, l - 1});
-        plan.push_back({deed::backward, l});
-        plan.push_back({deed::reduce, l});
-        plan.push_back({deed::release, l});
+        if (l > 0) plan.push_back({action::gather, l - 1});
+        plan.push_back({action::backward, l});
+        plan.push_back({action::reduce, l});
+        plan.push_back({action::release, l});
     }
     return plan;
     //! starter

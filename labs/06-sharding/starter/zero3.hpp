@@ -55,10 +55,10 @@ void zero3_step(C& c, rank_state& mine, const adam_settings& settings, int micro
 
 /// What a rank does with a layer. `gather` begins the all-gather, and takes the room of the whole layer; `release` gives
 /// that room back; `reduce` reduce-scatters the layer's gradient.
-enum class deed : char { gather = 'g', forward = 'f', backward = 'b', reduce = 's', release = 'r' };
+enum class action : char { gather = 'g', forward = 'f', backward = 'b', reduce = 's', release = 'r' };
 
 struct event {
-    deed what = deed::gather;
+    action what = action::gather;
     int layer = 0;
 
     bool operator==(const event&) const = default;
