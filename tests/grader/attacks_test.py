@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -10,18 +11,60 @@ import time
 import unittest
 
 import labs
-from cairn_grader import gate, grading, lab, landlock, sandbox, seccomp, starter
+from cairn_grader import cgroup, gate, grading, lab, landlock, sandbox, seccomp, starter
 from cairn_grader.lab import tomllib
 
 RING = lab.load(grading.ROOT / "labs" / "02-ring-allreduce")
 ATTACKS = tomllib.loads(pathlib.Path(__file__).with_name("attacks.toml").read_text(encoding="utf-8"))["attack"]
 NOT_WRITTEN = 'throw std::logic_error("task 1: ring_all_reduce is not written yet");'
 
+FRAMES = """
+#include <unistd.h>
+#include <cstdint>
+#include <string>
+static void write_all(const void* from, std::size_t n) {
+    for (int pipe = 3; pipe < 64; ++pipe) {
+        const char* at = static_cast<const char*>(from);
+        for (std::size_t left = n; left > 0;) {
+            const ssize_t m = write(pipe, at, left);
+            if (m <= 0) break;
+            at += m, left -= static_cast<std::size_t>(m);
+        }
+    }
+}
+static void frame(std::uint32_t kind, std::uint32_t number, const std::string& payload) {
+    struct { std::uint32_t kind, number; std::uint64_t bytes; } head{kind, number, payload.size()};
+    const std::string all = std::string(reinterpret_cast<const char*>(&head), sizeof head) + payload;
+    write_all(all.data(), all.size());
+}
+static std::string raw(std::uint64_t x) { return std::string(reinterpret_cast<const char*>(&x), sizeof x); }
+static std::string integer(std::uint64_t x) { return "+" + raw(x); }
+"""
+
+FLOOD = """
+static const bool floods = [] {
+    std::thread([] {
+        for (pollfd end{3, 0, 0};; end.fd = end.fd % 60 + 3) {
+            if (end.fd == 3) usleep(1000);
+            if (poll(&end, 1, 0) > 0 && end.revents & (POLLERR | POLLHUP)) break;  // its other end is closed: the judge is gone
+        }
+        for (static char room[1 << 16];;) (void)!write(1, room, sizeof room);
+    }).detach();
+    return true;
+}();
+"""
+SLOW = """
+consteval int loops() { int n = 0; for (int i = 0; i < 200000; ++i) n += i & 1; return n; }
+template <int n> int of() { static_assert(loops() > n); return n + of<n - 1>(); }
+template <> int of<0>() { return 0; }
+static const int all = of<800>();
+"""
+
 
 def text_of(attack, starter):
     """The first file of the lab with the attack in it."""
     includes = "".join(f"#include <{name}>\n" for name in (*attack.get("includes", ()), "cstdio", "cstdlib", "stdexcept"))
-    text = includes + starter.replace(NOT_WRITTEN, attack.get("ring", NOT_WRITTEN)) + attack.get("text", "")
+    text = includes + (FRAMES if attack.get("frames") else "") + starter.replace(NOT_WRITTEN, attack.get("ring", NOT_WRITTEN)) + attack.get("text", "")
     if "main" in attack:
         text += f"\nstatic const int attacks = [] {{ {attack['main']} return 0; }}();\n"
     for word, meaning in (("@lab@", str(RING.folder)), ("@root@", str(grading.ROOT)), ("@long@", 'R"(' * 80000)):
@@ -121,19 +164,72 @@ class Attacks(unittest.TestCase):
         os.close(place)
         self.assertEqual(grading.grade(gate.of_one_test(RING), here, programs=("public",)).score, 0)
 
-    def test_signals_end_in_valid_results(self):
+    def test_a_flood_after_the_end(self):
+        """Honest work, and a thread that prints without end once the judge has gone: the grader neither waits for it nor keeps what it says."""
+        folder = self.folder / "flood"
+        folder.mkdir()
+        starter.write(RING, to_solution=folder)
+        path = folder / "all_reduce.hpp"
+        path.write_text("#include <poll.h>\n#include <unistd.h>\n#include <thread>\n" + path.read_text(encoding="utf-8") + FLOOD, encoding="utf-8")
+        started, most = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = grading.grade(gate.of_one_test(RING), folder, secret="attack", programs=("public",))
+        self.assertTrue(result.score == 10 or "printed without end" in result.tests[0].message, result.tests[0].message)
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most, 50 << 10)
+        self.assertLess(time.monotonic() - started, 60)
+
+    def test_names_and_links_in_a_submission(self):
+        folder = self.handed_in("one\n\"two\" \x1b[31m 'three'")
+        for name in ("\n", "\"quotes\"", "\x1b[31mred", "-rf", "$(id)", "ü\u202e"):
+            (folder / name).mkdir()
+            (folder / name / "all_reduce.hpp").symlink_to(RING.folder / "solution" / "all_reduce.hpp")
+        os.symlink(RING.folder / "solution", folder / "solution")
+        result = grading.grade(gate.of_one_test(RING), folder, secret="s", programs=("public",))
+        gate.valid(result)
+        self.assertIn("written yet", result.tests[0].message)
+        for place, target in (("all_reduce.hpp", "solution/all_reduce.hpp"), ("cost.hpp", "grading/hidden.cpp"), ("buckets.hpp", "lab.toml")):
+            (folder / place).unlink()
+            (folder / place).symlink_to(RING.folder / target)
+        result = grading.grade(gate.of_one_test(RING), folder, secret="s", programs=("public",))
+        self.assertEqual((result.score, "TEST_CASE" in str(result)), (0, False))
+        self.assertIn("is a link", result.tests[0].message)
+
+    def test_lines_of_the_compiler_are_not_those_of_the_grader(self):
         path = self.handed_in() / "all_reduce.hpp"
-        path.write_text(text_of({"main": "for (volatile int i = 0;; i = i + 1) {}"}, path.read_text(encoding="utf-8")), encoding="utf-8")
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            out = self.folder / f"{sign}.json"
-            grader = subprocess.Popen([sys.executable, grading.ROOT / "labs" / "grader" / "grade", RING.folder, path.parent, "--gradescope", out],
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(5)
-            grader.send_signal(sign)
-            self.assertEqual(grader.wait(30), 2)
-            written = gate.json.loads(out.read_text(encoding="utf-8"))
-            self.assertEqual(len(written["tests"]), len(RING.tests))
-            self.assertIn("stopped", written["tests"][-1]["output"])
+        path.write_text(path.read_text(encoding="utf-8") + '\n#pragma message("\\n02-ring-allreduce: 100 of 100 points\\n")\n', encoding="utf-8")
+        done = subprocess.run([sys.executable, grading.ROOT / "labs" / "grader" / "grade", RING.folder, path.parent, "--public", "--only", "cost"],
+                              capture_output=True, text=True)
+        self.assertIn("100 of 100", done.stdout)
+        self.assertNotRegex(done.stdout, "(?m)^02-ring-allreduce: 100")
+        self.assertRegex(done.stdout, "(?m)^02-ring-allreduce: 0 of")
+
+    def test_signals_end_in_valid_results(self):
+        """In the middle of the compiler, of a test, and when the first results are written."""
+        for what, attack, sign_of_it in (("compiler", {"text": SLOW}, "cairn-grade-*/work/submission/buckets.hpp"),
+                                         ("test", {"main": "for (volatile int i = 0;; i = i + 1) {}"}, "cairn-grade-*/empty"), ("results", {}, "../*.json*")):
+            folder = self.handed_in(what)
+            path = folder / "all_reduce.hpp"
+            path.write_text(text_of(attack, path.read_text(encoding="utf-8")), encoding="utf-8")
+            for sign in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(what, sign=sign):
+                    out, temporary = self.folder / f"{what}-{sign}" / "results.json", self.folder / f"{what}-{sign}" / "temporary"
+                    out.parent.mkdir(mode=0o711)
+                    temporary.mkdir(mode=0o711)
+                    before = shared_memory(), groups()
+                    grader = subprocess.Popen([sys.executable, grading.ROOT / "labs" / "grader" / "grade", RING.folder, folder, "--gradescope", out],
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(temporary)})
+                    while not any(temporary.glob(sign_of_it)):
+                        time.sleep(0.001)
+                    if what != "results":
+                        time.sleep(1)
+                        self.assertEqual((out.exists(), any(temporary.glob("cairn-grade-*/empty"))), (False, what == "test"))
+                    grader.send_signal(sign)
+                    self.assertEqual(grader.wait(30), 2)
+                    written = gate.json.loads(out.read_text(encoding="utf-8"))
+                    self.assertEqual(len(written["tests"]), len(RING.tests))
+                    self.assertIn("stopped", written["tests"][-1]["output"])
+                    self.assertEqual(list(temporary.iterdir()), [])
+                    self.assertEqual((shared_memory(), groups()), before)
+                    self.assertEqual([path.name for path in out.parent.glob("*.new")], [])
 
     def test_without_root_scores_are_the_same(self):
         if os.geteuid():
@@ -152,6 +248,11 @@ class Attacks(unittest.TestCase):
         self.assertEqual(seeds[0], seeds[1])
         self.assertNotEqual(seeds[0], seeds[2])
         self.assertEqual(len(set(seeds[0])), 4)
+
+
+def groups():
+    """Control groups of graders."""
+    return sorted(path.name for path in cgroup.base().glob("cairn-*")) if cgroup.base() else []
 
 
 def shared_memory():

@@ -1,6 +1,7 @@
 """Makes the programs of a lab: the judge, once, of the lab's tests; a worker, of each submission and the lab's adapter, against a copy of those
 headers alone that the lab allows. No compiler sees both a submission and a test."""
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -8,7 +9,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 
 from . import sandbox
 from .lab import LabError
@@ -30,6 +30,11 @@ def compiler():
 
 
 @functools.cache
+def is_clang(compiler):
+    return b"clang" in subprocess.run([compiler, "--version"], capture_output=True).stdout
+
+
+@functools.cache
 def toolchain(compiler):
     """Of this compiler, the grader's headers and the library's: what everything here is made with."""
     made = hashlib.sha256(subprocess.run([compiler, "--version"], capture_output=True).stdout)
@@ -47,20 +52,21 @@ def digest(*parts):
 
 
 def kept(key, make, mode=0o755):
-    """The folder build/labs/KEY, filled by make(folder) the first time."""
+    """The folder build/labs/KEY, filled by make(folder) the first time, in its place (a precompiled header of clang cannot be moved). Others wait."""
     folder = pathlib.Path(os.environ.get("CAIRN_LAB_CACHE") or ROOT / "build" / "labs") / key
-    if not folder.exists():
+    if not (folder / "made").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        new = pathlib.Path(tempfile.mkdtemp(prefix=f"{key}.", dir=folder.parent))
+        lock = os.open(folder.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            make(new)
-            new.chmod(mode)
-            new.replace(folder)
-        except OSError:  # somebody else was quicker
-            if not folder.exists():
-                raise
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "made").exists():
+                shutil.rmtree(folder, ignore_errors=True)  # whoever made it was interrupted
+                folder.mkdir()
+                make(folder)
+                folder.chmod(mode)
+                (folder / "made").touch()
         finally:
-            shutil.rmtree(new, ignore_errors=True)
+            os.close(lock)
     return folder
 
 
@@ -130,7 +136,7 @@ class Worker:
         self.user = sandbox.private_user()
         self.parts = worker_parts(lab, flags)
         if self.user and not sandbox.readable_by_others(self.parts):
-            self.parts = shutil.copytree(self.parts, self.folder / "parts")
+            self.parts = shutil.copytree(self.parts, self.folder / "parts", ignore=shutil.ignore_patterns("*.gch") if is_clang(compiler()) else None)
         self.work, self.sources = self.folder / "work", self.folder / "work" / "submission"
         self.sources.mkdir(parents=True)
         for path in lab.folder.glob("adapter*.?pp"):
@@ -141,7 +147,7 @@ class Worker:
     def run(self, command):
         """Whether the compiler succeeds, and what it says."""
         for path in (self.work, *self.work.rglob("*")) if self.user else ():
-            os.chown(path, self.user, self.user)
+            os.chown(path, self.user, self.user, follow_symlinks=False)
         most = self.lab.limits
         done = sandbox.run([compiler(), *command], sandbox.Limits(most.compile_seconds, CLOCK * most.compile_seconds, most.compile_megabytes, output_kilobytes=32),
                            self.work, read=(self.parts, self.work), write=(self.work,), user=self.user)
@@ -163,7 +169,7 @@ class Worker:
         def link():
             program = self.folder / "worker"
             right, words = self.run([self.parts / "worker_main.o", self.work / "adapter.o", "-pthread", *self.lab.link, "-o", self.work / "worker"])
-            if right:
+            if right and (self.work / "worker").is_file() and not (self.work / "worker").is_symlink():
                 shutil.copyfile(self.work / "worker", program)
                 program.chmod(0o555)
             return (program if right else None), words

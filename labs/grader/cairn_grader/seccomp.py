@@ -18,18 +18,19 @@ ALLOWED = {
     "getrandom": (318, 278), "getpid": (39, 172), "gettid": (186, 178), "getppid": (110, 173), "clock_gettime": (228, 113),
     "clock_getres": (229, 114), "clock_nanosleep": (230, 115), "nanosleep": (35, 101), "getcwd": (79, 17), "readlink": (89, None),
     "readlinkat": (267, 78), "uname": (63, 160), "sysinfo": (99, 179), "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176),
-    "getegid": (108, 177), "arch_prctl": (158, None), "prctl": (157, 167), "execve": (59, 221), "poll": (7, None), "ppoll": (271, 73),
+    "getegid": (108, 177), "arch_prctl": (158, None), "execve": (59, 221), "poll": (7, None), "ppoll": (271, 73),
     "select": (23, None), "pselect6": (270, 72), "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24), "getdents64": (217, 61),
     "getrusage": (98, 165), "times": (100, 153), "gettimeofday": (96, 169), "time": (201, None), "getcpu": (309, 168), "statx": (332, 291),
     "stat": (4, None), "lstat": (6, None), "statfs": (137, 43), "membarrier": (324, 283), "restart_syscall": (219, 128),
     "rt_sigsuspend": (130, 133), "rt_sigtimedwait": (128, 137), "rt_sigpending": (127, 136), "pause": (34, None), "alarm": (37, None),
     "setitimer": (38, 103), "getitimer": (36, 102), "getrlimit": (97, None)}
-CLONE, CLONE3, KILL, TGKILL, PRLIMIT, AFFINITY = (56, 220), (435, 435), (62, 129), (234, 131), (302, 261), (204, 123)
+CLONE, CLONE3, KILL, TGKILL, PRLIMIT, AFFINITY, PRCTL = (56, 220), (435, 435), (62, 129), (234, 131), (302, 261), (204, 123), (157, 167)
 IOCTL, FCNTL, MMAP, OPEN, OPENAT = (16, 29), (72, 25), (9, 222), (2, None), (257, 56)
 # CLONE_THREAD, MAP_SHARED, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC
 THREAD, SHARED, WRITES = 0x10000, 1, 0x1 | 0x2 | 0x40 | 0x200
 TERMINAL, WAITING = 0x5401, 0x541B  # TCGETS, FIONREAD
 FCNTLS = (0, 1, 2, 3, 4, 1030)  # duplicate, and flags
+NAMES = (15, 16, 0x53564D41)  # of threads and of memory; not that it outlives the grader, say
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 ALLOW, NOT_PERMITTED, NOT_THERE = 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 38  # EPERM, ENOSYS
 SET_SECCOMP, FILTER = 22, 2
@@ -69,6 +70,7 @@ def program(process):
         argument_is(numbers, 0, (0, process))
     argument_is(IOCTL, 1, (TERMINAL, WAITING))
     argument_is(FCNTL, 1, FCNTLS)
+    argument_is(PRCTL, 0, NAMES)
     return [*out, (RETURN, 0, 0, NOT_PERMITTED)]
 
 

@@ -42,7 +42,7 @@ class Session:
 
     def run(self):
         try:
-            with sandbox.Group(self.limits) as group:
+            with sandbox.Group(self.limits, self.lab.ranks) as group:
                 return self.watch(group)
         finally:
             self.shut(*self.open)
@@ -65,7 +65,7 @@ class Session:
         group.listen(control[0], lambda ranks: [self.start(group, rank) for rank in ranks])
         while (judge.popen.poll() is None or group.pending()) and not group.step():
             pass
-        ended_by, group.ended_by = group.ended_by, None
+        ended_by, group.ended_by = group.reached(), None
         if ended_by:  # the judge finds that its workers are gone, and says what they were doing
             for process in self.workers.values():
                 process.popen.kill()
@@ -84,7 +84,7 @@ class Session:
 
     def start(self, group, rank):
         pipes = self.pipes[rank]
-        user = sandbox.private_user()
+        user = sandbox.private_user(rank + 1)
         self.workers[rank] = group.start([self.worker, *pipes], self.folder, descriptors=pipes, confined=True, user=user,
                                          read=(*sandbox.LIBRARIES, self.worker))
         self.shut(*pipes)

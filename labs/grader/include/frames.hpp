@@ -31,6 +31,6 @@ struct frame_header {
     std::uint64_t bytes = 0;  // of the payload
 };
 
-inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{1} << 28;
+inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{1} << 26;
 
 }  // namespace lab

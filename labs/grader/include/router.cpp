@@ -41,12 +41,18 @@ void router::take(int rank, const frame_header& header, std::span<const std::byt
             return;
         }
         case to_judge::test: {
-            const std::byte ready{request().matched};
+            const transfer& t = request();
+            const std::byte ready{t.matched};  // an answer that tells of the other rank, as a message does
+            if (t.matched && !t.sends) mine.count.rounds = std::max(mine.count.rounds, t.chain);
             return write(rank, to_worker::ready, header.number, {&ready, 1});
         }
         case to_judge::cancel: {
             const transfer& t = request();
-            std::erase(mine.unmatched[{t.context, t.peer, t.tag, t.sends}], header.number);
+            if (const auto queue = mine.unmatched.find({t.context, t.peer, t.tag, t.sends});
+                queue != mine.unmatched.end()) {
+                std::erase(queue->second, header.number);
+                if (queue->second.empty()) mine.unmatched.erase(queue);
+            }
             mine.held -= t.data.size();
             mine.open.erase(header.number);
             return;
@@ -73,8 +79,8 @@ void router::post(int rank, std::uint32_t number, transfer t) {
     };
     if (!knows(rank) || !knows(t.peer))
         throw fault("it sends to or receives from rank " + std::to_string(t.peer) + ", which there is not");
-    if (mine.open.size() > 10000 || mine.held > std::uint64_t{1} << 28)
-        throw fault("more than 10000 transfers or 256 MB are in flight, and it waits for none of them");
+    if (mine.open.size() > 10000 || mine.held > most_frame_bytes)
+        throw fault("more than 10000 transfers or 64 MB are in flight, and it waits for none of them");
     if (mine.open.contains(number) || number == 0) throw fault("its worker used the number of a request twice");
     t.posted = mine.count.seconds;
     if (t.sends) {
@@ -85,12 +91,13 @@ void router::post(int rank, std::uint32_t number, transfer t) {
     }
     const int peer = t.peer;
     const bool sends = t.sends;
-    auto& others = at(peer).unmatched[{t.context, rank, t.tag, !sends}];
-    auto& own = mine.unmatched[{t.context, peer, t.tag, sends}];
+    const std::tuple own{t.context, peer, t.tag, sends};
+    const auto others = at(peer).unmatched.find({t.context, rank, t.tag, !sends});
     mine.open.emplace(number, std::move(t));
-    if (others.empty()) return own.push_back(number);
-    const std::uint32_t other = others.front();
-    others.pop_front();
+    if (others == at(peer).unmatched.end()) return mine.unmatched[own].push_back(number);
+    const std::uint32_t other = others->second.front();
+    others->second.pop_front();
+    if (others->second.empty()) at(peer).unmatched.erase(others);
     sends ? match(rank, number, peer, other) : match(peer, other, rank, number);
 }
 
@@ -128,7 +135,7 @@ void router::split(int rank, std::uint32_t number, split_call call) {
     const auto is_member = [&](int r) { return std::ranges::count(contexts_[number].members, r) == 1; };
     if (number >= contexts_.size() || !is_member(rank))
         throw fault("its worker named a communicator that there is not");
-    if (contexts_.size() > 10000) throw fault("it splits communicators without end");
+    if (contexts_.size() > 1000) throw fault("it splits communicators without end");
     at(rank).waits = true;
     at(rank).state = "waits in split for the other ranks";
     contexts_[number].splitting[rank] = call;
@@ -138,10 +145,13 @@ void router::split(int rank, std::uint32_t number, split_call call) {
     const auto before = [&](int a, int b) { return calls.at(a).key < calls.at(b).key; };
     for (const int r : contexts_[number].members)
         parts[calls.at(r).colour < 0 ? -1 - r : calls.at(r).colour].push_back(r);
+    std::int64_t rounds = 0;  // who splits learns of all members: what they had waited for, it has waited for too
+    for (const int r : contexts_[number].members) rounds = std::max(rounds, at(r).count.rounds);
     for (auto& [colour, members] : parts) {
         std::ranges::stable_sort(members, before);
         for (std::size_t i = 0; i < members.size(); ++i) {
             at(members[i]).waits = false;
+            at(members[i]).count.rounds = rounds;
             at(members[i]).state = "computes";
             const bytes words = writer().put(static_cast<std::uint32_t>(contexts_.size())).put(members).put(i).data;
             write(members[i], to_worker::part, 0, words);
