@@ -10,6 +10,7 @@ TEST_CASE("ring: any number of ranks and elements") {
             INFO(p << " ranks, " << n << " elements: " << all.fault_of_sums());
             REQUIRE(all.fault_of_sums().empty());
             for (const auto& counts : all.counts) CHECK(counts.messages <= 2 * (p - 1));
+            CHECK(all.fault_of_bytes(lab::ring_bytes) == "");
         }
 }
 
@@ -39,6 +40,8 @@ TEST_CASE("halving and doubling: rounds grow with the logarithm") {
             CHECK(counts.bytes ==
                   2 * (p - 1) * static_cast<std::int64_t>(n / static_cast<std::size_t>(p) * sizeof(float)));
         }
+        const auto odd = static_cast<std::size_t>(2 * lab::number(50, 500, 5) + 1);
+        CHECK(lab::halving(p, odd, 350).fault_of_bytes(lab::halving_bytes) == "");
     }
 }
 
@@ -49,6 +52,7 @@ TEST_CASE("halving and doubling: rank counts that are no power of two") {
             INFO(p << " ranks, " << count << " elements: " << all.fault_of_sums());
             REQUIRE(all.fault_of_sums().empty());
             CHECK(lab::disagreement(all.after) == "");
+            CHECK(all.fault_of_bytes(lab::halving_bytes) == "");
         }
 }
 

@@ -24,14 +24,16 @@ TEST_CASE("ring: messages and bytes are the fewest") {
             CHECK(counts.rounds <= 2 * (p - 1));
         }
     }
+    for (const std::size_t n : {10, 3}) CHECK(lab::ring(4, n, 25).fault_of_bytes(lab::ring_bytes) == "");
 }
 
-TEST_CASE("halving and doubling: every rank has the sum") {
+TEST_CASE("halving and doubling: every rank has the sum and sends its halves") {
     for (const int p : {1, 2, 4, 8})
         for (const std::size_t n : {1000, 7, 1, 0}) {
             const auto all = lab::halving(p, n, 30);
             INFO(p << " ranks, " << n << " elements: " << all.fault_of_sums());
             REQUIRE(all.fault_of_sums().empty());
+            REQUIRE(all.fault_of_bytes(lab::halving_bytes) == "");
         }
 }
 

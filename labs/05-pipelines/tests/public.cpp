@@ -47,6 +47,9 @@ TEST_CASE("check: says what is wrong, and where") {
     CHECK(two("0F0 0F1 0F0 0B0 0B1", second) == "repeated, rank 0, position 2");
     CHECK(two("0F0 0F1 0B0 0B1 0W0", second) == "repeated, rank 0, position 4");
     CHECK(two("0F0 0F1 0I0 0W0 0I1 0B1", second) == "repeated, rank 0, position 5");
+    CHECK(two("0F0 0F1 0B0 2B1", "1F0 1B0 0F1 1B1") == "wrong_place, rank 0, position 3");
+    CHECK(two("0F0 0F1 0F0 0B0 0B1", "1F0 1B0 1F1 1B1 1W0") == "repeated, rank 0, position 2");
+    CHECK(two("0F0 0F1 0I0 0B1", "1F0 1B0 1F1") == "missing, rank 0, position -1");
     CHECK(two(first, "1F0 1B0 1F1") == "missing, rank 1, position -1");
     CHECK(two("0F0 0F1 0I0 0B1", second) == "missing, rank 0, position -1");
     // Rank 0 waits for 1B0, rank 1 for 0F1.
@@ -72,9 +75,15 @@ TEST_CASE("timeline: starts and ends of a schedule by hand") {
 
 TEST_CASE("timeline: idle time and saved micro-batches") {
     const lab::intervals runs{{{0, 1}, {1, 2}, {6, 9}, {10, 13}}, {{1.5, 3.5}, {3.5, 5.5}, {5.5, 7.5}, {7.5, 9.5}}};
-    CHECK(lab::call<std::vector<double>>("idle", runs) == std::vector<double>{13 - 8, 13 - 8});
-    CHECK(lab::call<std::vector<double>>("idle", lab::intervals{{{0, 1}, {5, 7}}, {{2, 4}}}) ==
-          std::vector<double>{4, 5});
+    const auto idle = [](const lab::intervals& of) {
+        const auto got = lab::call<std::vector<double>>("idle", of);
+        REQUIRE(got.size() == of.size());
+        return got;
+    };
+    for (const double of_rank : idle(runs)) CHECK(of_rank == Approx(13 - 8));
+    const auto got = idle({{{0, 1}, {5, 7}}, {{2, 4}}});
+    CHECK(got[0] == Approx(4));
+    CHECK(got[1] == Approx(5));
     const auto saved = [](const std::vector<std::string>& lists) {
         return lab::call<std::vector<int>>("most_saved", lab::table_of(2, 2, 3, lists));
     };

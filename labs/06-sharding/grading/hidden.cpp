@@ -74,6 +74,7 @@ TEST_CASE("stage 3: any layers, ranks and micro-batches") {
     for (const int p : {1, 2, 4, 5}) {
         const auto n = static_cast<std::size_t>(lab::number(10, 30, 102));
         for (const lab::sizes& layers : {lab::sizes{1, 1, 1}, {n}, {3, n, 2, n + 1}}) {
+            CHECK(lab::fault_of_storage(layers, p, stream) == "");
             const std::string fault = lab::fault_of_training(3, p, layers, 3, p % 2 + 1, stream += 5000);
             INFO(fault);
             REQUIRE(fault.empty());

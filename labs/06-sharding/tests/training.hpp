@@ -221,6 +221,35 @@ inline std::string fault_of_training(int stage, int p, const sizes& layers, int 
     return {};
 }
 
+/// Empty, or where a rank of p keeps a layer elsewhere in its arrays than it should, before the first step.
+inline std::string fault_of_storage(const sizes& layers, int p, std::uint32_t stream) {
+    using place = std::pair<std::int64_t, std::int64_t>;  // begin, count
+    const floats initial = numbers(total(layers), stream);
+    for (int r = 0; r < p; ++r) {
+        const std::string rank = "rank " + std::to_string(r) + " of " + std::to_string(p);
+        std::vector<std::size_t> order(layers.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::vector<place> places(layers.size() + 1);
+        floats parameters;
+        for (const std::size_t l : order) {
+            const auto part = cairn::shard_of(static_cast<cairn::index_t>(layers[l]), p, r);
+            places[l] = {static_cast<std::int64_t>(parameters.size()), part.count};
+            const auto before = std::accumulate(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(l), 0);
+            const auto begin = initial.begin() + before + part.begin;
+            parameters.insert(parameters.end(), begin, begin + part.count);
+        }
+        places.back() = {static_cast<std::int64_t>(parameters.size()), 0};
+        for (std::size_t l = 0; l < places.size(); ++l)
+            if (const auto got = call<place>("place_of", layers, l, p, r); got != places[l])
+                return "place_of: layer " + std::to_string(l) + " of " + rank + ": begin " + std::to_string(got.first) +
+                       ", count " + std::to_string(got.second) + ", expected " + std::to_string(places[l].first) +
+                       " and " + std::to_string(places[l].second);
+        if (call<state>("start 3", layers, initial, p, r).parameters != parameters)
+            return "zero3_start: " + rank + " does not keep the initial parameters of its parts in the order of layers";
+    }
+    return {};
+}
+
 /// Empty, or which property a plan of so many layers lacks.
 inline std::string fault_of_plan(int layers) {
     using event = std::pair<std::string, int>;
@@ -230,6 +259,9 @@ inline std::string fault_of_plan(int layers) {
     std::vector<bool> gathered(static_cast<std::size_t>(layers)), overlapped(gathered);
     std::vector<int> gathers(static_cast<std::size_t>(layers));
     int held = 0, computed = 0;
+    const auto stands = [&](std::size_t i, const std::string& what, int l) {
+        return i < plan.size() && plan[i] == event{what, l};
+    };
     for (std::size_t i = 0; i < plan.size(); ++i) {
         const auto& [what, l] = plan[i];
         const std::string name = "event " + std::to_string(i) + ", " + what + " " + std::to_string(l) + ": ";
@@ -243,7 +275,7 @@ inline std::string fault_of_plan(int layers) {
             if (!gathered[at]) return name + "the layer is not gathered" + all;
             gathered[at] = false, --held;
         } else if (what == "reduce") {
-            if (i == 0 || plan[i - 1] != event{"backward", l}) return name + "not right after its backward" + all;
+            if (!stands(i - 1, "backward", l)) return name + "not right after its backward" + all;
         } else {
             const int should = computed < layers ? computed : 2 * layers - 1 - computed;
             const bool forward = computed < layers;
@@ -254,8 +286,7 @@ inline std::string fault_of_plan(int layers) {
                        all;
             if (!gathered[at]) return name + "the layer is not gathered" + all;
             if (!overlapped[at]) return name + "nothing is computed between its gather and this" + all;
-            if (!forward && (i + 1 == plan.size() || plan[i + 1] != event{"reduce", l}))
-                return name + "its reduce does not come next" + all;
+            if (!forward && !stands(i + 1, "reduce", l)) return name + "its reduce does not come next" + all;
             ++computed;
             overlapped.assign(overlapped.size(), true);
         }

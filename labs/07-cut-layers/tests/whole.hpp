@@ -164,9 +164,13 @@ inline std::string fault_of_pair(int p, whole_pair w, bool backward, bool count)
     return count ? counted(b.sent, w.dx.values.size(), "backward") : "";
 }
 
+/// Where a rank stands in a grid of rows and columns.
+inline int row_of(grid g, int r) { return r / g.second; }
+inline int column_of(grid g, int r) { return r % g.second; }
+
 /// A volume cut over a grid: rank r's block, with `radius` rows around it, zeros outside.
 inline volume block(const volume& v, grid g, int r, std::size_t radius = 0) {
-    const auto d = part(v.depth, r / g.second, g.first), h = part(v.height, r % g.second, g.second);
+    const auto d = part(v.depth, row_of(g, r), g.first), h = part(v.height, column_of(g, r), g.second);
     volume b{v.channels, std::size_t(d.count) + 2 * radius, std::size_t(h.count) + 2 * radius, v.width, {}};
     for (std::size_t c = 0; c < b.channels; ++c)
         for (std::size_t i = 0; i < b.depth; ++i)
@@ -178,7 +182,7 @@ inline volume block(const volume& v, grid g, int r, std::size_t radius = 0) {
 }
 inline std::int64_t halo_bytes(const volume& v, grid g, int r, std::size_t radius) {
     const volume b = block(v, g, r);
-    const int row = r / g.second, column = r % g.second;
+    const int row = row_of(g, r), column = column_of(g, r);
     const std::size_t in_depth = std::size_t((row > 0) + (row + 1 < g.first)) * radius * b.height,
                       in_height = std::size_t((column > 0) + (column + 1 < g.second)) * radius * (b.depth + 2 * radius);
     return static_cast<std::int64_t>(8 * v.channels * v.width * (in_depth + in_height));
@@ -208,8 +212,8 @@ inline std::string fault_of_adjoint(const volume& like, grid g, std::size_t radi
     for (int r = 0; r < p; ++r) {
         volume e = block(like, g, r, radius);
         e.values = numbers<double>(e.values.size(), stream++);
-        const auto d0 = part(like.depth, r / g.second, g.first).begin,
-                   h0 = part(like.height, r % g.second, g.second).begin;
+        const auto d0 = part(like.depth, row_of(g, r), g.first).begin,
+                   h0 = part(like.height, column_of(g, r), g.second).begin;
         for (std::size_t c = 0; c < e.channels; ++c)
             for (std::size_t i = 0; i < e.depth; ++i)
                 for (std::size_t j = 0; j < e.height; ++j)
