@@ -4,6 +4,7 @@
 //                                                      others are the pipes from and to the workers
 //   CAIRN_LAB_SEED, CAIRN_LAB_RECORD (a folder: what is written to worker R is also written into its file R)
 
+#define CATCH_CONFIG_ENABLE_ALL_STRINGMAKERS  // pairs and tuples are printed, not {?}
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using listener_base = Catch::EventListenerBase;
