@@ -185,7 +185,8 @@ inline std::string fault_of_tape(const expression& e, const std::vector<int>& pa
         for (std::size_t i = 0; i < place + 1; ++i)
             expected[i].value += d[i].value, expected[i].error += d[i].error + epsilon<double> * std::abs(d[i].value);
         sum += (sum.empty() ? "" : " + ") + e.name(place);
-        where += "; " + e.name(place) + " = " + e.formula(place);
+        if (where.find(e.name(place) + " = ") == std::string::npos)
+            where += "; " + e.name(place) + " = " + e.formula(place);
     }
     where += "; " + e.given();
     const std::vector<rounded> v = e.values();
@@ -196,8 +197,10 @@ inline std::string fault_of_tape(const expression& e, const std::vector<int>& pa
                    where;
     for (std::size_t i = e.size(); i-- > 0;)  // as backward goes: the first one that is wrong
         if (wrong(gradients[i], expected[i]))
-            return "d(" + (sum.empty() ? "0" : sum) + ")/d(" + e.formula(i, 60) + ") is " + text(gradients[i]) +
-                   ", expected " + text(expected[i].value) + where;
+            return (sum.empty() ? "without a backward pass since zero_gradients, the gradient of "
+                                : "d(" + sum + ")/d(") +
+                   e.formula(i, 60) + (sum.empty() ? "" : ")") + " is " + text(gradients[i]) + ", expected " +
+                   text(expected[i].value) + where;
     return {};
 }
 
