@@ -1,8 +1,8 @@
 #pragma once
 // Lab 1, task 1: automatic differentiation in reverse mode, on a tape of scalars.
 //
-//   forward    every operation appends a node: its value, its operands, and the derivative of the value by each operand
-//   backward   from a result L, with v̄ = ∂L/∂v: L̄ = 1, all others 0; then for each node v, the last one first, and for
+//   forward    every operation appends a node: its value, its operands, and the value's derivative by each operand
+//   backward   from a result L, with v̄ = ∂L/∂v: L̄ = 1, all others 0; then for each node v, last one first, and for
 //              each of its operands u:   ū ← ū + v̄ ∂v/∂u
 //
 // A node stands behind its operands. So when its turn comes in backward, all that use it have had theirs, and v̄ is
