@@ -128,6 +128,10 @@ def typesetting():
     out = formulas.on_post_page(formulas.on_page_content(text, Page, config))
     check('id="eq-1"' in out and '<a class="figure" href="f.svg"' in out, f"anchors of equations and figures: {out}")
     check('class="katex"' in out if there else "<code>a &lt; b</code>" in out, f"formulas: {out}")
+    if there:
+        one = formulas.readable(formulas.render([(r"\hat T = \frac{p-1}{p}\,n_i^2 \tag{1}", True)])[0])
+        check(formulas.words(one) == "T\u0302=(p−1)/p n_i^2 (1)", f"formulas in the search: {formulas.words(one)}")
+        check("<annotation" not in one and 'aria-hidden="true" hidden' in one and "alttext=" in one, f"formulas without style sheets: {one}")
     check(search.boost("lectures/a.html") > search.boost("settings.html") > search.boost("api/a.html"), "the order of the search")
     worker = "x;for(let s of r)this.add(s);y"
     check(search.boosted(worker) == "x;for(let s of r)this.add(s,{boost:s.boost});y" == search.boosted(search.boosted(worker)), "boosts in the worker")
