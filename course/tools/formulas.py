@@ -15,7 +15,8 @@ import xml.etree.ElementTree as xml
 
 # What pymdownx.arithmatex makes of formulas.
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
-PLACE = re.compile(r'<(span|div) class="formula" data-formula="(\d+)"( id="eq-\d+")?>.*?</\1>', re.DOTALL)
+PLACE = re.compile(r'([(\[]?)<(span|div) class="formula" data-formula="(\d+)"( id="eq-\d+")?>(.*?)</\2>([.,;:?!)\]]*)', re.DOTALL)
+SHORT = 24  # characters: such a formula stays on one line with the marks around it
 FIGURE = re.compile(r'<img alt="([^"]*)" src="([^"]+\.svg)" */?>')
 MODULES = "/usr/share/nodejs:/usr/lib/nodejs"  # where Debian keeps node's packages
 ASSETS = pathlib.Path("/usr/share/javascript/katex")  # style sheet and fonts, of package libjs-katex
@@ -119,7 +120,13 @@ def on_page_content(content, page, config, **_):
 
 
 def on_post_page(output, **_):
-    return PLACE.sub(lambda match: f'<{match[1]} class="formula"{match[3] or ""}>{typeset[numbers[int(match[2])]]}</{match[1]}>', output)
+    def put(match):
+        before, kind, number, anchor, text, after = match.groups(default="")
+        formula = f'<{kind} class="formula"{anchor}>{typeset[numbers[int(number)]]}</{kind}>'
+        whole = kind == "span" and (before or after) and len(html.unescape(text)) <= SHORT
+        return f'<span class="together">{before}{formula}{after}</span>' if whole else before + formula + after
+
+    return PLACE.sub(put, output)
 
 
 def without():
