@@ -1,5 +1,5 @@
-// Your layers and your SGD in the program train, as model.kind = "student" and optimizer.kind = "student". README.md has
-// the commands.
+// Your layers and your SGD in the program train, as model.kind = "student" and optimizer.kind = "student". README.md
+// has the commands.
 
 #include <cairn/train/models.hpp>
 #include <cairn/train/optimizers.hpp>

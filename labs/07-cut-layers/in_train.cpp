@@ -38,7 +38,7 @@ public:
         const auto mine =
             student::part_of(static_cast<std::size_t>(hidden), over ? over->rank() : 0, over ? over->size() : 1);
         const auto begin = static_cast<index_t>(mine.begin), count = static_cast<index_t>(mine.count);
-        // Of the whole parameter, `layout` says which slice is here: it begins with the numbers that one rank would have.
+        // `layout`: which slice of the whole parameter is here. It begins with the numbers that one rank would have.
         const auto part = [&](cairn::parameter<float>& p, const cairn::shape& here, const cairn::shape& whole, int axis,
                               index_t inputs, index_t outputs) {
             p.shape = here;

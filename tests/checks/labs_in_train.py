@@ -31,8 +31,10 @@ lr = 0.01
 batch = 8
 """
 pair = ("--set", "model.kind=student", "--set", "model.hidden=16")
+kfac = ("--set", "optimizer.kind=student", "--set", "student.damping=1", "--set", "student.clip=0.001")
 adam = ("--set", "parallel.zero_stage=1", "--set", "optimizer.lr=0.001")
-# Lab: ranks and settings of pairs of runs, and by how much their losses may differ, relative to the loss. None: they must differ.
+# Lab: ranks and settings of pairs of runs, and by how much their losses may differ, relative to the loss. None: they
+# must differ.
 cases = {
     "01-tensors-and-sgd": [(1, ("--set", "model.kind=student", "--set", "optimizer.kind=student"), 1, (), 1e-4)],
     "02-ring-allreduce": [(2, ("--set", "compress.kind=student"), 2, (), 1e-5),
@@ -40,8 +42,7 @@ cases = {
     "03-compression": [(2, ("--set", "compress.kind=student"), 2, ("--set", "compress.kind=topk"), 1e-4),
                        (2, ("--set", "compress.kind=student", "--set", "compress.method=sign"), 2, (), None),
                        (2, ("--set", "compress.kind=student", "--set", "compress.method=powersgd"), 2, (), None)],
-    "04-kfac": [(1, ("--set", "optimizer.kind=student"), 1, (), None),
-                (2, ("--set", "optimizer.kind=student"), 1, ("--set", "optimizer.kind=student"), 1e-3)],
+    "04-kfac": [(1, kfac, 1, (), None), (2, kfac, 1, kfac, 1e-3)],
     "06-sharding": [(2, ("--set", "optimizer.kind=student", *adam), 2, ("--set", "optimizer.kind=adam", *adam), 1e-3)],
     "07-cut-layers": [(2, ("--set", "parallel.tensor=2", *pair), 1, pair, 1e-4)],
 }
