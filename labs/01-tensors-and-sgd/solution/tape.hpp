@@ -88,6 +88,7 @@ public:
         //! solution
         for (node& v : nodes_) v.gradient = 0;
         //! starter
+        // (void)nodes_;
         // throw std::logic_error("task 1c: tape::zero_gradients is not written yet");
         //! end
     }

@@ -3,8 +3,8 @@
 //
 // What you have (cairn/comm), for a communicator c:
 //   c.rank(), c.size()                          this rank's number, and how many ranks there are
-//   cairn::reduce_scatter(c, span, parts)       in place: part c.rank() of the span becomes the sum over all ranks; what
-//                                               stands in the other parts afterwards is undefined
+//   cairn::reduce_scatter(c, span, parts)       in place: part c.rank() of the span becomes the sum over all ranks; the
+//                                               other parts are undefined afterwards
 //   cairn::all_gather(c, span, parts)           part r of the span comes from rank r; every rank then has all of it
 // `parts` are those of parts_of(span.size(), c.size()), the same on each rank. Both are rings: for n numbers all ranks
 // together send (p − 1) n numbers.
