@@ -75,6 +75,12 @@ def main():
     launch = [mpirun, "--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
     labs = sorted(path.parent.name for path in root.glob("labs/*/in_train.cpp"))
     check(labs == sorted(cases), f"labs with an in_train.cpp: {labs}")
+    private = pathlib.Path(os.environ.get("CAIRN_LAB_PRIVATE") or root / "labs")
+    for lab in [lab for lab in labs if not (private / lab / "solution").is_dir()]:
+        print(f"skipped: {lab}: its solution is not here (CAIRN_LAB_PRIVATE)")
+        labs.remove(lab)
+    if not labs:
+        return 0
     subprocess.run(["cmake", "--build", str(build), "--target", *(f"train_with_{lab}" for lab in labs)], check=True)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
