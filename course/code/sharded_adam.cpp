@@ -7,6 +7,7 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/models/resnet.hpp>
+#include <cairn/optim/adam.hpp>
 #include <cairn/stash/plan.hpp>
 
 #include <cmath>
@@ -19,19 +20,16 @@ using cairn::index_t;
 constexpr index_t parameters = 100'000;
 
 // --8<-- [start:adam]
-/// Adam on a part of the parameters. m and v have the length of the part alone.
+/// The library's Adam on a part of the parameters. m and v have the length of the part alone.
 struct adam_part {
     range mine;
     std::vector<float> m = std::vector<float>(std::size_t(mine.count)), v = m;
 
-    void step(std::span<float> theta, std::span<const float> g, int t, float lr = 0.001f) {
-        const float b1 = 0.9f, b2 = 0.999f;
-        const float c1 = 1 - std::pow(b1, float(t)), c2 = 1 - std::pow(b2, float(t));
+    void step(std::span<float> theta, std::span<const float> g, int t) {
+        const auto rule = cairn::adam{}.rule<float>({.number = t, .lr = 0.001});  // for one number
         for (index_t i = 0; i < mine.count; ++i) {
             const auto at = std::size_t(i), all = std::size_t(mine.begin + i);
-            m[at] = b1 * m[at] + (1 - b1) * g[all];
-            v[at] = b2 * v[at] + (1 - b2) * g[all] * g[all];
-            theta[all] -= lr * (m[at] / c1) / (std::sqrt(v[at] / c2) + 1e-8f);
+            rule(theta[all], g[all], m[at], v[at]);
         }
     }
 };

@@ -1,6 +1,6 @@
-"""A hook of mkdocs for the search. Lectures and labs come before other pages, these before the API reference. Pages that show a source file are
-not searched: the API reference has their names. And pages that are opened from the disk, where browsers let them fetch nothing, get the index and
-its worker as a script, search/offline.js."""
+"""A hook of mkdocs for the search. Lectures and labs, not how the grader works, come before other pages, these before the API reference. Pages that
+show a source file are not searched: the API reference has their names. And pages that are opened from the disk, where browsers let them fetch
+nothing, get the index and its worker as a script, search/offline.js."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ __search.index = Promise.resolve(%s)
 __search.worker = URL.createObjectURL(new Blob([%s], {type: "text/javascript"}))
 """
 
-BOOSTS = [(r"(lectures|labs)/", 1e8), (r"(?!api/)", 1e4)]  # a match in a title counts 1000 times one in a text
+BOOSTS = [(r"lectures/|labs/(?!grader/)", 1e8), (r"(?!api/)", 1e4)]  # a match in a title counts 1000 times one in a text
 
 
 def boost(location):

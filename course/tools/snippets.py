@@ -11,7 +11,7 @@ import textwrap
 
 INCLUDE = re.compile(r'^([ \t]*)-{2,}8<-{2,}[ \t]+"([^":\n]+)(?::([\w-]+))?"[ \t]*$', re.MULTILINE)
 MARK = re.compile(r"^[ \t]*(?://|#)[ \t]*-{2,}8<-{2,}[ \t]*\[(start|end):([\w-]+)\][ \t]*\n", re.MULTILINE)
-WITHHELD = re.compile(r"labs/[^/]+/(solution|grading)/|labs/[^/]+/(mutants\.toml|INSTRUCTOR\.md|rubric\.md)$")  # what students do not get
+WITHHELD = re.compile(r"labs/[^/]+/(solution|grading)/|labs/[^/]+/(mutants\.toml|variants\.toml|INSTRUCTOR\.md|rubric\.md)$")  # what students do not get
 
 
 class SnippetError(Exception):

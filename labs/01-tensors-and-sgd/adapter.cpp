@@ -1,4 +1,5 @@
-// What the tests may call, in float and in double. A matrix travels as (rows, columns, elements row by row).
+// What the tests may call, in float and in double. A matrix travels as (rows, columns, elements row by row), an
+// expression as its operations in order, of which each names the places of its operands: inputs first, then results.
 
 #include "worker.hpp"
 
@@ -7,10 +8,13 @@
 #include "gradient_check.hpp"
 #include "layers.hpp"
 #include "sgd.hpp"
+#include "tape.hpp"
 #include "tensors.hpp"
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
+#include <string>
 
 namespace {
 
@@ -93,6 +97,77 @@ bool served(const std::string& type) {
     return true;
 }
 
+using operation = std::tuple<std::string, std::size_t, int>;  // name, first operand, second operand or exponent
+
+student::variable applied(const operation& o, const std::vector<student::variable>& v) {
+    const auto& [name, first, second] = o;
+    const student::variable a = v.at(first);
+    if (name == "exp") return exp(a);
+    if (name == "log") return log(a);
+    if (name == "relu") return relu(a);
+    if (name == "pow") return pow(a, second);
+    const student::variable b = v.at(static_cast<std::size_t>(second));
+    if (name == "+") return a + b;
+    if (name == "-") return a - b;
+    if (name == "*") return a * b;
+    if (name == "/") return a / b;
+    if (name == "max") return max(a, b);
+    throw std::out_of_range("there is no operation " + name);
+}
+
+/// Values and gradients of all inputs and results, after a backward pass from each place of `passes`; -1 stands for
+/// zero_gradients.
+std::pair<numbers, numbers> on_a_tape(const numbers& inputs, const std::vector<operation>& operations,
+                                      const std::vector<int>& passes) {
+    student::tape tape;
+    std::vector<student::variable> v;
+    for (const double x : inputs) v.push_back(tape.input(x));
+    for (const operation& o : operations) v.push_back(applied(o, v));
+    for (const int from : passes)
+        if (from < 0)
+            tape.zero_gradients();
+        else
+            tape.backward(v.at(static_cast<std::size_t>(from)));
+    std::pair<numbers, numbers> all;
+    for (const student::variable one : v) all.first.push_back(one.value()), all.second.push_back(one.gradient());
+    return all;
+}
+
+/// y and the gradients of x, W and b, where dy is the gradient of y. Each row of x goes through the same weights.
+std::tuple<values<double>, values<double>, values<double>, numbers> layer_on_a_tape(const values<double>& x,
+                                                                                    const values<double>& w,
+                                                                                    const numbers& b,
+                                                                                    const values<double>& dy) {
+    student::tape tape;
+    const auto inputs = [&](const numbers& from) {
+        std::vector<student::variable> all;
+        for (const double one : from) all.push_back(tape.input(one));
+        return all;
+    };
+    const auto gradients = [](const std::vector<student::variable>& of) {
+        numbers all;
+        for (const student::variable one : of) all.push_back(one.gradient());
+        return all;
+    };
+    const auto& [rows, columns, elements] = x;
+    const std::vector<student::variable> xs = inputs(elements), ws = inputs(std::get<2>(w)), bs = inputs(b),
+                                         dys = inputs(std::get<2>(dy));
+    student::variable loss = tape.input(0);
+    numbers y;
+    for (std::size_t n = 0; n < rows; ++n) {
+        const std::vector<student::variable> row = student::layer(std::span(xs).subspan(n * columns, columns), ws, bs);
+        for (std::size_t o = 0; o < row.size(); ++o) {
+            loss = loss + dys.at(n * b.size() + o) * row[o];
+            y.push_back(row[o].value());
+        }
+    }
+    tape.backward(loss);
+    return {{rows, b.size(), y},
+            {rows, columns, gradients(xs)},
+            {std::get<0>(w), std::get<1>(w), gradients(ws)},
+            gradients(bs)};
+}
+
 std::map<int, student::sgd<double>> optimizers;
 
 double function(std::span<const double> at) {  // the judge's, which counts
@@ -100,6 +175,10 @@ double function(std::span<const double> at) {  // the judge's, which counts
 }
 
 const bool all_served[] = {
+    lab::serve("tape", [](numbers inputs, std::vector<operation> operations,
+                          std::vector<int> passes) { return on_a_tape(inputs, operations, passes); }),
+    lab::serve("layer on a tape", [](values<double> x, values<double> w, numbers b,
+                                     values<double> dy) { return layer_on_a_tape(x, w, b, dy); }),
     lab::serve("row_major_strides", [](sizes shape) { return student::row_major_strides(shape); }),
     lab::serve("offset_of", [](sizes strides, sizes index) { return student::offset_of(strides, index); }),
     served<float>(" float"),

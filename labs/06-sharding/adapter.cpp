@@ -50,31 +50,31 @@ const bool served[] = {
                           int rank) { return student::kept(stage, layers, p, rank); }),
     lab::serve("sent", [](int stage, std::vector<std::int64_t> layers, int p,
                           int micro_batches) { return student::sent(stage, layers, p, micro_batches); }),
-    lab::serve("start 1", [](sizes, floats initial, int p, int r) { return student::zero1_start(initial, p, r); }),
-    lab::serve("start 2", [](sizes, floats initial, int p, int r) { return student::zero2_start(initial, p, r); }),
-    lab::serve("start 3",
+    lab::serve("zero1_start", [](sizes, floats initial, int p, int r) { return student::zero1_start(initial, p, r); }),
+    lab::serve("zero2_start", [](sizes, floats initial, int p, int r) { return student::zero2_start(initial, p, r); }),
+    lab::serve("zero3_start",
                [](sizes layers, floats initial, int p, int r) { return student::zero3_start(layers, initial, p, r); }),
-    lab::serve("accumulate 1",
+    lab::serve("zero1_accumulate",
                [](lab::communicator& c, state mine, floats gradient) {
                    student::zero1_accumulate(c, mine, gradient);
                    return mine;
                }),
-    lab::serve("accumulate 2",
+    lab::serve("zero2_accumulate",
                [](lab::communicator& c, state mine, floats gradient) {
                    student::zero2_accumulate(c, mine, gradient);
                    return mine;
                }),
-    lab::serve("step 1",
+    lab::serve("zero1_step",
                [](lab::communicator& c, state mine, settings s, int micro_batches) {
                    student::zero1_step(c, mine, s, micro_batches);
                    return mine;
                }),
-    lab::serve("step 2",
+    lab::serve("zero2_step",
                [](lab::communicator& c, state mine, settings s, int micro_batches) {
                    student::zero2_step(c, mine, s, micro_batches);
                    return mine;
                }),
-    lab::serve("step 3",
+    lab::serve("zero3_step",
                [](lab::communicator& c, state mine, settings s, int micro_batches) {
                    student::zero3_step(c, mine, s, micro_batches);
                    return mine;
@@ -84,12 +84,12 @@ const bool served[] = {
                    const cairn::range place = student::place_of(layers, layer, p, rank);
                    return std::pair<std::int64_t, std::int64_t>(place.begin, place.count);
                }),
-    lab::serve("gather", [](lab::communicator& c, state mine, sizes layers,
-                            std::size_t layer) { return student::zero3_gather(c, mine, layers, layer); }),
-    lab::serve("reduce",
+    lab::serve("zero3_gather", [](lab::communicator& c, state mine, sizes layers,
+                                  std::size_t layer) { return student::zero3_gather(c, mine, layers, layer); }),
+    lab::serve("zero3_reduce",
                [](lab::communicator& c, state mine, sizes layers, std::size_t layer, floats gradient) {
                    student::zero3_reduce(c, mine, layers, layer, gradient);
                    return mine;
                }),
-    lab::serve("plan", [](int layers) { return student::zero3_plan(layers); }),
+    lab::serve("zero3_plan", [](int layers) { return student::zero3_plan(layers); }),
 };

@@ -122,13 +122,18 @@ def typesetting():
         class file:
             src_path = "a.md"
 
-    text = '<p><span class="arithmatex">\\(a &lt; b\\)</span></p><div class="arithmatex">\\[\nc \\tag{1}\n\\]</div><img alt="f" src="f.svg" />'
+    text = '<p><span class="arithmatex">\\(a &lt; b\\)</span>.</p><div class="arithmatex">\\[\nc \\tag{1}\n\\]</div><img alt="f" src="f.svg" />'
     there = formulas.available()
     config = {"extra_css": [formulas.STYLE] if there else []}
     out = formulas.on_post_page(formulas.on_page_content(text, Page, config))
     check('id="eq-1"' in out and '<a class="figure" href="f.svg"' in out, f"anchors of equations and figures: {out}")
     check('class="katex"' in out if there else "<code>a &lt; b</code>" in out, f"formulas: {out}")
-    check(search.boost("lectures/a.html") > search.boost("settings.html") > search.boost("api/a.html"), "the order of the search")
+    check(not there or '</span>.</span></p>' in out, f"a full stop stays with its formula: {out}")
+    if there:
+        one = formulas.readable(formulas.render([(r"\hat T = \frac{p-1}{p}\,n_i^2 \tag{1}", True)])[0])
+        check(formulas.words(one) == "T\u0302=(p−1)/p n_i^2 (1)", f"formulas in the search: {formulas.words(one)}")
+        check("<annotation" not in one and 'aria-hidden="true" hidden' in one and "alttext=" in one, f"formulas without style sheets: {one}")
+    check(search.boost("lectures/a.html") == search.boost("labs/1/index.html") > search.boost("labs/grader/index.html") == search.boost("settings.html") > search.boost("api/a.html"), "the order of the search")
     worker = "x;for(let s of r)this.add(s);y"
     check(search.boosted(worker) == "x;for(let s of r)this.add(s,{boost:s.boost});y" == search.boosted(search.boosted(worker)), "boosts in the worker")
 

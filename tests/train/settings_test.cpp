@@ -141,7 +141,7 @@ TEST_CASE("settings: the workloads of this test read what every entry of the reg
     check_named(data_formats::global().names());
     check_named(models<cpu, float>::global().names());
     check_named(optimizers<cpu>::global().names());
-    check_named(preconditioner_names);
+    check_named(preconditioner_names<cpu>());
     check_named(compressors<cpu>::global().names());
     check_named(lr_schedules::global().names());
 }

@@ -103,7 +103,8 @@ private:
         require(on_host, "parallel.tensor and parallel.spatial are for train.device = cpu; on ", D::name,
                 " leave them out");
         const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
-        require(std::ranges::find(preconditioner_names, kind) == preconditioner_names.end(), "optimizer.kind = ", kind,
+        const std::vector<std::string> whole = preconditioner_names<D>();
+        require(std::ranges::find(whole, kind) == whole.end(), "optimizer.kind = ", kind,
                 " needs whole layers on every rank, but parallel.tensor and parallel.spatial share them between ranks; "
                 "take sgd, adam, adamw, lars or lamb, or only parallel.pipeline");
         require_same_samples();

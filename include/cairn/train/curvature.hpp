@@ -23,6 +23,7 @@
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/configuration.hpp>
+#include <cairn/train/optimizers.hpp>
 #include <cairn/train/quadratic_step.hpp>
 
 #include <memory>
@@ -168,6 +169,8 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
         const kfac_config c = detail::read_kfac_config(settings);
         return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_work_assignment(settings, c, world));
     }
+    if (preconditioners::global().contains(kind))
+        return preconditioners::global().at("optimizer.kind", kind)(settings, weights, world);
     return detail::make_matrix_preconditioner(settings, weights, kind);
 }
 

@@ -2,19 +2,25 @@
 // Optimizers by their names in a workload file:
 //   [optimizer] kind = sgd | adam | adamw | lars | lamb, or what another header enters (register_optimizer)
 //   weight_decay, decay_all, clip_norm, and of each its own settings
-// Kinds of preconditioners (train/curvature.hpp) precede one of these, optimizer.base, or a plain step.
+// Kinds of preconditioners (train/curvature.hpp, or what a header enters by register_preconditioner) precede one of
+// these, optimizer.base, or a plain step.
 
+#include <cairn/comm/any.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/lars.hpp>
+#include <cairn/optim/precondition/preconditioner.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/parallel/sharded.hpp>
 #include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
 
+#include <algorithm>
+#include <concepts>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -115,18 +121,36 @@ static const register_optimizer<adam_entry<lamb>, CAIRN_TARGETS> lamb_is_known;
 
 }  // namespace detail
 
-/// Preconditioners (train/curvature.hpp): of these K-FAC and Shampoo leave the step to optimizer.base, SOAP and Muon take
-/// a plain one along a direction that has momentum already.
-inline const std::vector<std::string> preconditioner_names{"kfac", "shampoo", "soap", "muon"};
+/// Makes a preconditioner of the host. `world`: the ranks that hold these parameters.
+using preconditioners =
+    registry<std::unique_ptr<preconditioner<float>> (*)(configuration&, arena<float>&, any_communicator& world)>;
+
+/// Enters a preconditioner of the host, which leaves the step to optimizer.base. Entry: `name`; make, as above.
+template <class Entry>
+struct register_preconditioner {
+    register_preconditioner() { preconditioners::global().add(Entry::name, typeid(Entry), &Entry::make); }
+};
+
+/// The kinds of preconditioners on D. SOAP and Muon take a plain step along a direction that has momentum already, all
+/// others leave it to optimizer.base.
+template <Device D>
+std::vector<std::string> preconditioner_names() {
+    std::vector<std::string> all{"kfac", "shampoo", "soap", "muon"};
+    if constexpr (std::same_as<D, cpu>)
+        for (const std::string& name : preconditioners::global().names()) all.push_back(name);
+    return all;
+}
 
 /// The optimizer that optimizer.kind names, or that takes the steps of this preconditioner. Throws where it is not known.
 template <Device D>
 std::string optimizer_of_steps(configuration& settings) {
     const std::vector<std::string> known = optimizers<D>::global().names();
     std::vector<std::string> kinds = known;
-    kinds.insert(kinds.end(), preconditioner_names.begin(), preconditioner_names.end());
+    const std::vector<std::string> before = preconditioner_names<D>();
+    kinds.insert(kinds.end(), before.begin(), before.end());
     const std::string kind = settings.choice("optimizer.kind", kinds, "sgd");
-    return kind == "kfac" || kind == "shampoo" ? settings.choice("optimizer.base", known, "sgd") : kind;
+    const bool steps_itself = kind == "soap" || kind == "muon" || std::ranges::find(before, kind) == before.end();
+    return steps_itself ? kind : settings.choice("optimizer.base", known, "sgd");
 }
 
 /// The optimizer of the settings over the parameters of `weights`, or over `part` of them. `without_momentum`: what made

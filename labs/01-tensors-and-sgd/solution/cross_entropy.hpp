@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 3: from scores to a loss. For one row x of logits and its label k:
+// Lab 1, task 4: from scores to a loss. For one row x of logits and its label k:
 //   p_j = exp(x_j) / Σ_i exp(x_i)      softmax
 //   loss = −log p_k                    cross-entropy
 // The loss of a batch is the mean over its rows.
@@ -15,7 +15,7 @@
 
 namespace student {
 
-/// Task 3a. Of each row. Finite logits of any size give probabilities, never NaN.
+/// Task 4a. Of each row. Finite logits of any size give probabilities, never NaN.
 template <class T>
 matrix<T> softmax(const matrix<T>& logits) {
     //! solution
@@ -30,7 +30,7 @@ matrix<T> softmax(const matrix<T>& logits) {
     return p;
     //! starter
     // (void)logits;
-    // throw std::logic_error("task 3a: softmax is not written yet");
+    // throw std::logic_error("task 4a: softmax is not written yet");
     //! end
 }
 
@@ -40,7 +40,7 @@ struct loss_result {
     matrix<T> gradient;  // of that mean with respect to the logits, of their shape
 };
 
-/// Task 3b. labels: one for each row, in [0, classes). Finite for all finite logits that differ by less than the
+/// Task 4b. labels: one for each row, in [0, classes). Finite for all finite logits that differ by less than the
 /// largest T. Throws std::invalid_argument on a batch without rows, a number of labels that is not that of the rows,
 /// and a label out of range.
 template <class T>
@@ -68,7 +68,7 @@ loss_result<T> cross_entropy(const matrix<T>& logits, const std::vector<int>& la
     return result;
     //! starter
     // (void)logits, (void)labels;
-    // throw std::logic_error("task 3b: cross_entropy is not written yet");
+    // throw std::logic_error("task 4b: cross_entropy is not written yet");
     //! end
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 4: is a gradient right? Asked of the function itself, in double.
+// Lab 1, task 5: is a gradient right? Asked of the function itself, in double.
 //
 //   (f(θ + h e_i) − f(θ − h e_i)) / 2h  =  ∂f/∂θ_i + h²/6 ∂³f/∂θ_i³ + …  ± ε |f| / h        ε = 2⁻⁵²
 //
@@ -15,7 +15,7 @@
 
 namespace student {
 
-/// Task 4a. Central differences with a step of ∛ε max(1, |θ_i|), where the two terms of the error are about equal.
+/// Task 5a. Central differences with a step of ∛ε max(1, |θ_i|), where the two terms of the error are about equal.
 /// Calls f twice for each parameter, and no more.
 template <class F>
 std::vector<double> numerical_gradient(F&& f, std::span<const double> theta) {
@@ -35,7 +35,7 @@ std::vector<double> numerical_gradient(F&& f, std::span<const double> theta) {
     return gradient;
     //! starter
     // (void)f, (void)theta;
-    // throw std::logic_error("task 4a: numerical_gradient is not written yet");
+    // throw std::logic_error("task 5a: numerical_gradient is not written yet");
     //! end
 }
 
@@ -45,7 +45,7 @@ struct gradient_verdict {
     std::size_t worst = 0;
 };
 
-/// Task 4b. Right, where for every i  |g_i − n_i| ≤ 1e-6 max(|g_i|, |n_i|) + 1e-8 |f(θ)|,  n being the numerical
+/// Task 5b. Right, where for every i  |g_i − n_i| ≤ 1e-6 max(|g_i|, |n_i|) + 1e-8 |f(θ)|,  n being the numerical
 /// gradient; wrong where anything is not finite. Throws std::invalid_argument where gradient and theta have different
 /// sizes.
 template <class F>
@@ -66,7 +66,7 @@ gradient_verdict check_gradient(F&& f, std::span<const double> theta, std::span<
     return verdict;
     //! starter
     // (void)f, (void)theta, (void)gradient;
-    // throw std::logic_error("task 4b: check_gradient is not written yet");
+    // throw std::logic_error("task 5b: check_gradient is not written yet");
     //! end
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 2: a linear layer and ReLU, forward and backward.
+// Lab 1, task 3: a linear layer and ReLU, forward and backward.
 //
 //   y = x Wᵀ + b      x (batch, in), W (out, in), b (out), y (batch, out): as in PyTorch and in this library
 //   dx = dy W         dy (batch, out): the gradient of the loss with respect to y; dx, dW and db likewise
@@ -14,7 +14,7 @@
 
 namespace student {
 
-/// Task 2a. Throws std::invalid_argument unless the shapes fit. The batch may be empty.
+/// Task 3a. Throws std::invalid_argument unless the shapes fit. The batch may be empty.
 template <class T>
 matrix<T> linear_forward(const matrix<T>& x, const matrix<T>& w, const vec<T>& b) {
     //! solution
@@ -33,7 +33,7 @@ matrix<T> linear_forward(const matrix<T>& x, const matrix<T>& w, const vec<T>& b
     return y;
     //! starter
     // (void)x, (void)w, (void)b;
-    // throw std::logic_error("task 2a: linear_forward is not written yet");
+    // throw std::logic_error("task 3a: linear_forward is not written yet");
     //! end
 }
 
@@ -44,7 +44,7 @@ struct linear_gradients {
     vec<T> b;     // db (out)
 };
 
-/// Task 2b. Sums over the batch, no means: the loss has taken its mean already. Throws std::invalid_argument unless the
+/// Task 3b. Sums over the batch, no means: the loss has taken its mean already. Throws std::invalid_argument unless the
 /// shapes fit.
 template <class T>
 linear_gradients<T> linear_backward(const matrix<T>& x, const matrix<T>& w, const matrix<T>& dy) {
@@ -70,29 +70,29 @@ linear_gradients<T> linear_backward(const matrix<T>& x, const matrix<T>& w, cons
     return d;
     //! starter
     // (void)x, (void)w, (void)dy;
-    // throw std::logic_error("task 2b: linear_backward is not written yet");
+    // throw std::logic_error("task 3b: linear_backward is not written yet");
     //! end
 }
 
-/// Task 2c. max(x, 0).
+/// Task 3c. max(x, 0).
 template <class T>
 matrix<T> relu(const matrix<T>& x) {
     //! solution
     return xt::maximum(x, T(0));
     //! starter
     // (void)x;
-    // throw std::logic_error("task 2c: relu is not written yet");
+    // throw std::logic_error("task 3c: relu is not written yet");
     //! end
 }
 
-/// Task 2c. dy where x > 0, else 0; x is what relu was given.
+/// Task 3c. dy where x > 0, else 0; x is what relu was given.
 template <class T>
 matrix<T> relu_backward(const matrix<T>& x, const matrix<T>& dy) {
     //! solution
     return xt::where(x > T(0), dy, T(0));
     //! starter
     // (void)x, (void)dy;
-    // throw std::logic_error("task 2c: relu_backward is not written yet");
+    // throw std::logic_error("task 3c: relu_backward is not written yet");
     //! end
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 1: how a tensor lies in memory, and what touching it costs.
+// Lab 1, task 2: how a tensor lies in memory, and what touching it costs.
 //
 // A matrix<T> owns rows × columns elements of T, row by row, without gaps. What you have of it (xtensor):
 //   m(i, j), m.shape(0), m.shape(1), m.data()     element, extents, first element
@@ -35,7 +35,7 @@ std::span<const T> row(const matrix<T>& m, std::size_t i) {
     return {m.data() + i * m.shape(1), m.shape(1)};
 }
 
-/// Task 1a. Of a row-major tensor: by how many elements the place in memory moves when an index grows by one. shape (2,
+/// Task 2a. Of a row-major tensor: by how many elements the place in memory moves when an index grows by one. shape (2,
 /// 3, 5): (15, 5, 1).
 inline std::vector<std::size_t> row_major_strides(const std::vector<std::size_t>& shape) {
     //! solution
@@ -48,11 +48,11 @@ inline std::vector<std::size_t> row_major_strides(const std::vector<std::size_t>
     return strides;
     //! starter
     // (void)shape;
-    // throw std::logic_error("task 1a: row_major_strides is not written yet");
+    // throw std::logic_error("task 2a: row_major_strides is not written yet");
     //! end
 }
 
-/// Task 1a. The place in memory, in elements from the first one, of the element at `index`. Both arguments have one
+/// Task 2a. The place in memory, in elements from the first one, of the element at `index`. Both arguments have one
 /// number an axis.
 inline std::size_t offset_of(const std::vector<std::size_t>& strides, const std::vector<std::size_t>& index) {
     //! solution
@@ -61,11 +61,11 @@ inline std::size_t offset_of(const std::vector<std::size_t>& strides, const std:
     return offset;
     //! starter
     // (void)strides, (void)index;
-    // throw std::logic_error("task 1a: offset_of is not written yet");
+    // throw std::logic_error("task 2a: offset_of is not written yet");
     //! end
 }
 
-/// Task 1b. y(j, i) = x(i, j). Moves no more than 5/8 of a cache line an element, in a cache of 64 lines of 64 bytes
+/// Task 2b. y(j, i) = x(i, j). Moves no more than 5/8 of a cache line an element, in a cache of 64 lines of 64 bytes
 /// (elements of 8 bytes).
 template <class T>
 matrix<T> transposed(const matrix<T>& x) {
@@ -80,11 +80,11 @@ matrix<T> transposed(const matrix<T>& x) {
     return y;
     //! starter
     // (void)x;
-    // throw std::logic_error("task 1b: transposed is not written yet");
+    // throw std::logic_error("task 2b: transposed is not written yet");
     //! end
 }
 
-/// Task 1c. Each column less its mean, divided by its deviation: y = (x − mean) / sqrt(variance + epsilon), where the
+/// Task 2c. Each column less its mean, divided by its deviation: y = (x − mean) / sqrt(variance + epsilon), where the
 /// variance is the mean of (x − mean)². At least one row. Takes no more than 12 operations an element, and room for no
 /// more than the result, one more matrix and vecs.
 template <class T>
@@ -98,7 +98,7 @@ matrix<T> standardised(const matrix<T>& x, T epsilon) {
     return y;
     //! starter
     // (void)x, (void)epsilon;
-    // throw std::logic_error("task 1c: standardised is not written yet");
+    // throw std::logic_error("task 2c: standardised is not written yet");
     //! end
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 5: a classifier of two layers, and the loop that trains it.
+// Lab 1, task 6: a classifier of two layers, and the loop that trains it.
 //   logits = relu(x W₁ᵀ + b₁) W₂ᵀ + b₂
 
 #include "cross_entropy.hpp"
@@ -57,11 +57,11 @@ inline std::vector<std::size_t> shuffled(std::size_t n, std::uint64_t seed, std:
     return order;
 }
 
-/// Task 5b. Of each row of x (batch, in): (batch, classes).
+/// Task 6b. Of each row of x (batch, in): (batch, classes).
 template <class T>
 matrix<T> logits_of(const classifier<T>& net, const matrix<T>& x) {
     (void)net, (void)x;
-    throw std::logic_error("task 5b: logits_of is not written yet");
+    throw std::logic_error("task 6b: logits_of is not written yet");
 }
 
 template <class T>
@@ -70,11 +70,11 @@ struct classifier_gradient {
     classifier<T> gradient;  // of the loss, with respect to each parameter
 };
 
-/// Task 5b. Forward, loss, and backward through both layers.
+/// Task 6b. Forward, loss, and backward through both layers.
 template <class T>
 classifier_gradient<T> gradient_of(const classifier<T>& net, const matrix<T>& x, const std::vector<int>& labels) {
     (void)net, (void)x, (void)labels;
-    throw std::logic_error("task 5b: gradient_of is not written yet");
+    throw std::logic_error("task 6b: gradient_of is not written yet");
 }
 
 struct training {
@@ -83,13 +83,13 @@ struct training {
     std::uint64_t seed = 1;  // of the order
 };
 
-/// Task 5c. In epoch e = 0, 1, …: the rows in the order shuffled(rows, seed, e), cut into batches of c.batch (the last
+/// Task 6c. In epoch e = 0, 1, …: the rows in the order shuffled(rows, seed, e), cut into batches of c.batch (the last
 /// one takes what is left), one step for each; the velocity lives as long as the training. Returns for each epoch the
 /// mean over all rows of the loss that their batch had.
 template <class T>
 std::vector<double> train(classifier<T>& net, const matrix<T>& x, const std::vector<int>& labels, const training& c) {
     (void)net, (void)x, (void)labels, (void)c;
-    throw std::logic_error("task 5c: train is not written yet");
+    throw std::logic_error("task 6c: train is not written yet");
 }
 
 }  // namespace student

@@ -1,5 +1,5 @@
 #pragma once
-// Lab 1, task 5a: stochastic gradient descent with momentum and weight decay.
+// Lab 1, task 6a: stochastic gradient descent with momentum and weight decay.
 //
 //   g ← g + λ θ        weight decay
 //   v ← μ v + g        velocity, zero before the first step
@@ -31,7 +31,7 @@ public:
     /// of its parameter's size.
     void step(const std::vector<std::span<T>>& parameters, const std::vector<std::span<const T>>& gradients) {
         (void)parameters, (void)gradients;
-        throw std::logic_error("task 5a: sgd::step is not written yet");
+        throw std::logic_error("task 6a: sgd::step is not written yet");
     }
 
     sgd_config config;  // lr may be changed between steps

@@ -30,7 +30,7 @@ inline std::span<float> part_of(std::span<float> data, int i, int parts) {
 }
 
 /// Task 1. The array is cut into c.size() parts. In p − 1 steps every rank passes a part to its right neighbour and
-/// adds what comes from its left one, until each has one complete part; in p − 1 more steps the complete parts go
+/// adds what comes from its left one, until rank r has part r + 1 complete; in p − 1 more steps the complete parts go
 /// round.
 template <class C>
 void ring_all_reduce(C& c, std::span<float> data) {
@@ -53,9 +53,10 @@ void ring_all_reduce(C& c, std::span<float> data) {
 }
 
 /// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank
-/// that differs in one bit of its number, and adds the half that it keeps; in k steps of doubling the complete halves
-/// come back. Where p is no power of two, the ranks beyond the largest one first give their array to a partner, and get
-/// the result from it at the end.
+/// that differs in one bit of its number, the highest bit first, and adds the half that it keeps: the lower half, the
+/// smaller one where they differ, if its bit is 0. In k steps of doubling the complete halves come back. Where p is no
+/// power of two, the ranks beyond the largest one first give their array to a partner, and get the result from it at the
+/// end.
 template <class C>
 void halving_doubling_all_reduce(C& c, std::span<float> data) {
     //! solution

@@ -31,6 +31,16 @@ struct run {
                 return "rank " + std::to_string(r) + " of " + std::to_string(after.size()) + ": " + why;
         return {};
     }
+    /// Empty, or the first rank that sent other than bytes(ranks, elements, rank).
+    std::string fault_of_bytes(std::int64_t (*bytes)(int, std::size_t, int)) const {
+        const int p = static_cast<int>(counts.size());
+        for (int r = 0; r < p; ++r)
+            if (const auto got = counts[static_cast<std::size_t>(r)].bytes, should = bytes(p, before[0].size(), r);
+                got != should)
+                return "rank " + std::to_string(r) + " of " + std::to_string(p) + " sends " + std::to_string(got) +
+                       " bytes, expected " + std::to_string(should);
+        return {};
+    }
     std::string fault_of_sums() const { return fault(sums()); }
     std::string fault_of_means() const {
         auto means = sums();
@@ -56,6 +66,26 @@ inline run all_reduce(const std::string& name, int ranks, std::size_t count, std
 }
 inline run ring(int ranks, std::size_t count, std::uint32_t stream) {
     return all_reduce("ring_all_reduce", ranks, count, stream);
+}
+/// Bytes that rank r sends: of p parts, the first n % p of them one element longer, all but the one that it completes,
+/// then all but the one that its right neighbour completes.
+inline std::int64_t ring_bytes(int p, std::size_t n, int r) {
+    const auto count = static_cast<std::int64_t>(n);
+    const auto part = [&](int i) { return count / p + (i % p < count % p ? 1 : 0); };
+    return p == 1 ? 0 : 4 * (2 * count - part(r + 1) - part(r + 2));
+}
+/// Bytes that rank r sends: in each step one half, and the other one on the way back.
+inline std::int64_t halving_bytes(int p, std::size_t n, int r) {
+    int core = 1;
+    while (2 * core <= p) core *= 2;
+    const auto count = static_cast<std::int64_t>(n);
+    if (r >= core) return 4 * count;
+    std::int64_t sum = r + core < p ? count : 0, mine = count;
+    for (int bit = core / 2; bit > 0; bit /= 2) {
+        sum += mine;
+        mine = r & bit ? mine - mine / 2 : mine / 2;
+    }
+    return 4 * sum;
 }
 inline run halving(int ranks, std::size_t count, std::uint32_t stream) {
     return all_reduce("halving_doubling_all_reduce", ranks, count, stream);

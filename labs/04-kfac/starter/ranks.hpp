@@ -50,7 +50,7 @@ inline int gradient_workers(int ranks, double fraction) {
 }
 
 /// Layers one after another, the most expensive first (equal ones in the network's order): each to the column that has
-/// least so far, and in it to the rank that has least so far; of equals always the lowest. A layer costs a³ + g³.
+/// least so far, and in it to the rank that has least so far; of equals always the lowest one. A layer costs a³ + g³.
 /// `workers`: m.
 inline kfac_assignment assign_layers(int ranks, int workers, const std::vector<layer_sizes>& layers) {
     (void)ranks, (void)workers, (void)layers;

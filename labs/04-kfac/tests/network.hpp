@@ -18,8 +18,8 @@ struct network {
             matrix w(sizes[l + 1], sizes[l] + 1);
             const auto start = normals(w.values.size(), stream + static_cast<std::uint32_t>(l));
             for (std::size_t r = 0; r < w.rows; ++r)
-                for (std::size_t c = 0; c + 1 < w.cols; ++c)
-                    w(r, c) = start[r * w.cols + c] / std::sqrt(static_cast<double>(sizes[l]));
+                for (std::size_t c = 0; c < sizes[l]; ++c)
+                    w(r, column_of_input(c)) = start[r * w.cols + c] / std::sqrt(static_cast<double>(sizes[l]));
             weights.push_back(std::move(w));
         }
     }
@@ -32,8 +32,8 @@ struct network {
             matrix y(in.rows, w.rows);
             for (std::size_t i = 0; i < in.rows; ++i)
                 for (std::size_t o = 0; o < w.rows; ++o) {
-                    double sum = w(o, w.cols - 1);
-                    for (std::size_t c = 0; c < in.cols; ++c) sum += w(o, c) * in(i, c);
+                    double sum = w(o, column_of_bias(in.cols));
+                    for (std::size_t c = 0; c < in.cols; ++c) sum += w(o, column_of_input(c)) * in(i, c);
                     y(i, o) = l + 1 < weights.size() ? std::tanh(sum) : sum;
                 }
             all.push_back(std::move(y));
@@ -49,7 +49,7 @@ struct network {
             for (std::size_t i = 0; i < in.rows && l > 0; ++i)
                 for (std::size_t c = 0; c < in.cols; ++c) {
                     double sum = 0;
-                    for (std::size_t o = 0; o < w.rows; ++o) sum += w(o, c) * dy(i, o);
+                    for (std::size_t o = 0; o < w.rows; ++o) sum += w(o, column_of_input(c)) * dy(i, o);
                     dx(i, c) = sum * (1 - in(i, c) * in(i, c));
                 }
             rows[l] = {in, std::move(dy)};

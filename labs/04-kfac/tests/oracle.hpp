@@ -66,16 +66,27 @@ inline std::string fault(const matrix& got, const expected& e) {
     return {};
 }
 
-/// Σ left rightᵀ · weight over the rows, each with a 1 behind it where there is a bias. Symmetric to the bit where left
-/// is right.
-inline expected outer_sum(const matrix& left, const matrix& right, bool bias_left, bool bias_right, double weight = 1) {
-    expected sum(left.cols + bias_left, right.cols + bias_right);
+/// Columns of W, and of rows with the bias's 1: the bias's comes last.
+inline std::size_t column_of_input(std::size_t input) { return input; }
+inline std::size_t column_of_bias(std::size_t inputs) { return inputs; }
+
+inline matrix with_ones(const matrix& rows) {
+    matrix all(rows.rows, rows.cols + 1);
+    for (std::size_t i = 0; i < rows.rows; ++i) {
+        for (std::size_t c = 0; c < rows.cols; ++c) all(i, column_of_input(c)) = rows(i, c);
+        all(i, column_of_bias(rows.cols)) = 1;
+    }
+    return all;
+}
+
+/// Σ left rightᵀ · weight over the rows. Symmetric to the bit where left is right.
+inline expected outer_sum(const matrix& left, const matrix& right, double weight = 1) {
+    expected sum(left.cols, right.cols);
     std::vector<double> magnitude(sum.values.size());
     for (std::size_t i = 0; i < left.rows; ++i)
         for (std::size_t r = 0; r < sum.rows; ++r)
             for (std::size_t c = 0; c < sum.cols; ++c) {
-                const double product =
-                    (r < left.cols ? left(i, r) : 1.0) * (c < right.cols ? right(i, c) : 1.0) * weight;
+                const double product = left(i, r) * right(i, c) * weight;
                 sum.values[r * sum.cols + c] += product;
                 magnitude[r * sum.cols + c] += std::abs(product);
             }
@@ -90,9 +101,9 @@ struct layer_oracle {
     double examples;
 
     explicit layer_oracle(const curvature_samples& rows)
-        : a(outer_sum(rows.x, rows.x, true, true)),
-          g(outer_sum(rows.dy, rows.dy, false, false, static_cast<double>(rows.x.rows * rows.x.rows))),
-          gradient(outer_sum(rows.dy, rows.x, false, true)),
+        : a(outer_sum(with_ones(rows.x), with_ones(rows.x))),
+          g(outer_sum(rows.dy, rows.dy, static_cast<double>(rows.x.rows * rows.x.rows))),
+          gradient(outer_sum(rows.dy, with_ones(rows.x))),
           examples(static_cast<double>(rows.x.rows)) {}
     matrix mean_a() const { return mean(a); }
     matrix mean_g() const { return mean(g); }

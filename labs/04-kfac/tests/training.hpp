@@ -45,8 +45,9 @@ public:
                     for (double& v : m.values) v *= 0.9;
                     for (std::size_t i = 0; i < rows[l].x.rows; ++i)
                         for (std::size_t o = 0; o < m.rows; ++o) {
-                            for (std::size_t c = 0; c + 1 < m.cols; ++c) m(o, c) += rows[l].dy(i, o) * rows[l].x(i, c);
-                            m(o, m.cols - 1) += rows[l].dy(i, o);
+                            for (std::size_t c = 0; c < rows[l].x.cols; ++c)
+                                m(o, column_of_input(c)) += rows[l].dy(i, o) * rows[l].x(i, c);
+                            m(o, column_of_bias(rows[l].x.cols)) += rows[l].dy(i, o);
                         }
                     for (std::size_t k = 0; k < w.values.size(); ++k) w.values[k] -= lr * m.values[k];
                 }

@@ -8,7 +8,7 @@
 
 namespace student {
 
-/// p ranks, m micro-batches, v ≥ 1 chunks a rank; p divides m, else throws std::invalid_argument. Backwards are whole
+/// p ≥ 1 ranks, m ≥ 1 micro-batches, v ≥ 1 chunks a rank, so p v stages; p divides m, else throws std::invalid_argument. Backwards are whole
 /// ones, B. On each stage forwards by ascending micro-batch, backwards too.
 inline schedule interleaved(int p, int m, int v) {
     //! solution

@@ -3,6 +3,7 @@
 
 #include "actions.hpp"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -26,7 +27,7 @@ struct verdict {
 ///                does again what an earlier one of the list has done.
 ///   missing      some micro-batch lacks one of these three on some stage. The lowest rank that lacks anything;
 ///                position −1.
-///   deadlock     all ranks wait. Ranks run their lists in order, each as far as it can; an action runs when all that
+///   deadlock     no rank can go on, and some are not at their end. Ranks run their lists in order, each as far as it can; an action runs when all that
 ///                it needs is done ("What needs what" in the hand-out). The lowest rank that does not
 ///                reach its end, and the action at which it stands in the end.
 ///   none         {fault::none, −1, −1}

@@ -16,8 +16,8 @@ TEST_CASE("adam: many steps, any settings") {
                 std::tie(theta, m, v) = lab::call<std::tuple<floats, floats, floats>>("adam", s, t, g, theta, m, v);
                 oracle.step(std::vector<double>(g.begin(), g.end()));
                 const std::string fault = lab::difference(std::span<const float>(theta), oracle.theta, oracle.bounds());
-                INFO("step " << t << ": " << fault);
-                REQUIRE(fault.empty());
+                INFO("step " << t);
+                REQUIRE(fault == "");
                 REQUIRE(m.size() == n);
                 REQUIRE(v.size() == n);
             }
@@ -53,8 +53,7 @@ TEST_CASE("stage 1: any sizes, ranks and micro-batches") {
         for (const int n : {1, p, lab::number(20, 60, 100)}) {
             const std::string fault =
                 lab::fault_of_training(1, p, {static_cast<std::size_t>(n)}, 4, 1 + n % 3, stream += 5000);
-            INFO(fault);
-            REQUIRE(fault.empty());
+            REQUIRE(fault == "");
         }
 }
 
@@ -64,8 +63,7 @@ TEST_CASE("stage 2: any sizes, ranks and micro-batches") {
         for (const int n : {1, p, lab::number(20, 60, 101)}) {
             const std::string fault =
                 lab::fault_of_training(2, p, {static_cast<std::size_t>(n)}, 4, 1 + n % 3, stream += 5000);
-            INFO(fault);
-            REQUIRE(fault.empty());
+            REQUIRE(fault == "");
         }
 }
 
@@ -74,9 +72,9 @@ TEST_CASE("stage 3: any layers, ranks and micro-batches") {
     for (const int p : {1, 2, 4, 5}) {
         const auto n = static_cast<std::size_t>(lab::number(10, 30, 102));
         for (const lab::sizes& layers : {lab::sizes{1, 1, 1}, {n}, {3, n, 2, n + 1}}) {
+            CHECK(lab::fault_of_storage(layers, p, stream) == "");
             const std::string fault = lab::fault_of_training(3, p, layers, 3, p % 2 + 1, stream += 5000);
-            INFO(fault);
-            REQUIRE(fault.empty());
+            REQUIRE(fault == "");
         }
     }
 }
@@ -84,7 +82,7 @@ TEST_CASE("stage 3: any layers, ranks and micro-batches") {
 TEST_CASE("stage 3: plans of any depth") {
     for (const int layers : {1, 2, 5, lab::number(6, 40, 103)}) {
         const std::string fault = lab::fault_of_plan(layers);
-        INFO(layers << " layers: " << fault);
-        CHECK(fault.empty());
+        INFO(layers << " layers");
+        CHECK(fault == "");
     }
 }

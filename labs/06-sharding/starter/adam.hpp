@@ -15,7 +15,8 @@ struct adam_settings {
     double lr = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
-/// Step number t = 1, 2, … for n elements: theta, m and v change. All four spans have the same size, which may be 0.
+/// Step number t = 1, 2, … for n elements: theta, m and v change. Compute in double, store in float; θ may be made of m
+/// and v before or after they are rounded. All four spans have the same size, which may be 0.
 inline void adam(const adam_settings& s, std::int64_t t, std::span<const float> gradient, std::span<float> theta,
                  std::span<float> m, std::span<float> v) {
     (void)s, (void)t, (void)gradient, (void)theta, (void)m, (void)v;

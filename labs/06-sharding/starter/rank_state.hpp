@@ -3,8 +3,8 @@
 //
 // What you have (cairn/comm), for a communicator c:
 //   c.rank(), c.size()                          this rank's number, and how many ranks there are
-//   cairn::reduce_scatter(c, span, parts)       part c.rank() of the span becomes the sum over all ranks; what stands
-//                                               in the other parts afterwards is of no use
+//   cairn::reduce_scatter(c, span, parts)       in place: part c.rank() of the span becomes the sum over all ranks; the
+//                                               other parts are undefined afterwards
 //   cairn::all_gather(c, span, parts)           part r of the span comes from rank r; every rank then has all of it
 // `parts` are those of parts_of(span.size(), c.size()), the same on each rank. Both are rings: for n numbers all ranks
 // together send (p − 1) n numbers.
@@ -19,15 +19,14 @@
 
 namespace student {
 
-/// All that a rank keeps from one call to the next: the tests store it and hand it to the next call, which may run in
-/// another process.
+/// All that a rank keeps from one call to the next: the tests store it, count it, and hand it to the next call.
 struct rank_state {
     std::vector<float> parameters, gradients, m, v;
-    std::int64_t steps = 0;  // of Adam, so far
+    std::int64_t steps = 0;  // of Adam, so far: each step raises it before it calls adam, whose t it is
 };
 
 /// n elements in p nearly equal parts, one behind the other: the first n mod p have one more. parts[r].begin is where
-/// part r begins, parts[r].count how many elements it has; some may have none.
+/// part r begins, parts[r].count how many elements it has; some may have none. cairn::index_t is a signed integer of 64 bits.
 inline std::vector<cairn::range> parts_of(std::size_t n, int p) {
     std::vector<cairn::range> parts;
     cairn::index_t begin = 0;
@@ -40,7 +39,8 @@ inline std::vector<cairn::range> parts_of(std::size_t n, int p) {
     return parts;
 }
 
-/// The elements of `data` that `part` names: of a span of floats, or of floats that may not change.
+/// The elements of `data`, a std::span<float> or std::span<const float>, that `part` names. Of a vector v:
+/// elements(std::span<float>(v), part).
 template <class T>
 std::span<T> elements(std::span<T> data, const cairn::range& part) {
     return data.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.count));

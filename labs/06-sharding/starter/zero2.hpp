@@ -19,7 +19,8 @@ inline rank_state zero2_start(std::span<const float> initial, int p, int rank) {
 }
 
 /// After the backward of a micro-batch: one reduce-scatter of its gradient over the ranks. This rank's part of the sum
-/// is added to the part that it keeps; the rest is forgotten.
+/// is added to the part that it keeps; the rest is forgotten. `gradient` may not be changed, so work on a copy, which
+/// nobody counts. (In a library backward makes gradients a bucket at a time, and no rank ever has all n.)
 template <class C>
 void zero2_accumulate(C& c, rank_state& mine, std::span<const float> gradient) {
     (void)c, (void)mine, (void)gradient;

@@ -66,7 +66,7 @@ struct event {
 
 /// One micro-batch, forward and backward, through `layers` ≥ 1 layers, in order, such that
 ///   forwards go from layer 0 to the last, then backwards from the last to layer 0, each once;
-///   a layer is gathered while it computes, and released in the end;
+///   a layer is gathered from before it computes until after that; in the end no layer is;
 ///   at no time more than two layers are gathered;
 ///   each gather overlaps with a computation: between a gather and the first computation that uses what it brings, there
 ///   is another computation (not for the very first gather, which has nothing to overlap with);

@@ -93,11 +93,12 @@ public:
           oracle_(s, initial_),
           stream_(stream + 1) {
         for (int r = 0; r < p; ++r)
-            states_.push_back(call<state>("start " + std::to_string(stage), layers, initial_, p, r));
+            states_.push_back(call<state>("zero" + std::to_string(stage) + "_start", layers, initial_, p, r));
     }
 
     /// k micro-batches and a step, on the ranks and on the oracle.
     void step(int k) {
+        micro_batches_ = k;
         sent_ = {};
         std::vector<double> mean(initial_.size());
         for (int i = 0; i < k; ++i) {
@@ -109,7 +110,7 @@ public:
             }
             stage_ == 3 ? by_layers(gradients) : accumulate(gradients);
         }
-        take(on_ranks<state>(p_, "step " + std::to_string(stage_),
+        take(on_ranks<state>(p_, "zero" + std::to_string(stage_) + "_step",
                              [&](int r) { return std::tuple(of(r), settings_, k); }));
         oracle_.step(mean);
     }
@@ -129,8 +130,13 @@ public:
         for (std::size_t r = 0; r < whole.size(); ++r)
             if (const std::string why = difference(std::span<const float>(whole[r]), oracle_.theta, oracle_.bounds());
                 !why.empty())
-                return "stage " + std::to_string(stage_) + ", parameters of rank " + std::to_string(r) + " of " +
-                       std::to_string(p_) + " after step " + std::to_string(oracle_.steps) + ": " + why;
+                return "stage " + std::to_string(stage_) + ", " + std::to_string(micro_batches_) +
+                       " micro-batches a step: parameters of rank " + std::to_string(r) + " of " + std::to_string(p_) +
+                       " after step " + std::to_string(oracle_.steps) + ": " + why;
+        for (std::size_t r = 0; r < states_.size(); ++r)
+            if (states_[r].steps != oracle_.steps)
+                return "stage " + std::to_string(stage_) + ": steps of rank " + std::to_string(r) + " is " +
+                       std::to_string(states_[r].steps) + " after step " + std::to_string(oracle_.steps);
         return disagreement(whole);
     }
     /// Empty, or which rank keeps more or fewer numbers than it should.
@@ -168,11 +174,11 @@ private:
         states_ = std::move(all.results);
     }
     void accumulate(const std::vector<floats>& gradients) {
-        take(on_ranks<state>(p_, "accumulate " + std::to_string(stage_),
+        take(on_ranks<state>(p_, "zero" + std::to_string(stage_) + "_accumulate",
                              [&](int r) { return std::tuple(of(r), gradients[static_cast<std::size_t>(r)]); }));
     }
     std::vector<floats> gathered(std::size_t layer) {
-        auto got = on_ranks<floats>(p_, "gather", [&](int r) { return std::tuple(of(r), layers_, layer); });
+        auto got = on_ranks<floats>(p_, "zero3_gather", [&](int r) { return std::tuple(of(r), layers_, layer); });
         count(got);
         return std::move(got.results);
     }
@@ -182,14 +188,14 @@ private:
         for (std::size_t l = layers_.size(); l-- > 0;) {
             if (l + 1 < layers_.size()) gathered(l);
             end -= layers_[l];
-            take(on_ranks<state>(p_, "reduce", [&](int r) {
+            take(on_ranks<state>(p_, "zero3_reduce", [&](int r) {
                 const auto begin = gradients[static_cast<std::size_t>(r)].begin() + static_cast<std::ptrdiff_t>(end);
                 return std::tuple(of(r), layers_, l, floats(begin, begin + static_cast<std::ptrdiff_t>(layers_[l])));
             }));
         }
     }
 
-    int stage_, p_;
+    int stage_, p_, micro_batches_ = 0;
     sizes layers_;
     settings settings_;
     floats initial_;
@@ -221,15 +227,47 @@ inline std::string fault_of_training(int stage, int p, const sizes& layers, int 
     return {};
 }
 
+/// Empty, or where a rank of p keeps a layer elsewhere in its arrays than it should, before the first step.
+inline std::string fault_of_storage(const sizes& layers, int p, std::uint32_t stream) {
+    using place = std::pair<std::int64_t, std::int64_t>;  // begin, count
+    const floats initial = numbers(total(layers), stream);
+    for (int r = 0; r < p; ++r) {
+        const std::string rank = "rank " + std::to_string(r) + " of " + std::to_string(p);
+        std::vector<std::size_t> order(layers.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::vector<place> places(layers.size() + 1);
+        floats parameters;
+        for (const std::size_t l : order) {
+            const auto part = cairn::shard_of(static_cast<cairn::index_t>(layers[l]), p, r);
+            places[l] = {static_cast<std::int64_t>(parameters.size()), part.count};
+            const auto before = std::accumulate(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(l), 0);
+            const auto begin = initial.begin() + before + part.begin;
+            parameters.insert(parameters.end(), begin, begin + part.count);
+        }
+        places.back() = {static_cast<std::int64_t>(parameters.size()), 0};
+        for (std::size_t l = 0; l < places.size(); ++l)
+            if (const auto got = call<place>("place_of", layers, l, p, r); got != places[l])
+                return "place_of: layer " + std::to_string(l) + " of " + rank + ": begin " + std::to_string(got.first) +
+                       ", count " + std::to_string(got.second) + ", expected " + std::to_string(places[l].first) +
+                       " and " + std::to_string(places[l].second);
+        if (call<state>("zero3_start", layers, initial, p, r).parameters != parameters)
+            return "zero3_start: " + rank + " does not keep the initial parameters of its parts in the order of layers";
+    }
+    return {};
+}
+
 /// Empty, or which property a plan of so many layers lacks.
 inline std::string fault_of_plan(int layers) {
     using event = std::pair<std::string, int>;
-    const auto plan = call<std::vector<event>>("plan", layers);
+    const auto plan = call<std::vector<event>>("zero3_plan", layers);
     std::string all = "\nthe plan:";
     for (const auto& [what, l] : plan) all += " " + what + " " + std::to_string(l) + ",";
     std::vector<bool> gathered(static_cast<std::size_t>(layers)), overlapped(gathered);
     std::vector<int> gathers(static_cast<std::size_t>(layers));
     int held = 0, computed = 0;
+    const auto stands = [&](std::size_t i, const std::string& what, int l) {
+        return i < plan.size() && plan[i] == event{what, l};
+    };
     for (std::size_t i = 0; i < plan.size(); ++i) {
         const auto& [what, l] = plan[i];
         const std::string name = "event " + std::to_string(i) + ", " + what + " " + std::to_string(l) + ": ";
@@ -243,7 +281,7 @@ inline std::string fault_of_plan(int layers) {
             if (!gathered[at]) return name + "the layer is not gathered" + all;
             gathered[at] = false, --held;
         } else if (what == "reduce") {
-            if (i == 0 || plan[i - 1] != event{"backward", l}) return name + "not right after its backward" + all;
+            if (!stands(i - 1, "backward", l)) return name + "not right after its backward" + all;
         } else {
             const int should = computed < layers ? computed : 2 * layers - 1 - computed;
             const bool forward = computed < layers;
@@ -254,14 +292,14 @@ inline std::string fault_of_plan(int layers) {
                        all;
             if (!gathered[at]) return name + "the layer is not gathered" + all;
             if (!overlapped[at]) return name + "nothing is computed between its gather and this" + all;
-            if (!forward && (i + 1 == plan.size() || plan[i + 1] != event{"reduce", l}))
-                return name + "its reduce does not come next" + all;
+            if (!forward && !stands(i + 1, "reduce", l)) return name + "its reduce does not come next" + all;
             ++computed;
             overlapped.assign(overlapped.size(), true);
         }
     }
-    if (computed != 2 * layers) return "only " + std::to_string(computed) + " computations" + all;
-    if (held) return "layers are gathered in the end" + all;
+    if (computed != 2 * layers)
+        return "computations: " + std::to_string(computed) + ", expected " + std::to_string(2 * layers) + all;
+    if (held) return "a layer is still gathered in the end" + all;
     for (int l = 0; l < layers; ++l)
         if (const int n = gathers[static_cast<std::size_t>(l)]; n != (l + 1 == layers ? 1 : 2))
             return "layer " + std::to_string(l) + " is gathered " + std::to_string(n) + " times" + all;

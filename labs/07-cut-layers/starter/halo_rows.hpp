@@ -19,15 +19,15 @@ struct window {
 struct halo {
     int need_begin = 0, need_end = 0;          // the rows [begin, end) that its outputs read, those outside included
     int outside_lower = 0, outside_upper = 0;  // how many of them are below 0, and how many from n on
-    int take_lower = 0, take_upper = 0;        // how many it gets from rank − 1 and from rank + 1
+    int take_lower = 0, take_upper = 0;        // how many of them rank − 1 and rank + 1 own
     int give_lower = 0, give_upper = 0;        // how many of its own rows it gives to rank − 1 and to rank + 1
 
     bool operator==(const halo&) const = default;
 };
 
 /// There are (n + 2 padding − kernel) / stride + 1 outputs, rounded down. A rank owns the inputs part_of(n, rank, p)
-/// and the outputs part_of(outputs, rank, p), at least one of each. Throws std::invalid_argument if this rank or a
-/// neighbour of its needs rows of a rank that is not next to it.
+/// and the outputs part_of(outputs, rank, p), at least one of each (callers see to that). Throws
+/// std::invalid_argument if this rank, rank − 1 or rank + 1 needs rows of a rank that is not next to it.
 inline halo halo_of(int n, int p, int rank, const window& w) {
     (void)n, (void)p, (void)rank, (void)w;
     throw std::logic_error("task 3: halo_of is not written yet");

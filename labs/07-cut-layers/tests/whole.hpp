@@ -67,6 +67,27 @@ inline std::string fault(const doubles& got, const doubles& expected, const std:
     const std::string why = difference(std::span<const double>(got), expected, doubles(expected.size(), 1e-11));
     return why.empty() ? "" : what + ": " + why;
 }
+inline std::string fault(const matrix& got, const matrix& expected, const std::string& what) {
+    if (got.rows != expected.rows || got.cols != expected.cols)
+        return what + " is " + std::to_string(got.rows) + " x " + std::to_string(got.cols) + ", expected " +
+               std::to_string(expected.rows) + " x " + std::to_string(expected.cols);
+    return fault(got.values, expected.values, what);
+}
+inline std::string fault(const volume& got, const volume& expected, const std::string& what) {
+    const auto shape = [](const volume& v) {
+        return std::to_string(v.channels) + " channels of " + std::to_string(v.depth) + " x " +
+               std::to_string(v.height) + " x " + std::to_string(v.width);
+    };
+    if (shape(got) != shape(expected)) return what + " has " + shape(got) + ", expected " + shape(expected);
+    const std::string why = fault(got.values, expected.values, what);
+    for (std::size_t i = 0; !why.empty() && i < std::min(got.values.size(), expected.values.size()); ++i)
+        if (!(std::abs(got.values[i] - expected.values[i]) <= 1e-11))
+            return why + " (channel " + std::to_string(i / (got.depth * got.height * got.width)) + ", depth " +
+                   std::to_string(i / (got.height * got.width) % got.depth) + ", height " +
+                   std::to_string(i / got.width % got.height) + ", width " + std::to_string(i % got.width) + " of " +
+                   shape(got) + ")";
+    return why;
+}
 inline cairn::range part(std::size_t n, int r, int p) { return cairn::shard_of(static_cast<cairn::index_t>(n), p, r); }
 
 /// Both layers whole, with what goes through them and comes back.
@@ -116,9 +137,8 @@ inline pair_of_layers cut(pair_of_layers whole, int r, int p) {
     return here;
 }
 inline std::string fault(const pair_of_layers& got, const pair_of_layers& expected, const std::string& what) {
-    for (const auto& why :
-         {fault(got.w1.values, expected.w1.values, what + " W1"), fault(got.b1, expected.b1, what + " b1"),
-          fault(got.w2.values, expected.w2.values, what + " W2"), fault(got.b2, expected.b2, what + " b2")})
+    for (const auto& why : {fault(got.w1, expected.w1, what + " W1"), fault(got.b1, expected.b1, what + " b1"),
+                            fault(got.w2, expected.w2, what + " W2"), fault(got.b2, expected.b2, what + " b2")})
         if (!why.empty()) return why;
     return {};
 }
@@ -141,10 +161,12 @@ inline std::string fault_of_pair(int p, whole_pair w, bool backward, bool count)
                                : what + ": all ranks sent " + std::to_string(bytes) + " bytes; one all-reduce sends " +
                                      std::to_string(should);
     };
+    const std::string ranks = std::to_string(p) + (p == 1 ? " rank, " : " ranks, ");
     std::vector<doubles> ys, dxs;
     for (int r = 0; r < p; ++r) {
-        ys.push_back(f.results[static_cast<std::size_t>(r)].first.values);
-        if (auto why = fault(ys.back(), w.y.values, "y on rank " + std::to_string(r)); !why.empty()) return why;
+        const matrix& y = f.results[static_cast<std::size_t>(r)].first;
+        ys.push_back(y.values);
+        if (auto why = fault(y, w.y, ranks + "y on rank " + std::to_string(r)); !why.empty()) return why;
     }
     if (auto why = disagreement(ys); !why.empty()) return why;
     if (count)
@@ -157,16 +179,25 @@ inline std::string fault_of_pair(int p, whole_pair w, bool backward, bool count)
         const auto& [dx, gradient] = b.results[static_cast<std::size_t>(r)];
         const std::string rank = " on rank " + std::to_string(r);
         dxs.push_back(dx.values);
-        if (auto why = fault(dx.values, w.dx.values, "dx" + rank); !why.empty()) return why;
-        if (auto why = fault(gradient, cut(w.gradient, r, p), "gradient" + rank + " of"); !why.empty()) return why;
+        if (auto why = fault(dx, w.dx, ranks + "dx" + rank); !why.empty()) return why;
+        if (auto why = fault(gradient, cut(w.gradient, r, p), ranks + "gradient" + rank + " of"); !why.empty())
+            return why;
     }
     if (auto why = disagreement(dxs); !why.empty()) return why;
     return count ? counted(b.sent, w.dx.values.size(), "backward") : "";
 }
 
+/// Where a rank stands in a grid of rows and columns.
+inline int row_of(grid g, int r) { return r / g.second; }
+inline int column_of(grid g, int r) { return r % g.second; }
+
+inline std::string name(grid g) {
+    return "grid of " + std::to_string(g.first) + " x " + std::to_string(g.second) + " ranks";
+}
+
 /// A volume cut over a grid: rank r's block, with `radius` rows around it, zeros outside.
 inline volume block(const volume& v, grid g, int r, std::size_t radius = 0) {
-    const auto d = part(v.depth, r / g.second, g.first), h = part(v.height, r % g.second, g.second);
+    const auto d = part(v.depth, row_of(g, r), g.first), h = part(v.height, column_of(g, r), g.second);
     volume b{v.channels, std::size_t(d.count) + 2 * radius, std::size_t(h.count) + 2 * radius, v.width, {}};
     for (std::size_t c = 0; c < b.channels; ++c)
         for (std::size_t i = 0; i < b.depth; ++i)
@@ -178,7 +209,7 @@ inline volume block(const volume& v, grid g, int r, std::size_t radius = 0) {
 }
 inline std::int64_t halo_bytes(const volume& v, grid g, int r, std::size_t radius) {
     const volume b = block(v, g, r);
-    const int row = r / g.second, column = r % g.second;
+    const int row = row_of(g, r), column = column_of(g, r);
     const std::size_t in_depth = std::size_t((row > 0) + (row + 1 < g.first)) * radius * b.height,
                       in_height = std::size_t((column > 0) + (column + 1 < g.second)) * radius * (b.depth + 2 * radius);
     return static_cast<std::int64_t>(8 * v.channels * v.width * (in_depth + in_height));
@@ -189,9 +220,8 @@ inline std::string fault_of_halo(const volume& v, grid g, std::size_t radius, bo
     const auto got = on_ranks<volume>(p, "with_halo", [&](int r) { return std::tuple(g, block(v, g, r), radius); });
     for (int r = 0; r < p; ++r) {
         const auto at = static_cast<std::size_t>(r);
-        const std::string what = "grid " + std::to_string(g.first) + " x " + std::to_string(g.second) + ", radius " +
-                                 std::to_string(radius) + ", rank " + std::to_string(r);
-        if (auto why = fault(got.results[at].values, block(v, g, r, radius).values, what); !why.empty()) return why;
+        const std::string what = name(g) + ", radius " + std::to_string(radius) + ", rank " + std::to_string(r);
+        if (auto why = fault(got.results[at], block(v, g, r, radius), what); !why.empty()) return why;
         if (count && got.sent[at].bytes != halo_bytes(v, g, r, radius))
             return what + " sent " + std::to_string(got.sent[at].bytes) + " bytes, expected " +
                    std::to_string(halo_bytes(v, g, r, radius));
@@ -208,8 +238,8 @@ inline std::string fault_of_adjoint(const volume& like, grid g, std::size_t radi
     for (int r = 0; r < p; ++r) {
         volume e = block(like, g, r, radius);
         e.values = numbers<double>(e.values.size(), stream++);
-        const auto d0 = part(like.depth, r / g.second, g.first).begin,
-                   h0 = part(like.height, r % g.second, g.second).begin;
+        const auto d0 = part(like.depth, row_of(g, r), g.first).begin,
+                   h0 = part(like.height, column_of(g, r), g.second).begin;
         for (std::size_t c = 0; c < e.channels; ++c)
             for (std::size_t i = 0; i < e.depth; ++i)
                 for (std::size_t j = 0; j < e.height; ++j)
@@ -222,12 +252,14 @@ inline std::string fault_of_adjoint(const volume& like, grid g, std::size_t radi
     }
     const auto got = on_ranks<volume>(
         p, "add_halo", [&](int r) { return std::tuple(g, extended[static_cast<std::size_t>(r)], radius); });
-    for (int r = 0; r < p; ++r)
-        if (auto why = fault(
-                got.results[static_cast<std::size_t>(r)].values, block(sum, g, r).values,
-                "grid " + std::to_string(g.first) + " x " + std::to_string(g.second) + ", rank " + std::to_string(r));
-            !why.empty())
-            return why;
+    for (int r = 0; r < p; ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        const std::string what = name(g) + ", radius " + std::to_string(radius) + ", rank " + std::to_string(r);
+        if (auto why = fault(got.results[at], block(sum, g, r), what); !why.empty()) return why;
+        if (got.sent[at].bytes != halo_bytes(like, g, r, radius))
+            return what + " sent " + std::to_string(got.sent[at].bytes) + " bytes, expected " +
+                   std::to_string(halo_bytes(like, g, r, radius)) + ", as with_halo";
+    }
     return {};
 }
 /// Empty, or what is wrong with the three functions of a convolution on a grid.
@@ -263,10 +295,10 @@ inline std::string fault_of_conv(const volume& x, std::size_t out, std::size_t k
                                        [&](int r) { return std::tuple(g, block(x, g, r), block(dy, g, r), w); });
     for (int r = 0; r < p; ++r) {
         const auto at = static_cast<std::size_t>(r);
-        const std::string rank = " on rank " + std::to_string(r);
-        for (const auto& why : {fault(ys.results[at].values, block(y, g, r).values, "y" + rank),
-                                fault(dxs.results[at].values, block(dx, g, r).values, "dx" + rank),
-                                fault(dws.results[at].values, dw, "gradient of the weights" + rank)})
+        const std::string rank = " on rank " + std::to_string(r) + ", " + name(g);
+        for (const auto& why :
+             {fault(ys.results[at], block(y, g, r), "y" + rank), fault(dxs.results[at], block(dx, g, r), "dx" + rank),
+              fault(dws.results[at].values, dw, "gradient of the weights" + rank)})
             if (!why.empty()) return why;
     }
     return {};

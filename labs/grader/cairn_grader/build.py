@@ -82,11 +82,11 @@ def judge(lab, program):
     """The program of the lab's "public" or "hidden" tests."""
     if not lab.sources(program):
         raise LabError(f"{lab.name} has no {program} tests here; with --public, the public ones alone are run")
-    tests = [path for name in ("tests", "grading") for path in sorted((lab.folder / name).glob("*")) if path.is_file()]
+    tests = [path for name in ("tests", "grading") for path in sorted(lab.part(name).glob("*")) if path.is_file()]
     common = kept("judge-" + digest(), make_judge_objects)
 
     def make(folder):
-        trusted([*FLAGS, "-include", common / "judge_pch.hpp", "-I", INCLUDE, "-I", ROOT / "include", *lab.sources(program), common / "judge_main.o",
+        trusted([*FLAGS, "-include", common / "judge_pch.hpp", "-I", lab.folder / "tests", "-I", INCLUDE, "-I", ROOT / "include", *lab.sources(program), common / "judge_main.o",
                  common / "router.o", *lab.link, "-o", folder / "judge"], f"lab {lab.name}: the judge of the {program} tests")
 
     return kept(f"{program}-" + digest(str(lab.folder), program, *lab.link, *tests), make, mode=0o700) / "judge"

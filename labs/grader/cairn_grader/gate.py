@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import xml.etree.ElementTree as xml
 
-from . import grading, starter, writers
+from . import grading, starter, variants, writers
 from .lab import LabError, tomllib
 
 # Behind a lab's first file: what it does, what that adds, and what must stand in the reason.
@@ -22,7 +22,7 @@ BROKEN = (
 
 def mutants(lab):
     """Of mutants.toml: file, the text to replace and what with, and the test that must fail."""
-    path = lab.folder / "mutants.toml"
+    path = lab.part("mutants.toml")
     try:
         all_mutants = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
@@ -32,14 +32,6 @@ def mutants(lab):
         if unknown := {mutant["fails"], *mutant.get("and", [])} - known:
             raise LabError(f"{path}: mutant {mutant['name']}: there is no test \"{unknown.pop()}\"")
     return all_mutants
-
-
-def apply(mutant, folder):
-    path = folder / mutant["file"]
-    text = path.read_text(encoding="utf-8")
-    if text.count(mutant["find"]) != 1:
-        raise LabError(f"mutant {mutant['name']}: {mutant['find']!r} stands {text.count(mutant['find'])} times in {mutant['file']}, not once")
-    path.write_text(text.replace(mutant["find"], mutant["replace"]), encoding="utf-8")
 
 
 def copied(solution, folder):
@@ -60,7 +52,7 @@ def check_mutants(lab, solution, folder, graded, quick):
     if len(all_mutants) < 6:
         faults.append(f"there are {len(all_mutants)} mutants; a lab has at least 6")
     for mutant in all_mutants:
-        apply(mutant, copied(solution, folder))
+        variants.apply(f"mutant {mutant['name']}", mutant, copied(solution, folder))
         only = mutant["fails"] if quick else None
         failed = [t.name for t in graded(folder, f"mutant {mutant['name']}", only).tests if not t.passed]
         if mutant["fails"] not in failed:
@@ -72,7 +64,7 @@ def check_mutants(lab, solution, folder, graded, quick):
 
 def file_to_break(lab):
     """The first one in which there is something to write."""
-    return next(name for name in lab.files if starter.MARK.search("\n" + (lab.folder / "solution" / name).read_text(encoding="utf-8")))
+    return next(name for name in lab.files if starter.MARK.search("\n" + (lab.part("solution") / name).read_text(encoding="utf-8")))
 
 
 def of_one_test(lab):
@@ -102,6 +94,16 @@ def check_broken(lab, solution, folder, say):
             yield f"a submission that {what} scores {result.score:g} and is told: {why}"
 
 
+def check_texts(lab):
+    """Faults of texts that cannot be written."""
+    for number in variants.numbers(lab):
+        with tempfile.TemporaryDirectory(prefix="cairn-gate-") as folder:
+            try:
+                variants.write(lab, number, pathlib.Path(folder, lab.name))
+            except LabError as error:
+                yield f"text {number}: {error}"
+
+
 def check(lab, say=print, quick=False):
     """The list of faults; empty if the lab is fit. `quick`: of a mutant, only the test that must fail is run, so that what else it fails goes
     unseen."""
@@ -123,3 +125,22 @@ def check(lab, say=print, quick=False):
         faults += check_mutants(lab, solution, other, graded, quick)
         faults += check_broken(lab, solution, other, say)
     return faults
+
+
+def check_numbers(lab, numbers, say=print, quick=False):
+    """Faults of these texts of a lab, and of texts that cannot be written."""
+    faults = list(check_texts(lab))
+    for number in () if faults else numbers:
+        say(f"text {number} of {len(variants.numbers(lab))}: {variants.describe(lab, number)}")
+        text = variants.of_number(lab, number)
+        faults += [f"text {number}: {fault}" for fault in check(text, say, quick)]
+        if number and passes(lab, text):
+            faults.append(f"text {number}: the solution of text 0 has all points: the variant makes no difference")
+    return faults
+
+
+def passes(lab, text):
+    """Has the lab's solution all points of another text?"""
+    with tempfile.TemporaryDirectory(prefix="cairn-gate-") as folder:
+        starter.write(lab, to_solution=pathlib.Path(folder))
+        return all(test.passed for test in grading.grade(text, folder, secret="gate").tests)

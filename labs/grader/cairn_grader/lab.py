@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import os
 import pathlib
 import re
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ except ImportError:  # before Python 3.11: python3-tomli
 
 
 LABS = pathlib.Path(__file__).resolve().parents[2]
+PRIVATE = ("solution", "grading", "mutants.toml", "variants.toml", "INSTRUCTOR.md", "rubric.md")  # parts of a lab that students do not get
 
 
 class LabError(Exception):
@@ -65,15 +67,22 @@ class Lab:
         """The tests of these programs, in the order in which they are run."""
         return [test for program in programs for test in self.tests if test.program == program]
 
+    def part(self, name):
+        """The path of a part of the lab: in its folder, or, where a course keeps what is PRIVATE elsewhere, in CAIRN_LAB_PRIVATE/NAME."""
+        elsewhere = os.environ.get("CAIRN_LAB_PRIVATE")
+        return pathlib.Path(elsewhere, self.name, name) if elsewhere and not (self.folder / name).exists() else self.folder / name
+
     def sources(self, program):
         """C++ files of the public or hidden tests."""
-        return sorted((self.folder / ("tests" if program == "public" else "grading")).glob("*.cpp"))
+        return sorted(self.part("tests" if program == "public" else "grading").glob("*.cpp"))
 
 
 def load(folder):
     """The lab in `folder`. LabError names what is missing or does not fit."""
     folder = pathlib.Path(folder).resolve()
     path = folder / "lab.toml"
+    if (elsewhere := os.environ.get("CAIRN_LAB_PRIVATE")) and not pathlib.Path(elsewhere).is_dir():
+        raise LabError(f"CAIRN_LAB_PRIVATE names {elsewhere}, which is no folder; labs/grader/export --private writes one")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -5,6 +5,7 @@ import stat
 import zipfile
 
 from .build import ROOT
+from .lab import PRIVATE
 
 WITHIN = 480  # seconds for all tests, of the 600 that Gradescope gives
 
@@ -82,7 +83,8 @@ def for_gradescope(lab, secret, hidden="visible"):
         add(archive, "secret", secret)
         add_tree(archive, ROOT / "include", "cairn/include")
         add_tree(archive, ROOT / "labs" / "grader", "cairn/labs/grader", skip=("template",))
-        add_tree(archive, lab.folder, f"cairn/labs/{lab.name}", skip=("solution", "mutants.toml", "INSTRUCTOR.md"))
+        add_tree(archive, lab.folder, f"cairn/labs/{lab.name}", skip=PRIVATE)
+        add_tree(archive, lab.part("grading"), f"cairn/labs/{lab.name}/grading")
     return out.getvalue()
 
 
@@ -95,5 +97,5 @@ def to_hand_out(lab):
             add(archive, f"{top}/{name}", path.read_bytes(), path.stat().st_mode & 0o100)
         add_tree(archive, ROOT / "include", f"{top}/include")
         add_tree(archive, ROOT / "labs" / "grader", f"{top}/labs/grader", skip=("template", "new-lab", "package", "gradescope.schema.json"))
-        add_tree(archive, lab.folder, f"{top}/labs/{lab.name}", skip=("solution", "grading", "mutants.toml", "INSTRUCTOR.md", "rubric.md"))
+        add_tree(archive, lab.folder, f"{top}/labs/{lab.name}", skip=PRIVATE)
     return out.getvalue()

@@ -39,7 +39,7 @@ def split(text, name):
 def write(lab, to_starter=None, to_solution=None):
     """Writes starter and solution of a lab into folders, which must exist."""
     for name in lab.files:
-        source = lab.folder / "solution" / name
+        source = lab.part("solution") / name
         solution, starter = split(source.read_text(encoding="utf-8"), source)
         if to_starter:
             (to_starter / name).write_text(starter, encoding="utf-8")
@@ -51,7 +51,7 @@ def stale(lab):
     """Files of starter/ that are not what the annotated solution makes of them."""
     wrong = []
     for name in lab.files:
-        source, target = lab.folder / "solution" / name, lab.folder / "starter" / name
+        source, target = lab.part("solution") / name, lab.folder / "starter" / name
         if not target.exists() or target.read_text(encoding="utf-8") != split(source.read_text(encoding="utf-8"), source)[1]:
             wrong.append(target)
     return wrong

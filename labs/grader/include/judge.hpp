@@ -135,8 +135,8 @@ outcome<R> on_ranks(int ranks, const std::string& name, Arguments&& of_rank, con
             else
                 all.results.push_back(detail::decoded<R>(reply, name));
         } catch (const threw& error) {
-            throw threw(error.type, "rank " + std::to_string(all.results.size()) + " of " + std::to_string(ranks) +
-                                        ": " + error.what());
+            throw threw(error.type, name + ", rank " + std::to_string(all.results.size()) + " of " +
+                                        std::to_string(ranks) + ": " + error.what());
         }
     }
     return all;

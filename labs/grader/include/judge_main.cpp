@@ -4,6 +4,7 @@
 //                                                      others are the pipes from and to the workers
 //   CAIRN_LAB_SEED, CAIRN_LAB_RECORD (a folder: what is written to worker R is also written into its file R)
 
+#define CATCH_CONFIG_ENABLE_ALL_STRINGMAKERS  // pairs and tuples are printed, not {?}
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using listener_base = Catch::EventListenerBase;
@@ -229,7 +230,15 @@ void learn_pipes() {
     for (int in = 0, out = 0; numbers >> in >> out;) workers.emplace_back(static_cast<int>(workers.size()), in, out);
 }
 
-/// Counts checks and keeps the first failure.
+/// Of a check `text == ""`, as Catch writes it with its values: the text, which says what is wrong.
+std::string fault_in(const std::string& expanded) {
+    const std::size_t equal = expanded.rfind("==");
+    if (equal == std::string::npos || expanded[0] != '"' || expanded.find("\"\"", equal) == std::string::npos)
+        return "";
+    return expanded.substr(1, expanded.rfind('"', equal) - 1);
+}
+
+/// Counts checks and keeps the first failure: what is wrong in its first line, then where.
 class verdict_listener : public listener_base {
 public:
     using listener_base::listener_base;
@@ -238,14 +247,20 @@ public:
         ++checks;
         const auto& result = stats.assertionResult;
         if (result.isOk() || failures++ > 0) return;
-        std::ostringstream text;
-        std::string file = result.getSourceInfo().file;
-        file = file.substr(file.find_last_of('/') + 1);
-        text << file << ':' << result.getSourceInfo().line;
+        const std::string file = result.getSourceInfo().file;
+        std::ostringstream where, text;
+        where << file.substr(file.find_last_of('/') + 1) << ':' << result.getSourceInfo().line;
         const std::string expression = result.hasExpression() ? std::string(result.getExpressionInMacro()) : "";
-        if (!expression.empty() && expression[0] != '{') text << ": " << expression;  // {Unknown expression …}
-        if (result.hasExpandedExpression()) text << "\nwith values: " << result.getExpandedExpression();
-        if (result.hasMessage()) text << "\n" << std::string(result.getMessage());
+        if (!expression.empty() && expression[0] != '{') where << ": " << expression;  // {Unknown expression …}
+        const std::string fault = result.hasExpandedExpression() ? fault_in(result.getExpandedExpression()) : "";
+        if (!fault.empty())
+            text << fault << '\n' << where.str();
+        else if (result.hasMessage())
+            text << std::string(result.getMessage()) << '\n' << where.str();
+        else
+            text << where.str();
+        if (fault.empty() && result.hasExpandedExpression())
+            text << "\nwith values: " << result.getExpandedExpression();
         for (const auto& info : stats.infoMessages)
             if (!result.hasMessage() || info.message != std::string(result.getMessage())) text << "\n" << info.message;
         message = text.str().substr(0, 8000);

@@ -1,6 +1,7 @@
 #pragma once
 // For the tests of labs: inputs from the grader's seed, and comparisons that say what is wrong.
 
+#define CATCH_CONFIG_ENABLE_ALL_STRINGMAKERS  // pairs and tuples are printed, not {?}
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
