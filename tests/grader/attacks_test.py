@@ -54,8 +54,8 @@ static const bool floods = [] {
 }();
 """
 SLOW = """
-consteval int loops() { int n = 0; for (int i = 0; i < 200000; ++i) n += i & 1; return n; }
-template <int n> int of() { static_assert(loops() > n); return n + of<n - 1>(); }
+template <int n> consteval int loops() { int sum = 0; for (int i = 0; i < 200000; ++i) sum += i & 1; return sum; }
+template <int n> int of() { static_assert(loops<n>() > n); return n + of<n - 1>(); }
 template <> int of<0>() { return 0; }
 static const int all = of<800>();
 """
@@ -234,7 +234,7 @@ class Attacks(unittest.TestCase):
     def test_without_root_scores_are_the_same(self):
         if os.geteuid():
             self.skipTest("tests run without root anyway")
-        user, sandbox.private_user = sandbox.private_user, lambda: None
+        user, sandbox.private_user = sandbox.private_user, lambda which=0: None
         self.addCleanup(setattr, sandbox, "private_user", user)
         self.assertEqual(grading.grade(labs.example, labs.solution).score, 100)
 
