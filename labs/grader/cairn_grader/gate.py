@@ -47,18 +47,36 @@ def check_solution(lab, solution, graded):
     return faults + ([f"the solution makes the compiler speak:\n{result.output}"] if result.output else [])
 
 
+def together(lab, all_mutants):
+    """Mutants that one submission can hold: what must fail because of one needs no file of another."""
+    task = {test.name: test.task for test in lab.tests}
+
+    def spoils(one, other):
+        return one["file"] in lab.task_files.get(task[other["fails"]], lab.files)
+
+    groups = []
+    for mutant in all_mutants:
+        fits = next((group for group in groups if not any(spoils(mutant, other) or spoils(other, mutant) for other in group)), None)
+        if fits is None:
+            groups.append(fits := [])
+        fits.append(mutant)
+    return groups
+
+
 def check_mutants(lab, solution, folder, graded, quick):
     all_mutants, faults = mutants(lab), []
     if len(all_mutants) < 6:
         faults.append(f"there are {len(all_mutants)} mutants; a lab has at least 6")
-    for mutant in all_mutants:
-        variants.apply(f"mutant {mutant['name']}", mutant, copied(solution, folder))
-        only = mutant["fails"] if quick else None
-        failed = [t.name for t in graded(folder, f"mutant {mutant['name']}", only).tests if not t.passed]
-        if mutant["fails"] not in failed:
-            faults.append(f"mutant {mutant['name']} should fail \"{mutant['fails']}\", but fails {failed or 'nothing'}")
-        if others := set(failed) - {mutant["fails"], *mutant.get("and", [])}:
-            faults.append(f"mutant {mutant['name']} also fails {sorted(others)}")
+    for group in together(lab, all_mutants) if quick else [[mutant] for mutant in all_mutants]:
+        copied(solution, folder)
+        for mutant in group:
+            variants.apply(f"mutant {mutant['name']}", mutant, folder)
+        only = {mutant["fails"] for mutant in group} if quick else None
+        failed = [t.name for t in graded(folder, "mutant " + ", ".join(mutant["name"] for mutant in group), only).tests if not t.passed]
+        faults += [f"mutant {mutant['name']} should fail \"{mutant['fails']}\", but fails {failed or 'nothing'}" for mutant in group
+                   if mutant["fails"] not in failed]
+        if others := set(failed).difference(*([mutant["fails"], *mutant.get("and", [])] for mutant in group)):
+            faults.append(f"mutant {group[0]['name']} also fails {sorted(others)}")
     return faults
 
 
@@ -106,7 +124,7 @@ def check_texts(lab):
 
 def check(lab, say=print, quick=False):
     """The list of faults; empty if the lab is fit. `quick`: of a mutant, only the test that must fail is run, so that what else it fails goes
-    unseen."""
+    unseen, and mutants of tasks that share no file are in one submission."""
     faults = [f"{path} is not what the annotated solution makes of it: labs/grader/grade --starter {lab.name}" for path in starter.stale(lab)]
     with tempfile.TemporaryDirectory(prefix="cairn-gate-") as name:
         solution, blank, other = (pathlib.Path(name, part) for part in ("solution", "starter", "other"))
@@ -115,7 +133,7 @@ def check(lab, say=print, quick=False):
         starter.write(lab, blank, solution)
 
         def graded(where, what, only=None):
-            tests = tuple(test for test in lab.tests if only in (None, test.name))
+            tests = tuple(test for test in lab.tests if only is None or test.name in only)
             result = grading.grade(dataclasses.replace(lab, tests=tests), where, secret="gate")
             say(f"{what}: {result.score:g} of {result.points}; {result.seconds:.1f} s")
             return result

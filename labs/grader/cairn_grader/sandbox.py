@@ -82,7 +82,7 @@ def restrictions(limits, read, write, confined, user, group):
             hard = resource.getrlimit(what)[1]
             soft, most = (x if hard == resource.RLIM_INFINITY else min(x, hard) for x in (soft, most))
             resource.setrlimit(what, (soft, most))
-        if not filtered:  # the filter refuses sockets and IPC objects: a namespace more would only cost time, some 0.5 ms
+        if not filtered:  # the filter refuses sockets and IPC objects; a namespace costs 0.5 ms
             landlock.libc.unshare(NEW_NET | NEW_IPC)  # which only root may
         landlock.restrict(read=read, write=write)
         if user:
