@@ -238,6 +238,22 @@ class Attacks(unittest.TestCase):
         self.addCleanup(setattr, sandbox, "private_user", user)
         self.assertEqual(grading.grade(labs.example, labs.solution).score, 100)
 
+    def test_control_groups_are_given_their_limits(self):
+        """In a folder that stands for a mounted cgroup v2."""
+        place = self.folder / "cgroup"
+        place.mkdir()
+        kept, cgroup.controllers = cgroup.controllers, lambda folder: {"memory", "pids"}
+        self.addCleanup(setattr, cgroup, "controllers", kept)
+        group = cgroup.Cgroup(512, 64, place)
+        values = {path.name: path.read_text() for path in group.folder.iterdir()}
+        self.assertEqual(values, {"memory.max": str(512 << 20), "memory.oom.group": "1", "pids.max": "64"})
+        self.assertFalse(group.out_of_memory())
+        (group.folder / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
+        self.assertTrue(group.out_of_memory())
+        group.kill()
+        self.assertEqual((group.folder / "cgroup.kill").read_text(), "1")
+        self.assertFalse(cgroup.Cgroup(512, 64, self.folder / "none"))
+
     def test_what_takes_too_long_is_not_run(self):
         result = grading.grade(labs.example, labs.solution, within=1e-6)
         self.assertEqual((result.score, len(result.tests)), (0, 4))

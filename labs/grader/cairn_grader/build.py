@@ -16,7 +16,7 @@ from .lab import LabError
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "labs" / "grader" / "include"
 # Designated initialisers may leave members out.
-FLAGS = ["-std=c++20", "-O1", "-g0", "-D_GLIBCXX_ASSERTIONS", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-pthread"]
+FLAGS = ["-std=c++20", "-O1", "-g0", "-D_GLIBCXX_ASSERTIONS", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-fmax-errors=20", "-pthread"]
 DEBUG = ["-O0", "-g", "-Wno-unknown-pragmas"]
 FOR_WORKERS = ("worker.hpp", "wire.hpp")  # of INCLUDE
 CLOCK = 5  # times the processor time that something may take, it may take by the clock
@@ -151,7 +151,9 @@ class Worker:
         most = self.lab.limits
         done = sandbox.run([compiler(), *command], sandbox.Limits(most.compile_seconds, CLOCK * most.compile_seconds, most.compile_megabytes, output_kilobytes=32),
                            self.work, read=(self.parts, self.work), write=(self.work,), user=self.user)
-        said = done.output.replace(f"{self.sources}/", "").replace(f"{self.work}/", "")
+        said = done.output
+        for place in (self.sources, self.work, self.parts / "include" / "grader", self.parts / "include"):
+            said = said.replace(f"{place}/", "")
         if done.ended_by or done.status < 0:
             said += f"\nThe compiler did not come to its end: {done.reason}\n"
         return done.status == 0, said
