@@ -6,12 +6,17 @@ and the file, named from the root of the repository, has what is shown between `
 the notation of pymdownx.snippets, whose version in Debian 12 knows no sections yet.
 """
 
+import pathlib
 import re
+import sys
 import textwrap
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "labs" / "grader"))
+from cairn_grader.lab import PRIVATE  # noqa: E402
 
 INCLUDE = re.compile(r'^([ \t]*)-{2,}8<-{2,}[ \t]+"([^":\n]+)(?::([\w-]+))?"[ \t]*$', re.MULTILINE)
 MARK = re.compile(r"^[ \t]*(?://|#)[ \t]*-{2,}8<-{2,}[ \t]*\[(start|end):([\w-]+)\][ \t]*\n", re.MULTILINE)
-WITHHELD = re.compile(r"labs/[^/]+/(solution|grading)/|labs/[^/]+/(mutants\.toml|variants\.toml|INSTRUCTOR\.md|rubric\.md)$")  # what students do not get
+WITHHELD = re.compile(f"labs/[^/]+/({'|'.join(map(re.escape, PRIVATE))})(/|$)")  # what students do not get
 
 
 class SnippetError(Exception):

@@ -141,8 +141,7 @@ struct student_sgd {
     static constexpr const char* name = "student";
     using config = student::sgd_config;
     config c;
-    std::shared_ptr<std::map<const float*, student::sgd<float>>> of_parameter =  // each has its own velocity
-        std::make_shared<std::map<const float*, student::sgd<float>>>();
+    mutable std::map<const float*, student::sgd<float>> of_parameter = {};  // each has its own velocity
 
     template <class T, cairn::Device D>
     struct state {
@@ -151,7 +150,7 @@ struct student_sgd {
 
     void update(tensor<float>& theta, tensor<float>& gradient, state<float, cairn::cpu>&,
                 const cairn::update_context& at) const {
-        student::sgd<float>& sgd = of_parameter->try_emplace(theta.data(), c).first->second;
+        student::sgd<float>& sgd = of_parameter.try_emplace(theta.data(), c).first->second;
         sgd.config.lr = at.lr;  // the schedule's
         sgd.config.weight_decay = at.decay ? c.weight_decay : 0;
         sgd.step({theta.span()}, {gradient.span()});

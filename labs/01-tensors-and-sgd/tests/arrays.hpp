@@ -142,6 +142,16 @@ linear_expectation linear(const array<T>& x, const array<T>& w, const std::vecto
     return e;
 }
 
+/// Empty, or which of the three gradients is wrong.
+template <class T>
+std::string difference(const array<T>& d_x, const array<T>& d_w, const std::vector<T>& d_b,
+                       const linear_expectation& e) {
+    if (const std::string why = difference(d_x, e.dx); !why.empty()) return "dx: " + why;
+    if (const std::string why = difference(d_w, e.dw); !why.empty()) return "dW: " + why;
+    if (const std::string why = difference(d_b, e.db); !why.empty()) return "db: " + why;
+    return {};
+}
+
 /// Empty, or what is wrong with the student's layer on these inputs.
 template <class T>
 std::string fault_of_linear(std::size_t batch, std::size_t in, std::size_t out, std::uint32_t stream, bool backward) {
@@ -152,10 +162,7 @@ std::string fault_of_linear(std::size_t batch, std::size_t in, std::size_t out, 
     if (!backward) return difference(call<array<T>>(of_type<T>("linear_forward"), x, w, b), e.y);
     const auto [d_x, d_w, d_b] =
         call<std::tuple<array<T>, array<T>, std::vector<T>>>(of_type<T>("linear_backward"), x, w, dy);
-    if (const std::string why = difference(d_x, e.dx); !why.empty()) return "dx: " + why;
-    if (const std::string why = difference(d_w, e.dw); !why.empty()) return "dW: " + why;
-    if (const std::string why = difference(d_b, e.db); !why.empty()) return "db: " + why;
-    return {};
+    return difference(d_x, d_w, d_b, e);
 }
 
 // ------------------------------------------------------------------------------------------------------- cross-entropy

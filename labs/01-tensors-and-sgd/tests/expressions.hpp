@@ -182,7 +182,7 @@ inline std::string fault_of_tape(const expression& e, const std::vector<int>& pa
         }
         const auto place = static_cast<std::size_t>(from);
         const std::vector<rounded> d = e.derivatives(place);
-        for (std::size_t i = 0; i < place + 1; ++i)
+        for (std::size_t i = 0; i <= place; ++i)
             expected[i].value += d[i].value, expected[i].error += d[i].error + epsilon<double> * std::abs(d[i].value);
         sum += (sum.empty() ? "" : " + ") + e.name(place);
         if (where.find(e.name(place) + " = ") == std::string::npos)
@@ -234,10 +234,7 @@ struct relu_layer {
     std::string fault(const tape_layer& got) const {
         const auto& [y, d_x, d_w, d_b] = got;
         if (const std::string why = difference(y, e.y); !why.empty()) return "y: " + why;
-        if (const std::string why = difference(d_x, e.dx); !why.empty()) return "dx: " + why;
-        if (const std::string why = difference(d_w, e.dw); !why.empty()) return "dW: " + why;
-        if (const std::string why = difference(d_b, e.db); !why.empty()) return "db: " + why;
-        return {};
+        return difference(d_x, d_w, d_b, e);
     }
 };
 

@@ -7,7 +7,7 @@ TEST_CASE("ring: any number of ranks and elements") {
         for (const int count : {0, 1, p - 1, p, p + 1, 1000 + lab::number(1, 40, 1)}) {
             const auto n = static_cast<std::size_t>(std::max(count, 0));
             const auto all = lab::ring(p, n, 100 + static_cast<std::uint32_t>(p));
-            INFO(p << " ranks, " << n << " elements");
+            INFO(lab::text(p, "rank") << ", " << lab::text(n, "element"));
             REQUIRE(all.fault_of_sums() == "");
             for (const auto& counts : all.counts) CHECK(counts.messages <= 2 * (p - 1));
             CHECK(all.fault_of_bytes(lab::ring_bytes) == "");
@@ -49,7 +49,7 @@ TEST_CASE("halving and doubling: rank counts that are no power of two") {
     for (const int p : {3, 5, 6, 7, 9})
         for (const int count : {0, 1, 7, 1000 + lab::number(1, 40, 3)}) {
             const auto all = lab::halving(p, static_cast<std::size_t>(count), 400 + static_cast<std::uint32_t>(p));
-            INFO(p << " ranks, " << count << " elements");
+            INFO(p << " ranks, " << lab::text(count, "element"));
             REQUIRE(all.fault_of_sums() == "");
             CHECK(lab::disagreement(all.after) == "");
             CHECK(all.fault_of_bytes(lab::halving_bytes) == "");
@@ -77,7 +77,6 @@ TEST_CASE("buckets: as few messages as the size allows, last tensors first") {
     const std::vector<std::size_t> sizes{20, 30, 250, 100, 60, 40};
     const int p = 4;
     const auto all = lab::buckets(p, sizes, 100, 500);
-    const std::string fault = all.fault_of_means();
-    REQUIRE(fault == "");
+    REQUIRE(all.fault_of_means() == "");
     for (const auto& counts : all.counts) CHECK(counts.messages == 4 * 2 * (p - 1));
 }

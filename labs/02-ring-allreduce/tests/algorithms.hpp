@@ -52,7 +52,7 @@ struct run {
 inline run start(int ranks, std::size_t count, std::uint32_t stream) {
     run all;
     for (int r = 0; r < ranks; ++r) all.before.push_back(numbers(count, stream + static_cast<std::uint32_t>(r)));
-    doing(std::to_string(ranks) + " ranks, " + std::to_string(count) + " elements");
+    doing(text(ranks, "rank") + ", " + text(count, "element"));
     return all;
 }
 

@@ -6,7 +6,7 @@ TEST_CASE("ring: every rank has the sum") {
     for (const int p : {1, 2, 3, 4})
         for (const std::size_t n : {1000, 7, 1, 0}) {
             const auto all = lab::ring(p, n, 10);
-            INFO(p << " ranks, " << n << " elements");
+            INFO(lab::text(p, "rank") << ", " << lab::text(n, "element"));
             REQUIRE(all.fault_of_sums() == "");
         }
 }
@@ -15,7 +15,7 @@ TEST_CASE("ring: messages and bytes are the fewest") {
     for (const int p : {2, 4, 8}) {
         const std::size_t n = 4096;
         const auto all = lab::ring(p, n, 20);
-        INFO(p << " ranks, " << n << " elements");
+        INFO(lab::text(p, "rank") << ", " << lab::text(n, "element"));
         REQUIRE(all.fault_of_sums() == "");
         for (const auto& counts : all.counts) {
             CHECK(counts.messages == 2 * (p - 1));
@@ -31,7 +31,7 @@ TEST_CASE("halving and doubling: every rank has the sum and sends its halves") {
     for (const int p : {1, 2, 4, 8})
         for (const std::size_t n : {1000, 7, 1, 0}) {
             const auto all = lab::halving(p, n, 30);
-            INFO(p << " ranks, " << n << " elements");
+            INFO(lab::text(p, "rank") << ", " << lab::text(n, "element"));
             REQUIRE(all.fault_of_sums() == "");
             REQUIRE(all.fault_of_bytes(lab::halving_bytes) == "");
         }
@@ -48,6 +48,5 @@ TEST_CASE("cost: predictions of both algorithms") {
 
 TEST_CASE("buckets: gradients become their mean over the ranks") {
     const auto all = lab::buckets(3, {30, 700, 5, 260}, 300, 40);
-    const std::string fault = all.fault_of_means();
-    CHECK(fault == "");
+    CHECK(all.fault_of_means() == "");
 }

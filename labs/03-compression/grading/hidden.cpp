@@ -213,7 +213,7 @@ TEST_CASE("PowerSGD: any shape, rank and number of ranks, low ranks and zeros") 
     };
     for (const shape s :
          {shape{1, 6, 9, 2}, {3, 7, 5, 2}, {4, 1, 12, 1}, {2, 12, 1, 3}, {3, 3, 4, 9}, {5, 20, 31, 3}}) {
-        INFO(s.p << " ranks, " << s.rows << " × " << s.cols << ", PowerSGD of rank " << s.rank);
+        INFO(lab::text(s.p, "rank") << ", " << s.rows << " × " << s.cols << ", PowerSGD of rank " << s.rank);
         const arrays m = lab::numbers_on(s.p, s.rows * s.cols, 1300);
         const auto [mean, counts] = lab::low_rank(s.p, s.rows, s.cols, s.rank).reduce(m);
         const first_step expected(m, s.rows, s.cols, s.rank);

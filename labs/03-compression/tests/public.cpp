@@ -130,7 +130,7 @@ TEST_CASE("PowerSGD: a mean of rank one arrives exactly, in two small all-reduce
             const double bound =
                 8 * static_cast<double>(cols + rows) * lab::epsilon * magnitudes / std::abs(sum) * size;
             const auto [mean, counts] = lab::low_rank(p, rows, cols, rank).reduce(m);
-            INFO(p << " ranks, PowerSGD of rank " << rank);
+            INFO(lab::text(p, "rank") << ", PowerSGD of rank " << rank);
             for (const auto& one : mean)
                 CHECK(lab::difference(view(one), expected, std::vector<double>(rows * cols, bound)) == "");
             CHECK(lab::disagreement(mean) == "");
@@ -150,7 +150,7 @@ TEST_CASE("feedback: the mean of what the messages say") {
         for (const auto& one : x)
             for (std::size_t i = 0; i < n; ++i) expected[i] += static_cast<double>(lab::quarter(one[i])) / p;
         const std::vector<double> bound(n, lab::rounding_bound<float>(x.size(), 1));
-        INFO(p << " ranks");
+        INFO(lab::text(p, "rank"));
         for (std::size_t r = 0; r < x.size(); ++r) {
             CHECK(lab::difference(view(mean[r]), expected, bound) == "");
             std::vector<float> quarters(n);

@@ -79,7 +79,7 @@ inline summed sum_on_ranks(const std::vector<std::size_t>& examples, const std::
         all.a.push_back(a);
         all.g.push_back(g);
     }
-    doing(std::to_string(p) + " ranks");
+    doing(text(p, "rank"));
     auto done = on_ranks<std::vector<factor_sums>>(
         static_cast<int>(p), "sum_over_ranks", [&](int r) { return std::tuple(before[static_cast<std::size_t>(r)]); });
     all.after = std::move(done.results), all.counts = std::move(done.sent);

@@ -121,8 +121,8 @@ TEST_CASE("ranks: the whole batch's factors, in one message of triangles") {
     const std::vector<lab::layer_sizes> layers{{7, 4}, {5, 6}};  // 28 + 10 + 15 + 21 = 74 numbers, and the examples
     for (const int p : {1, 2, 4}) {
         const auto all = lab::sum_on_ranks(std::vector<std::size_t>(static_cast<std::size_t>(p), 6), layers, 50);
-        INFO(p << " ranks: " << all.fault());
-        REQUIRE(all.fault().empty());
+        INFO(lab::text(p, "rank"));
+        REQUIRE(all.fault() == "");
         for (const auto& counts : all.counts) CHECK(counts.messages == 2 * (p - 1));
         CHECK(all.bytes() == 2 * (p - 1) * 75 * static_cast<std::int64_t>(sizeof(double)));
     }

@@ -80,15 +80,14 @@ std::string deadlock_of(const table& t) {
 TEST_CASE("schedules: any number of ranks and micro-batches") {
     for (const int p : {1, 2, 3, 5, lab::number(6, 9, 1)})
         for (const int m : {1, 2, 4, p, lab::number(9, 20, 2)}) {
-            INFO(p << " ranks, " << m << " micro-batches");
+            INFO(lab::text(p, "rank") << ", " << m << " micro-batches");
             const auto whole = times(3);
             const double formula = (p - 1) * (whole.forward + lab::whole_backward(whole));
             const auto g = lab::call<table>("gpipe", p, m);
             CHECK(lab::text(g) == lab::text(lab::table_of(cairn::gpipe({p, m, 1}))));
             const auto t = lab::call<table>("one_f_one_b", p, m);
-            std::string fault = lab::fault_of(t, p, m, 1, lab::saved_by_1f1b(p, m));
-            if (fault.empty()) fault = lab::bubble_fault(t, whole, formula);
-            REQUIRE(fault == "");
+            REQUIRE(lab::fault_of(t, p, m, 1, lab::saved_by_1f1b(p, m)) == "");
+            REQUIRE(lab::bubble_fault(t, whole, formula) == "");
         }
 }
 
@@ -96,7 +95,7 @@ TEST_CASE("check: deadlocks and mistakes of long schedules") {
     std::uint32_t stream = 100;
     for (const auto& [p, v, m] : {std::tuple{1, 1, 6}, {3, 1, 5}, {2, 3, 4}, {4, 2, lab::number(3, 6, 4)}}) {
         const table right = random_table(p, v, m, ++stream);
-        INFO("of a schedule on " << p << " ranks that began as\n" << lab::text(right));
+        INFO("of a schedule on " << lab::text(p, "rank") << " that began as\n" << lab::text(right));
         CHECK(lab::checked(right) == "none, rank -1, position -1");
         const cairn::random_stream random{lab::seed(), ++stream, 3};
         for (std::uint64_t trial = 0; trial < 6; ++trial) {
@@ -135,8 +134,7 @@ TEST_CASE("timeline: any schedule, any times, messages that take time") {
             const table t = random_table(p, v, m, ++stream);
             std::vector<cairn::stage_costs> of_stage;
             for (int s = 0; s < t.stages; ++s) of_stage.push_back(times(++stream));
-            const std::string fault = lab::timeline_fault(t, of_stage, hop);
-            REQUIRE(fault == "");
+            REQUIRE(lab::timeline_fault(t, of_stage, hop) == "");
             const auto program = lab::program_of(t, "of the test");
             const auto expected = cairn::simulate(program, of_stage, hop);
             lab::intervals runs;
@@ -164,13 +162,12 @@ TEST_CASE("interleaved: any number of ranks, micro-batches and chunks") {
     for (const auto& [p, rounds, v] :
          {std::tuple{1, 3, 2}, {2, 1, 4}, {3, 3, 1}, {4, 2, 3}, {lab::number(5, 7, 6), 2, 2}}) {
         const int m = p * rounds;
-        INFO(p << " ranks, " << m << " micro-batches, " << v << " chunks");
+        INFO(lab::text(p, "rank") << ", " << m << " micro-batches, " << lab::text(v, "chunk"));
         const auto whole = times(7, 1.5);
+        const double formula = (p - 1) * (whole.forward + lab::whole_backward(whole)) / v;
         const auto t = lab::call<table>("interleaved", p, m, v);
-        std::string fault = lab::fault_of(t, p, m, v, lab::saved_by_interleaved(p, m, v));
-        if (fault.empty())
-            fault = lab::bubble_fault(t, whole, (p - 1) * (whole.forward + lab::whole_backward(whole)) / v);
-        REQUIRE(fault == "");
+        REQUIRE(lab::fault_of(t, p, m, v, lab::saved_by_interleaved(p, m, v)) == "");
+        REQUIRE(lab::bubble_fault(t, whole, formula) == "");
     }
     CHECK(lab::thrown("interleaved", 4, 6, 2) == "invalid_argument");
 }
@@ -179,12 +176,10 @@ TEST_CASE("zero bubble: any times, in the memory of 1F1B") {
     std::uint32_t stream = 300;
     for (const int p : {1, 2, 3, 5, lab::number(6, 8, 8)})
         for (const int m : {1, 2, p, p + 1, lab::number(9, 18, 9)}) {
-            INFO(p << " ranks, " << m << " micro-batches");
+            INFO(lab::text(p, "rank") << ", " << m << " micro-batches");
             const auto t = lab::call<table>("zb_h1", p, m);
-            std::string fault =
-                lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), std::min(p, m)));
+            REQUIRE(lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), std::min(p, m))) == "");
             for (const auto& whole : {times(++stream), cairn::stage_costs{1, 2, 1}, cairn::stage_costs{1, 1, 2}})
-                if (fault.empty() && m >= p) fault = lab::bubble_fault(t, whole, lab::zb_h1_bubble(p, whole));
-            REQUIRE(fault == "");
+                if (m >= p) REQUIRE(lab::bubble_fault(t, whole, lab::zb_h1_bubble(p, whole)) == "");
         }
 }

@@ -94,8 +94,8 @@ inline std::vector<double> idle(const std::vector<std::vector<interval>>& runs) 
     //! end
 }
 
-/// The most that each rank keeps at once, over all its stages: a micro-batch kept for two of them counts twice. Kept from a forward until its B, or until its
-/// W where backward is in two halves.
+/// The most that each rank keeps at once, over all its stages: a micro-batch kept for two of them counts twice. Kept
+/// from a forward until its B, or until its W where backward is in two halves.
 inline std::vector<int> most_saved(const schedule& all) {
     //! solution
     std::vector<int> peaks;

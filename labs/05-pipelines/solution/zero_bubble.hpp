@@ -9,7 +9,8 @@
 
 namespace student {
 
-/// p ≥ 1 ranks, m ≥ 1 micro-batches. F, I and W each by ascending micro-batch. No rank keeps more than min(p, m) micro-batches.
+/// p ≥ 1 ranks, m ≥ 1 micro-batches. F, I and W each by ascending micro-batch. No rank keeps more than min(p, m)
+/// micro-batches.
 inline schedule zb_h1(int p, int m) {
     //! solution
     schedule all{p, p, m, {}};

@@ -27,9 +27,9 @@ struct verdict {
 ///                does again what an earlier one of the list has done.
 ///   missing      some micro-batch lacks one of these three on some stage. The lowest rank that lacks anything;
 ///                position −1.
-///   deadlock     no rank can go on, and some are not at their end. Ranks run their lists in order, each as far as it can; an action runs when all that
-///                it needs is done ("What needs what" in the hand-out). The lowest rank that does not
-///                reach its end, and the action at which it stands in the end.
+///   deadlock     no rank can go on, and some are not at their end. Ranks run their lists in order, each as far as it
+///                can; an action runs when all that it needs is done ("What needs what" in the hand-out).
+///                The lowest rank that does not reach its end, and the action at which it stands in the end.
 ///   none         {fault::none, −1, −1}
 inline verdict check(const schedule& all) {
     (void)all;

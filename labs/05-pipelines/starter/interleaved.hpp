@@ -8,8 +8,8 @@
 
 namespace student {
 
-/// p ≥ 1 ranks, m ≥ 1 micro-batches, v ≥ 1 chunks a rank, so p v stages; p divides m, else throws std::invalid_argument. Backwards are whole
-/// ones, B. On each stage forwards by ascending micro-batch, backwards too.
+/// p ≥ 1 ranks, m ≥ 1 micro-batches, v ≥ 1 chunks a rank, so p v stages; p divides m, else throws
+/// std::invalid_argument. Backwards are whole ones, B. On each stage forwards by ascending micro-batch, backwards too.
 inline schedule interleaved(int p, int m, int v) {
     (void)p, (void)m, (void)v;
     throw std::logic_error("task 4: interleaved is not written yet");

@@ -12,20 +12,18 @@ TEST_CASE("schedules: GPipe is all forwards, then all backwards") {
 
 TEST_CASE("schedules: 1F1B runs, and its bubble is GPipe's") {
     for (const auto& [p, m] : {std::pair{1, 3}, {2, 3}, {3, 4}, {4, 8}, {4, 2}}) {
-        INFO(p << " ranks, " << m << " micro-batches");
+        INFO(lab::text(p, "rank") << ", " << m << " micro-batches");
         const auto t = lab::call<table>("one_f_one_b", p, m);
-        const std::string fault = lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), m));
-        REQUIRE(fault == "");
+        REQUIRE(lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), m)) == "");
         CHECK(lab::bubble_fault(t, {1, 1, 1}, 3 * (p - 1)) == "");
     }
 }
 
 TEST_CASE("schedules: 1F1B saves no more than p - s micro-batches") {
     for (const auto& [p, m] : {std::pair{2, 5}, {4, 8}}) {
-        const std::string fault =
-            lab::fault_of(lab::call<table>("one_f_one_b", p, m), p, m, 1, lab::saved_by_1f1b(p, m));
-        INFO(p << " ranks, " << m << " micro-batches");
-        CHECK(fault == "");
+        INFO(lab::text(p, "rank") << ", " << m << " micro-batches");
+        const auto t = lab::call<table>("one_f_one_b", p, m);
+        CHECK(lab::fault_of(t, p, m, 1, lab::saved_by_1f1b(p, m)) == "");
     }
 }
 
@@ -64,9 +62,8 @@ TEST_CASE("timeline: starts and ends of a schedule by hand") {
     const lab::intervals expected{{{0, 1}, {1, 2}, {6, 9}, {10, 13}}, {{1.5, 3.5}, {3.5, 5.5}, {5.5, 7.5}, {7.5, 9.5}}};
     CHECK(lab::call<double>("makespan", expected) == 13);
     // I, and W when nothing else is to do: only the I is waited for.
-    const std::string fault =
-        lab::timeline_fault(lab::table_of(2, 2, 1, {"0F0 0I0 0W0", "1F0 1I0 1W0"}), {{1, 1, 1}, {1, 1, 5}}, 0);
-    CHECK(fault == "");
+    const table halves = lab::table_of(2, 2, 1, {"0F0 0I0 0W0", "1F0 1I0 1W0"});
+    CHECK(lab::timeline_fault(halves, {{1, 1, 1}, {1, 1, 5}}, 0) == "");
     // Four stages on two ranks, and two on one: between these nothing travels.
     const std::vector<cairn::stage_costs> times{{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {4, 1, 1}};
     CHECK(lab::timeline_fault(lab::table_of(2, 4, 1, {"0F0 2F0 2B0 0B0", "1F0 3F0 3B0 1B0"}), times, 0.5) == "");
@@ -95,8 +92,7 @@ TEST_CASE("interleaved: the bubble is divided by v") {
     for (const auto& [p, m, v] : {std::tuple{2, 2, 2}, {2, 4, 2}, {3, 3, 2}, {3, 6, 2}, {2, 4, 3}}) {
         INFO(p << " ranks, " << m << " micro-batches, " << v << " chunks");
         const auto t = lab::call<table>("interleaved", p, m, v);
-        const std::string fault = lab::fault_of(t, p, m, v, lab::saved_by_interleaved(p, m, v));
-        REQUIRE(fault == "");
+        REQUIRE(lab::fault_of(t, p, m, v, lab::saved_by_interleaved(p, m, v)) == "");
         CHECK(lab::bubble_fault(t, {1, 1, 1}, 3.0 * (p - 1) / v) == "");
     }
     CHECK(lab::thrown("interleaved", 2, 3, 2) == "invalid_argument");
@@ -104,11 +100,9 @@ TEST_CASE("interleaved: the bubble is divided by v") {
 
 TEST_CASE("zero bubble: W fills the bubble") {
     for (const auto& [p, m] : {std::pair{1, 3}, {2, 4}, {3, 4}, {4, 8}, {4, 2}}) {
-        INFO(p << " ranks, " << m << " micro-batches");
+        INFO(lab::text(p, "rank") << ", " << m << " micro-batches");
         const auto t = lab::call<table>("zb_h1", p, m);
-        const std::string fault =
-            lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), std::min(p, m)));
-        REQUIRE(fault == "");
+        REQUIRE(lab::fault_of(t, p, m, 1, std::vector<int>(static_cast<std::size_t>(p), std::min(p, m))) == "");
         if (m >= p) CHECK(lab::bubble_fault(t, {1, 1, 1}, p - 1) == "");
     }
 }

@@ -26,7 +26,8 @@ struct rank_state {
 };
 
 /// n elements in p nearly equal parts, one behind the other: the first n mod p have one more. parts[r].begin is where
-/// part r begins, parts[r].count how many elements it has; some may have none. cairn::index_t is a signed integer of 64 bits.
+/// part r begins, parts[r].count how many elements it has; some may have none. cairn::index_t is a signed
+/// integer of 64 bits.
 inline std::vector<cairn::range> parts_of(std::size_t n, int p) {
     std::vector<cairn::range> parts;
     cairn::index_t begin = 0;

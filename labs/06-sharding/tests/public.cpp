@@ -43,31 +43,21 @@ TEST_CASE("costs: bytes kept and sent of a small example") {
 }
 
 TEST_CASE("stage 1: training equals Adam on one rank") {
-    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}}) {
-        const std::string fault = lab::fault_of_training(1, p, {11}, 4, k, 100, false);
-        REQUIRE(fault == "");
-    }
+    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}})
+        REQUIRE(lab::fault_of_training(1, p, {11}, 4, k, 100, false) == "");
 }
 
 TEST_CASE("stage 1: what is kept and what is sent") {
-    for (const auto& [p, k] : {std::pair{2, 1}, {3, 3}}) {
-        const std::string fault = lab::fault_of_training(1, p, {12}, 2, k, 200);
-        REQUIRE(fault == "");
-    }
+    for (const auto& [p, k] : {std::pair{2, 1}, {3, 3}}) REQUIRE(lab::fault_of_training(1, p, {12}, 2, k, 200) == "");
 }
 
 TEST_CASE("stage 2: training equals Adam on one rank") {
-    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}}) {
-        const std::string fault = lab::fault_of_training(2, p, {11}, 4, k, 300, false);
-        REQUIRE(fault == "");
-    }
+    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}})
+        REQUIRE(lab::fault_of_training(2, p, {11}, 4, k, 300, false) == "");
 }
 
 TEST_CASE("stage 2: what is kept and what is sent") {
-    for (const auto& [p, k] : {std::pair{2, 1}, {3, 3}}) {
-        const std::string fault = lab::fault_of_training(2, p, {12}, 2, k, 400);
-        REQUIRE(fault == "");
-    }
+    for (const auto& [p, k] : {std::pair{2, 1}, {3, 3}}) REQUIRE(lab::fault_of_training(2, p, {12}, 2, k, 400) == "");
 }
 
 TEST_CASE("stage 3: training equals Adam on one rank") {
@@ -78,16 +68,13 @@ TEST_CASE("stage 3: training equals Adam on one rank") {
     CHECK(lab::call<place>("place_of", layers, std::size_t{1}, 3, 2) == place{2, 1});
     CHECK(lab::call<place>("place_of", layers, std::size_t{2}, 3, 2) == place{3, 0});
     CHECK(lab::fault_of_storage(layers, 3, 490) == "");
-    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}}) {
-        const std::string fault = lab::fault_of_training(3, p, layers, 4, k, 500);
-        REQUIRE(fault == "");
-    }
+    for (const auto& [p, k] : {std::pair{1, 1}, {2, 1}, {3, 2}})
+        REQUIRE(lab::fault_of_training(3, p, layers, 4, k, 500) == "");
 }
 
 TEST_CASE("stage 3: layers are gathered just in time") {
     for (const int layers : {1, 2, 3, 4}) {
-        const std::string fault = lab::fault_of_plan(layers);
         INFO(layers << " layers");
-        CHECK(fault == "");
+        CHECK(lab::fault_of_plan(layers) == "");
     }
 }

@@ -209,8 +209,7 @@ private:
 /// without it Adam takes the same step whether gradients are summed or averaged.
 inline std::string fault_of_training(int stage, int p, const sizes& layers, int steps, int k, std::uint32_t stream,
                                      bool count = true, settings s = {.lr = 0.01, .epsilon = 0.1}) {
-    doing("stage " + std::to_string(stage) + " on " + std::to_string(p) + " ranks, " + std::to_string(total(layers)) +
-          " parameters");
+    doing("stage " + std::to_string(stage) + " on " + text(p, "rank") + ", " + text(total(layers), "parameter"));
     training one(stage, p, layers, s, stream), other(stage, p, layers, s, stream + 1000);
     for (int t = 0; t < steps; ++t)
         for (training* now : {&one, &other}) {
@@ -218,8 +217,8 @@ inline std::string fault_of_training(int stage, int p, const sizes& layers, int 
             if (count) {
                 if (std::string why = now->fault_of_kept(); !why.empty()) return why;
                 if (const auto bytes = now->sent().bytes; bytes != now->expected_bytes(k))
-                    return "stage " + std::to_string(stage) + ", " + std::to_string(p) + " ranks, " +
-                           std::to_string(k) + " micro-batches: all ranks together sent " + std::to_string(bytes) +
+                    return "stage " + std::to_string(stage) + ", " + text(p, "rank") + ", " + std::to_string(k) +
+                           " micro-batches: all ranks together sent " + std::to_string(bytes) +
                            " bytes in a step, expected " + std::to_string(now->expected_bytes(k));
             }
             if (std::string why = now->fault(); !why.empty()) return why;

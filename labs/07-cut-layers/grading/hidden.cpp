@@ -11,7 +11,7 @@ TEST_CASE("pair: any sizes and ranks") {
         for (const std::size_t hidden : {std::size_t{1}, std::size_t{7}, 10 + size(1)}) {
             const lab::whole_pair w(size(stream + 10), size(stream + 11), hidden, size(stream + 12), stream);
             stream += 20;
-            INFO(p << " ranks, " << hidden << " hidden numbers");
+            INFO(lab::text(p, "rank") << ", " << hidden << " hidden numbers");
             CHECK(lab::fault_of_pair(p, w, true, false) == "");
             CHECK(lab::fault(lab::call<lab::pair_of_layers>("cut", w.weights, p - 1, p), lab::cut(w.weights, p - 1, p),
                              "part") == "");
@@ -65,7 +65,7 @@ TEST_CASE("halo: any grid and radius, messages and bytes") {
     for (const grid& g : {grid{1, 1}, {3, 1}, {1, 3}, {2, 3}, {3, 2}})
         for (const std::size_t radius : {std::size_t{1}, std::size_t{2}}) {
             const auto more = static_cast<std::size_t>(lab::number(0, 2, 2000));
-            CHECK(lab::fault_of_halo(lab::random_volume(1 + more, 7, 6 + more, 2, 2001), g, radius, true) == "");
+            CHECK(lab::fault_of_halo(lab::random_volume(1 + more, 7, 6 + more, 2, 2001), g, radius) == "");
         }
 }
 

@@ -68,8 +68,8 @@ matrix forward(C& c, const linear_pair& mine, const matrix& x, saved_for_backwar
 }
 
 /// Task 2. From dy, the same on every rank: dx, whole, on every rank, and the gradients of this rank's weights, in
-/// `gradient`, which is empty before and gets its sizes here; b₂'s is the same on every rank. One all-reduce, of dx's numbers. dh is 0 where h
-/// is 0.
+/// `gradient`, which is empty before and gets its sizes here; b₂'s is the same on every rank. One all-reduce, of dx's
+/// numbers. dh is 0 where h is 0.
 template <class C>
 matrix backward(C& c, const linear_pair& mine, const saved_for_backward& saved, const matrix& dy,
                 linear_pair& gradient) {

@@ -161,7 +161,7 @@ inline std::string fault_of_pair(int p, whole_pair w, bool backward, bool count)
                                : what + ": all ranks sent " + std::to_string(bytes) + " bytes; one all-reduce sends " +
                                      std::to_string(should);
     };
-    const std::string ranks = std::to_string(p) + (p == 1 ? " rank, " : " ranks, ");
+    const std::string ranks = text(p, "rank") + ", ";
     std::vector<doubles> ys, dxs;
     for (int r = 0; r < p; ++r) {
         const matrix& y = f.results[static_cast<std::size_t>(r)].first;
@@ -215,17 +215,17 @@ inline std::int64_t halo_bytes(const volume& v, grid g, int r, std::size_t radiu
     return static_cast<std::int64_t>(8 * v.channels * v.width * (in_depth + in_height));
 }
 /// Empty, or what is wrong with halos of v.
-inline std::string fault_of_halo(const volume& v, grid g, std::size_t radius, bool count) {
+inline std::string fault_of_halo(const volume& v, grid g, std::size_t radius) {
     const int p = g.first * g.second;
     const auto got = on_ranks<volume>(p, "with_halo", [&](int r) { return std::tuple(g, block(v, g, r), radius); });
     for (int r = 0; r < p; ++r) {
         const auto at = static_cast<std::size_t>(r);
         const std::string what = name(g) + ", radius " + std::to_string(radius) + ", rank " + std::to_string(r);
         if (auto why = fault(got.results[at], block(v, g, r, radius), what); !why.empty()) return why;
-        if (count && got.sent[at].bytes != halo_bytes(v, g, r, radius))
+        if (got.sent[at].bytes != halo_bytes(v, g, r, radius))
             return what + " sent " + std::to_string(got.sent[at].bytes) + " bytes, expected " +
                    std::to_string(halo_bytes(v, g, r, radius));
-        if (count && got.sent[at].messages > 4) return what + " sent more than 4 messages";
+        if (got.sent[at].messages > 4) return what + " sent more than 4 messages";
     }
     return {};
 }

@@ -7,7 +7,7 @@ import tempfile
 
 from . import variants
 from .build import ROOT
-from .lab import LABS, PRIVATE, LabError, load
+from .lab import PRIVATE, LabError, every
 
 
 def files():
@@ -38,7 +38,7 @@ def write_lab(lab, number, public, private, whole):
 
 def write(secret, worked, public, private=None):
     """Makes both folders, or neither; yields what was drawn. `worked`: the lab that stays whole."""
-    labs = {path.parent.name: load(path.parent) for path in sorted(LABS.glob("*/lab.toml"))}
+    labs = {lab.name: lab for lab in every()}
     targets = [path.resolve() for path in (public, private) if path]
     for path in targets:
         if path.exists():

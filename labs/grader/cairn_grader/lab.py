@@ -114,6 +114,11 @@ def load(folder):
     return lab
 
 
+def every():
+    """All labs of labs/."""
+    return [load(path.parent) for path in sorted(LABS.glob("*/lab.toml"))]
+
+
 def find(name):
     """The lab of a folder, or of a name in labs/."""
     for folder in (pathlib.Path(name), LABS / name):
@@ -122,7 +127,11 @@ def find(name):
     raise LabError(f"there is no lab {name}; labs are {', '.join(sorted(path.parent.name for path in LABS.glob('*/lab.toml')))}, and folders with a lab.toml")
 
 
+def bytes_drawn(secret, *names):
+    """32 bytes that nobody can guess without the course's secret, the same for the same names."""
+    return hmac.new(secret.encode(errors="surrogateescape"), "\0".join(names).encode(errors="surrogateescape"), hashlib.sha256).digest()
+
+
 def seed_of(secret, student, lab, test):
-    """15 digits, which spreadsheets keep, that nobody can guess without the course's secret; the same whenever this student's submission is graded."""
-    text = "\0".join((student, lab, test)).encode(errors="surrogateescape")
-    return int.from_bytes(hmac.new(secret.encode(errors="surrogateescape"), text, hashlib.sha256).digest(), "big") % 10**15
+    """15 digits, which spreadsheets keep; the same whenever this student's submission is graded."""
+    return int.from_bytes(bytes_drawn(secret, student, lab, test), "big") % 10**15

@@ -12,14 +12,12 @@ message. variants.toml of a lab:
 The lab in the repository is text 0. A lab with k variants has 2^k texts: in number n, variant i is applied if bit i of n is 1.
 """
 
-import hashlib
-import hmac
 import pathlib
 import shutil
 import time
 
 from . import build, starter
-from .lab import PRIVATE, LabError, load, tomllib
+from .lab import PRIVATE, LabError, bytes_drawn, load, tomllib
 
 
 def variants(lab):
@@ -37,10 +35,7 @@ def numbers(lab):
 
 def drawn(lab, secret):
     """The number of the text that a course with this secret gets."""
-    def bit(name):
-        return hmac.new(secret.encode(), f"variant\0{lab.name}\0{name}".encode(), hashlib.sha256).digest()[0] & 1
-
-    return sum(bit(variant["name"]) << i for i, variant in enumerate(variants(lab)))
+    return sum((bytes_drawn(secret, "variant", lab.name, variant["name"])[0] & 1) << i for i, variant in enumerate(variants(lab)))
 
 
 def today(lab):

@@ -51,14 +51,18 @@ def printable(text):
     return NOT_IN_XML.sub("?", text)
 
 
+def cell(value):
+    """For CSV: text that a spreadsheet would take for a formula gets an apostrophe."""
+    return "'" + value if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+
+
 def table(result):
-    """CSV, one line a test. Text that a spreadsheet would take for a formula gets an apostrophe."""
+    """CSV, one line a test."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(["lab", "student", "test", "task", "score", "points", "passed", "seed", "message"])
     for t in result.tests:
-        row = [result.lab, result.student, t.name, t.task, t.score, t.points, t.passed, t.seed, t.message]
-        rows.writerow(["'" + cell if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r") else cell for cell in row])
+        rows.writerow(map(cell, [result.lab, result.student, t.name, t.task, t.score, t.points, t.passed, t.seed, t.message]))
     return out.getvalue()
 
 

@@ -4,7 +4,6 @@
 //                                                      others are the pipes from and to the workers
 //   CAIRN_LAB_SEED, CAIRN_LAB_RECORD (a folder: what is written to worker R is also written into its file R)
 
-#define CATCH_CONFIG_ENABLE_ALL_STRINGMAKERS  // pairs and tuples are printed, not {?}
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using listener_base = Catch::EventListenerBase;
@@ -110,7 +109,7 @@ public:
         : name_(name), ranks_(static_cast<int>(arguments.size())), router_(ranks_, net) {
         if (broken) throw fault("not run: an earlier call of this test left ranks in the middle of their work");
         if (arguments.size() > workers.size())
-            throw std::logic_error("the test needs " + std::to_string(ranks_) + " ranks, lab.toml has " +
+            throw std::logic_error("the test needs " + text(ranks_, "rank") + ", lab.toml has " +
                                    std::to_string(workers.size()));
         router_.write = [](int rank, to_worker kind, std::uint32_t number, std::span<const std::byte> payload) {
             workers[static_cast<std::size_t>(rank)].say(kind, number, payload);
@@ -159,7 +158,7 @@ private:
     }
     /// An exception on one rank is why the others wait: that is what is said.
     std::string why_not(const std::string& why) const { return error_.empty() ? where_all() + why : error_; }
-    std::string where_all() const { return name_ + " on " + std::to_string(ranks_) + " ranks. "; }
+    std::string where_all() const { return name_ + " on " + text(ranks_, "rank") + ". "; }
 
     void hear(int r) {
         if (!of(r).fill()) {

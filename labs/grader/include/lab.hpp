@@ -25,7 +25,7 @@ namespace lab {
 /// The seed of this test's inputs: CAIRN_LAB_SEED, or 1.
 std::uint64_t seed();
 
-/// What is tried from now on, for example "3 ranks, 1 elements": said if the submission crashes or hangs with it.
+/// What is tried from now on, for example "3 ranks, 1 element": said if the submission crashes or hangs with it.
 void doing(const std::string& what);
 
 /// n numbers in (-1, 1), others for every `stream`.
@@ -48,6 +48,10 @@ inline std::string text(double x) {
     char room[32];
     std::snprintf(room, sizeof room, "%.9g", x);
     return room;
+}
+/// "1 rank", "3 ranks".
+inline std::string text(auto n, const std::string& what) {
+    return std::to_string(n) + ' ' + what + (n == 1 ? "" : "s");
 }
 
 /// Empty if |got[i] − expected[i]| ≤ bound[i] everywhere, else which element is wrong and how: first size, then NaN and
