@@ -214,7 +214,7 @@ class Attacks(unittest.TestCase):
                     out, temporary = self.folder / f"{what}-{sign}" / "results.json", self.folder / f"{what}-{sign}" / "temporary"
                     out.parent.mkdir(mode=0o711)
                     temporary.mkdir(mode=0o711)
-                    before = shared_memory(), groups()
+                    before = shared_memory()
                     grader = subprocess.Popen([sys.executable, grading.ROOT / "labs" / "grader" / "grade", RING.folder, folder, "--gradescope", out],
                                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(temporary)})
                     while not any(temporary.glob(sign_of_it)):
@@ -228,7 +228,7 @@ class Attacks(unittest.TestCase):
                     self.assertEqual(len(written["tests"]), len(RING.tests))
                     self.assertIn("stopped", written["tests"][-1]["output"])
                     self.assertEqual(list(temporary.iterdir()), [])
-                    self.assertEqual((shared_memory(), groups()), before)
+                    self.assertEqual((shared_memory(), groups(grader.pid)), (before, []))
                     self.assertEqual([path.name for path in out.parent.glob("*.new")], [])
 
     def test_without_root_scores_are_the_same(self):
@@ -266,9 +266,9 @@ class Attacks(unittest.TestCase):
         self.assertEqual(len(set(seeds[0])), 4)
 
 
-def groups():
-    """Control groups of graders."""
-    return sorted(path.name for path in cgroup.base().glob("cairn-*")) if cgroup.base() else []
+def groups(grader):
+    """Control groups that this process has made and left."""
+    return sorted(path.name for path in cgroup.base().glob(f"cairn-{grader}-*")) if cgroup.base() else []
 
 
 def shared_memory():
