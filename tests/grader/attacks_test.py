@@ -53,6 +53,28 @@ static const bool floods = [] {
     return true;
 }();
 """
+LATE_FLOOD = """
+#include <sys/time.h>
+#include <csignal>
+static void again_in(long microseconds) {
+    const itimerval once{{0, 0}, {0, microseconds}};
+    setitimer(ITIMER_REAL, &once, nullptr);
+}
+static void waits(int) {  // for the judge's end, in the thread that would end with it; most of the time that it has nothing else to do
+    for (int i = 0; i < 20; ++i, usleep(200))
+        for (int pipe = 3; pipe < 64; ++pipe) {
+            pollfd end{pipe, POLLIN, 0};
+            if (poll(&end, 1, 0) <= 0) continue;
+            if (end.revents & (POLLERR | POLLHUP)) {
+                usleep(100000);
+                for (static char room[1 << 16];;) (void)!write(1, room, sizeof room);
+            }
+            if (end.revents & POLLIN) return again_in(300);
+        }
+    again_in(2000);
+}
+static const bool late = (std::signal(SIGALRM, waits), again_in(1000), true);
+"""
 SLOW = """
 template <int n> consteval int loops() { int sum = 0; for (int i = 0; i < 200000; ++i) sum += i & 1; return sum; }
 template <int n> int of() { static_assert(loops<n>() > n); return n + of<n - 1>(); }
@@ -165,17 +187,20 @@ class Attacks(unittest.TestCase):
         self.assertEqual(grading.grade(gate.of_one_test(RING), here, programs=("public",)).score, 0)
 
     def test_a_flood_after_the_end(self):
-        """Honest work, and a thread that prints without end once the judge has gone: the grader neither waits for it nor keeps what it says."""
-        folder = self.folder / "flood"
-        folder.mkdir()
-        starter.write(RING, to_solution=folder)
-        path = folder / "all_reduce.hpp"
-        path.write_text("#include <poll.h>\n#include <unistd.h>\n#include <thread>\n" + path.read_text(encoding="utf-8") + FLOOD, encoding="utf-8")
-        started, most = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        result = grading.grade(gate.of_one_test(RING), folder, secret="attack", programs=("public",))
-        self.assertTrue(result.score == 10 or "printed without end" in result.tests[0].message, result.tests[0].message)
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most, 50 << 10)
-        self.assertLess(time.monotonic() - started, 60)
+        """Honest work, and a thread or a signal's handler that prints without end once the judge has gone: the grader neither waits for it nor keeps what it
+        says."""
+        for which, flood in enumerate((FLOOD, LATE_FLOOD)):
+            with self.subTest(which):
+                folder = self.folder / f"flood-{which}"
+                folder.mkdir()
+                starter.write(RING, to_solution=folder)
+                path = folder / "all_reduce.hpp"
+                path.write_text("#include <poll.h>\n#include <unistd.h>\n#include <thread>\n" + path.read_text(encoding="utf-8") + flood, encoding="utf-8")
+                started, most = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                result = grading.grade(gate.of_one_test(RING), folder, secret="attack", programs=("public",))
+                self.assertTrue(result.score == 10 or "printed without end" in result.tests[0].message, result.tests[0].message)
+                self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most, 50 << 10)
+                self.assertLess(time.monotonic() - started, 60)
 
     def test_names_and_links_in_a_submission(self):
         folder = self.handed_in("one\n\"two\" \x1b[31m 'three'")

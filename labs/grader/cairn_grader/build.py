@@ -30,14 +30,18 @@ def compiler():
 
 
 @functools.cache
+def version(compiler):
+    return subprocess.run([compiler, "--version"], capture_output=True).stdout
+
+
 def is_clang(compiler):
-    return b"clang" in subprocess.run([compiler, "--version"], capture_output=True).stdout
+    return b"clang" in version(compiler)
 
 
 @functools.cache
 def toolchain(compiler):
     """Of this compiler, the grader's headers and the library's: what everything here is made with."""
-    made = hashlib.sha256(subprocess.run([compiler, "--version"], capture_output=True).stdout)
+    made = hashlib.sha256(version(compiler))
     for path in (*sorted(INCLUDE.iterdir()), *sorted((ROOT / "include").rglob("*.hpp"))):
         made.update(b"\0" + path.read_bytes())
     return made.digest()
@@ -52,11 +56,12 @@ def digest(*parts):
 
 
 def kept(key, make, mode=0o755):
-    """The folder build/labs/KEY, filled by make(folder) the first time, in its place (a precompiled header of clang cannot be moved). Others wait."""
+    """The folder build/labs/KEY, filled by make(folder) the first time, in its place (a precompiled header of clang cannot be moved). Who wants the
+    same one meanwhile waits."""
     folder = pathlib.Path(os.environ.get("CAIRN_LAB_CACHE") or ROOT / "build" / "labs") / key
     if not (folder / "made").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder.parent, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(folder.with_name(f".{key}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "made").exists():

@@ -1,6 +1,7 @@
 """Control groups (cgroup v2), where they can be written: a limit of memory and of processes over all that one test or compiler starts, and one
 write that kills it all. Elsewhere rlimits and the supervisor (sandbox.py) stand alone."""
 
+import functools
 import itertools
 import os
 import pathlib
@@ -10,15 +11,17 @@ CONTROLLERS = ("memory", "pids")
 counter = itertools.count()
 
 
-def base(mounts="/proc/self/mounts"):
+@functools.cache
+def base():
     """Where cgroup v2 is mounted, or nothing."""
     try:
-        fields = (line.split() for line in pathlib.Path(mounts).read_text().splitlines())
+        fields = (line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines())
         return next((pathlib.Path(words[1]) for words in fields if words[2] == "cgroup2"), None)
     except OSError:
         return None
 
 
+@functools.cache
 def controllers(folder):
     """Which of CONTROLLERS groups in this folder get; they are switched on where the kernel lets us."""
     for name in CONTROLLERS:

@@ -78,8 +78,7 @@ class Session:
                     process.popen.wait(0.2)
                 except subprocess.TimeoutExpired:
                     pass
-        while group.pending():
-            group.step()
+        group.drain()
         return self.verdict(bytes(verdict), ended_by, group, judge)
 
     def start(self, group, rank):
