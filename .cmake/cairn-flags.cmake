@@ -86,6 +86,7 @@ endif()
 
 # The host's session, which the program train and a dozen files of its tests would each instantiate.
 if(CAIRN_PROGRAM_LIBRARIES_FOUND)
-    add_library(cairn_session STATIC EXCLUDE_FROM_ALL benchmarks/train/compiled_session.cpp)
+    add_library(cairn_session STATIC EXCLUDE_FROM_ALL benchmarks/train/compiled_session.cpp
+        benchmarks/train/compiled_session_bf16.cpp)
     target_link_libraries(cairn_session PUBLIC cairn_programs)
 endif()

@@ -75,6 +75,17 @@ void require_printed() {
                    "complete, its figures are in record.json");
 }
 
+// Of layers that compute in T.
+template <class T>
+nlohmann::json run_on_cpu(cairn::configuration settings, const cairn::session_options& options,
+                          cairn::any_communicator world, bool profile, bool plan) {
+    cairn::session<cairn::cpu, T> session(std::move(settings), options, std::move(world));
+    if (!plan) return options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    const std::string text = session.plan();
+    if (session.world().rank() == 0) std::cout << text << std::flush;
+    return {};
+}
+
 // Where the network is: train.device.
 nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
                            cairn::any_communicator world, int local_rank, bool profile, bool plan) {
@@ -95,17 +106,12 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
     cairn::require(settings.choice("train.matmul_precision", {"exact", "tf32"}, "exact") == "exact",
                    "train.matmul_precision = tf32 is for train.device = cuda; the CPU's products are exact");
     const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
-    cairn::require(precision == "float32", "train.precision = ", precision,
-                   " is for train.device = cuda; the CPU computes in float32");
+    cairn::require(precision != "fp16",
+                   "train.precision = fp16 is for train.device = cuda; the CPU has float32 and bf16");
     cairn::require(transport == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
-    cairn::session<> session(std::move(settings), options, std::move(world));
-    if (plan) {
-        const std::string text = session.plan();
-        if (session.world().rank() == 0) std::cout << text << std::flush;
-        return {};
-    }
-    return options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    const auto run = precision == "bf16" ? run_on_cpu<cairn::bfloat16> : run_on_cpu<float>;
+    return run(std::move(settings), options, std::move(world), profile, plan);
 }
 
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.

@@ -1,6 +1,7 @@
-// GEMM: every kernel and the chosen one, on the products of real layers.
+// GEMM: every kernel and the chosen one, on the products of real layers, in float and in bfloat16.
 //   kernels --benchmark_filter=gemm/
-// Counters: GFLOP/s of the fastest iteration, and percent of the measured matrix peak of as many threads.
+//   kernels --benchmark_filter=gemm_bf16/
+// Counters: GFLOP/s of the fastest iteration, and percent of the measured matrix peak of the type and as many threads.
 #include <benchmark/benchmark.h>
 
 #include <cairn/device/cpu/gemm.hpp>
@@ -30,12 +31,13 @@ constexpr product products[] = {
     {"lenet_last", false, true, 128, 10, 84},
 };
 
-// kernel −1: whatever the registry chooses.
+// kernel −1: whatever the registry chooses. Operands of T; the result of a product with a transposed left side, a
+// weight's gradient, is of float.
+template <class T, class R>
 void run(benchmark::State& state, const product& p, int kernel) {
     const cairn::gemm_size s{p.trans_a, p.trans_b, p.m, p.n, p.k, p.trans_a ? p.m : p.k, p.trans_b ? p.k : p.n, p.n};
-    const auto a = cairn::tensor<float>::filled({p.m * p.k}, 0.5f),
-               b = cairn::tensor<float>::filled({p.k * p.n}, 0.25f);
-    auto c = cairn::tensor<float>::zeros({p.m * p.n});
+    const auto a = cairn::tensor<T>::filled({p.m * p.k}, 0.5f), b = cairn::tensor<T>::filled({p.k * p.n}, 0.25f);
+    auto c = cairn::tensor<R>::zeros({p.m * p.n});
     double fastest = 1e300;
     for (auto _ : state) {
         const cairn::stopwatch watch;
@@ -51,20 +53,28 @@ void run(benchmark::State& state, const product& p, int kernel) {
     const double gflops =
         2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) / fastest;
     state.counters["GFLOP/s"] = gflops;
-    state.counters["%peak"] = 100 * gflops / cairn::perf::measured_matrix_peak().gflops;
+    state.counters["%peak"] = 100 * gflops / cairn::perf::measured_matrix_peak<T>().gflops;
+}
+
+template <class T, class R>
+void enter(const char* family, const product& p) {
+    const auto add = [&](const std::string& name, int kernel) {
+        benchmark::RegisterBenchmark((std::string(family) + '/' + p.what + '/' + name).c_str(),
+                                     [&p, kernel](benchmark::State& state) { run<T, R>(state, p, kernel); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMicrosecond);
+    };
+    const cairn::gemm_size s{p.trans_a, p.trans_b, p.m, p.n, p.k, p.trans_a ? p.m : p.k, p.trans_b ? p.k : p.n, p.n};
+    for (const auto kernel : cairn::gemm_detail::candidates<T, R>(true, s))
+        add(cairn::gemm_detail::kernel_names[kernel], kernel);
+    add("chosen", -1);
 }
 
 const bool registered = [] {
     for (const product& p : products) {
-        const auto add = [&](const std::string& name, int kernel) {
-            benchmark::RegisterBenchmark((std::string("gemm/") + p.what + '/' + name).c_str(),
-                                         [&p, kernel](benchmark::State& state) { run(state, p, kernel); })
-                ->UseRealTime()
-                ->Unit(benchmark::kMicrosecond);
-        };
-        for (const auto kernel : cairn::gemm_detail::candidates<float>(true))
-            add(cairn::gemm_detail::kernel_names[kernel], kernel);
-        add("chosen", -1);
+        enter<float, float>("gemm", p);
+        p.trans_a ? enter<cairn::bfloat16, float>("gemm_bf16", p)
+                  : enter<cairn::bfloat16, cairn::bfloat16>("gemm_bf16", p);
     }
     return true;
 }();

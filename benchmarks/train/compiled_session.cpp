@@ -1,2 +1,6 @@
-#define CAIRN_COMPILED_SESSION
+#define CAIRN_COMPILES_SESSIONS
 #include "compiled_session.hpp"
+
+namespace cairn {
+CAIRN_SESSION_OF(float, )
+}

@@ -105,6 +105,7 @@ namespace {
 
 void check(laws::law_case c, int depth) {
     c.depth = depth;
+    c.make16 = {};  // its rounding moves many numbers of a network across a kink, where gradients differ
     laws::check_laws(c);
 }
 

@@ -18,13 +18,13 @@ csr_matrix<float> graph() {
 TEST_CASE("graph_conv: laws", "[laws][graph_conv]") {
     const auto on = graph_operator::normalised(graph());
     const auto check = [&](const char* name, shape in, index_t out, bool bias) {
-        laws::check_laws(laws::make_case(name, in, [=](auto t) {
+        laws::check_laws(laws::make_case<false>(name, in, [=](auto t) {
             return graph_conv<decltype(t)>({.in = in[2], .out = out, .graph = on, .bias = bias});
         }));
     };
     check("one sample", {1, 7, 3}, 4, true);
     check("two samples, no bias", {2, 7, 5}, 2, false);
-    laws::law_case net = laws::make_case("gcn", {1, 7, 6}, [=](auto t) {
+    laws::law_case net = laws::make_case<false>("gcn", {1, 7, 6}, [=](auto t) {
         return gcn<decltype(t)>({.features = 6, .classes = 3, .graph = on, .hidden = {4}, .dropout = 0.25});
     });
     net.depth = 6;

@@ -7,6 +7,7 @@
 //                          saves nothing
 //   accumulates            a second backward adds the same gradient once more
 //   float is double        the same result in float within eps · depth · sqrt(length of a sum)
+//   bfloat16 is double     the same in bfloat16, whose sums run in float: within its eps · depth
 //   memory                 live activation bytes after forward = cost().saved_bytes (+ input, output as it says)
 //   peak                   highest activation bytes of a training step = the memory model's prediction
 //   work                   counted operations of each phase = cost()
@@ -20,6 +21,7 @@
 #include "catch.hpp"
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/bfloat16.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/autotune.hpp>
@@ -41,6 +43,7 @@ struct law_case {
     std::string name;
     std::function<cairn::any_layer<double>()> make64;
     std::function<cairn::any_layer<float>()> make32;
+    std::function<cairn::any_layer<cairn::bfloat16>()> make16;
     shape in;
     std::optional<shape> wrong;  // an input that must be refused
     int depth = 1;               // layers one after another, for the rounding error
@@ -48,23 +51,31 @@ struct law_case {
     index_t tokens = 0;          // > 0: x holds whole numbers below this
 };
 
-/// `make(T{})` gives the layer over T. Wrong input by default: one channel more.
-template <class Make>
+/// `make(T{})` gives the layer over T; without `in_bfloat16`, over float and double alone. Wrong input by default: one
+/// channel more.
+template <bool in_bfloat16 = true, class Make>
 law_case make_case(std::string name, shape in, Make make) {
-    return {std::move(name), [make] { return cairn::any_layer<double>(make(double{})); },
-            [make] { return cairn::any_layer<float>(make(float{})); }, in, in.with(-1, in.back() + 1)};
+    law_case c{std::move(name),
+               [make] { return cairn::any_layer<double>(make(double{})); },
+               [make] { return cairn::any_layer<float>(make(float{})); },
+               {},
+               in,
+               in.with(-1, in.back() + 1)};
+    if constexpr (in_bfloat16) c.make16 = [make] { return cairn::any_layer<cairn::bfloat16>(make(cairn::bfloat16{})); };
+    return c;
 }
 
-/// Numbers that depend on (seed, position) alone, rounded to float so that float and double see the same.
-template <class T>
+/// Numbers that depend on (seed, position) alone, rounded to float so that float and double see the same; `Seen`: to
+/// another type that sees the same.
+template <class T, class Seen = float>
 tensor<T> numbers(const shape& s, std::uint32_t stream, index_t tokens = 0,
                   cairn::memory_category use = cairn::memory_category::activations) {
     tensor<T> t(s, use);
     const cairn::random_stream random{2024, stream, 0};
     for (index_t i = 0; i < t.size(); ++i) {
         const auto at = static_cast<std::uint64_t>(i);
-        t[i] = tokens ? static_cast<T>(random.below(static_cast<std::uint64_t>(tokens), at))
-                      : static_cast<T>(static_cast<float>(random.normal(at)));
+        t[i] = tokens ? static_cast<T>(static_cast<float>(random.below(static_cast<std::uint64_t>(tokens), at)))
+                      : static_cast<T>(static_cast<float>(static_cast<Seen>(static_cast<float>(random.normal(at)))));
     }
     return t;
 }
@@ -81,8 +92,10 @@ inline index_t live_activations() { return cairn::memory_pool::host().activation
 /// A layer with memory for its parameters, and one training pass through it.
 template <class T>
 struct bench {
+    using W = cairn::weight_of<T>;
+
     cairn::any_layer<T> layer;
-    cairn::arena<T> arena;
+    cairn::arena<W> arena;
     pass_context p;
 
     explicit bench(cairn::any_layer<T> l) : layer(std::move(l)), arena(layer.parameters(), 8) {
@@ -93,14 +106,14 @@ struct bench {
         for (const auto& [name, q] : arena.parameters()) {
             const cairn::random_stream random{5, static_cast<std::uint32_t>(q->id), 1};
             for (index_t i = 0; i < q->value.size(); ++i)
-                q->value[i] = static_cast<T>(static_cast<float>(static_cast<double>(q->value[i]) +
+                q->value[i] = static_cast<W>(static_cast<float>(static_cast<double>(q->value[i]) +
                                                                 0.3 * random.normal(static_cast<std::uint64_t>(i))));
         }
     }
 
     struct result {
         tensor<T> y, dx;
-        std::vector<tensor<T>> grads;
+        std::vector<tensor<W>> grads;
     };
 
     tensor<T> forward(tensor<T> x, bool repeated = true) {
@@ -127,8 +140,8 @@ struct bench {
         return r;
     }
 
-    std::vector<tensor<T>> grads() const {
-        std::vector<tensor<T>> all;
+    std::vector<tensor<W>> grads() const {
+        std::vector<tensor<W>> all;
         for (const auto& [name, q] : arena.parameters())
             all.push_back(q->grad.clone(cairn::memory_category::workspace));
         return all;
@@ -262,14 +275,16 @@ inline double norm(const tensor<double>& t) {
 }
 
 /// |a - b| / max(|b|, least) over all elements, 2-norms; 0 of two empty ones.
-inline double relative_error(const tensor<float>& a, const tensor<double>& b, double least = 1e-150) {
+template <class T>
+double relative_error(const tensor<T>& a, const tensor<double>& b, double least = 1e-150) {
     double error = 0;
     for (index_t i = 0; i < b.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2);
     return std::sqrt(error) / std::max(norm(b), least);
 }
 
-inline void float_is_double(const law_case& c) {
-    bench<float> f(c.make32());
+template <class T>
+void narrow_is_double(const law_case& c, cairn::any_layer<T> layer) {
+    bench<T> f(std::move(layer));
     bench<double> d(c.make64());
     // Both arenas hold float numbers, but the double one's were rounded from other initial values: take the float ones.
     for (std::size_t i = 0; i < f.arena.parameters().size(); ++i) {
@@ -278,15 +293,15 @@ inline void float_is_double(const law_case& c) {
         for (index_t j = 0; j < from.size(); ++j) to[j] = static_cast<double>(from[j]);
     }
     const shape out = f.layer.output_shape(c.in);
-    const auto a = f.run(numbers<float>(c.in, 1, c.tokens), numbers<float>(out, 2));
-    const auto b = d.run(numbers<double>(c.in, 1, c.tokens), numbers<double>(out, 2));
+    const auto a = f.run(numbers<T>(c.in, 1, c.tokens), numbers<T>(out, 2));
+    const auto b = d.run(numbers<double, T>(c.in, 1, c.tokens), numbers<double, T>(out, 2));
     // The longest sum: products per value of the smallest result.
     const cairn::layer_cost cost = f.layer.cost(c.in);
     index_t smallest = std::min(c.in.size(), out.size());
     for (const auto& g : a.grads) smallest = std::min(smallest, g.size());
     const double length = std::max({cost.forward.flops, cost.backward_input.flops, cost.backward_weight.flops}) /
                           (2.0 * static_cast<double>(std::max<index_t>(smallest, 1)));
-    const double bound = 0x1p-24 * c.depth * (8 + 2 * std::sqrt(length));
+    const double bound = std::is_same_v<T, float> ? 0x1p-24 * c.depth * (8 + 2 * std::sqrt(length)) : 0x1p-7 * c.depth;
     CAPTURE(bound, length);
     CHECK(relative_error(a.y, b.y) <= bound);
     if (c.smooth) CHECK(relative_error(a.dx, b.dx) <= bound);
@@ -300,19 +315,19 @@ inline void float_is_double(const law_case& c) {
     }
 }
 
-inline void memory_is_as_costed(const law_case& c) {
-    bench<float> b(c.make32());
+template <class T>
+void memory_is_as_costed(const law_case& c, cairn::any_layer<T> layer) {
+    bench<T> b(std::move(layer));
     const cairn::layer_cost cost = b.layer.cost(c.in);
-    const index_t in_bytes = cairn::block_bytes<float>(c.in),
-                  out_bytes = cairn::block_bytes<float>(b.layer.output_shape(c.in));
+    const index_t in_bytes = cairn::block_bytes<T>(c.in), out_bytes = cairn::block_bytes<T>(b.layer.output_shape(c.in));
     index_t parameters = 0;
     for (const auto& [name, q] : b.arena.parameters()) parameters += q->shape.size();
     CHECK(cost.parameters == parameters);
 
-    saved_tensors<float> saved;
-    tensor<float> x = numbers<float>(c.in, 1, c.tokens);
+    saved_tensors<T> saved;
+    tensor<T> x = numbers<T>(c.in, 1, c.tokens);
     const index_t before = live_activations() - in_bytes;  // without x
-    tensor<float> y = b.layer.forward(x.share(), saved, b.p);
+    tensor<T> y = b.layer.forward(x.share(), saved, b.p);
     const index_t with_y = cost.passes_through ? 0 : out_bytes;
     CHECK(live_activations() - before == cost.saved_bytes + in_bytes + with_y);
     x.reset();
@@ -480,17 +495,23 @@ inline void check_laws(const law_case& c) {
     law("split is joint", [&] {
         split_is_joint<double>(c, c.make64());
         split_is_joint<float>(c, c.make32());
+        if (c.make16) split_is_joint<cairn::bfloat16>(c, c.make16());
     });
     law("repeatable", [&] { repeatable(c); });
     law("accumulates", [&] { accumulates(c); });
-    law("float is double", [&] { float_is_double(c); });
-    law("memory", [&] { memory_is_as_costed(c); });
+    law("float is double", [&] { narrow_is_double<float>(c, c.make32()); });
+    if (c.make16) law("bfloat16 is double", [&] { narrow_is_double<cairn::bfloat16>(c, c.make16()); });
+    law("memory", [&] {
+        memory_is_as_costed<float>(c, c.make32());
+        if (c.make16) memory_is_as_costed<cairn::bfloat16>(c, c.make16());
+    });
     law("peak", [&] { peak_is_as_predicted(c); });
     law("work", [&] { work_is_as_costed(c); });
     law("shapes", [&] { shapes_are_checked(c); });
     law("threads", [&] {
         threads_do_not_matter<double>(c, c.make64());
         threads_do_not_matter<float>(c, c.make32());
+        if (c.make16) threads_do_not_matter<cairn::bfloat16>(c, c.make16());
     });
     law("aliasing", [&] { aliases_are_safe(c); });
     law("discarding", [&] { discarding_changes_nothing(c); });

@@ -52,7 +52,7 @@ batch points(int step) {
 }  // namespace
 
 TEST_CASE("a layer of one's own: laws", "[laws][own]") {
-    laws::law_case c = laws::make_case("prelu", {6, 5, 3}, [](auto t) { return own::prelu<decltype(t)>(); });
+    laws::law_case c = laws::make_case<false>("prelu", {6, 5, 3}, [](auto t) { return own::prelu<decltype(t)>(); });
     c.wrong = std::nullopt;  // any shape
     laws::check_laws(c);
 }
@@ -67,8 +67,8 @@ TEST_CASE("a container of one's own: laws", "[laws][own]") {
     laws::split_is_joint<double>(c, c.make64());
     laws::repeatable(c);
     laws::accumulates(c);
-    laws::float_is_double(c);
-    laws::memory_is_as_costed(c);
+    laws::narrow_is_double<float>(c, c.make32());
+    laws::memory_is_as_costed<float>(c, c.make32());
     laws::shapes_are_checked(c);
     laws::aliases_are_safe(c);
     laws::discarding_changes_nothing(c);

@@ -24,8 +24,11 @@ inline nlohmann::json train(int ranks, const session_options& options, const set
         configuration settings = options.resume.empty() ? configuration::from_text(text)
                                                         : configuration::from_file(options.resume / "config.toml");
         for (const std::string& s : set) settings.set(s);
-        session<> run(std::move(settings), options, any_communicator(c.split(0, c.rank())));
-        const nlohmann::json line = run.train();
+        const bool narrow = settings.choice("train.precision", {"float32", "bf16"}, "float32") == "bf16";
+        any_communicator world(c.split(0, c.rank()));
+        const nlohmann::json line = narrow
+                                        ? session<cpu, bfloat16>(std::move(settings), options, std::move(world)).train()
+                                        : session<>(std::move(settings), options, std::move(world)).train();
         if (c.rank() == 0) result = line;
     });
     return result;

@@ -65,7 +65,7 @@ public:
             for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());
         else
             for (index_t i = 0; i < x.size(); ++i) {
-                if (!(x[i] >= T(0) && x[i] < static_cast<T>(config_.num_embeddings) && x[i] == std::floor(x[i])))
+                if (!(x[i] >= T(0) && x[i] < static_cast<W>(config_.num_embeddings) && x[i] == std::floor(x[i])))
                     fail(describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ",
                          config_.num_embeddings, ')');
                 ids[i] = static_cast<std::int32_t>(x[i]);

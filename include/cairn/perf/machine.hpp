@@ -122,9 +122,28 @@ inline constexpr int fma_sums = 12;  // at least latency × units of the process
     return total[0];
 }
 
-/// GFLOP/s of multiply-adds that never leave the registers, on all threads together. Each thread takes its fastest of
-/// many short slices, so that another program on the machine disturbs the sum little.
-inline double register_gflops() {
+#if defined(__AVX512BF16__)
+/// The same of pairs of bfloat16, added up in float.
+[[gnu::noinline]] inline float multiply_add_bfloat16(int steps, float start) {
+    __m512 sum[fma_sums];
+#pragma GCC unroll 16
+    for (int s = 0; s < fma_sums; ++s) sum[s] = _mm512_set1_ps(start * static_cast<float>(s));
+    const __m512bh factor = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f * start), _mm512_set1_ps(0.25f * start));
+    for (int step = 0; step < steps; ++step) {
+#pragma GCC unroll 16
+        for (int s = 0; s < fma_sums; ++s) sum[s] = _mm512_dpbf16_ps(sum[s], factor, factor);
+    }
+    __m512 total = sum[0];
+#pragma GCC unroll 16
+    for (int s = 1; s < fma_sums; ++s) total = _mm512_add_ps(total, sum[s]);
+    return _mm512_cvtss_f32(total);
+}
+#endif
+
+/// GFLOP/s of multiply-adds that never leave the registers, on all threads together, of a function that does so many
+/// flops a step. Each thread takes its fastest of many short slices, so that another program on the machine disturbs
+/// the sum little.
+inline double register_gflops(float (*multiply_add)(int steps, float start), int flops_a_step) {
     constexpr int slices = 300, steps = 40'000;
     std::vector<double> rate(static_cast<std::size_t>(threads()));
     std::atomic<float> sink{1.0f};
@@ -136,12 +155,24 @@ inline double register_gflops() {
                 sink = multiply_add(steps, sink > 0.0f ? 1.0f : 0.5f);
                 best = std::min(best, watch.seconds());
             }
-            rate[static_cast<std::size_t>(i)] = 2e-9 * fma_sums * (builtin::vector_bytes / 4) * steps / best;
+            rate[static_cast<std::size_t>(i)] = 1e-9 * flops_a_step * steps / best;
         }
     });
     double total = 0;
     for (double r : rate) total += r;
     return total;
+}
+
+/// Of float, or of bfloat16, where 0 says that this program was built without instructions for it.
+template <class T>
+double register_gflops() {
+    if constexpr (std::is_same_v<T, float>)
+        return register_gflops(multiply_add, 2 * fma_sums * builtin::vector_bytes / 4);
+#if defined(__AVX512BF16__)
+    return register_gflops(multiply_add_bfloat16, 2 * fma_sums * 32);
+#else
+    return 0;
+#endif
 }
 
 }  // namespace detail
@@ -161,25 +192,27 @@ inline std::string fingerprint() {
 /// A measured matrix peak and where it was reached.
 struct matrix_peak {
     double gflops = 0;       ///< the higher of the two below
-    std::string reached_by;  ///< "registers", "onednn", "builtin" or "cblas"
+    std::string reached_by;  ///< "registers", "onednn", "builtin", "cblas" or "widened"
     double registers = 0, gemm = 0;
 };
 
-/// Peak of single-precision multiply-adds on the current number of threads. First call: about 0.5 s and 13 MB.
-inline const matrix_peak& measured_matrix_peak() {
+/// Peak of multiply-adds of T, float or bfloat16, whose sums are float, on the current number of threads. First call:
+/// about 0.5 s and 13 MB.
+template <class T = float>
+const matrix_peak& measured_matrix_peak() {
     static std::mutex mutex;
     static std::map<int, matrix_peak> known;
     const std::scoped_lock lock(mutex);
     matrix_peak& peak = known[threads()];
     if (peak.gflops > 0) return peak;
-    peak.registers = peak.gflops = detail::register_gflops();
+    peak.registers = peak.gflops = detail::register_gflops<T>();
     peak.reached_by = "registers";
     constexpr index_t n = 1024;
-    const auto a = tensor<float>::filled({n * n}, 0.5f, memory_category::workspace);
-    const auto b = tensor<float>::filled({n * n}, 0.25f, memory_category::workspace);
-    tensor<float> c({n * n}, memory_category::workspace);
-    for (gemm_detail::kernel k : gemm_detail::candidates<float>(true)) {
-        const gemm_size size{false, false, n, n, n, n, n, n};
+    const auto a = tensor<T>::filled({n * n}, 0.5f, memory_category::workspace);
+    const auto b = tensor<T>::filled({n * n}, 0.25f, memory_category::workspace);
+    tensor<T> c({n * n}, memory_category::workspace);
+    const gemm_size size{false, false, n, n, n, n, n, n};
+    for (gemm_detail::kernel k : gemm_detail::candidates<T, T>(true, size)) {
         const double seconds =
             detail::fastest(0.1, [&] { gemm_detail::run(k, true, size, 1.0f, a.data(), b.data(), 0.0f, c.data()); });
         const double gflops = 2e-9 * n * n * n / seconds;

@@ -55,7 +55,7 @@ public:
     }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
+    static constexpr bool on_host = std::same_as<D, cpu>, in_float = std::same_as<T, float>;
     static constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // exact as a double
 
     explicit builder(parts& run) : run_(run), settings_(run.settings) {
@@ -74,7 +74,8 @@ private:
         run_.micro_batches =
             settings_.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(run_.batch)));
         if (!run_.is_split()) return settings_.leave_out("admm");  // so that a workload can be trained both ways
-        require(on_host, "train.algorithm = ", run_.algorithm_kind, " is for train.device = cpu");
+        require(on_host && in_float, "train.algorithm = ", run_.algorithm_kind,
+                " is for train.device = cpu and train.precision = float32");
         require(run_.batch == all && run_.micro_batches == 1, "train.algorithm = ", run_.algorithm_kind,
                 " works on all ", all,
                 " training samples in every step: leave train.batch and train.micro_batches out");
@@ -304,7 +305,7 @@ private:
             .mc_label_stride = mc_label_stride(settings_)};
         objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr, class_loss_, dice_smooth},
                        run_.data.info);
-        if constexpr (on_host) run_.activations = make_compressed_activations(settings_, *run_.weights);
+        if constexpr (on_host && in_float) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)
@@ -322,7 +323,7 @@ private:
         require(
             run_.owners.empty() && !run_.compresses, "train.algorithm = ", run_.algorithm_kind,
             " has no gradients: leave parallel.zero_stage and compress.kind out (admm.quantise compresses p and q)");
-        if constexpr (on_host) run_.algorithm = make_admm(run_, kind_);
+        if constexpr (on_host && in_float) run_.algorithm = make_admm(run_, kind_);
     }
 
     // A preconditioner, if the settings ask for one.

@@ -22,7 +22,7 @@ evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& da
     std::vector<device_batch<D>> batches;
     const auto input = [&](int m) {
         const device_batch<D>& b = batches[static_cast<std::size_t>(m)];
-        return stage_input<T, D>{cast<T>(b.there.x.share()),
+        return stage_input<T, D>{cast<T>(b.there.x, memory_category::data),
                                  {.mode = mode::evaluate, .random = {.samples = b.host.count}}};
     };
     const auto output = [&](int m, tensor<T, D> of_model) {

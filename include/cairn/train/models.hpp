@@ -204,7 +204,7 @@ struct gcn_entry {
             c.graph = graph_operator::normalised(*ends.graph);
             return gcn<T>(c);
         } else {
-            fail("model ", name, " is for train.device = cpu");
+            fail("model ", name, " is for train.device = cpu and train.precision = float32");
         }
     }
 };

@@ -62,17 +62,18 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
 /// Whether a run's record is to have the machine's ceilings: unless CAIRN_CEILINGS=0.
 inline bool asked_for_ceilings() { return environment_number("CAIRN_CEILINGS", 1, 0, 1, "0 or 1") == 1; }
 
-/// `ceilings`: what the machine can do at most, which takes seconds to measure.
-inline nlohmann::json machine_json(bool ceilings) {
+/// `ceilings`: what the machine can do at most with products of T, which takes seconds to measure.
+template <class T>
+nlohmann::json machine_json(bool ceilings) {
     if (!ceilings) return {{"fingerprint", perf::fingerprint()}};
     return {{"fingerprint", perf::fingerprint()},
-            {"matrix_peak_gflops", perf::measured_matrix_peak().gflops},
+            {"matrix_peak_gflops", perf::measured_matrix_peak<T>().gflops},
             {"copy_gb_per_s", perf::measured_bandwidth()}};
 }
 
 /// record.json without what only the run knows (memory, threads, batch, parameters).
 inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const metric_list& metrics,
-                                const std::vector<double>& rates, bool ceilings) {
+                                const std::vector<double>& rates, nlohmann::json machine) {
     nlohmann::json headline = nlohmann::json::array();
     for (const auto& [figure, value] : metrics)
         if (!figure.starts_with("mae_")) headline.push_back({metric_label(figure), metric_value(figure, value)});
@@ -94,12 +95,8 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
-    return {{"benchmark", name},
-            {"headline", headline},
-            {"metrics", values},
-            {"result", result},
-            {"machine", machine_json(ceilings)},
-            {"samples_per_s", samples}};
+    return {{"benchmark", name}, {"headline", headline},          {"metrics", values},
+            {"result", result},  {"machine", std::move(machine)}, {"samples_per_s", samples}};
 }
 
 /// What the report shows beside the curves: confusion counts, or predicted against true values, or null.

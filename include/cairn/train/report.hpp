@@ -113,7 +113,9 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
     // To measure the machine takes longer than an interrupted process may have.
-    nlohmann::json record = record_of(run.name, result, o.metrics, rates, !o.interrupted && asked_for_ceilings());
+    using number = std::conditional_t<std::same_as<D, cpu>, T, float>;  // the ceilings are the host's
+    nlohmann::json record =
+        record_of(run.name, result, o.metrics, rates, machine_json<number>(!o.interrupted && asked_for_ceilings()));
     record["memory"] = memory;
     record["threads"] = threads();
     record["device"] = D::name;

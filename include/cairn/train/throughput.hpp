@@ -107,8 +107,11 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     print_why_not_recorded(run);
     // Of the host, after the memory was read and beyond its limit.
     if constexpr (on_host) run.memory_limit.reset();
-    const double peak_flops = on_host ? 1e9 * perf::measured_matrix_peak().gflops : 0,
-                 peak_bytes = on_host ? 1e9 * perf::measured_bandwidth() : 0;
+    double peak_flops = 0, peak_bytes = 0;
+    if constexpr (on_host) {
+        peak_flops = 1e9 * perf::measured_matrix_peak<T>().gflops;
+        peak_bytes = 1e9 * perf::measured_bandwidth();
+    }
     const double rate = median(rates), flops = run.training_flops;
     if (stages)
         print_profile(std::cout, *stages);

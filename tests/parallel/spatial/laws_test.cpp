@@ -55,8 +55,9 @@ void check(const std::string& name, const rank_grid& grid, const shape& whole, a
     laws::split_is_joint<double>(c, c.make64());
     laws::repeatable(c);
     laws::accumulates(c);
-    laws::float_is_double(c);
-    laws::memory_is_as_costed(c);
+    laws::narrow_is_double<float>(c, c.make32());
+    laws::narrow_is_double<bfloat16>(c, c.make16());
+    laws::memory_is_as_costed<float>(c, c.make32());
     laws::work_is_as_costed(c);
     laws::shapes_are_checked(c);
     laws::threads_do_not_matter<float>(c, c.make32());

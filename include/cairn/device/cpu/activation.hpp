@@ -9,13 +9,14 @@
 //   gelu_tanh   x (1 + tanh v) / 2 = x sigmoid(2v),  v = √(2/π) (x + 0.044715 x³)
 //               (Hendrycks and Gimpel, arXiv:1606.08415)
 // Memory traffic of size s: forward s read, s written (+ 1/8 byte); backward dy and (1/8 byte, or y, or x) read, dx
-// written. y may be x, dx may be dy. A NaN stays one. Tested against tests/oracle/activation.hpp.
+// written. y may be x, dx may be dy. A NaN stays one. T stores, S computes: float for bfloat16.
+// Tested against tests/oracle/activation.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
 
 #include <cstdint>
@@ -105,13 +106,13 @@ inline constexpr index_t activation_grain = index_t{1} << 15;
 template <class F, class T>
 void map_values(index_t n, const T* x, T* y) {
 #pragma omp simd
-    for (index_t i = 0; i < n; ++i) y[i] = F::value(x[i]);
+    for (index_t i = 0; i < n; ++i) y[i] = F::value(simd::arithmetic<T>{x[i]});
 }
 
 template <class F, class T>
 void map_derivatives(index_t n, const T* at, const T* dy, T* dx) {
 #pragma omp simd
-    for (index_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(at[i]);
+    for (index_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(simd::arithmetic<T>{at[i]});
 }
 
 /// Calls f with the functor of a smooth activation.
@@ -135,18 +136,19 @@ void with_smooth_activation(activation act, F&& f) {
 
 }  // namespace detail
 
-/// y = relu or leaky relu of x (slope 0 for relu) and the bit "not (x ≤ 0)" of each element: simd::mask_bytes<T>(n)
+/// y = relu or leaky relu of x (slope 0 for relu) and the bit "not (x ≤ 0)" of each element: simd::mask_bytes<S>(n)
 /// bytes, or null.
 template <class T>
-void sign_activation_forward(cpu, index_t n, T slope, const T* x, T* y, std::uint8_t* bits) {
+void sign_activation_forward(cpu, index_t n, simd::arithmetic<T> slope, const T* x, T* y, std::uint8_t* bits) {
+    using S = simd::arithmetic<T>;
     flop_counter::count(activation_flops * static_cast<double>(n),
                         2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
     const auto run = [=](auto keep_bits, auto leaky) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
-            const simd::pack<T> s(slope), zero(T{});
-            simd::for_packs<T>(end - begin, [=](index_t i, auto count) {
-                const simd::pack<T> v = simd::load(x + begin + i, count);
-                const simd::mask<T> m = simd::not_less_equal(v, zero);
+            const simd::pack<S> s(slope), zero(S{});
+            simd::for_packs<S>(end - begin, [=](index_t i, auto count) {
+                const simd::pack<S> v = simd::load(x + begin + i, count);
+                const simd::mask<S> m = simd::not_less_equal(v, zero);
                 if constexpr (keep_bits()) simd::store_bits(bits + (begin + i) / 8, m);
                 if constexpr (leaky())
                     simd::store(y + begin + i, simd::select(m, v, s * v), count);
@@ -164,15 +166,16 @@ void sign_activation_forward(cpu, index_t n, T slope, const T* x, T* y, std::uin
 
 /// dx = dy where the bit is set, slope dy elsewhere.
 template <class T>
-void sign_activation_backward(cpu, index_t n, T slope, const T* dy, const std::uint8_t* bits, T* dx) {
+void sign_activation_backward(cpu, index_t n, simd::arithmetic<T> slope, const T* dy, const std::uint8_t* bits, T* dx) {
+    using S = simd::arithmetic<T>;
     flop_counter::count(activation_backward_flops * static_cast<double>(n),
                         (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
     const auto run = [=](auto leaky) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
-            const simd::pack<T> s(slope);
-            simd::for_packs<T>(end - begin, [=](index_t i, auto count) {
-                const simd::pack<T> g = simd::load(dy + begin + i, count);
-                const simd::mask<T> m = simd::load_bits<T>(bits + (begin + i) / 8);
+            const simd::pack<S> s(slope);
+            simd::for_packs<S>(end - begin, [=](index_t i, auto count) {
+                const simd::pack<S> g = simd::load(dy + begin + i, count);
+                const simd::mask<S> m = simd::load_bits<S>(bits + (begin + i) / 8);
                 if constexpr (leaky())
                     simd::store(dx + begin + i, simd::select(m, g, s * g), count);
                 else
@@ -187,7 +190,7 @@ void sign_activation_backward(cpu, index_t n, T slope, const T* dy, const std::u
 template <class T>
 void activation_forward(cpu, activation act, index_t n, const T* x, T* y) {
     flop_counter::count(activation_flops * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
-    detail::with_smooth_activation<T>(act, [=](auto function) {
+    detail::with_smooth_activation<simd::arithmetic<T>>(act, [=](auto function) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_values<decltype(function)>(end - begin, x + begin, y + begin);
         });
@@ -198,7 +201,7 @@ void activation_forward(cpu, activation act, index_t n, const T* x, T* y) {
 template <class T>
 void activation_backward(cpu, activation act, index_t n, const T* saved, const T* dy, T* dx) {
     flop_counter::count(activation_backward_flops * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
-    detail::with_smooth_activation<T>(act, [=](auto function) {
+    detail::with_smooth_activation<simd::arithmetic<T>>(act, [=](auto function) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_derivatives<decltype(function)>(end - begin, saved + begin, dy + begin, dx + begin);
         });

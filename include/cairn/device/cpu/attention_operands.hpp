@@ -7,7 +7,7 @@
 #include <cairn/device/attention_geometry.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
 #include <cairn/device/cpu/philox.hpp>
-#include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -64,19 +64,20 @@ void multiply(index_t m, index_t n, index_t k, const left<T>& a, const right<T>&
 }
 
 /// scale · rows of d numbers, `stride` apart, to rows `to_stride` apart.
-template <class T>
-void copy_rows(index_t rows, index_t d, T scale, const T* from, index_t stride, T* to, index_t to_stride) {
+template <class S, class From, class To>
+void copy_rows(index_t rows, index_t d, S scale, const From* from, index_t stride, To* to, index_t to_stride) {
     for (index_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
-#pragma omp simd
-        for (index_t c = 0; c < d; ++c) to[c] = scale * from[c];
+        const simd::pack<S> factor(scale);
+        simd::for_packs<S>(
+            d, [=](index_t c, auto count) { simd::store(to + c, simd::load(from + c, count) * factor, count); });
     }
 }
 /// The same, zeros behind each row: padded() numbers apart.
-template <class T>
-void pad_rows(index_t rows, index_t d, T scale, const T* from, index_t stride, T* to) {
-    const index_t wide = padded<T>(d);
+template <class T, class S>
+void pad_rows(index_t rows, index_t d, S scale, const T* from, index_t stride, S* to) {
+    const index_t wide = padded<S>(d);
     copy_rows(rows, d, scale, from, stride, to, wide);
-    for (index_t r = 0; r < rows && wide > d; ++r) std::fill(to + r * wide + d, to + (r + 1) * wide, T{});
+    for (index_t r = 0; r < rows && wide > d; ++r) std::fill(to + r * wide + d, to + (r + 1) * wide, S{});
 }
 
 /// Sets elements [first, columns) of a row of scores to a value, and some behind them.
@@ -98,9 +99,10 @@ void clear(index_t first, index_t last, index_t d, T* row, index_t stride) {
     for (index_t r = first; r < last; ++r) std::fill_n(row + r * stride, d, T{});
 }
 
-/// What all tiles of one call share.
+/// What all tiles of one call share. T stores; tiles are of S, in which all is computed: float for bfloat16.
 template <class T>
 struct operands {
+    using S = simd::arithmetic<T>;
     const attention_geometry& g;
     const T *q, *k, *v;
     index_t known(index_t n) const {
@@ -120,12 +122,12 @@ struct operands {
     /// Keys of such a tile which some row before row `end` attends to.
     index_t met(index_t end, index_t j, index_t count) const { return g.causal ? std::min(count, end - j) : count; }
     /// M of rows from i and keys from j on, rows `pitch` apart. i is a multiple of 4, j of 16.
-    void draw(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, T* to) const {
+    void draw(index_t n, index_t h, index_t i, index_t rows, index_t j, index_t count, S* to) const {
         random_stream random = g.random;
         if (g.step) random.step = *g.step;
         const philox_lanes lanes(random);
         const std::uint32_t threshold = g.threshold();
-        const T factor = static_cast<T>(g.kept_factor());
+        const S factor = static_cast<S>(g.kept_factor());
         for (index_t r = 0; r < rows; r += 4)
             for (index_t c = 0; c < count; c += 16) {
                 std::uint32_t bits[64];
@@ -134,18 +136,18 @@ struct operands {
                 lanes.blocks(block + 8, bits + 8, 16);
                 for (index_t w = 0; w < std::min<index_t>(4, rows - r); ++w)
                     for (index_t lane = 0; lane < 16; ++lane)
-                        to[(r + w) * pitch + c + lane] = bits[w * 16 + lane] >= threshold ? factor : T{};
+                        to[(r + w) * pitch + c + lane] = bits[w * 16 + lane] >= threshold ? factor : S{};
             }
     }
 
     /// Keys [j, j + count) of a head, scaled: padded rows of them, and panels of their transpose.
-    void pack_keys(index_t n, index_t h, index_t j, index_t count, T* rows, T* panels) const {
-        pad_rows(count, g.head_dim, static_cast<T>(g.factor()), k + at(n, j, h), g.position(), rows);
-        builtin::pack_rows(true, 0, g.head_dim, g.head_dim, count, rows, padded<T>(g.head_dim), panels);
+    void pack_keys(index_t n, index_t h, index_t j, index_t count, S* rows, S* panels) const {
+        pad_rows(count, g.head_dim, static_cast<S>(g.factor()), k + at(n, j, h), g.position(), rows);
+        builtin::pack_rows(true, 0, g.head_dim, g.head_dim, count, rows, padded<S>(g.head_dim), panels);
     }
     /// Such panels, or those of values.
-    right<T> panels(const T* at) const {
-        constexpr index_t width = builtin::panel_columns<T>;
+    right<S> panels(const S* at) const {
+        constexpr index_t width = builtin::panel_columns<S>;
         return {at, width, g.head_dim * width};
     }
 };

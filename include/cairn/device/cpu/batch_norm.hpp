@@ -12,7 +12,7 @@
 // and the next one forward: what does not fit the cache is found there by half.
 // Variance: eight rows at a time in registers, their mean and their squares about that mean, then merged (Chan, Golub
 // and LeVeque 1983), chunks merged in double in order. So each x is read once, and a mean far from zero costs no
-// digits. Tested against tests/oracle/norm.hpp.
+// digits. T stores, S computes: float for bfloat16. Tested against tests/oracle/norm.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/activation_kind.hpp>
@@ -27,32 +27,32 @@ namespace cairn {
 namespace detail {
 
 /// Mean and sum of squares about it of a chunk of long rows, lane by lane.
-template <class T>
-void chunk_moments(index_t rows, index_t period, const T* x, T* mean, T* squares) {
+template <class T, class S>
+void chunk_moments(index_t rows, index_t period, const T* x, S* mean, S* squares) {
     using simd::load, simd::pack, simd::store;
-    std::fill_n(mean, period, T{});
-    std::fill_n(squares, period, T{});
+    std::fill_n(mean, period, S{});
+    std::fill_n(squares, period, S{});
     index_t seen = 0;
     for (; seen + 8 <= rows; seen += 8, x += 8 * period) {
-        const pack<T> share(T(8) / static_cast<T>(seen + 8));
-        const pack<T> weight(T(8) * static_cast<T>(seen) / static_cast<T>(seen + 8));
-        for (index_t i = 0; i < period; i += simd::lanes<T>) {
-            const pack<T> x0 = load(x + i), x1 = load(x + i + period), x2 = load(x + i + 2 * period),
+        const pack<S> share(S(8) / static_cast<S>(seen + 8));
+        const pack<S> weight(S(8) * static_cast<S>(seen) / static_cast<S>(seen + 8));
+        for (index_t i = 0; i < period; i += simd::lanes<S>) {
+            const pack<S> x0 = load(x + i), x1 = load(x + i + period), x2 = load(x + i + 2 * period),
                           x3 = load(x + i + 3 * period), x4 = load(x + i + 4 * period), x5 = load(x + i + 5 * period),
                           x6 = load(x + i + 6 * period), x7 = load(x + i + 7 * period);
-            const pack<T> m = (((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7))) * pack<T>(T(0.125));
-            const auto square = [&m](const pack<T>& v) { return (v - m) * (v - m); };
-            const pack<T> q = ((square(x0) + square(x1)) + (square(x2) + square(x3))) +
+            const pack<S> m = (((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7))) * pack<S>(S(0.125));
+            const auto square = [&m](const pack<S>& v) { return (v - m) * (v - m); };
+            const pack<S> q = ((square(x0) + square(x1)) + (square(x2) + square(x3))) +
                               ((square(x4) + square(x5)) + (square(x6) + square(x7)));
-            const pack<T> old = load(mean + i), delta = m - old;
+            const pack<S> old = load(mean + i), delta = m - old;
             store(mean + i, old + delta * share);
             store(squares + i, load(squares + i) + q + delta * delta * weight);
         }
     }
     for (; seen < rows; ++seen, x += period) {
-        const pack<T> share(T(1) / static_cast<T>(seen + 1)), weight(static_cast<T>(seen) / static_cast<T>(seen + 1));
-        for (index_t i = 0; i < period; i += simd::lanes<T>) {
-            const pack<T> old = load(mean + i), delta = load(x + i) - old;
+        const pack<S> share(S(1) / static_cast<S>(seen + 1)), weight(static_cast<S>(seen) / static_cast<S>(seen + 1));
+        for (index_t i = 0; i < period; i += simd::lanes<S>) {
+            const pack<S> old = load(mean + i), delta = load(x + i) - old;
             store(mean + i, old + delta * share);
             store(squares + i, load(squares + i) + delta * delta * weight);
         }
@@ -63,8 +63,8 @@ void chunk_moments(index_t rows, index_t period, const T* x, T* mean, T* squares
 struct merged_moments {
     explicit merged_moments(index_t width) : mean(static_cast<std::size_t>(width)), squares(mean.size()) {}
 
-    template <class T>
-    void add(double n, const T* group_mean, const T* group_squares) {
+    template <class Mean, class Squares>
+    void add(double n, const Mean* group_mean, const Squares* group_squares) {
         const double share = n / (count + n), weight = n * count / (count + n);
         const auto width = static_cast<index_t>(mean.size());
         double *const m = mean.data(), *const q = squares.data();
@@ -141,13 +141,13 @@ void for_long_rows(const folded_rows& l, Body&& body) {
 
 /// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels).
 /// 4 flops per element. rows ≥ 1.
-template <class T>
-void batch_statistics(cpu, index_t rows, index_t channels, const T* x, T* mean, T* var) {
+template <class T, class S>
+void batch_statistics(cpu, index_t rows, index_t channels, const T* x, S* mean, S* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(4 * n, n * sizeof(T));
-    const folded_rows l = folded_rows::of<T>(rows, channels);
-    tensor<T> partial({2, l.chunks, l.period}, memory_category::workspace);
-    T *const means = partial.data(), *const squares = means + l.chunks * l.period;
+    const folded_rows l = folded_rows::of<S>(rows, channels);
+    tensor<S> partial({2, l.chunks, l.period}, memory_category::workspace);
+    S *const means = partial.data(), *const squares = means + l.chunks * l.period;
     l.backward([&](index_t chunk, index_t begin, index_t end) {
         detail::chunk_moments(end - begin, l.period, x + begin * l.period, means + chunk * l.period,
                               squares + chunk * l.period);
@@ -160,36 +160,36 @@ void batch_statistics(cpu, index_t rows, index_t channels, const T* x, T* mean, 
             all.add(static_cast<double>(size), means + group * channels + first, squares + group * channels + first);
         }
         for (index_t row = l.count * l.fold; row < rows; ++row)
-            all.add(1, x + row * channels + first, static_cast<const T*>(nullptr));
+            all.add(1, x + row * channels + first, static_cast<const S*>(nullptr));
         for (index_t c = first; c < last; ++c) {
-            mean[c] = static_cast<T>(all.mean[static_cast<std::size_t>(c - first)]);
-            var[c] = static_cast<T>(all.squares[static_cast<std::size_t>(c - first)] / static_cast<double>(rows));
+            mean[c] = static_cast<S>(all.mean[static_cast<std::size_t>(c - first)]);
+            var[c] = static_cast<S>(all.squares[static_cast<std::size_t>(c - first)] / static_cast<double>(rows));
         }
     });
 }
 
 /// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip.
-/// bits: simd::mask_bytes<T>(rows × channels) bytes for backward, or null. 3 flops per element, 1 for skip, 1 for an
+/// bits: simd::mask_bytes<S>(rows × channels) bytes for backward, or null. 3 flops per element, 1 for skip, 1 for an
 /// activation.
-template <class T>
-void batch_norm_apply(cpu, index_t rows, index_t channels, const T* x, const T* skip, const T* mean, const T* invstd,
-                      const T* gamma, const T* beta, activation act, T slope, T* y, std::uint8_t* bits) {
+template <class T, class S>
+void batch_norm_apply(cpu, index_t rows, index_t channels, const T* x, const T* skip, const S* mean, const S* invstd,
+                      const S* gamma, const S* beta, activation act, S slope, T* y, std::uint8_t* bits) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
     flop_counter::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n,
                         (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
-    const folded_rows l = folded_rows::of<T>(rows, channels);
-    tensor<T> coefficients({3, l.period}, memory_category::workspace);
-    T *const center = coefficients.data(), *const scale = center + l.period, *const shift = scale + l.period;
+    const folded_rows l = folded_rows::of<S>(rows, channels);
+    tensor<S> coefficients({3, l.period}, memory_category::workspace);
+    S *const center = coefficients.data(), *const scale = center + l.period, *const shift = scale + l.period;
     l.repeat([&](index_t c) { return mean[c]; }, center);
     l.repeat([&](index_t c) { return gamma[c] * invstd[c]; }, scale);
     l.repeat([&](index_t c) { return beta[c]; }, shift);
     detail::with_sign_activation(act, [&](auto kind) {
         const auto run = [&](auto add, auto keep_bits) {
             detail::for_long_rows(l, [=, &l](index_t begin, index_t end) {
-                const simd::pack<T> s(slope);
-                detail::for_packs_of_rows<T>(l, begin, end, [=](index_t at, index_t i, auto count) {
-                    simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(scale + i) +
+                const simd::pack<S> s(slope);
+                detail::for_packs_of_rows<S>(l, begin, end, [=](index_t at, index_t i, auto count) {
+                    simd::pack<S> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(scale + i) +
                                       simd::load(shift + i);
                     if constexpr (add()) v += simd::load(skip + at, count);
                     simd::store(y + at,
@@ -208,28 +208,28 @@ void batch_norm_apply(cpu, index_t rows, index_t channels, const T* x, const T* 
 
 /// dgamma and dbeta (channels) from dy, x (rows, channels) and the bits of forward (null without activation).
 /// 4 flops per element, 1 for an activation.
-template <class T>
+template <class T, class S>
 void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
-                     T slope, const T* x, const T* mean, const T* invstd, T* dgamma, T* dbeta) {
+                     S slope, const T* x, const S* mean, const S* invstd, S* dgamma, S* dbeta) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
     flop_counter::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
-    const folded_rows l = folded_rows::of<T>(rows, channels);
+    const folded_rows l = folded_rows::of<S>(rows, channels);
     const index_t groups = l.chunks + (l.rest ? 1 : 0);  // the shorter row is a group of its own
-    tensor<T> workspace({2 * groups + 1, l.period}, memory_category::workspace);
-    T *const center = workspace.data(), *const sums = center + l.period, *const products = sums + groups * l.period;
+    tensor<S> workspace({2 * groups + 1, l.period}, memory_category::workspace);
+    S *const center = workspace.data(), *const sums = center + l.period, *const products = sums + groups * l.period;
     l.repeat([&](index_t c) { return mean[c]; }, center);
     detail::with_sign_activation(act, [&](auto kind) {
-        const auto add_rows = [=, period = l.period](auto count_rows, index_t at, T* sum, T* product, auto&& count_at) {
-            const simd::pack<T> s(slope);
-            for (index_t i = 0; i < period; i += simd::lanes<T>) {
+        const auto add_rows = [=, period = l.period](auto count_rows, index_t at, S* sum, S* product, auto&& count_at) {
+            const simd::pack<S> s(slope);
+            for (index_t i = 0; i < period; i += simd::lanes<S>) {
                 const auto count = count_at(i);
                 if (count <= 0) break;
-                simd::pack<T> a(T{}), b(T{});
-                const simd::pack<T> m = simd::load(center + i);
+                simd::pack<S> a(S{}), b(S{});
+                const simd::pack<S> m = simd::load(center + i);
                 for (index_t r = 0; r < count_rows(); ++r) {
                     const index_t e = at + i + r * period;
-                    const simd::pack<T> g = detail::masked<kind()>(simd::load(dy + e, count), s,
+                    const simd::pack<S> g = detail::masked<kind()>(simd::load(dy + e, count), s,
                                                                    kind() == activation::none ? nullptr : bits + e / 8);
                     a += g;
                     b += g * (simd::load(x + e, count) - m);
@@ -238,30 +238,30 @@ void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std
                 simd::store(product + i, simd::load(product + i) + b);
             }
         };
-        const auto whole = [](index_t) { return std::integral_constant<index_t, simd::lanes<T>>{}; };
+        const auto whole = [](index_t) { return std::integral_constant<index_t, simd::lanes<S>>{}; };
         l.backward([&](index_t chunk, index_t begin, index_t end) {
-            T *const sum = sums + chunk * l.period, *const product = products + chunk * l.period;
-            std::fill_n(sum, l.period, T{});
-            std::fill_n(product, l.period, T{});
+            S *const sum = sums + chunk * l.period, *const product = products + chunk * l.period;
+            std::fill_n(sum, l.period, S{});
+            std::fill_n(product, l.period, S{});
             index_t r = begin;
             for (; r + 8 <= end; r += 8)
                 add_rows(std::integral_constant<index_t, 8>{}, r * l.period, sum, product, whole);
             for (; r < end; ++r) add_rows(std::integral_constant<index_t, 1>{}, r * l.period, sum, product, whole);
         });
         if (l.rest) {
-            T *const sum = sums + l.chunks * l.period, *const product = products + l.chunks * l.period;
-            std::fill_n(sum, l.period, T{});
-            std::fill_n(product, l.period, T{});
+            S *const sum = sums + l.chunks * l.period, *const product = products + l.chunks * l.period;
+            std::fill_n(sum, l.period, S{});
+            std::fill_n(product, l.period, S{});
             add_rows(std::integral_constant<index_t, 1>{}, l.count * l.period, sum, product,
-                     [rest = l.rest](index_t i) { return std::min<index_t>(simd::lanes<T>, rest - i); });
+                     [rest = l.rest](index_t i) { return std::min<index_t>(simd::lanes<S>, rest - i); });
         }
     });
     parallel_for(channels, 256, [&](index_t first, index_t last) {
-        const auto merge = [&](const T* partial, T* out, auto&& scale) {
+        const auto merge = [&](const S* partial, S* out, auto&& scale) {
             std::vector<double> total(static_cast<std::size_t>(last - first));
             detail::add_rows_in_double(groups * l.fold, channels, last - first, partial + first, total.data());
             for (index_t c = first; c < last; ++c)
-                out[c] = static_cast<T>(total[static_cast<std::size_t>(c - first)] * scale(c));
+                out[c] = static_cast<S>(total[static_cast<std::size_t>(c - first)] * scale(c));
         };
         merge(sums, dbeta, [](index_t) { return 1.0; });
         merge(products, dgamma, [&](index_t c) { return static_cast<double>(invstd[c]); });
@@ -270,17 +270,17 @@ void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std
 
 /// dx = gamma invstd (g - dbeta / n - (x - mean) invstd dgamma / n) and, unless null, dskip = g, over (rows, channels).
 /// dx and dskip may each be dy or x, not the same. 5 flops per element.
-template <class T>
+template <class T, class S>
 void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const std::uint8_t* bits, activation act,
-                         T slope, const T* x, const T* mean, const T* invstd, const T* gamma, const T* dgamma,
-                         const T* dbeta, T* dx, T* dskip) {
+                         S slope, const T* x, const S* mean, const S* invstd, const S* gamma, const S* dgamma,
+                         const S* dbeta, T* dx, T* dskip) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (act != activation::none ? n / 8 : 0));
-    const folded_rows l = folded_rows::of<T>(rows, channels);
-    tensor<T> coefficients({4, l.period}, memory_category::workspace);
-    T *const center = coefficients.data(), *const a = center + l.period, *const b = a + l.period,
+    const folded_rows l = folded_rows::of<S>(rows, channels);
+    tensor<S> coefficients({4, l.period}, memory_category::workspace);
+    S *const center = coefficients.data(), *const a = center + l.period, *const b = a + l.period,
              *const c0 = b + l.period;
-    const T share = T(1) / static_cast<T>(rows);
+    const S share = S(1) / static_cast<S>(rows);
     l.repeat([&](index_t c) { return mean[c]; }, center);
     l.repeat([&](index_t c) { return gamma[c] * invstd[c]; }, a);
     l.repeat([&](index_t c) { return -gamma[c] * invstd[c] * invstd[c] * dgamma[c] * share; }, b);
@@ -288,11 +288,11 @@ void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const
     detail::with_sign_activation(act, [&](auto kind) {
         const auto run = [&](auto with_skip) {
             detail::for_long_rows(l, [=, &l](index_t begin, index_t end) {
-                const simd::pack<T> s(slope);
-                detail::for_packs_of_rows<T>(l, begin, end, [=](index_t at, index_t i, auto count) {
-                    const simd::pack<T> g = detail::masked<kind()>(
+                const simd::pack<S> s(slope);
+                detail::for_packs_of_rows<S>(l, begin, end, [=](index_t at, index_t i, auto count) {
+                    const simd::pack<S> g = detail::masked<kind()>(
                         simd::load(dy + at, count), s, kind() == activation::none ? nullptr : bits + at / 8);
-                    const simd::pack<T> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +
+                    const simd::pack<S> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +
                                             (g * simd::load(a + i) + simd::load(c0 + i));
                     simd::store(dx + at, v, count);
                     if constexpr (with_skip()) simd::store(dskip + at, g, count);

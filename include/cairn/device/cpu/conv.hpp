@@ -1,11 +1,14 @@
 #pragma once
 // Convolution on the host, channels last, 1D to 3D: the front that chooses an algorithm for each shape and phase.
 //
-//   direct     oneDNN's kernels on channels-last activations              (float)
+//   direct     oneDNN's kernels on channels-last activations              (float, bfloat16)
 //   winograd4  F(4×4, 3×3) and winograd2 F(2×2, 3×3), winograd.hpp        (kernels 3×3 and k×3×3, stride 1)
 //   tiled      register tiles without patches, conv_tiled.hpp             (everything)
 //   im2col     blocks of patches and GEMM, im2col.hpp                     (everything)
 //   plain      loops, conv_reference.hpp                                      (everything; only on demand)
+//
+// Tensors of bfloat16: direct by the processor's instructions for it; winograd in float, from and to bfloat16; the
+// others on copies in float. Weight gradients are of float.
 //
 // The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's
 // record. Before that each is compared with im2col (conv_check.hpp), and rejected where it is wrong.
@@ -34,27 +37,16 @@ namespace conv_detail {
 enum class algorithm : std::uint8_t { direct, winograd4, winograd2, tiled, im2col, plain };
 inline constexpr const char* algorithm_names[] = {"direct", "winograd4", "winograd2", "tiled", "im2col", "plain"};
 
-/// The algorithms worth measuring for this shape, best guess first. Plain loops are for the asking only.
+/// Whether oneDNN has convolutions of T at all.
 template <class T>
-std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
-    std::vector<algorithm> list;
-    const index_t smaller = std::min(g.out[1], g.out[2]), per_group = std::min(g.c_in, g.c_out) / g.groups;
-    // Winograd's transforms do not pay with few channels. Its small tiles are for images that the large ones overhang.
-    const bool winograd = winograd_applies(g, 4) && per_group >= 8 && smaller >= 2;
-    if (winograd && smaller >= 3) list.push_back(algorithm::winograd4);
-    if (winograd && smaller <= 8) list.push_back(algorithm::winograd2);
-    if constexpr (std::is_same_v<T, float>)
-        if (onednn::convolution_applies(g, phase)) list.push_back(algorithm::direct);
-    if (g.groups == 1 || per_group >= 4 || list.size() < 2) list.push_back(algorithm::tiled);
-    if (!winograd && per_group >= 8) list.push_back(algorithm::im2col);
-    return list;
-}
+inline constexpr bool has_direct = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
 template <class T>
 bool applies(algorithm a, const conv_geometry& g, conv_phase phase) {
     switch (a) {
         case algorithm::direct:
-            return std::is_same_v<T, float> && onednn::convolution_applies(g, phase);
+            if constexpr (has_direct<T>) return onednn::convolution_applies<T>(g, phase);
+            return false;
         case algorithm::winograd4:
             return winograd_applies(g, 4);
         case algorithm::winograd2:
@@ -64,29 +56,56 @@ bool applies(algorithm a, const conv_geometry& g, conv_phase phase) {
     }
 }
 
+/// The algorithms worth measuring for this shape, best guess first. Plain loops are for the asking only.
 template <class T>
-void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
-    if (a == algorithm::winograd4 || a == algorithm::winograd2) {
-        const int tile = a == algorithm::winograd4 ? 4 : 2;
-        tensor<char> workspace({winograd_workspace_bytes<T>(g, phase, tile)}, memory_category::workspace);
-        if (phase == conv_phase::forward)
-            winograd_forward(g, o.x, o.w, o.bias, o.y, tile, workspace.data());
-        else if (phase == conv_phase::backward_input)
-            winograd_backward_input(g, o.x, o.w, o.y, tile, workspace.data());
-        else
-            winograd_backward_weight(g, o.x, o.w, o.y, true, tile, workspace.data());
-        return;
-    }
-    if constexpr (std::is_same_v<T, float>)
-        if (a == algorithm::direct) {
-            if (phase == conv_phase::forward)
-                onednn::convolution_forward(g, o.x, o.w, o.bias, o.y);
-            else if (phase == conv_phase::backward_input)
-                onednn::convolution_backward_input(g, o.x, o.w, o.y);
-            else
-                onednn::convolution_backward_weight(g, o.x, o.w, o.y);
-            return;
-        }
+std::vector<algorithm> candidates(const conv_geometry& g, conv_phase phase) {
+    std::vector<algorithm> list;
+    const index_t smaller = std::min(g.out[1], g.out[2]), per_group = std::min(g.c_in, g.c_out) / g.groups;
+    // Winograd's transforms do not pay with few channels. Its small tiles are for images that the large ones overhang.
+    const bool winograd = winograd_applies(g, 4) && per_group >= 8 && smaller >= 2;
+    if (winograd && smaller >= 3) list.push_back(algorithm::winograd4);
+    if (winograd && smaller <= 8) list.push_back(algorithm::winograd2);
+    if (applies<T>(algorithm::direct, g, phase)) list.push_back(algorithm::direct);
+    if (g.groups == 1 || per_group >= 4 || list.size() < 2) list.push_back(algorithm::tiled);
+    if (!winograd && per_group >= 8) list.push_back(algorithm::im2col);
+    return list;
+}
+
+// Weight gradients are of R = float, the other results of R = T.
+template <class T, class R>
+void run_direct(conv_phase phase, const conv_geometry& g, const operands<T, R>& o) {
+    if constexpr (std::is_same_v<R, float>)
+        if (phase == conv_phase::backward_weight) return onednn::convolution_backward_weight(g, o.x, o.w, o.y);
+    if constexpr (std::is_same_v<R, T>)
+        phase == conv_phase::forward ? onednn::convolution_forward(g, o.x, o.w, o.bias, o.y)
+                                     : onednn::convolution_backward_input(g, o.x, o.w, o.y);
+}
+
+template <class T, class R = T>
+void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T, R>& o) {
+    if constexpr (has_direct<T>)
+        if (a == algorithm::direct) return run_direct(phase, g, o);
+    if (a == algorithm::winograd4 || a == algorithm::winograd2) return run_winograd(a, phase, g, o);
+    if constexpr (std::is_same_v<T, bfloat16>)
+        run_widened(a, phase, g, o);
+    else
+        run_here(a, phase, g, o);
+}
+
+template <class T, class R>
+void run_winograd(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T, R>& o) {
+    const int tile = a == algorithm::winograd4 ? 4 : 2;
+    tensor<char> workspace({winograd_workspace_bytes<T>(g, phase, tile)}, memory_category::workspace);
+    if constexpr (std::is_same_v<R, simd::arithmetic<T>>)
+        if (phase == conv_phase::backward_weight)
+            return winograd_backward_weight(g, o.x, o.w, o.y, true, tile, workspace.data());
+    if constexpr (std::is_same_v<R, T>)
+        phase == conv_phase::forward ? winograd_forward(g, o.x, o.w, o.bias, o.y, tile, workspace.data())
+                                     : winograd_backward_input(g, o.x, o.w, o.y, tile, workspace.data());
+}
+
+template <class T>
+void run_here(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
     if (phase == conv_phase::forward)
         a == algorithm::plain   ? plain::forward(g, o.x, o.w, o.bias, o.y)
         : a == algorithm::tiled ? tiled::forward(g, o.x, o.w, o.bias, o.y)
@@ -101,40 +120,59 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
                                 : im2col::backward_weight(g, o.x, o.w, o.y);
 }
 
+/// The same on copies in float.
+template <class R>
+void run_widened(algorithm a, conv_phase phase, const conv_geometry& g, const operands<bfloat16, R>& o) {
+    const bool gradient = phase == conv_phase::backward_weight;
+    const tensor<float> x = widened(phase == conv_phase::backward_input ? g.y_elements() : g.x_elements(), o.x),
+                        w = widened(gradient ? g.y_elements() : g.w_elements(), o.w),
+                        bias = o.bias ? widened(g.c_out, o.bias) : tensor<float>{};
+    operands<float> wide{x.data(), w.data(), bias.data(), nullptr};
+    if constexpr (std::is_same_v<R, float>) {
+        wide.y = o.y;
+        run_here(a, phase, g, wide);
+    } else {
+        tensor<float> y({phase == conv_phase::forward ? g.y_elements() : g.x_elements()}, memory_category::workspace);
+        wide.y = y.data();
+        run_here(a, phase, g, wide);
+        narrow(y.size(), y.data(), o.y);
+    }
+}
+
 /// What autotuning runs: candidates on the operands given, and a check of them against im2col and GEMM.
-template <class T>
+template <class T, class R>
 struct measured_candidates {
     const std::vector<algorithm>& list;
     conv_phase phase;
     const conv_geometry& g;
-    const operands<T>& given;
-    tensor<T> stand_in;  // y and dx are overwritten anyway; dw is added to, and so has a stand-in
+    const operands<T, R>& given;
+    tensor<R> stand_in;  // y and dx are overwritten anyway; dw is added to, and so has a stand-in
 
     measured_candidates(const std::vector<algorithm>& all, conv_phase p, const conv_geometry& shape,
-                        const operands<T>& o)
+                        const operands<T, R>& o)
         : list(all), phase(p), g(shape), given(o) {
         if (phase == conv_phase::backward_weight)
-            stand_in = tensor<T>::zeros({g.w_elements()}, memory_category::workspace);
+            stand_in = tensor<R>::zeros({g.w_elements()}, memory_category::workspace);
     }
 
     void operator()(std::size_t i) {
-        operands<T> scratch = given;
+        operands<T, R> scratch = given;
         if (!stand_in.empty()) scratch.y = stand_in.data();
         run(list[i], phase, g, scratch);
     }
 
     /// A callable that says what is wrong with candidate i; it holds memory as long as it lives.
     auto checker() const {
-        const auto on = [this](algorithm a) { return [this, a](const operands<T>& o) { run(a, phase, g, o); }; };
-        return [this, on, check = conv_checker<T>(phase, g, on(algorithm::im2col))](std::size_t i) mutable {
+        const auto on = [this](algorithm a) { return [this, a](const operands<T, R>& o) { run(a, phase, g, o); }; };
+        return [this, on, check = conv_checker<T, R>(phase, g, on(algorithm::im2col))](std::size_t i) mutable {
             return list[i] == algorithm::im2col ? std::string() : check.fault(on(list[i]));
         };
     }
 };
 
 /// The algorithm in use for this shape, measured with these operands if it is not known yet.
-template <class T>
-algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o) {
+template <class T, class R>
+algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T, R>& o) {
     static const bool forced = [] {
         if (const char* name = std::getenv("CAIRN_CONV")) autotune_cache::global().force("conv", name);
         return true;
@@ -150,8 +188,7 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
     answer& known = answers[{g, static_cast<index_t>(phase), sizeof(T), 0, threads()}];
     if (known.epoch == epoch) return known.a;
 
-    const std::string key =
-        concat("conv/", name_of(phase), sizeof(T) == 8 ? " f64 " : " f32 ", g.to_string(), " t", threads());
+    const std::string key = concat("conv/", name_of(phase), ' ', format_name<T>, ' ', g.to_string(), " t", threads());
     std::vector<algorithm> list = candidates<T>(g, phase);
     for (std::size_t i = 0; i < std::size(algorithm_names); ++i) {  // what was asked for by name joins, if it can
         const auto a = static_cast<algorithm>(i);
@@ -162,7 +199,7 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T>& o)
     std::vector<const char*> names;
     for (algorithm a : list) names.push_back(algorithm_names[static_cast<std::size_t>(a)]);
     const std::size_t choice =
-        registry.get_or_measure(key, names, [&] { return measured_candidates<T>(list, phase, g, o); });
+        registry.get_or_measure(key, names, [&] { return measured_candidates<T, R>(list, phase, g, o); });
     known = {epoch, list[choice]};
     return list[choice];
 }
@@ -175,12 +212,12 @@ void count(const conv_geometry& g, index_t extra) {
 }
 
 /// sum[c] += Σ rows of a (rows × columns), in an order that depends on the sizes alone.
-template <class T>
-void add_column_sums(index_t rows, index_t columns, const T* a, T* sum) {
+template <class T, class S>
+void add_column_sums(index_t rows, index_t columns, const T* a, S* sum) {
     const index_t grain = std::max<index_t>(64, 16384 / columns), chunks = (rows + grain - 1) / grain;
-    auto parts = tensor<T>::zeros({chunks, columns}, memory_category::workspace);
+    auto parts = tensor<S>::zeros({chunks, columns}, memory_category::workspace);
     parallel_chunks(rows, grain, [&](index_t chunk, index_t begin, index_t end) {
-        T* part = parts.data() + chunk * columns;
+        S* part = parts.data() + chunk * columns;
         for (index_t r = begin; r < end; ++r)
             for (index_t c = 0; c < columns; ++c) part[c] += a[r * columns + c];
     });
@@ -212,11 +249,11 @@ void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T
 
 /// dw (c_out, kernel…, c_in / groups) += gradient of <dy, x * w + bias> with respect to w, db (c_out, or null) += that
 /// with respect to bias.
-template <class T>
-void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, T* dw, T* db) {
+template <class T, class W>
+void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, W* dw, std::type_identity_t<W>* db) {
     check(g);
     if (g.n == 0) return;
-    const conv_detail::operands<T> o{x, dy, nullptr, dw};
+    const conv_detail::operands<T, W> o{x, dy, nullptr, dw};
     conv_detail::run(conv_detail::choose(conv_phase::backward_weight, g, o), conv_phase::backward_weight, g, o);
     if (db) conv_detail::add_column_sums(g.n * g.out_points(), g.c_out, dy, db);
     conv_detail::count<T>(g, db ? g.y_elements() : 0);

@@ -4,13 +4,15 @@
 //
 //   operands   standard normal numbers, repeated after 8,191 of them: a block that no stride hits twice alike
 //   forward    with bias and without; weight gradients are added to what is there
-//   limit      1e-3 (float) or 1e-10 of the largest value: above any rounding, far below what a fault leaves
+//   limit      2^-7 (results in bfloat16), 1e-3 (float) or 1e-10 (double) of the largest value: above any rounding,
+//              far below what a fault leaves
 //
 // Memory while it lasts: copies of both operands, and the result twice.
 
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -21,11 +23,12 @@
 
 namespace cairn::conv_detail {
 
-/// The operands of a phase: forward (x, w, bias → y), backward_input (dy, w → dx), backward_weight (x, dy → dw).
-template <class T>
+/// The operands of a phase: forward (x, w, bias → y), backward_input (dy, w → dx), backward_weight (x, dy → dw). The
+/// result is of T; weight gradients of bfloat16 are of float.
+template <class T, class R = T>
 struct operands {
     const T *x, *w, *bias;
-    T* y;
+    R* y;
 };
 
 /// An array with guard values before and behind it.
@@ -59,13 +62,13 @@ public:
 
 private:
     static constexpr index_t guards = 1024, period = 8191;
-    static constexpr T guard = static_cast<T>(-1.2345e30);  // large: it shows in what is computed from it
+    static constexpr T guard = static_cast<T>(-1.2345e30f);  // large: it shows in what is computed from it
 
     static const std::vector<T>& block(std::uint32_t stream) {
         const auto draw = [](std::uint32_t s) {
             std::vector<T> numbers(static_cast<std::size_t>(period));
             for (std::size_t i = 0; i < numbers.size(); ++i)
-                numbers[i] = static_cast<T>(random_stream{2606, s, 0}.normal(i));
+                numbers[i] = static_cast<simd::arithmetic<T>>(random_stream{2606, s, 0}.normal(i));
             return numbers;
         };
         static const std::vector<T> blocks[4] = {draw(0), draw(1), draw(2), draw(3)};
@@ -77,8 +80,8 @@ private:
     tensor<T> all_;
 };
 
-/// Compares algorithms of one phase and shape with `reference`, a callable on operands<T>.
-template <class T>
+/// Compares algorithms of one phase and shape with `reference`, a callable on operands<T, R>.
+template <class T, class R = T>
 class conv_checker {
 public:
     template <class Reference>
@@ -92,19 +95,19 @@ public:
                                             : g.x_elements(),
                3) {
         clear();
-        reference(operands<T>{x_.data(), w_.data(), nullptr, got_.data()});
+        reference(operands<T, R>{x_.data(), w_.data(), nullptr, got_.data()});
         std::copy(got_.data(), got_.data() + got_.size(), expected_.data());
         for (index_t i = 0; i < got_.size(); ++i)
             scale_ = std::max(scale_, std::abs(static_cast<double>(expected_[i])));
     }
 
-    /// What is wrong with `algorithm`, a callable on operands<T>; "" for nothing.
+    /// What is wrong with `algorithm`, a callable on operands<T, R>; "" for nothing.
     template <class Algorithm>
     std::string fault(Algorithm&& algorithm) {
         for (const bool biased : {false, true}) {
             if (biased && bias_.size() == 0) continue;
             clear();
-            algorithm(operands<T>{x_.data(), w_.data(), biased ? bias_.data() : nullptr, got_.data()});
+            algorithm(operands<T, R>{x_.data(), w_.data(), biased ? bias_.data() : nullptr, got_.data()});
             if (!got_.guards_intact()) return "writes beyond its result";
             if (!x_.unchanged() || !w_.unchanged() || !bias_.unchanged()) return "writes to its input";
             const double error = largest_error(biased);
@@ -114,19 +117,21 @@ public:
     }
 
 private:
-    static constexpr double limit = sizeof(T) == 8 ? 1e-10 : 1e-3;
+    static constexpr double limit = sizeof(R) == 8 ? 1e-10 : sizeof(R) == 4 ? 1e-3 : 0x1p-7;
 
     // Weight gradients are added to what is there; all other results are overwritten.
     void clear() {
         got_.fill();
-        if (!adds_) std::fill(got_.data(), got_.data() + got_.size(), std::numeric_limits<T>::quiet_NaN());
+        if (!adds_)
+            std::fill(got_.data(), got_.data() + got_.size(), static_cast<R>(std::numeric_limits<float>::quiet_NaN()));
     }
 
     double largest_error(bool biased) {
         double worst = 0;
         for (index_t i = 0; i < got_.size(); ++i) {
-            const T expected = expected_[i] + (biased ? bias_.data()[i % bias_.size()] : T{});
-            const double e = std::abs(static_cast<double>(got_.data()[i]) - static_cast<double>(expected));
+            const double expected = static_cast<double>(expected_[i]) +
+                                    (biased ? static_cast<double>(bias_.data()[i % bias_.size()]) : 0.0);
+            const double e = std::abs(static_cast<double>(got_.data()[i]) - expected);
             if (std::isnan(e)) return e;
             worst = std::max(worst, e);
         }
@@ -134,8 +139,9 @@ private:
     }
 
     bool adds_;
-    guarded_array<T> x_, w_, bias_, got_;
-    tensor<T> expected_{tensor<T>({got_.size()}, memory_category::workspace)};
+    guarded_array<T> x_, w_, bias_;
+    guarded_array<R> got_;
+    tensor<R> expected_{tensor<R>({got_.size()}, memory_category::workspace)};
     double scale_ = 1e-30;
 };
 

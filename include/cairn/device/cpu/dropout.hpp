@@ -10,6 +10,7 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/philox.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,11 +22,11 @@ namespace detail {
 inline constexpr index_t dropout_group = 64;  // elements of sixteen Philox blocks
 
 /// y[i] = bits[i] ≥ threshold ? x[i] scale : 0.
-template <class T>
-[[gnu::always_inline]] inline void drop(index_t n, const std::uint32_t* bits, std::uint32_t threshold, T scale,
+template <class T, class S>
+[[gnu::always_inline]] inline void drop(index_t n, const std::uint32_t* bits, std::uint32_t threshold, S scale,
                                         const T* x, T* y) {
 #pragma omp simd
-    for (index_t i = 0; i < n; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : T(0);
+    for (index_t i = 0; i < n; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : S(0);
 }
 
 }  // namespace detail
@@ -42,7 +43,7 @@ void dropout_apply(cpu, index_t n, double rate, random_stream random, const T* x
     flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     if (step) random.step = *step;
     const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);
-    const T scale = static_cast<T>(1 / (1 - rate));
+    const auto scale = static_cast<simd::arithmetic<T>>(1 / (1 - rate));  // T stores
     constexpr index_t group = detail::dropout_group;
     const index_t first_group = first / group, groups = (first + n - 1) / group - first_group + 1;
     const philox_lanes random_bits(random);

@@ -39,9 +39,9 @@ void embedding_forward(cpu, index_t rows, index_t entries, index_t width, const 
 }
 
 /// dtable (entries, width) += dy (rows, width) by ids (rows). 1 flop per element of dy.
-template <class T>
+template <class T, class W>
 void embedding_backward(cpu, index_t rows, index_t entries, index_t width, const std::int32_t* ids, const T* dy,
-                        T* dtable) {
+                        W* dtable) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
     flop_counter::count(n, 3 * n * sizeof(T));
     require(rows < (index_t{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
@@ -58,7 +58,7 @@ void embedding_backward(cpu, index_t rows, index_t entries, index_t width, const
         while (at < end && at > 0 && ids[place[at]] == ids[place[at - 1]]) ++at;  // belongs to the chunk before
         while (at < end) {
             const index_t entry = ids[place[at]];
-            T* const sum = dtable + entry * width;
+            W* const sum = dtable + entry * width;
             for (; at < rows && ids[place[at]] == entry; ++at) {
                 const T* const row = dy + place[at] * width;
 #pragma omp simd

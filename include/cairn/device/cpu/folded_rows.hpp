@@ -8,7 +8,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 
 #include <numeric>
 

@@ -5,12 +5,18 @@
 // best on every processor: Debian's OpenBLAS 0.3.21, for one, takes the newest AMD cores for Haswell and gives half
 // their peak. CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the
 // build says.
+//
+// Operands of bfloat16 are summed in float, with results in bfloat16 or in float: by oneDNN, or widened, by copies of
+// the operands in float and one of the kernels above; "widened" is also measured, and all there is on processors
+// without instructions for bfloat16.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
 #include <cairn/device/cpu/onednn.hpp>
+#include <cairn/device/cpu/onednn_matmul.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/gemm_size.hpp>
 
 #include <bit>
@@ -66,8 +72,41 @@ void cblas(const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
 }
 #endif
 
-enum kernel : std::uint8_t { use_onednn, use_builtin, use_cblas };
-inline constexpr const char* kernel_names[] = {"onednn", "builtin", "cblas"};
+enum kernel : std::uint8_t { use_onednn, use_builtin, use_cblas, use_widened };
+inline constexpr const char* kernel_names[] = {"onednn", "builtin", "cblas", "widened"};
+
+template <class T, class S, class R>
+void product(bool threaded, const gemm_size& s, S alpha, const T* a, const T* b, S beta, R* c);
+
+/// alpha op(a) op(b) + beta c by copies in float.
+template <class R>
+void run_widened(bool threaded, const gemm_size& s, float alpha, const bfloat16* a, const bfloat16* b, float beta,
+                 R* c) {
+    gemm_size dense = s;
+    const index_t rows_a = s.trans_a ? s.k : s.m, rows_b = s.trans_b ? s.n : s.k;
+    dense.lda = s.trans_a ? s.m : s.k;
+    dense.ldb = s.trans_b ? s.k : s.n;
+    const tensor<float> wide_a = widened(threaded, rows_a, dense.lda, a, s.lda),
+                        wide_b = widened(threaded, rows_b, dense.ldb, b, s.ldb);
+    if constexpr (std::is_same_v<R, float>) {
+        product(threaded, dense, alpha, wide_a.data(), wide_b.data(), beta, c);
+    } else {
+        dense.ldc = s.n;
+        tensor<float> sums =
+            beta == 0 ? tensor<float>({s.m, s.n}, memory_category::workspace) : widened(threaded, s.m, s.n, c, s.ldc);
+        product(threaded, dense, alpha, wide_a.data(), wide_b.data(), beta, sums.data());
+        narrow(threaded, s.m, s.n, sums.data(), s.n, c, s.ldc);
+    }
+}
+
+/// oneDNN's products of bfloat16 know neither a factor nor a share of c.
+template <class R>
+void run(kernel which, bool threaded, const gemm_size& s, float alpha, const bfloat16* a, const bfloat16* b, float beta,
+         R* c) {
+    if (which == use_onednn && alpha == 1 && (beta == 0 || beta == 1))
+        return onednn::matmul(s, a, b, nullptr, beta == 1, c, threaded);
+    run_widened(threaded, s, alpha, a, b, beta, c);
+}
 
 template <class T>
 void run(kernel which, bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
@@ -92,9 +131,14 @@ inline bool onednn_keeps_order() {
 }
 
 /// The kernels that can be used; BLAS has threads of its own and so stays out of parallel regions.
-template <class T>
-std::vector<kernel> candidates(bool threaded) {
+template <class T, class R>
+std::vector<kernel> candidates(bool threaded, const gemm_size& s) {
     std::vector<kernel> list;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        if (onednn_keeps_order() && onednn::matmul_applies<R>(s, threaded)) list.push_back(use_onednn);
+        list.push_back(use_widened);
+        return list;
+    }
     if (std::is_same_v<T, float> && onednn::available && onednn_keeps_order()) list.push_back(use_onednn);
     list.push_back(use_builtin);
     if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>))
@@ -106,8 +150,8 @@ inline unsigned size_class(index_t v) { return static_cast<unsigned>(std::bit_wi
 
 /// The kernel in use for this size. Measured, if it is not known yet, on the operands given; c is then overwritten.
 /// Null ones are replaced by zeros: time does not depend on values.
-template <class T>
-kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
+template <class T, class R = T>
+kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, std::type_identity_t<R>* c) {
     static const bool forced = [] {
         if (const char* name = std::getenv("CAIRN_GEMM")) autotune_cache::global().force("gemm", name);
         return true;
@@ -128,27 +172,28 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
     autotune_cache& registry = autotune_cache::global();
     if (known.code == code && known.epoch == registry.epoch()) return known.which;
 
-    const std::vector<kernel> list = candidates<T>(threaded);
+    const std::vector<kernel> list = candidates<T, R>(threaded, s);
     std::vector<const char*> names;
     for (kernel k : list) names.push_back(kernel_names[k]);
-    const std::string key =
-        concat("gemm/", sizeof(T) == 8 ? "f64 " : "f32 ", s.trans_a ? 'T' : 'N', s.trans_b ? 'T' : 'N', " m2^", cm,
-               " n2^", cn, " k2^", ck, threaded ? " threads " : " one of ", threads());
+    const std::string key = concat("gemm/", format_name<T>, std::is_same_v<T, R> ? " " : "-f32 ", s.trans_a ? 'T' : 'N',
+                                   s.trans_b ? 'T' : 'N', " m2^", cm, " n2^", cn, " k2^", ck,
+                                   threaded ? " threads " : " one of ", threads());
     const std::uint64_t epoch = registry.epoch();
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
-        const auto stand_in = [](const T* given, index_t rows, index_t ld) {
-            return given ? tensor<T>{}
-                         : tensor<T>::zeros({std::max<index_t>(rows * ld, 1)}, memory_category::workspace);
+        const auto stand_in = []<class Any>(const Any* given, index_t rows, index_t ld) {
+            return given ? tensor<Any>{}
+                         : tensor<Any>::zeros({std::max<index_t>(rows * ld, 1)}, memory_category::workspace);
         };
         struct operands {
-            tensor<T> a, b, c;
+            tensor<T> a, b;
+            tensor<R> c;
         };
         const auto own =
             std::make_shared<operands>(operands{stand_in(a, s.trans_a ? s.k : s.m, s.lda),
                                                 stand_in(b, s.trans_b ? s.n : s.k, s.ldb), stand_in(c, s.m, s.ldc)});
         return [own, list, s, threaded, a, b, c](std::size_t i) {
-            run<T>(list[i], threaded, s, T{1}, a ? a : own->a.data(), b ? b : own->b.data(), T{},
-                   c ? c : own->c.data());
+            using S = simd::arithmetic<T>;
+            run(list[i], threaded, s, S{1}, a ? a : own->a.data(), b ? b : own->b.data(), S{}, c ? c : own->c.data());
         };
     });
     known = {code, epoch, list[choice]};
@@ -156,44 +201,53 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, T* c) {
 }
 
 /// Product without the count of work; `threaded` is false when the caller is in a parallel region.
-template <class T>
-void product(bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
+template <class T, class S, class R>
+void product(bool threaded, const gemm_size& s, S alpha, const T* a, const T* b, S beta, R* c) {
     if (s.m == 0 || s.n == 0) return;
     if (s.k == 0) {
         for (index_t i = 0; i < s.m; ++i)
             for (index_t j = 0; j < s.n; ++j) {
-                T& v = c[i * s.ldc + j];
-                v = beta == T{} ? T{} : beta * v;
+                R& v = c[i * s.ldc + j];
+                v = beta == S{} ? R{} : static_cast<R>(beta * v);
             }
         return;
     }
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-        run(choose<T>(threaded, s, a, b, beta == T{} ? c : nullptr), threaded, s, alpha, a, b, beta, c);
+    if constexpr (std::is_floating_point_v<S>)
+        run(choose<T, R>(threaded, s, a, b, beta == S{} ? c : nullptr), threaded, s, alpha, a, b, beta, c);
     else
         builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
+}
+
+/// c = alpha op(a) op(b) + bias (n numbers, or null) in one pass, if a kernel that does so is the one in use.
+inline bool product_with_bias(const gemm_size& s, float alpha, const bfloat16* a, const bfloat16* b,
+                              const bfloat16* bias, bfloat16* c) {
+    if (alpha != 1 || s.m == 0 || s.n == 0 || s.k == 0 || choose<bfloat16>(true, s, a, b, c) != use_onednn)
+        return false;
+    onednn::matmul(s, a, b, bias, false, c, true);
+    return true;
 }
 
 }  // namespace gemm_detail
 
 /// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With
 /// beta 0, c is not read. Sizes may be 0. Throws on a negative size or a leading dimension shorter than a row.
-template <class T>
-void gemm(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
-          const T* b, index_t ldb, T beta, T* c, index_t ldc) {
+/// Operands of T are summed in S, which is T, but float for bfloat16; c is of T or S.
+template <class T, class S, class R>
+void gemm(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S alpha, const T* a, index_t lda,
+          const T* b, index_t ldb, S beta, R* c, index_t ldc) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     gemm_detail::product(true, s, alpha, a, b, beta, c);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    flop_counter::count(
-        2 * mn * static_cast<double>(k),
-        static_cast<double>(sizeof(T)) * (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+    flop_counter::count(2 * mn * static_cast<double>(k),
+                        sizeof(T) * static_cast<double>((m + n) * k) + sizeof(R) * mn * (beta == S{} ? 1 : 2));
 }
 
 /// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread
 /// over the threads whole, so that the result does not depend on the number of threads.
-template <class T>
-void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
-                  index_t stride_a, const T* b, index_t ldb, index_t stride_b, T beta, T* c, index_t ldc,
+template <class T, class S, class R>
+void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S alpha, const T* a, index_t lda,
+                  index_t stride_a, const T* b, index_t ldb, index_t stride_b, S beta, R* c, index_t ldc,
                   index_t stride_c, index_t batch) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s, batch);
@@ -203,8 +257,8 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t
     };
     if (across) {
         if (m > 0 && n > 0 && k > 0)
-            gemm_detail::choose<T>(false, s, a, b,
-                                   beta == T{} ? c : nullptr);  // measured here, not by all threads at once
+            gemm_detail::choose<T, R>(false, s, a, b,
+                                      beta == S{} ? c : nullptr);  // measured here, not by all threads at once
         parallel_for(batch, 1, [&](index_t begin, index_t end) {
             for (index_t i = begin; i < end; ++i) one(i);
         });
@@ -213,8 +267,8 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t
     }
     const double mn = static_cast<double>(m) * static_cast<double>(n);
     flop_counter::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
-                        static_cast<double>(batch) * static_cast<double>(sizeof(T)) *
-                            (static_cast<double>((m + n) * k) + mn * (beta == T{} ? 1 : 2)));
+                        static_cast<double>(batch) *
+                            (sizeof(T) * static_cast<double>((m + n) * k) + sizeof(R) * mn * (beta == S{} ? 1 : 2)));
 }
 
 }  // namespace cairn

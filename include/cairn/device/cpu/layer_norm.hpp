@@ -3,7 +3,8 @@
 //   mean = Σ x / n,  invstd = 1 / √(Σ (x - mean)² / n + eps),  x̂ = (x - mean) invstd,  y = gamma x̂ + beta
 //   g = gamma dy,    dx = invstd (g - Σ g / n - x̂ Σ g x̂ / n),   dgamma = Σ_rows dy x̂,   dbeta = Σ_rows dy
 // Memory traffic per element of size s: forward s read, s written; backward 2s read, s written: a row stays in the
-// cache between its passes, and backward sums dgamma and dbeta on the way. Tested against tests/oracle/norm.hpp.
+// cache between its passes, and backward sums dgamma and dbeta on the way. T stores, S computes: float for bfloat16.
+// Tested against tests/oracle/norm.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -38,32 +39,35 @@ template <class T, class Term>
 
 /// y from x (rows, features), gamma and beta (features); y may be x. mean and invstd (rows) for backward, or null.
 /// 7 flops per element.
-template <class T>
-void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const T* gamma, const T* beta, T eps, T* y,
-                        T* mean, T* invstd) {
+template <class T, class S>
+void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const S* gamma, const S* beta, S eps, T* y,
+                        std::type_identity_t<S>* mean, std::type_identity_t<S>* invstd) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     flop_counter::count(7 * n, 2 * n * sizeof(T));
     parallel_for(rows, detail::layer_norm_grain(rows, features), [=](index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;
-        const T share = T(1) / static_cast<T>(features);
+        const S share = S(1) / static_cast<S>(features);
         for (index_t r = begin; r < end; ++r) {
             const T* const in = x + r * features;
             T* const out = y + r * features;
-            const T m =
-                detail::row_sum<T>(features, [=](index_t i, auto count) { return load(in + i, count); }) * share;
+            const S m =
+                detail::row_sum<S>(features, [=](index_t i, auto count) { return load(in + i, count); }) * share;
             // The lanes beyond a shorter last pack are zeros of x, which must not count as (0 - m)².
-            T squares = 0;
-            if (features % simd::lanes<T> == 0) {
-                squares = detail::row_sum<T>(features, [=](index_t i, auto count) {
-                    const pack<T> d = load(in + i, count) - pack<T>(m);
+            S squares = 0;
+            if (features % simd::lanes<S> == 0) {
+                squares = detail::row_sum<S>(features, [=](index_t i, auto count) {
+                    const pack<S> d = load(in + i, count) - pack<S>(m);
                     return d * d;
                 });
             } else {
-                for (index_t i = 0; i < features; ++i) squares += (in[i] - m) * (in[i] - m);
+                for (index_t i = 0; i < features; ++i) {
+                    const S d = in[i] - m;
+                    squares += d * d;
+                }
             }
-            const T inverse = T(1) / std::sqrt(squares * share + eps);
-            simd::for_packs<T>(features, [=](index_t i, auto count) {
-                const pack<T> xhat = (load(in + i, count) - pack<T>(m)) * pack<T>(inverse);
+            const S inverse = S(1) / std::sqrt(squares * share + eps);
+            simd::for_packs<S>(features, [=](index_t i, auto count) {
+                const pack<S> xhat = (load(in + i, count) - pack<S>(m)) * pack<S>(inverse);
                 store(out + i, xhat * load(gamma + i, count) + load(beta + i, count), count);
             });
             if (mean) mean[r] = m;
@@ -74,27 +78,27 @@ void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const T
 
 /// dx (rows, features), may be dy, or null where it is not read; dgamma, dbeta (features) are set, not added to.
 /// `added` (rows, features), or null: a gradient that comes to dx another way. 13 flops per element, 14 with it.
-template <class T>
-void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const T* x, const T* mean, const T* invstd,
-                         const T* gamma, T* dx, T* dgamma, T* dbeta, const std::type_identity_t<T>* added = nullptr) {
+template <class T, class S>
+void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const T* x, const S* mean, const S* invstd,
+                         const S* gamma, T* dx, S* dgamma, S* dbeta, const std::type_identity_t<T>* added = nullptr) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     flop_counter::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
     const index_t grain = detail::layer_norm_grain(rows, features), chunks = (rows + grain - 1) / grain;
-    tensor<T> partial({2, chunks, features}, memory_category::workspace);
-    T* const sums = partial.data();
+    tensor<S> partial({2, chunks, features}, memory_category::workspace);
+    S* const sums = partial.data();
     parallel_chunks(rows, grain, [=](index_t chunk, index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;
-        T *const pg = sums + chunk * features, *const pb = sums + (chunks + chunk) * features;
-        std::fill_n(pg, features, T{});
-        std::fill_n(pb, features, T{});
-        const T share = T(1) / static_cast<T>(features);
+        S *const pg = sums + chunk * features, *const pb = sums + (chunks + chunk) * features;
+        std::fill_n(pg, features, S{});
+        std::fill_n(pb, features, S{});
+        const S share = S(1) / static_cast<S>(features);
         for (index_t r = begin; r < end; ++r) {
             const T *const g = dy + r * features, *const in = x + r * features;
-            const pack<T> m(mean[r]), s(invstd[r]);
-            pack<T> total(T{}), product(T{});  // Σ gamma dy, Σ gamma dy x̂; gamma dy is 0 in lanes beyond the row
-            simd::for_packs<T>(features, [&](index_t i, auto count) {
-                const pack<T> d = load(g + i, count), xhat = (load(in + i, count) - m) * s;
-                const pack<T> scaled = d * load(gamma + i, count);
+            const pack<S> m(mean[r]), s(invstd[r]);
+            pack<S> total(S{}), product(S{});  // Σ gamma dy, Σ gamma dy x̂; gamma dy is 0 in lanes beyond the row
+            simd::for_packs<S>(features, [&](index_t i, auto count) {
+                const pack<S> d = load(g + i, count), xhat = (load(in + i, count) - m) * s;
+                const pack<S> scaled = d * load(gamma + i, count);
                 total += scaled;
                 product += scaled * xhat;
                 store(pg + i, load(pg + i, count) + d * xhat, count);
@@ -103,18 +107,18 @@ void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const
             if (!dx) continue;
             T* const out = dx + r * features;
             const T* const more = added ? added + r * features : nullptr;
-            const pack<T> a(simd::sum(total) * share), b(simd::sum(product) * share);
-            simd::for_packs<T>(features, [=](index_t i, auto count) {
-                const pack<T> xhat = (load(in + i, count) - m) * s;
-                const pack<T> d = s * (load(g + i, count) * load(gamma + i, count) - a - xhat * b);
+            const pack<S> a(simd::sum(total) * share), b(simd::sum(product) * share);
+            simd::for_packs<S>(features, [=](index_t i, auto count) {
+                const pack<S> xhat = (load(in + i, count) - m) * s;
+                const pack<S> d = s * (load(g + i, count) * load(gamma + i, count) - a - xhat * b);
                 store(out + i, more ? d + load(more + i, count) : d, count);
             });
         }
     });
-    const auto merge = [&](const T* parts, T* out) {
+    const auto merge = [&](const S* parts, S* out) {
         std::vector<double> total(static_cast<std::size_t>(features));
         detail::add_rows_in_double(chunks, features, features, parts, total.data());
-        for (index_t c = 0; c < features; ++c) out[c] = static_cast<T>(total[static_cast<std::size_t>(c)]);
+        for (index_t c = 0; c < features; ++c) out[c] = static_cast<S>(total[static_cast<std::size_t>(c)]);
     };
     merge(sums, dgamma);
     merge(sums + chunks * features, dbeta);

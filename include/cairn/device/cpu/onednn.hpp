@@ -1,6 +1,6 @@
 #pragma once
-// oneDNN, versions 2 and 3: the one file that includes it. Handles, layouts, primitives, GEMM; onednn_conv.hpp has the
-// convolutions.
+// oneDNN, versions 2 and 3: the one file that includes it. Handles, layouts, primitives, GEMM of floats;
+// onednn_matmul.hpp has the products of bfloat16, onednn_conv.hpp the convolutions.
 // CAIRN_HAS_ONEDNN: 1 where the header is found, or as the build says. Without it `available` is false, and calls
 // throw.
 // It is oneDNN's C interface that is used: the C++ one costs every user's file a second and a half of compilation.
@@ -8,6 +8,7 @@
 // Scratch memory of a primitive comes from the pool and goes back after the call, so that concurrent calls of one
 // primitive are safe.
 
+#include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/tensor.hpp>
 
@@ -100,17 +101,20 @@ inline owned<dnnl_primitive_attr_t> attributes(bool add) {
     return a;
 }
 
-/// Shape and layout of an array of floats. A value in version 2, a handle in version 3.
+template <class T>
+inline constexpr dnnl_data_type_t type_of = std::is_same_v<T, bfloat16> ? dnnl_bf16 : dnnl_f32;
+
+/// Type, shape and layout of an array. A value in version 2, a handle in version 3.
 class layout {
 public:
     layout() = default;
 #if DNNL_VERSION_MAJOR >= 3
     using pointer = const_dnnl_memory_desc_t;
-    layout(int rank, const dnnl_dims_t extents, const dnnl_dims_t strides)
-        : desc_(make<dnnl_memory_desc_t>("describing memory", dnnl_memory_desc_create_with_strides, rank, extents,
-                                         dnnl_f32, strides)) {}
-    layout(int rank, const dnnl_dims_t extents)
-        : desc_(make<dnnl_memory_desc_t>("describing memory", dnnl_memory_desc_create_with_tag, rank, extents, dnnl_f32,
+    layout(dnnl_data_type_t type, int rank, const dnnl_dims_t extents, const dnnl_dims_t strides)
+        : desc_(make<dnnl_memory_desc_t>("describing memory", dnnl_memory_desc_create_with_strides, rank, extents, type,
+                                         strides)) {}
+    layout(dnnl_data_type_t type, int rank, const dnnl_dims_t extents)
+        : desc_(make<dnnl_memory_desc_t>("describing memory", dnnl_memory_desc_create_with_tag, rank, extents, type,
                                          dnnl_format_tag_any)) {}
     explicit layout(pointer p) : desc_(make<dnnl_memory_desc_t>("copying a description", dnnl_memory_desc_clone, p)) {}
     pointer get() const { return desc_.get(); }
@@ -119,11 +123,11 @@ private:
     owned<dnnl_memory_desc_t> desc_;
 #else
     using pointer = const dnnl_memory_desc_t*;
-    layout(int rank, const dnnl_dims_t extents, const dnnl_dims_t strides) {
-        check(dnnl_memory_desc_init_by_strides(&desc_, rank, extents, dnnl_f32, strides), "describing memory");
+    layout(dnnl_data_type_t type, int rank, const dnnl_dims_t extents, const dnnl_dims_t strides) {
+        check(dnnl_memory_desc_init_by_strides(&desc_, rank, extents, type, strides), "describing memory");
     }
-    layout(int rank, const dnnl_dims_t extents) {
-        check(dnnl_memory_desc_init_by_tag(&desc_, rank, extents, dnnl_f32, dnnl_format_tag_any), "describing memory");
+    layout(dnnl_data_type_t type, int rank, const dnnl_dims_t extents) {
+        check(dnnl_memory_desc_init_by_tag(&desc_, rank, extents, type, dnnl_format_tag_any), "describing memory");
     }
     explicit layout(pointer p) : desc_(*p) {}
     pointer get() const { return &desc_; }
@@ -140,11 +144,16 @@ public:
 struct operation {
     owned<dnnl_primitive_t> primitive;
     layout scratch;
+    std::string kernel;  // for example "brg:avx512_core_bf16"
 
     operation() = default;
     explicit operation(dnnl_primitive_desc_t desc)
         : primitive(make<dnnl_primitive_t>("creating a primitive", dnnl_primitive_create, desc)),
-          scratch(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)) {}
+          scratch(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)) {
+        const char* name = nullptr;
+        check(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name), "asking for a kernel's name");
+        kernel = name;
+    }
 
     struct argument {
         int name;

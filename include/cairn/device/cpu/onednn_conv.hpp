@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions by oneDNN, in float on channels-last activations.
+// Convolutions by oneDNN on channels-last activations, in float, or in bfloat16 with weight gradients in float.
 //
 // Activations are used where they lie. Weights go to the layout that the primitive likes best and back, on each call:
 // they change between calls, and forward and backward like different ones. Primitives are kept, by shape and thread
@@ -25,16 +25,18 @@ namespace cairn::onednn {
 
 namespace detail {
 
-/// One convolution as oneDNN wants it; depth is left out of 1D and 2D convolutions.
+/// One convolution of T as oneDNN wants it, its weights, or in backward_weight their gradient, of W; depth is left out
+/// of 1D and 2D convolutions.
 struct problem {
-    layout x, y, w, w_any, b;
+    layout x, y, w, w_any, b, w_forward;  // w_forward: of the forward pass that a gradient refers to
     dnnl_dims_t stride, dilation, pad, pad_end;
 
-    explicit problem(const conv_geometry& g) {
+    problem(const conv_geometry& g, dnnl_data_type_t type, dnnl_data_type_t weight_type) {
         const bool flat = g.in[0] == 1 && g.out[0] == 1 && g.kernel[0] == 1 && g.pad[0] == 0;
         const std::size_t first = flat ? 1 : 0;
-        const auto describe = [&](std::initializer_list<index_t> outer, std::initializer_list<index_t> outer_strides,
-                                  const std::array<index_t, 3>& size, index_t inner, bool any) {
+        const auto describe = [&](dnnl_data_type_t of, std::initializer_list<index_t> outer,
+                                  std::initializer_list<index_t> outer_strides, const std::array<index_t, 3>& size,
+                                  index_t inner, bool any) {
             dnnl_dims_t extents, strides;
             int rank = 0;
             for (auto s = outer_strides.begin(); index_t extent : outer) {
@@ -46,16 +48,20 @@ struct problem {
                 extents[rank] = size[axis];
                 strides[rank++] = step[axis];
             }
-            return any ? layout(rank, extents) : layout(rank, extents, strides);
+            return any ? layout(of, rank, extents) : layout(of, rank, extents, strides);
         };
-        x = describe({g.n, g.c_in}, {g.in_points() * g.c_in, 1}, g.in, g.c_in, false);
-        y = describe({g.n, g.c_out}, {g.out_points() * g.c_out, 1}, g.out, g.c_out, false);
+        x = describe(type, {g.n, g.c_in}, {g.in_points() * g.c_in, 1}, g.in, g.c_in, false);
+        y = describe(type, {g.n, g.c_out}, {g.out_points() * g.c_out, 1}, g.out, g.c_out, false);
         const index_t ci = g.c_in / g.groups, co = g.c_out / g.groups, filter = g.kernel_points() * ci;
-        for (const bool any : {false, true})
-            (any ? w_any : w) = g.groups > 1 ? describe({g.groups, co, ci}, {co * filter, filter, 1}, g.kernel, ci, any)
-                                             : describe({co, ci}, {filter, 1}, g.kernel, ci, any);
+        const auto weights = [&](dnnl_data_type_t of, bool any) {
+            return g.groups > 1 ? describe(of, {g.groups, co, ci}, {co * filter, filter, 1}, g.kernel, ci, any)
+                                : describe(of, {co, ci}, {filter, 1}, g.kernel, ci, any);
+        };
+        w = weights(weight_type, false);
+        w_any = weights(weight_type, true);
+        w_forward = weights(type, true);
         const dnnl_dims_t channels = {g.c_out}, one = {1};
-        b = layout(1, channels, one);
+        b = layout(type, 1, channels, one);
         for (std::size_t axis = first, i = 0; axis < 3; ++axis, ++i) {
             stride[i] = g.stride[axis];
             dilation[i] = g.dilation[axis] - 1;
@@ -82,8 +88,8 @@ struct problem {
                                                pad, pad_end, hint.get(), attr);
         }
         return make<dnnl_primitive_desc_t>(what, dnnl_convolution_forward_primitive_desc_create, engine(),
-                                           dnnl_forward_training, direct, x.get(), w_any.get(), bias_layout, y.get(),
-                                           stride, dilation, pad, pad_end, attr);
+                                           dnnl_forward_training, direct, x.get(), w_forward.get(), bias_layout,
+                                           y.get(), stride, dilation, pad, pad_end, attr);
 #else
             dnnl_convolution_desc_t op;
             if (phase == conv_phase::backward_input)
@@ -97,7 +103,7 @@ struct problem {
             return make<dnnl_primitive_desc_t>(what, dnnl_primitive_desc_create, &op, attr, engine(), hint.get());
         }
         dnnl_convolution_desc_t op;
-        check(dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, direct, x.get(), w_any.get(),
+        check(dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, direct, x.get(), w_forward.get(),
                                                          bias_layout, y.get(), stride, dilation, pad, pad_end),
               what);
         return make<dnnl_primitive_desc_t>(what, dnnl_primitive_desc_create, &op, attr, engine(), nullptr);
@@ -111,14 +117,12 @@ struct convolution {
     operation run, reorder;
     layout w_inside;  // of the weights, as the primitive likes them
     bool reorders;    // whether that differs from ours
-    std::string implementation;
 
-    convolution(const conv_geometry& g, conv_phase phase, bool bias) : p(g) {
+    convolution(const conv_geometry& g, conv_phase phase, bool bias, dnnl_data_type_t type,
+                dnnl_data_type_t weight_type)
+        : p(g, type, weight_type) {
         const bool gradient = phase == conv_phase::backward_weight;
         const auto desc = p.describe(phase, bias, attributes(false).get());
-        const char* name = nullptr;
-        check(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name), "asking for a kernel's name");
-        implementation = name;
         run = operation(desc.get());
         w_inside = layout(
             dnnl_primitive_desc_query_md(desc.get(), gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0));
@@ -133,7 +137,7 @@ struct convolution {
     }
 
     /// The weights as the primitive likes them; `room` keeps the copy.
-    const void* inside(const float* w, tensor<char>& room) const {
+    const void* inside(const void* w, tensor<char>& room) const {
         if (!reorders) return w;
         room = tensor<char>({w_inside.bytes()}, memory_category::workspace);
         reorder.run({{DNNL_ARG_FROM, p.w, w}, {DNNL_ARG_TO, w_inside, room.data()}});
@@ -155,19 +159,21 @@ inline bool beyond_its_operands(const conv_geometry& g, conv_phase phase, std::s
     return kernel.starts_with("jit_1x1") && strided && g.c_in / g.groups < 8;
 }
 
-/// The kept primitive for this shape, phase and number of threads; null where oneDNN has none, only its reference
+/// The kept primitive for this type, shape, phase and number of threads; null where oneDNN has none, only its reference
 /// loops, one whose results depend on the number of threads, or one that is known to be faulty.
-inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
+template <class T>
+std::shared_ptr<const convolution> kept_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
     static std::mutex mutex;
     static std::unordered_map<conv_call, std::shared_ptr<const convolution>, conv_call::hash> kept;
-    const conv_call key{g, static_cast<index_t>(phase), sizeof(float), bias, threads()};
+    const conv_call key{g, static_cast<index_t>(phase), sizeof(T), bias, threads()};
     const std::scoped_lock lock(mutex);
     const auto found = kept.find(key);
     if (found != kept.end()) return found->second;
     std::shared_ptr<const convolution> made;
     try {
-        made = std::make_shared<const convolution>(g, phase, bias);
-        const std::string& kernel = made->implementation;
+        made = std::make_shared<const convolution>(g, phase, bias, type_of<T>,
+                                                   phase == conv_phase::backward_weight ? dnnl_f32 : type_of<T>);
+        const std::string& kernel = made->run.kernel;
         // Products that are split over the threads: the bits depend on their number. im2col does the same, without.
         const bool by_threads = phase != conv_phase::backward_weight && kernel.find("gemm:jit") != std::string::npos;
         if (kernel.starts_with("ref") || by_threads || beyond_its_operands(g, phase, kernel)) made = nullptr;
@@ -176,8 +182,9 @@ inline std::shared_ptr<const convolution> kept_convolution(const conv_geometry& 
     return kept.emplace(key, made).first->second;
 }
 
-inline std::shared_ptr<const convolution> needed_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
-    auto c = kept_convolution(g, phase, bias);
+template <class T>
+std::shared_ptr<const convolution> needed_convolution(const conv_geometry& g, conv_phase phase, bool bias) {
+    auto c = kept_convolution<T>(g, phase, bias);
     require(c != nullptr, "oneDNN has no ", name_of(phase), " kernel for a convolution ", g.to_string(),
             "; choose another algorithm");
     return c;
@@ -185,20 +192,23 @@ inline std::shared_ptr<const convolution> needed_convolution(const conv_geometry
 
 }  // namespace detail
 
-/// Whether oneDNN has a kernel (better than its reference loops) for this convolution.
-inline bool convolution_applies(const conv_geometry& g, conv_phase phase) {
-    return detail::kept_convolution(g, phase, false) != nullptr;
+/// Whether oneDNN has a kernel (better than its reference loops) for this convolution of T.
+template <class T = float>
+bool convolution_applies(const conv_geometry& g, conv_phase phase) {
+    return detail::kept_convolution<T>(g, phase, false) != nullptr;
 }
 
 /// Name of the kernel that oneDNN uses, for example "brgconv:avx512_core"; empty where it has none.
-inline std::string convolution_kernel(const conv_geometry& g, conv_phase phase) {
-    const auto c = detail::kept_convolution(g, phase, false);
-    return c ? c->implementation : "";
+template <class T = float>
+std::string convolution_kernel(const conv_geometry& g, conv_phase phase) {
+    const auto c = detail::kept_convolution<T>(g, phase, false);
+    return c ? c->run.kernel : "";
 }
 
 /// y = x * w + bias; bias may be null.
-inline void convolution_forward(const conv_geometry& g, const float* x, const float* w, const float* bias, float* y) {
-    const auto c = detail::needed_convolution(g, conv_phase::forward, bias != nullptr);
+template <class T>
+void convolution_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
+    const auto c = detail::needed_convolution<T>(g, conv_phase::forward, bias != nullptr);
     tensor<char> room;
     c->run.run({{DNNL_ARG_SRC, c->p.x, x},
                 {DNNL_ARG_WEIGHTS, c->w_inside, c->inside(w, room)},
@@ -207,8 +217,9 @@ inline void convolution_forward(const conv_geometry& g, const float* x, const fl
 }
 
 /// dx = gradient of <dy, x * w> with respect to x.
-inline void convolution_backward_input(const conv_geometry& g, const float* dy, const float* w, float* dx) {
-    const auto c = detail::needed_convolution(g, conv_phase::backward_input, false);
+template <class T>
+void convolution_backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
+    const auto c = detail::needed_convolution<T>(g, conv_phase::backward_input, false);
     tensor<char> room;
     c->run.run({{DNNL_ARG_DIFF_DST, c->p.y, dy},
                 {DNNL_ARG_WEIGHTS, c->w_inside, c->inside(w, room)},
@@ -216,8 +227,9 @@ inline void convolution_backward_input(const conv_geometry& g, const float* dy, 
 }
 
 /// dw += gradient of <dy, x * w> with respect to w.
-inline void convolution_backward_weight(const conv_geometry& g, const float* x, const float* dy, float* dw) {
-    const auto c = detail::needed_convolution(g, conv_phase::backward_weight, false);
+template <class T>
+void convolution_backward_weight(const conv_geometry& g, const T* x, const T* dy, float* dw) {
+    const auto c = detail::needed_convolution<T>(g, conv_phase::backward_weight, false);
     const tensor<char> room({c->w_inside.bytes()}, memory_category::workspace);
     c->run.run({{DNNL_ARG_SRC, c->p.x, x},
                 {DNNL_ARG_DIFF_DST, c->p.y, dy},
@@ -227,11 +239,26 @@ inline void convolution_backward_weight(const conv_geometry& g, const float* x, 
 
 #else
 
-inline bool convolution_applies(const conv_geometry&, conv_phase) { return false; }
-inline std::string convolution_kernel(const conv_geometry&, conv_phase) { return ""; }
-inline void convolution_forward(const conv_geometry&, const float*, const float*, const float*, float*) { missing(); }
-inline void convolution_backward_input(const conv_geometry&, const float*, const float*, float*) { missing(); }
-inline void convolution_backward_weight(const conv_geometry&, const float*, const float*, float*) { missing(); }
+template <class T = float>
+bool convolution_applies(const conv_geometry&, conv_phase) {
+    return false;
+}
+template <class T = float>
+std::string convolution_kernel(const conv_geometry&, conv_phase) {
+    return "";
+}
+template <class T>
+void convolution_forward(const conv_geometry&, const T*, const T*, const T*, T*) {
+    missing();
+}
+template <class T>
+void convolution_backward_input(const conv_geometry&, const T*, const T*, T*) {
+    missing();
+}
+template <class T>
+void convolution_backward_weight(const conv_geometry&, const T*, const T*, float*) {
+    missing();
+}
 
 #endif
 

@@ -7,7 +7,8 @@
 //   average backward  dx[i] = Σ over the windows o that cover i of dy[o] / size[o]
 // Backward gathers, so that every dx is written once, by one thread, whatever the windows overlap; windows that tile
 // the input are spread instead, which reads each dy once. Vector lanes are channels.
-// Memory traffic: forward x read, y and codes written; backward dy and codes read, dx written.
+// Memory traffic: forward x read, y and codes written; backward dy and codes read, dx written. Sums run in float where
+// T is bfloat16.
 // Tested against tests/oracle/pool.hpp.
 
 #include <cairn/core/flop_counter.hpp>
@@ -141,22 +142,23 @@ T inverse_window_size(const pool_geometry& g, index_t od, index_t oh, index_t ow
 /// window must hold at least one element. 1 flop per element read.
 template <class T, class Code>
 void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code) {
+    using S = simd::arithmetic<T>;
     const double outputs = static_cast<double>(g.y_elements());
     flop_counter::count(
         static_cast<double>(g.n * g.reads() * g.channels),
         static_cast<double>(g.x_elements()) * sizeof(T) + outputs * (sizeof(T) + (code ? sizeof(Code) : 0)));
-    using codes = simd::codes<T, Code>;
+    using codes = simd::codes<S, Code>;
     detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index_t base, index_t out, auto...) {
         const auto* const link = links.data();
         detail::with_link_count(links.size(), [=](auto links_count) {
-            simd::for_packs<T>(channels, [=](index_t c, auto count) {
+            simd::for_packs<S>(channels, [=](index_t c, auto count) {
                 const T* const from = x + base + c;
-                simd::pack<T> best = simd::load(from + link[0].offset, count);
+                simd::pack<S> best = simd::load(from + link[0].offset, count);
                 codes at(link[0].value);
                 for (std::size_t k = 1; k < links_count; ++k) {
-                    const simd::pack<T> v = simd::load(from + link[k].offset, count);
+                    const simd::pack<S> v = simd::load(from + link[k].offset, count);
                     // v > best, or v is NaN: a NaN stays, as nothing is greater.
-                    const simd::mask<T> better = simd::either(simd::greater(v, best), simd::unordered(v));
+                    const simd::mask<S> better = simd::either(simd::greater(v, best), simd::unordered(v));
                     best = simd::select(better, v, best);
                     at = select(better, codes(link[k].value), at);
                 }
@@ -170,17 +172,18 @@ void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code)
 /// dx (n, in…, channels) from dy and code (n, out…, channels). 1 flop per element that a window covers.
 template <class T, class Code>
 void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* code, T* dx) {
+    using S = simd::arithmetic<T>;
     flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
                         static_cast<double>(g.x_elements()) * sizeof(T) +
                             static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
-    using codes = simd::codes<T, Code>;
+    using codes = simd::codes<S, Code>;
     if (g.tiles()) {
         detail::for_windows<T, Code>(
             g, [=, channels = g.channels](const auto& links, index_t base, index_t out, auto...) {
                 const auto* const link = links.data();
                 detail::with_link_count(links.size(), [=](auto links_count) {
-                    simd::for_packs<T>(channels, [=](index_t c, auto count) {
-                        const simd::pack<T> gradient = simd::load(dy + out + c, count);
+                    simd::for_packs<S>(channels, [=](index_t c, auto count) {
+                        const simd::pack<S> gradient = simd::load(dy + out + c, count);
                         const codes at = codes::load(code + out + c, count);
                         for (std::size_t k = 0; k < links_count; ++k)
                             simd::store(dx + base + link[k].offset + c,
@@ -202,8 +205,8 @@ void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* cod
         [=, channels = g.channels](const auto& links, index_t in) {
             const auto* const link = links.data();
             detail::with_link_count(links.size(), [=](auto links_count) {
-                simd::for_packs<T>(channels, [=](index_t c, auto count) {
-                    simd::pack<T> sum(T{});
+                simd::for_packs<S>(channels, [=](index_t c, auto count) {
+                    simd::pack<S> sum(S{});
                     for (std::size_t k = 0; k < links_count; ++k) {
                         const index_t at = link[k].offset + c;
                         sum += simd::keep(codes::load(code + at, count) == codes(link[k].value),
@@ -218,16 +221,17 @@ void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* cod
 /// y (n, out…, channels) = averages of x (n, in…, channels). 1 flop per element read and 1 per result.
 template <class T>
 void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
+    using S = simd::arithmetic<T>;
     const double outputs = static_cast<double>(g.y_elements());
     flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
                         (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
     detail::for_windows<T, std::int32_t>(
         g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
             const auto* const link = links.data();
-            const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
+            const simd::pack<S> inverse(detail::inverse_window_size<S>(g, od, oh, ow));
             detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
-                simd::for_packs<T>(channels, [=](index_t c, auto count) {
-                    simd::pack<T> sum(T{});
+                simd::for_packs<S>(channels, [=](index_t c, auto count) {
+                    simd::pack<S> sum(S{});
                     for (std::size_t k = 0; k < links_count; ++k)
                         sum += simd::load(x + base + link[k].offset + c, count);
                     simd::store(y + out + c, sum * inverse, count);
@@ -239,16 +243,17 @@ void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
 /// dx (n, in…, channels) from dy (n, out…, channels). 2 flops per element that a window covers.
 template <class T>
 void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
+    using S = simd::arithmetic<T>;
     flop_counter::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
                         static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
     if (g.tiles()) {
         detail::for_windows<T, std::int32_t>(
             g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
                 const auto* const link = links.data();
-                const simd::pack<T> inverse(detail::inverse_window_size<T>(g, od, oh, ow));
+                const simd::pack<S> inverse(detail::inverse_window_size<S>(g, od, oh, ow));
                 detail::with_link_count(links.size(), [=, channels = g.channels](auto links_count) {
-                    simd::for_packs<T>(channels, [=](index_t c, auto count) {
-                        const simd::pack<T> share = simd::load(dy + out + c, count) * inverse;
+                    simd::for_packs<S>(channels, [=](index_t c, auto count) {
+                        const simd::pack<S> share = simd::load(dy + out + c, count) * inverse;
                         for (std::size_t k = 0; k < links_count; ++k)
                             simd::store(dx + base + link[k].offset + c, share, count);
                     });
@@ -258,18 +263,18 @@ void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
     }
     const pool_axis &d = g.axis[0], &h = g.axis[1], &w = g.axis[2];
     const auto length = [&](const pool_axis& a, index_t o) {
-        return static_cast<T>(g.count_pad ? a.kernel : a.length(o));
+        return static_cast<S>(g.count_pad ? a.kernel : a.length(o));
     };
     detail::for_covers<T>(
-        g, [&](index_t od, index_t, index_t oh, index_t) { return T(1) / (length(d, od) * length(h, oh)); },
-        [&](index_t ow, index_t) { return T(1) / length(w, ow); }, [](T of_rows, T in_row) { return of_rows * in_row; },
+        g, [&](index_t od, index_t, index_t oh, index_t) { return S(1) / (length(d, od) * length(h, oh)); },
+        [&](index_t ow, index_t) { return S(1) / length(w, ow); }, [](S of_rows, S in_row) { return of_rows * in_row; },
         [=, channels = g.channels](const auto& links, index_t in) {
             const auto* const link = links.data();
             detail::with_link_count(links.size(), [=](auto links_count) {
-                simd::for_packs<T>(channels, [=](index_t c, auto count) {
-                    simd::pack<T> sum(T{});
+                simd::for_packs<S>(channels, [=](index_t c, auto count) {
+                    simd::pack<S> sum(S{});
                     for (std::size_t k = 0; k < links_count; ++k)
-                        sum += simd::load(dy + link[k].offset + c, count) * simd::pack<T>(link[k].value);
+                        sum += simd::load(dy + link[k].offset + c, count) * simd::pack<S>(link[k].value);
                     simd::store(dx + in + c, sum, count);
                 });
             });
@@ -279,25 +284,26 @@ void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
 /// y (n, channels) = mean over the points of x (n, points, channels). 1 flop per element and 1 per result.
 template <class T>
 void global_average_forward(cpu, index_t n, index_t points, index_t channels, const T* x, T* y) {
+    using S = simd::arithmetic<T>;
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
     flop_counter::count(elements + static_cast<double>(n * channels),
                         (elements + static_cast<double>(n * channels)) * sizeof(T));
-    constexpr index_t block = 256;  // points that are summed in T
+    constexpr index_t block = 256;  // points that are summed in S
     parallel_for(n, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(points * channels, 1)),
                  [&](index_t begin, index_t end) {
-                     std::vector<T> part(static_cast<std::size_t>(channels));
+                     std::vector<S> part(static_cast<std::size_t>(channels));
                      std::vector<double> total(part.size());
                      for (index_t image = begin; image < end; ++image) {
                          std::fill(total.begin(), total.end(), 0.0);
                          for (index_t p = 0; p < points; p += block) {
-                             std::fill(part.begin(), part.end(), T{});
+                             std::fill(part.begin(), part.end(), S{});
                              detail::add_rows(std::min(block, points - p), channels,
                                               x + (image * points + p) * channels, part.data());
                              detail::add_rows_in_double(1, channels, channels, part.data(), total.data());
                          }
                          for (index_t c = 0; c < channels; ++c)
                              y[image * channels + c] =
-                                 static_cast<T>(total[static_cast<std::size_t>(c)] / static_cast<double>(points));
+                                 static_cast<S>(total[static_cast<std::size_t>(c)] / static_cast<double>(points));
                      }
                  });
 }
@@ -305,9 +311,10 @@ void global_average_forward(cpu, index_t n, index_t points, index_t channels, co
 /// dx (n, points, channels) = dy (n, channels) / points. 1 flop per element.
 template <class T>
 void global_average_backward(cpu, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
+    using S = simd::arithmetic<T>;
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
     flop_counter::count(elements, (elements + static_cast<double>(n * channels)) * sizeof(T));
-    const T inverse = T(1) / static_cast<T>(points);
+    const S inverse = S(1) / static_cast<S>(points);
     parallel_for(n * points, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(channels, 1)),
                  [=](index_t begin, index_t end) {
                      for (index_t p = begin; p < end; ++p) {

@@ -166,8 +166,8 @@ index_t count_nonfinite(cpu, index_t n, const T* x) {
 namespace detail {
 
 /// acc[i] += Σ_r x[r, i] over rows of `width` elements, eight rows at a time.
-template <class T>
-void add_rows(index_t rows, index_t w, const T* x, T* acc) {
+template <class T, class S>
+void add_rows(index_t rows, index_t w, const T* x, S* acc) {
     for (; rows >= 8; rows -= 8, x += 8 * w) {
 #pragma omp simd
         for (index_t i = 0; i < w; ++i)
@@ -191,17 +191,17 @@ void add_rows_in_double(index_t rows, index_t stride, index_t width, const T* x,
 
 }  // namespace detail
 
-/// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Sums of up to 256 KiB run in T, eight rows at
-/// a time, the rest in double.
-template <class T>
-void column_sums(cpu, index_t rows, index_t columns, const T* x, T* out, bool accumulate) {
+/// out[c] = Σ_r x[r, c], or += with `accumulate`: the gradient of a bias. Sums of up to 256 KiB run in S (float for
+/// bfloat16), eight rows at a time, the rest in double.
+template <class T, class S>
+void column_sums(cpu, index_t rows, index_t columns, const T* x, S* out, bool accumulate) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
     flop_counter::count(n, n * sizeof(T));
-    const folded_rows l = folded_rows::of<T>(rows, columns);
-    tensor<T> partial({l.chunks, l.period}, memory_category::workspace);
+    const folded_rows l = folded_rows::of<S>(rows, columns);
+    tensor<S> partial({l.chunks, l.period}, memory_category::workspace);
     parallel_chunks(l.count, l.grain, [&](index_t chunk, index_t begin, index_t end) {
-        T* const acc = partial.data() + chunk * l.period;
-        std::fill_n(acc, l.period, T{});
+        S* const acc = partial.data() + chunk * l.period;
+        std::fill_n(acc, l.period, S{});
         detail::add_rows(end - begin, l.period, x + begin * l.period, acc);
     });
     parallel_for(columns, 1024, [&](index_t first, index_t last) {
@@ -211,7 +211,7 @@ void column_sums(cpu, index_t rows, index_t columns, const T* x, T* out, bool ac
             detail::add_rows_in_double(l.rest / columns, columns, last - first, x + l.count * l.period + first,
                                        total.data());
         for (index_t c = first; c < last; ++c) {
-            const T value = static_cast<T>(total[static_cast<std::size_t>(c - first)]);
+            const S value = static_cast<S>(total[static_cast<std::size_t>(c - first)]);
             out[c] = accumulate ? out[c] + value : value;
         }
     });
@@ -225,12 +225,14 @@ void argmax_rows(cpu, index_t rows, index_t columns, const T* x, std::int32_t* o
     parallel_for(rows, std::max<index_t>(1, 8192 / std::max<index_t>(columns, 1)), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const T* const row = x + r * columns;
-            T largest = -std::numeric_limits<T>::infinity();
+            using S = simd::arithmetic<T>;
+            S largest = -std::numeric_limits<S>::infinity();
             int nans = 0;
 #pragma omp simd reduction(max : largest) reduction(+ : nans)
             for (index_t c = 0; c < columns; ++c) {
-                largest = row[c] > largest ? row[c] : largest;
-                nans += row[c] != row[c];
+                const S v = row[c];
+                largest = v > largest ? v : largest;
+                nans += v != v;
             }
             index_t best = 0;
             while (best < columns - 1 && !(nans ? row[best] != row[best] : row[best] == largest)) ++best;

@@ -10,7 +10,7 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/simd.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
 
 #include <cmath>
@@ -25,46 +25,76 @@ namespace detail {
 inline index_t softmax_grain(index_t classes) { return std::max<index_t>(1, 8192 / std::max<index_t>(classes, 1)); }
 
 /// Largest element, NaN elements left out.
-template <class T>
-T row_max(index_t n, const T* x) {
-    constexpr index_t lanes = simd::lanes<T>;
-    simd::pack<T> top(-std::numeric_limits<T>::infinity());
+template <class T, class S = simd::arithmetic<T>>
+S row_max(index_t n, const T* x) {
+    constexpr index_t lanes = simd::lanes<S>;
+    simd::pack<S> top(-std::numeric_limits<S>::infinity());
     index_t i = 0;
     for (; i + lanes <= n; i += lanes) top = simd::max(simd::load(x + i), top);
-    T most = simd::fold(top, [](T a, T b) { return a > b ? a : b; });
-    for (; i < n; ++i) most = std::max(most, x[i]);
+    S most = simd::fold(top, [](S a, S b) { return a > b ? a : b; });
+    for (; i < n; ++i) most = std::max(most, S{x[i]});
     return most;
+}
+
+/// Σ a b.
+template <class T>
+simd::arithmetic<T> row_dot(index_t n, const T* a, const T* b) {
+    using S = simd::arithmetic<T>;
+    simd::pack<S> sums(S{});
+    simd::for_packs<S>(n, [&](index_t i, auto count) { sums += simd::load(a + i, count) * simd::load(b + i, count); });
+    return simd::sum(sums);
 }
 
 /// e[i] = exp(x[i] - m), unless e is null; returns their sum. Whole packs, also for the last elements: no exponential
 /// is taken alone.
-template <class T>
-T row_exp(index_t n, const T* x, T m, T* e) {
-    simd::pack<T> sums(T{});
-    simd::for_packs<T>(
+template <class T, class S>
+S row_exp(index_t n, const T* x, S m, S* e) {
+    simd::pack<S> sums(S{});
+    simd::for_packs<S>(
         n, [&](index_t i, auto count) __attribute__((always_inline)) {
-            simd::pack<T> v = simd::load(x + i, count);
+            simd::pack<S> v = simd::load(x + i, count);
             for (auto& part : v.part) part = vector_math::exp_nonpositive(part - m);
-            T room[simd::lanes<T>];
-            T* const to = e ? e + i : room;
+            S room[simd::lanes<S>];
+            S* const to = e ? e + i : room;
             simd::store(to, v, count);
             sums += simd::load(to, count);
         });
     return simd::sum(sums);
 }
 
+/// Where the exponentials of a row are, until they are divided by their sum: over the result, or, where that is
+/// bfloat16, in a row of floats.
+template <class T>
+class row_room {
+public:
+    explicit row_room(index_t classes)
+        : row_({std::is_same_v<T, bfloat16> ? classes : 0}, memory_category::workspace) {}
+    auto of(T* row) {
+        if constexpr (std::is_same_v<T, bfloat16>)
+            return row_.data();
+        else
+            return row;
+    }
+
+private:
+    tensor<simd::arithmetic<T>> row_;
+};
+
 }  // namespace detail
 
 /// y = softmax of each row. y may be x.
 template <class T>
 void softmax_forward(cpu, index_t rows, index_t classes, const T* x, T* y) {
+    using S = simd::arithmetic<T>;
     parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
+        detail::row_room<T> room(classes);
         for (index_t r = begin; r < end; ++r) {
             T* const out = y + r * classes;
-            const T m = detail::row_max(classes, x + r * classes);
-            const T inverse = T(1) / detail::row_exp(classes, x + r * classes, m, out);
+            S* const e = room.of(out);
+            const S m = detail::row_max(classes, x + r * classes);
+            const S inverse = S(1) / detail::row_exp(classes, x + r * classes, m, e);
 #pragma omp simd
-            for (index_t k = 0; k < classes; ++k) out[k] *= inverse;
+            for (index_t k = 0; k < classes; ++k) out[k] = e[k] * inverse;
         }
     });
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
@@ -78,9 +108,7 @@ void softmax_backward(cpu, index_t rows, index_t classes, const T* y, const T* d
         for (index_t r = begin; r < end; ++r) {
             const T *const p = y + r * classes, *const g = dy + r * classes;
             T* const out = dx + r * classes;
-            T dot = 0;
-#pragma omp simd reduction(+ : dot)
-            for (index_t k = 0; k < classes; ++k) dot += p[k] * g[k];
+            const simd::arithmetic<T> dot = detail::row_dot(classes, p, g);
 #pragma omp simd
             for (index_t k = 0; k < classes; ++k) out[k] = p[k] * (g[k] - dot);
         }

@@ -12,11 +12,13 @@
 // Input gradient: the same with rotated, transposed filters and padding 2 - pad. Weight gradient: the transposed map,
 //   dw = G^T [ sum over tiles of V[p]^T (A dY A^T)[p] ] G.
 // Memory traffic: x and y once, w and U once; transformed tiles stay in the caches.
+// Images and filters in bfloat16 are transformed, multiplied and summed in float; weight gradients are of float.
 // Results are the same bits for any number of threads. Tested against tests/oracle/conv.hpp.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/winograd_forward.hpp>
 #include <cairn/device/cpu/winograd_plan.hpp>
 #include <cairn/device/cpu/winograd_weight_gradient.hpp>
@@ -46,8 +48,8 @@ inline void check(const conv_geometry& g, int tile, const void* workspace, int t
 
 }  // namespace winograd
 
-/// Bytes of workspace that a phase needs, for elements of type T. Depends on the threads.
-template <class T = float>
+/// Bytes of workspace that a phase needs, for elements of type I. Depends on the threads.
+template <class I = float, class T = simd::arithmetic<I>>
 index_t winograd_workspace_bytes(const conv_geometry& g, conv_phase phase, int tile, int threads = cairn::threads()) {
     switch (phase) {
         case conv_phase::forward:
@@ -62,8 +64,8 @@ index_t winograd_workspace_bytes(const conv_geometry& g, conv_phase phase, int t
 /// y (n, out..., c_out) = x (n, in..., c_in) * w (c_out, kernel..., c_in) + bias (c_out, or null). `tile` is 2 or 4,
 /// `workspace` has winograd_workspace_bytes(..., threads) bytes on a 64-byte boundary. Throws error if the shape does
 /// not suit, see winograd_applies().
-template <class T>
-void winograd_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y, int tile, void* workspace,
+template <class I, class T = simd::arithmetic<I>>
+void winograd_forward(const conv_geometry& g, const I* x, const I* w, const I* bias, I* y, int tile, void* workspace,
                       int threads = cairn::threads()) {
     winograd::check(g, tile, workspace, threads);
     const winograd::forward_plan<T> plan(g, tile, threads, workspace);
@@ -72,20 +74,20 @@ void winograd_forward(const conv_geometry& g, const T* x, const T* w, const T* b
 }
 
 /// dx (n, in..., c_in) = gradient of <dy, x * w> with respect to x; otherwise as winograd_forward().
-template <class T>
-void winograd_backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx, int tile, void* workspace,
+template <class I, class T = simd::arithmetic<I>>
+void winograd_backward_input(const conv_geometry& g, const I* dy, const I* w, I* dx, int tile, void* workspace,
                              int threads = cairn::threads()) {
     winograd::check(g, tile, workspace, threads);
     const winograd::forward_plan<T> plan(winograd::input_gradient_geometry(g), tile, threads, workspace);
-    const T* const no_bias = nullptr;
+    const I* const no_bias = nullptr;
     tile == 4 ? winograd::forward<4, true>(g, plan, dy, w, no_bias, dx, threads)
               : winograd::forward<2, true>(g, plan, dy, w, no_bias, dx, threads);
 }
 
 /// dw (c_out, kernel..., c_in) = gradient of <dy, x * w> with respect to w, added to its old content if `accumulate`;
 /// otherwise as winograd_forward().
-template <class T>
-void winograd_backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate, int tile,
+template <class I, class T>
+void winograd_backward_weight(const conv_geometry& g, const I* x, const I* dy, T* dw, bool accumulate, int tile,
                               void* workspace, int threads = cairn::threads()) {
     winograd::check(g, tile, workspace, threads);
     const winograd::weight_plan<T> plan(g, tile, threads, workspace);

@@ -14,8 +14,8 @@ namespace cairn::winograd {
 /// Forward: from w(co, kd, kh, kw, ci) with co in `out_block`, ci in `in_block`.
 /// Transposed (for the input gradient): the roles of ci and co are exchanged and the filter is rotated by half a turn,
 /// so `out_block` counts blocks of c_in, `in_block` blocks of c_out.
-template <int M, bool Transposed, class T>
-void transform_filters(const conv_geometry& g, const T* w, index_t out_block, index_t in_block, index_t kd, T* u,
+template <int M, bool Transposed, class I, class T>
+void transform_filters(const conv_geometry& g, const I* w, index_t out_block, index_t in_block, index_t kd, T* u,
                        index_t position) {
     constexpr index_t l = lanes<T>;
     const index_t co0 = (Transposed ? in_block : out_block) * l, ci0 = (Transposed ? out_block : in_block) * l;

@@ -3,6 +3,7 @@
 // Two orders of the same work, see forward_plan.
 
 #include <algorithm>
+#include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/winograd_filter.hpp>
 #include <cairn/device/cpu/winograd_gemm.hpp>
 #include <cairn/device/cpu/winograd_plan.hpp>
@@ -12,37 +13,44 @@
 namespace cairn::winograd {
 
 /// Whether y is too large to be found in the caches by its next reader, and made of whole vectors.
-template <class T>
-bool stream_output(const conv_geometry& g, const T* y) {
-    constexpr index_t large = index_t{16} << 20;
-    return g.y_elements() * index_t(sizeof(T)) >= large && g.c_out % lanes<T> == 0 &&
-           reinterpret_cast<std::uintptr_t>(y) % register_bytes == 0;
+template <class I>
+bool stream_output(const conv_geometry& g, const I* y) {
+    using T = simd::arithmetic<I>;
+    constexpr index_t large = index_t{16} << 20, vector = lanes<T> * index_t(sizeof(I));
+    return g.y_elements() * index_t(sizeof(I)) >= large && g.c_out % lanes<T> == 0 &&
+           reinterpret_cast<std::uintptr_t>(y) % vector == 0;
 }
 
 /// The two images of a convolution: x or dx's side, and y's side.
-template <class T>
-images<T> input_images(const conv_geometry& g, T* x) {
+template <class I>
+images<I> input_images(const conv_geometry& g, I* x) {
     return {x, g.in[0], g.in[1], g.in[2], g.c_in};
 }
-template <class T>
-images<T> output_images(const conv_geometry& g, T* y) {
+template <class I>
+images<I> output_images(const conv_geometry& g, I* y) {
     return {y, g.out[0], g.out[1], g.out[2], g.c_out};
 }
 
+/// Zeros for the channels of a pixel outside an image of I.
+template <class I, class T>
+const I* zeros_of(const T* zeros) {
+    return reinterpret_cast<const I*>(zeros);
+}
+
 /// V of block b, rows [begin, end).
-template <int M, class T>
-void transform_input(const plan_base<T>& plan, const T* x, const T* zeros, const block& b, index_t begin, index_t end,
+template <int M, class I, class T>
+void transform_input(const plan_base<T>& plan, const I* x, const T* zeros, const block& b, index_t begin, index_t end,
                      const spectrum<T>& v) {
     const conv_geometry& g = plan.g;
     transform_tiles<M, M + 2>(input_images(g, x), plan.tiles, b, b.depth - g.pad[0], g.pad[1], g.pad[2], begin, end,
-                              zeros, v, [](const auto& d, auto& u) { transform_data<M, T>(d, u); });
+                              zeros_of<I>(zeros), v, [](const auto& d, auto& u) { transform_data<M, T>(d, u); });
 }
 
 /// y = x * w + bias on geometry plan.g, with w (of geometry `weights`) as it is or (Transposed) rotated and with its
 /// channels exchanged. All filters are transformed first.
-template <int M, bool Transposed, class T>
-void forward_kept(const conv_geometry& weights, const forward_plan<T>& plan, const T* x, const T* w, const T* bias,
-                  T* y, int threads) {
+template <int M, bool Transposed, class I, class T>
+void forward_kept(const conv_geometry& weights, const forward_plan<T>& plan, const I* x, const I* w, const I* bias,
+                  I* y, int threads) {
     constexpr index_t l = lanes<T>;
     const index_t depth = plan.g.kernel[0];
     run_tasks(threads, plan.blocks_out * depth * plan.blocks_in, [&](index_t task, int) {
@@ -51,7 +59,7 @@ void forward_kept(const conv_geometry& weights, const forward_plan<T>& plan, con
         T* const u = plan.filters + out * plan.filter_block() + (kd * plan.blocks_in + in) * l * l;
         transform_filters<M, Transposed>(weights, w, out, in, kd, u, plan.filter_position());
     });
-    const bool streamed = stream_output<T>(plan.g, y);
+    const bool streamed = stream_output(plan.g, y);
     run_tasks(threads, plan.count(), [&](index_t task, int thread) {
         const block b = plan.at(task);
         T* const scratch = plan.scratch + thread * plan.scratch_elements;
@@ -68,13 +76,13 @@ void forward_kept(const conv_geometry& weights, const forward_plan<T>& plan, con
 }
 
 /// As forward_kept(), but each piece of the filters is transformed right before its use.
-template <int M, bool Transposed, class T>
-void forward_fused(const conv_geometry& weights, const forward_plan<T>& plan, const T* x, const T* w, const T* bias,
-                   T* y, int threads) {
+template <int M, bool Transposed, class I, class T>
+void forward_fused(const conv_geometry& weights, const forward_plan<T>& plan, const I* x, const I* w, const I* bias,
+                   I* y, int threads) {
     using plan_type = forward_plan<T>;
     constexpr index_t l = lanes<T>, rows_a_task = 8;
     const index_t depth = plan.g.kernel[0];
-    const bool streamed = stream_output<T>(plan.g, y);
+    const bool streamed = stream_output(plan.g, y);
     for (index_t i = 0; i < plan.count(); ++i) {
         const block b = plan.at(i);
         const index_t input_rows = b.input_rows(depth);
@@ -107,8 +115,8 @@ void forward_fused(const conv_geometry& weights, const forward_plan<T>& plan, co
     }
 }
 
-template <int M, bool Transposed, class T>
-void forward(const conv_geometry& weights, const forward_plan<T>& plan, const T* x, const T* w, const T* bias, T* y,
+template <int M, bool Transposed, class I, class T>
+void forward(const conv_geometry& weights, const forward_plan<T>& plan, const I* x, const I* w, const I* bias, I* y,
              int threads) {
     std::fill_n(plan.zeros, plan.blocks_in * lanes<T>, T(0));
     if (plan.fused)

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cairn/device/conv_geometry.hpp>
+#include <cairn/device/cpu/bfloat16_registers.hpp>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -27,6 +28,8 @@ template <class T>
 struct vector_of {
     typedef T type __attribute__((vector_size(register_bytes)));
 };
+template <>
+struct vector_of<bfloat16> {};  // computed in vectors of floats
 template <class T>
 using vec = typename vector_of<T>::type;
 
@@ -91,6 +94,32 @@ CAIRN_INLINE void stream(T* p, const vec<T>& v) {
 CAIRN_INLINE void stream_end() {
 #if defined(__AVX512F__)
     _mm_sfence();
+#endif
+}
+
+// The same of images in bfloat16: a vector of floats.
+CAIRN_INLINE vec<float> load(const bfloat16* p) { return simd::widen<register_bytes>(p); }
+CAIRN_INLINE vec<float> load(const bfloat16* p, index_t count) {
+    if (count >= lanes<float>) return load(p);
+    bfloat16 room[lanes<float>] = {};
+    for (index_t i = 0; i < count; ++i) room[i] = p[i];
+    return load(room);
+}
+CAIRN_INLINE void store(bfloat16* p, const vec<float>& v, index_t count) {
+    if (count >= lanes<float>) return simd::round_to<register_bytes>(p, v);
+    bfloat16 room[lanes<float>];
+    simd::round_to<register_bytes>(room, v);
+    for (index_t i = 0; i < count; ++i) p[i] = room[i];
+}
+CAIRN_INLINE void stream(bfloat16* p, const vec<float>& v) {
+#if defined(__AVX512F__)
+    bfloat16 room[lanes<float>];
+    simd::round_to<register_bytes>(room, v);
+    __m256i all;
+    std::memcpy(&all, room, sizeof room);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), all);
+#else
+    simd::round_to<register_bytes>(p, v);
 #endif
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Between images (channels last) and transformed tiles.
+// Between images (channels last, of I) and transformed tiles (of T, which is I, but float for images in bfloat16).
 //
 // An image is cut into tiles of m x m outputs, each from (m + 2) x (m + 2) inputs. A "column" is one tile position of
 // one image through all depths, a "row" of a product is one column at one depth. A block of `columns` columns and some
@@ -81,23 +81,23 @@ void locate(tile_pixels<Size, T>& pixel, const images<T>& x, const tiling& tiles
 /// Reads Size x Size pixels a tile and writes the transformed tiles of rows [begin, end). Row 0 is at depth
 /// `first_depth`; `zeros` holds the channels of a pixel outside the image. The pixels of a later tile are fetched
 /// ahead: a tile is Size short runs of memory, too irregular for the hardware to foresee.
-template <int M, int Size, class T, class Transform>
-void transform_tiles(const images<const T>& x, const tiling& tiles, const block& b, index_t first_depth, index_t pad_h,
-                     index_t pad_w, index_t begin, index_t end, const T* zeros, const spectrum<T>& out,
+template <int M, int Size, class I, class T, class Transform>
+void transform_tiles(const images<const I>& x, const tiling& tiles, const block& b, index_t first_depth, index_t pad_h,
+                     index_t pad_w, index_t begin, index_t end, const I* zeros, const spectrum<T>& out,
                      Transform transform) {
     constexpr index_t w = lanes<T>;
     constexpr int p = M + 2;
     const index_t blocks = ceil_div(x.channels, w), position = out.position;
     constexpr index_t most_ahead = 4;
     const index_t ahead = std::clamp<index_t>(most_ahead / blocks, 1, most_ahead);
-    tile_pixels<Size, const T> ring[most_ahead + 1];
+    tile_pixels<Size, const I> ring[most_ahead + 1];
     const auto find = [&](index_t r) {
         locate<M, Size>(ring[r % (ahead + 1)], x, tiles, b, std::min(r, end - 1), first_depth, pad_h, pad_w, zeros);
     };
     for (index_t r = begin; r < begin + ahead; ++r) find(r);
     for (index_t r = begin; r < end; ++r) {
         find(r + ahead);
-        const tile_pixels<Size, const T>&pixel = ring[r % (ahead + 1)], &next = ring[(r + ahead) % (ahead + 1)];
+        const tile_pixels<Size, const I>&pixel = ring[r % (ahead + 1)], &next = ring[(r + ahead) % (ahead + 1)];
         for (index_t c = 0; c < blocks; ++c) {
             // Neighbours share Size - M lines of pixels: only the new ones are fetched.
             for (int i = Size - M; i < Size; ++i)
@@ -118,15 +118,15 @@ void transform_tiles(const images<const T>& x, const tiling& tiles, const block&
 
 /// Y = A^T M A + bias for every row of block b, written to the pixels of y that exist, past the caches if `streamed`
 /// (then y's pixels must be whole vectors on vector boundaries). `bias` may be null.
-template <int M, class T>
-void collect_tiles(const spectrum<T>& in, const images<T>& y, const tiling& tiles, const block& b, index_t first_block,
-                   index_t blocks, const T* bias, bool streamed) {
+template <int M, class I, class T>
+void collect_tiles(const spectrum<T>& in, const images<I>& y, const tiling& tiles, const block& b, index_t first_block,
+                   index_t blocks, const I* bias, bool streamed) {
     constexpr index_t w = lanes<T>;
     constexpr int p = M + 2;
     const index_t position = in.position;
-    tile_pixels<M, T> pixel;
+    tile_pixels<M, I> pixel;
     for (index_t r = 0; r < b.rows(); ++r) {
-        locate<M, M>(pixel, y, tiles, b, r, b.depth, 0, 0, static_cast<T*>(nullptr));
+        locate<M, M>(pixel, y, tiles, b, r, b.depth, 0, 0, static_cast<I*>(nullptr));
         for (index_t c = 0; c < blocks; ++c) {
             const T* const place = in.data + c * in.block + r * w;
             const index_t channel = (first_block + c) * w, left = std::min(w, y.channels - channel);
@@ -134,7 +134,7 @@ void collect_tiles(const spectrum<T>& in, const images<T>& y, const tiling& tile
             both_axes<p, M, T>([](const auto& u, auto& v) { collect_output<M, T>(u, v); },
                                [&](int i, int j) { return load(place + (i * p + j) * position); },
                                [&](int i, int j, const vec<T>& v) {
-                                   T* const to = pixel[std::size_t(i * M + j)];
+                                   I* const to = pixel[std::size_t(i * M + j)];
                                    if (!to) return;
                                    if (streamed)
                                        stream(to + channel, vec<T>(v + offset));

@@ -12,10 +12,10 @@
 namespace cairn::winograd {
 
 /// A dY A^T of block b, rows [begin, end).
-template <int M, class T>
-void transform_gradient(const plan_base<T>& plan, const T* dy, const T* zeros, const block& b, index_t begin,
+template <int M, class I, class T>
+void transform_gradient(const plan_base<T>& plan, const I* dy, const T* zeros, const block& b, index_t begin,
                         index_t end, const spectrum<T>& z) {
-    transform_tiles<M, M>(output_images(plan.g, dy), plan.tiles, b, b.depth, 0, 0, begin, end, zeros, z,
+    transform_tiles<M, M>(output_images(plan.g, dy), plan.tiles, b, b.depth, 0, 0, begin, end, zeros_of<I>(zeros), z,
                           [](const auto& d, auto& u) { transform_output_gradient<M, T>(d, u); });
 }
 
@@ -63,8 +63,8 @@ void collect_sums(const weight_plan<T>& plan, const rectangle& c, index_t kd, co
         }
 }
 
-template <int M, class T>
-void backward_weight_chunked(const weight_plan<T>& plan, const T* x, const T* dy, T* dw, bool add, int threads) {
+template <int M, class I, class T>
+void backward_weight_chunked(const weight_plan<T>& plan, const I* x, const I* dy, T* dw, bool add, int threads) {
     constexpr index_t l = lanes<T>;
     const index_t depth = plan.g.kernel[0];
     const rectangle all{0, plan.blocks_in, 0, plan.blocks_out};
@@ -90,8 +90,8 @@ void backward_weight_chunked(const weight_plan<T>& plan, const T* x, const T* dy
     });
 }
 
-template <int M, class T>
-void backward_weight_joint(const weight_plan<T>& plan, const T* x, const T* dy, T* dw, bool add, int threads) {
+template <int M, class I, class T>
+void backward_weight_joint(const weight_plan<T>& plan, const I* x, const I* dy, T* dw, bool add, int threads) {
     constexpr index_t rows_a_task = 8, square = weight_plan<T>::square;
     const index_t depth = plan.g.kernel[0];
     for (index_t i = 0; i < plan.count(); ++i) {
@@ -120,8 +120,8 @@ void backward_weight_joint(const weight_plan<T>& plan, const T* x, const T* dy, 
     }
 }
 
-template <int M, class T>
-void backward_weight(const weight_plan<T>& plan, const T* x, const T* dy, T* dw, bool add, int threads) {
+template <int M, class I, class T>
+void backward_weight(const weight_plan<T>& plan, const I* x, const I* dy, T* dw, bool add, int threads) {
     std::fill_n(plan.zeros, std::max(plan.blocks_in, plan.blocks_out) * lanes<T>, T(0));
     if (plan.joint)
         backward_weight_joint<M>(plan, x, dy, dw, add, threads);

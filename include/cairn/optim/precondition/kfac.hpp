@@ -23,6 +23,7 @@
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
+#include <cairn/device/cpu/widened_rows.hpp>
 #include <cairn/optim/precondition/kfac_directions.hpp>
 #include <cairn/optim/precondition/kfac_factors.hpp>
 #include <cairn/optim/precondition/kfac_inverses.hpp>
@@ -129,13 +130,17 @@ public:
 private:
     static constexpr bool on_host = std::same_as<D, cpu>;
 
-    // Of layers that compute in S, where devices do.
+    // Of layers that compute in S. Devices read such rows; the host reads copies.
     template <class S>
     void take_rounded(const curvature_samples<S>& rows) {
-        if constexpr (on_host || !std::same_as<T, float>)
+        if constexpr (!std::same_as<T, float>)
             curvature_listener::take(rows);
-        else
+        else if constexpr (!on_host)
             take_rows(rows);
+        else if constexpr (std::same_as<S, bfloat16>)
+            take_rows(widened_rows(rows).rows);
+        else
+            curvature_listener::take(rows);
     }
 
     template <class S>

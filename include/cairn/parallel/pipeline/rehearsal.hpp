@@ -78,7 +78,7 @@ private:
         const random_stream random{1, stream_of("rehearsal"), 0};
         tensor<T> numbers(s, memory_category::activations);
         for (index_t i = 0; i < numbers.size(); ++i)
-            numbers[i] = static_cast<T>(deviation * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
+            numbers[i] = static_cast<float>(deviation * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
         return numbers;
     }
 

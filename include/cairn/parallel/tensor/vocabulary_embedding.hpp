@@ -38,7 +38,7 @@ public:
                 ": parameters have no memory; make an arena of the model's parameters() first");
         tensor<std::int32_t> ids(x.shape());
         for (index_t i = 0; i < x.size(); ++i) {
-            require(x[i] >= T(0) && x[i] < static_cast<T>(config_.num_embeddings) && x[i] == std::floor(x[i]),
+            require(x[i] >= T(0) && x[i] < static_cast<W>(config_.num_embeddings) && x[i] == std::floor(x[i]),
                     describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ", config_.num_embeddings,
                     ')');
             ids[i] = static_cast<std::int32_t>(x[i]);
