@@ -11,14 +11,16 @@ import tempfile
 import time
 
 
-def restart_tuned(threads):
+def restart_tuned(threads, tuned_allocator=True):
     """Sets what libraries read while a process starts, and starts this one once more; as process.hpp beside this file."""
     if os.environ.get("CAIRN_PEER_ENVIRONMENT"):
         return
     os.environ |= {"CAIRN_PEER_ENVIRONMENT": "1", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                    "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     jemalloc = pathlib.Path(f"/usr/lib/{platform.machine()}-linux-gnu/libjemalloc.so.2")
-    if jemalloc.exists():
+    if not tuned_allocator:
+        pass
+    elif jemalloc.exists():
         os.environ["LD_PRELOAD"] = ":".join(filter(None, [str(jemalloc), os.environ.get("LD_PRELOAD")]))
         os.environ["MALLOC_CONF"] = "metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
     else:
@@ -74,12 +76,13 @@ def run_ranks(ranks, threads, work):
 
 
 def timed(step, warm_up, steps):
-    """Median seconds of a step, after some untimed ones; all ranks begin together. Collective."""
+    """Median seconds of a step, after some untimed ones; ranks, where there are any, begin together. Collective."""
     import torch.distributed as dist
 
     for _ in range(warm_up):
         step()
-    dist.barrier()
+    if dist.is_initialized():
+        dist.barrier()
     seconds = []
     for _ in range(steps):
         begin = time.perf_counter()
