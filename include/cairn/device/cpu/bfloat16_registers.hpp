@@ -32,7 +32,7 @@ template <int bytes>
     const auto wide = reinterpret_cast<typename of::words>(v);
     const typename of::words rounded = (wide + (((wide >> 16) & 1u) + 0x7fffu)) >> 16, of_nan = (wide >> 16) | 0x40u;
     const typename of::halves stored = __builtin_convertvector(v != v ? of_nan : rounded, typename of::halves);
-    std::memcpy(p, &stored, sizeof stored);
+    std::memcpy(static_cast<void*>(p), &stored, sizeof stored);
 }
 
 }  // namespace cairn::simd

@@ -26,7 +26,7 @@ using arithmetic = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
     bfloat16 room[lanes<float>] = {};
 #if CAIRN_SIMD_AVX512
     const __m256i kept = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << count) - 1u), p);
-    std::memcpy(room, &kept, sizeof room);
+    std::memcpy(static_cast<void*>(room), &kept, sizeof room);
 #else
     for (index_t i = 0; i < count; ++i) room[i] = p[i];
 #endif
