@@ -32,8 +32,8 @@ def end(process, grace=10):
             continue
 
 
-def run_child(command, timeout):
-    """Runs a program and returns the last line of its output that is a JSON object with a speed."""
+def run_child(command, timeout, figures=("samples_per_s",)):
+    """Runs a program and returns the last line of its output that is a JSON object in which these figures are positive."""
     command = [str(word) for word in command]
     shown = shlex.join(command)
     # Both sides choose their own kernels: inherited choices may name an older core.
@@ -66,11 +66,16 @@ def run_child(command, timeout):
     for line in reversed(lines):
         try:
             result = json.loads(line)
-            if result["samples_per_s"] > 0:
+            if all(result[figure] > 0 for figure in figures):
                 return result
         except (KeyError, TypeError, ValueError):
             continue
-    raise Failure(f"{shown}\nended well, but printed no JSON object with positive samples_per_s:\n{tail}")
+    raise Failure(f"{shown}\nended well, but printed no JSON object with positive {' and '.join(figures)}:\n{tail}")
+
+
+def run_peer(command, timeout):
+    """The same of a program whose memory counts too."""
+    return run_child(command, timeout, ("samples_per_s", "peak_bytes"))
 
 
 def require_same(result, key, expected, program):

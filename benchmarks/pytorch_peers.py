@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from measured_runs import ROOT, Failure, print_spread, require_same, run_child, spread
+from measured_runs import ROOT, Failure, print_spread, require_same, run_peer, spread
 
 PRECISIONS = ("float32", "bf16")
 
@@ -85,7 +85,7 @@ def measure(workload, options, train, python, deadline):
     steps, slowest = options.steps or workload.steps, 0.0
 
     def checked(command, program):
-        result = run_child(command, options.timeout)
+        result = run_peer(command, options.timeout)
         for key, value in expected.items():
             require_same(result, key, value, program)
         return result
@@ -102,9 +102,9 @@ def measure(workload, options, train, python, deadline):
         for name in list(samples.peers):
             command = torch[name] + ["--batch", expected["batch"]]
             try:
-                result = run_child(command + ["--steps", steps, "--allocator", options.peer_allocator], options.timeout)
+                result = run_peer(command + ["--steps", steps, "--allocator", options.peer_allocator], options.timeout)
                 if pair == 0:
-                    samples.system[name] = run_child(command + ["--steps", 1, "--allocator", "system"], options.timeout)
+                    samples.system[name] = run_peer(command + ["--steps", 1, "--allocator", "system"], options.timeout)
             except Failure as failure:
                 samples.leave_out(name, failure)
                 continue

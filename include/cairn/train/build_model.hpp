@@ -35,7 +35,7 @@ public:
                                    {"keep", "recompute", "recompute_smallest", "compress", "auto"}, "keep");
         require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
                 D::name, " take keep");
-        require((std::same_as<T, float>) || (memory_ != "compress" && memory_ != "auto"),
+        require(std::floating_point<T> || (memory_ != "compress" && memory_ != "auto"),
                 "train.activation_memory = ", memory_,
                 " packs activations of float: with train.precision = bf16 take keep, recompute or recompute_smallest");
         limit_memory();

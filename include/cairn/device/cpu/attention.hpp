@@ -46,14 +46,15 @@ void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* 
     if (logs) std::fill_n(logs + rows, end - first - rows, nothing);
     clear(rows, end - first, d, out, g.width());
     if (rows == 0) return;
-    tensor<S> room({tile * (d + 2 * wide + 2) + strip * (wide + 2 * pitch)}, memory_category::workspace);
+    tensor<S> room({tile * (d + 3 * wide + 2) + 2 * strip * pitch}, memory_category::workspace);
     arrays<S> cut{room.data()};
     S *const k = cut.take(tile * d), *const v = cut.take(tile * wide), *const sum = cut.take(tile * wide),
-             *const q = cut.take(strip * wide), *const s = cut.take(strip * pitch),
+             *const q = cut.take(tile * wide), *const s = cut.take(strip * pitch),
              *const mask = cut.take(strip * pitch), *const most = cut.take(tile), *const total = cut.take(tile);
     std::fill_n(most, rows, nothing);
     std::fill_n(total, rows, S{});
     const index_t keys = g.causal ? first + rows : known;
+    pad_rows(rows, d, S{1}, o.q + o.at(n, first, h), g.position(), q);
     for (index_t j = 0; j < keys; j += tile) {
         const index_t count = std::min(tile, keys - j);
         o.pack_keys(n, h, j, count, v, k);
@@ -61,8 +62,7 @@ void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* 
         for (index_t i = 0; i < rows; i += strip) {
             const index_t high = std::min(strip, rows - i), met = o.met(first + i + high, j, count);
             const index_t columns = whole<S>(met);
-            pad_rows(high, d, S{1}, o.q + o.at(n, first + i, h), g.position(), q);
-            multiply<S>(high, columns, d, {q, wide, 1}, o.panels(k), false, s, pitch);
+            multiply<S>(high, columns, d, {q + i * wide, wide, 1}, o.panels(k), false, s, pitch);
             if (g.dropout > 0) o.draw(n, h, first + i, high, j, met, mask);
             for (index_t r = i; r < i + high; ++r) {
                 S* const row = s + (r - i) * pitch;

@@ -89,7 +89,7 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
     if constexpr (std::is_same_v<T, bfloat16>)
         run_widened(a, phase, g, o);
     else
-        run_here(a, phase, g, o);
+        run_portable(a, phase, g, o);
 }
 
 template <class T, class R>
@@ -104,8 +104,9 @@ void run_winograd(algorithm a, conv_phase phase, const conv_geometry& g, const o
                                      : winograd_backward_input(g, o.x, o.w, o.y, tile, workspace.data());
 }
 
+// The algorithms that are the same for all types.
 template <class T>
-void run_here(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
+void run_portable(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T>& o) {
     if (phase == conv_phase::forward)
         a == algorithm::plain   ? plain::forward(g, o.x, o.w, o.bias, o.y)
         : a == algorithm::tiled ? tiled::forward(g, o.x, o.w, o.bias, o.y)
@@ -120,7 +121,7 @@ void run_here(algorithm a, conv_phase phase, const conv_geometry& g, const opera
                                 : im2col::backward_weight(g, o.x, o.w, o.y);
 }
 
-/// The same on copies in float.
+/// run_portable() on copies in float.
 template <class R>
 void run_widened(algorithm a, conv_phase phase, const conv_geometry& g, const operands<bfloat16, R>& o) {
     const bool gradient = phase == conv_phase::backward_weight;
@@ -130,11 +131,11 @@ void run_widened(algorithm a, conv_phase phase, const conv_geometry& g, const op
     operands<float> wide{x.data(), w.data(), bias.data(), nullptr};
     if constexpr (std::is_same_v<R, float>) {
         wide.y = o.y;
-        run_here(a, phase, g, wide);
+        run_portable(a, phase, g, wide);
     } else {
         tensor<float> y({phase == conv_phase::forward ? g.y_elements() : g.x_elements()}, memory_category::workspace);
         wide.y = y.data();
-        run_here(a, phase, g, wide);
+        run_portable(a, phase, g, wide);
         narrow(y.size(), y.data(), o.y);
     }
 }

@@ -99,12 +99,14 @@ void run_widened(bool threaded, const gemm_size& s, float alpha, const bfloat16*
     }
 }
 
-/// oneDNN's products of bfloat16 know neither a factor nor a share of c.
+/// oneDNN's products of bfloat16 know neither a factor nor a share of c. A choice is one for a class of sizes, of which
+/// oneDNN may lack some.
 template <class R>
 void run(kernel which, bool threaded, const gemm_size& s, float alpha, const bfloat16* a, const bfloat16* b, float beta,
          R* c) {
-    if (which == use_onednn && alpha == 1 && (beta == 0 || beta == 1))
-        return onednn::matmul(s, a, b, nullptr, beta == 1, c, threaded);
+    if (which == use_onednn && alpha == 1 && (beta == 0 || beta == 1) &&
+        onednn::matmul(s, a, b, nullptr, beta == 1, c, threaded))
+        return;
     run_widened(threaded, s, alpha, a, b, beta, c);
 }
 
@@ -221,10 +223,8 @@ void product(bool threaded, const gemm_size& s, S alpha, const T* a, const T* b,
 /// c = alpha op(a) op(b) + bias (n numbers, or null) in one pass, if a kernel that does so is the one in use.
 inline bool product_with_bias(const gemm_size& s, float alpha, const bfloat16* a, const bfloat16* b,
                               const bfloat16* bias, bfloat16* c) {
-    if (alpha != 1 || s.m == 0 || s.n == 0 || s.k == 0 || choose<bfloat16>(true, s, a, b, c) != use_onednn)
-        return false;
-    onednn::matmul(s, a, b, bias, false, c, true);
-    return true;
+    return alpha == 1 && s.m > 0 && s.n > 0 && s.k > 0 && choose<bfloat16>(true, s, a, b, c) == use_onednn &&
+           onednn::matmul(s, a, b, bias, false, c, true);
 }
 
 }  // namespace gemm_detail

@@ -75,17 +75,18 @@ bool matmul_applies(const gemm_size& s, bool threaded) {
     return detail::kept_matmul(s, false, false, detail::type_of<R>, threaded) != nullptr;
 }
 
-/// c = op(a) op(b) + bias, or added to c; bias (n) may be null. Throws where matmul_applies() is false.
+/// c = op(a) op(b) + bias, or added to c; bias (n) may be null. Returns whether it could: false, and nothing is done,
+/// where oneDNN has no such kernel.
 template <class R>
-void matmul(const gemm_size& s, const bfloat16* a, const bfloat16* b, const bfloat16* bias, bool add, R* c,
+bool matmul(const gemm_size& s, const bfloat16* a, const bfloat16* b, const bfloat16* bias, bool add, R* c,
             bool threaded) {
     const auto product = detail::kept_matmul(s, bias != nullptr, add, detail::type_of<R>, threaded);
-    require(product != nullptr, "oneDNN has no product of bfloat16, ", s.m, " x ", s.n, " x ", s.k,
-            "; choose another kernel");
+    if (!product) return false;
     product->run.run({{DNNL_ARG_SRC, product->a, a},
                       {DNNL_ARG_WEIGHTS, product->b, b},
                       {DNNL_ARG_BIAS, product->bias, bias},
                       {DNNL_ARG_DST, product->c, c}});
+    return true;
 }
 
 #else
@@ -95,8 +96,8 @@ bool matmul_applies(const gemm_size&, bool) {
     return false;
 }
 template <class R>
-void matmul(const gemm_size&, const bfloat16*, const bfloat16*, const bfloat16*, bool, R*, bool) {
-    missing();
+bool matmul(const gemm_size&, const bfloat16*, const bfloat16*, const bfloat16*, bool, R*, bool) {
+    return false;
 }
 
 #endif

@@ -133,11 +133,9 @@ private:
     // Of layers that compute in S. Devices read such rows; the host reads copies.
     template <class S>
     void take_rounded(const curvature_samples<S>& rows) {
-        if constexpr (!std::same_as<T, float>)
-            curvature_listener::take(rows);
-        else if constexpr (!on_host)
+        if constexpr (std::same_as<T, float> && !on_host)
             take_rows(rows);
-        else if constexpr (std::same_as<S, bfloat16>)
+        else if constexpr (std::same_as<T, float> && std::same_as<S, bfloat16>)
             take_rows(widened_rows(rows).rows);
         else
             curvature_listener::take(rows);
