@@ -79,15 +79,16 @@ TEST_CASE("session: ranks, meshes, shards and K-FAC in bfloat16", "[session]") {
         const std::string& workload;
         settings_list set;
     };
-    for (const way& w : std::vector<way>{{2, images, {}},
-                                         {2, images, {"parallel.zero_stage=1"}},
-                                         {2, images, {"compress.kind=bf16"}},
-                                         {2, images, {"parallel.pipeline=2"}},
-                                         {2, images, {"parallel.tensor=2"}},
-                                         {2, text, {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
-                                         {2, text, {"parallel.pipeline=2"}},
-                                         {2, volumes, {"parallel.spatial=[2, 1, 1]"}},
-                                         {2, images, {"optimizer.kind=kfac", "optimizer.lr=1e-3"}}}) {
+    for (const way& w :
+         std::vector<way>{{2, images, {}},
+                          {2, images, {"parallel.zero_stage=1"}},
+                          {2, images, {"compress.kind=bf16"}},
+                          {2, images, {"parallel.pipeline=2"}},
+                          {2, images, {"parallel.tensor=2"}},
+                          {2, text, {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
+                          {2, text, {"parallel.pipeline=2"}},
+                          {2, volumes, {"parallel.spatial=[2, 1, 1]"}},
+                          {2, images, {"optimizer.kind=kfac", "optimizer.lr=1e-3", "kfac.norm_layers=true"}}}) {
         CAPTURE(w.ranks, w.workload, w.set);
         const temporary_folder folder;
         settings_list set = w.set;
@@ -97,7 +98,7 @@ TEST_CASE("session: ranks, meshes, shards and K-FAC in bfloat16", "[session]") {
         CHECK(some == again);
         settings_list one{bf16};
         for (const std::string& s : w.set)
-            if (s.starts_with("optimizer.")) one.push_back(s);
+            if (s.starts_with("optimizer.") || s.starts_with("kfac.")) one.push_back(s);
         check_near(some, run(folder / "one", 1, one, w.workload), 0.05);
     }
 }

@@ -46,31 +46,27 @@ void announce_norm_output(curvature_listener& to, int scale, const norm_rows<T, 
 
 }  // namespace detail
 
-/// Announces each example's gradients of scale and shift where the listener wants them. Nothing on the host for fewer
-/// digits than float.
+/// Announces each example's gradients of scale and shift where the listener wants them.
 template <class T, class S, Device D>
 void announce_norm(curvature_listener* to, const layer_parameter<T, D>& scale, const layer_parameter<T, D>& shift,
                    const norm_rows<T, S, D>& of) {
     if constexpr (std::floating_point<T> && std::same_as<D, cpu>)
         if (to && to->wants(scale.id, rows_kind::norm_output)) detail::announce_norm_output(*to, scale.id, of);
-    if constexpr (std::floating_point<T> || !std::same_as<D, cpu>) {
-        const index_t examples = of.x.rank() > 1 ? of.x.extent(0) : 1;
-        if (examples == 0 || !to || !to->wants(scale.id, rows_kind::norm)) return;
-        const shape each{examples, of.channels};
-        tensor<S, D> of_scale(each, memory_category::workspace), of_shift(each, memory_category::workspace);
-        per_example_gradients(D{}, examples, of.x.size() / (examples * of.channels), of.channels, of.by, of.dy.data(),
-                              of.x.data(), of.bits, of.act, of.slope, of.mean, of.invstd, of_scale.data(),
-                              of_shift.data());
-        announce(to, curvature_samples<S>{.kind = rows_kind::norm,
-                                          .weight = scale.id,
-                                          .bias = shift.id,
-                                          .examples = examples,
-                                          .in = of.channels,
-                                          .out = of.channels,
-                                          .x = of_scale.data(),
-                                          .dy = of_shift.data(),
-                                          .in_backward = true});
-    }
+    const index_t examples = of.x.rank() > 1 ? of.x.extent(0) : 1;
+    if (examples == 0 || !to || !to->wants(scale.id, rows_kind::norm)) return;
+    const shape each{examples, of.channels};
+    tensor<S, D> of_scale(each, memory_category::workspace), of_shift(each, memory_category::workspace);
+    per_example_gradients(D{}, examples, of.x.size() / (examples * of.channels), of.channels, of.by, of.dy.data(),
+                          of.x.data(), of.bits, of.act, of.slope, of.mean, of.invstd, of_scale.data(), of_shift.data());
+    announce(to, curvature_samples<S>{.kind = rows_kind::norm,
+                                      .weight = scale.id,
+                                      .bias = shift.id,
+                                      .examples = examples,
+                                      .in = of.channels,
+                                      .out = of.channels,
+                                      .x = of_scale.data(),
+                                      .dy = of_shift.data(),
+                                      .in_backward = true});
 }
 
 }  // namespace cairn

@@ -7,11 +7,11 @@
 //   im2col     blocks of patches and GEMM, im2col.hpp                     (everything)
 //   plain      loops, conv_reference.hpp                                      (everything; only on demand)
 //
-// Tensors of bfloat16: direct by the processor's instructions for it; winograd in float, from and to bfloat16; the
-// others on copies in float. Weight gradients are of float.
+// Tensors of bfloat16: direct, and im2col's weight gradients, by the processor's instructions for it; winograd in
+// float, from and to bfloat16; the others on copies in float. Weight gradients are of float.
 //
 // The fastest is measured at first use and entered in the registry as "conv/forward f32 …"; it is part of a run's
-// record. Before that each is compared with im2col (conv_check.hpp), and rejected where it is wrong.
+// record. Before that each is compared with im2col, in bfloat16 with tiled (conv_check.hpp), and rejected where wrong.
 // CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the
 // pool, for the time of the call. Bytes: each tensor once, by design.
 
@@ -87,7 +87,7 @@ void run(algorithm a, conv_phase phase, const conv_geometry& g, const operands<T
         if (a == algorithm::direct) return run_direct(phase, g, o);
     if (a == algorithm::winograd4 || a == algorithm::winograd2) return run_winograd(a, phase, g, o);
     if constexpr (std::is_same_v<T, bfloat16>)
-        run_widened(a, phase, g, o);
+        run_on_bfloat16(a, phase, g, o);
     else
         run_portable(a, phase, g, o);
 }
@@ -121,9 +121,11 @@ void run_portable(algorithm a, conv_phase phase, const conv_geometry& g, const o
                                 : im2col::backward_weight(g, o.x, o.w, o.y);
 }
 
-/// run_portable() on copies in float.
+/// run_portable() on copies in float, but for im2col's weight gradients, whose products take bfloat16.
 template <class R>
-void run_widened(algorithm a, conv_phase phase, const conv_geometry& g, const operands<bfloat16, R>& o) {
+void run_on_bfloat16(algorithm a, conv_phase phase, const conv_geometry& g, const operands<bfloat16, R>& o) {
+    if constexpr (std::is_same_v<R, float>)
+        if (a == algorithm::im2col) return im2col::backward_weight(g, o.x, o.w, o.y);
     const bool gradient = phase == conv_phase::backward_weight;
     const tensor<float> x = widened(phase == conv_phase::backward_input ? g.y_elements() : g.x_elements(), o.x),
                         w = widened(gradient ? g.y_elements() : g.w_elements(), o.w),
@@ -140,9 +142,11 @@ void run_widened(algorithm a, conv_phase phase, const conv_geometry& g, const op
     }
 }
 
-/// What autotuning runs: candidates on the operands given, and a check of them against im2col and GEMM.
+/// What autotuning runs: candidates on the operands given, and a check of them against one that is taken for right.
 template <class T, class R>
 struct measured_candidates {
+    // None that works by a library's products of bfloat16.
+    static constexpr algorithm reference = std::is_same_v<T, bfloat16> ? algorithm::tiled : algorithm::im2col;
     const std::vector<algorithm>& list;
     conv_phase phase;
     const conv_geometry& g;
@@ -165,8 +169,8 @@ struct measured_candidates {
     /// A callable that says what is wrong with candidate i; it holds memory as long as it lives.
     auto checker() const {
         const auto on = [this](algorithm a) { return [this, a](const operands<T, R>& o) { run(a, phase, g, o); }; };
-        return [this, on, check = conv_checker<T, R>(phase, g, on(algorithm::im2col))](std::size_t i) mutable {
-            return list[i] == algorithm::im2col ? std::string() : check.fault(on(list[i]));
+        return [this, on, check = conv_checker<T, R>(phase, g, on(reference))](std::size_t i) mutable {
+            return list[i] == reference ? std::string() : check.fault(on(list[i]));
         };
     }
 };

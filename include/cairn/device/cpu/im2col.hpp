@@ -166,12 +166,12 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
 }
 
 /// dw += gradient of <dy, x * w> with respect to w.
-template <class T>
-void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
+template <class T, class W>
+void backward_weight(const conv_geometry& g, const T* x, const T* dy, W* dw) {
     const plan p(g, sizeof(T));
     const index_t weights = g.w_elements();
     // dw[q] += dyᵀ patches over points [begin, end), block by block.
-    const auto accumulate = [&](bool threaded, index_t begin, index_t end, T* sum) {
+    const auto accumulate = [&](bool threaded, index_t begin, index_t end, W* sum) {
         const bool pointwise = is_pointwise(g);
         const index_t block = pointwise ? end - begin : threaded ? std::min(4 * p.block, p.points) : p.block;
         tensor<T> patches({pointwise ? 0 : block, p.k}, memory_category::workspace);
@@ -183,9 +183,9 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
                         gather(g, x + q * p.c_in, first + a, first + b, patches.data() + a * p.k);
                     });
                 const T* inputs = pointwise ? x + first * g.c_in + q * p.c_in : patches.data();
-                gemm_detail::product<T>(
-                    threaded, {true, false, p.c_out, p.k, last - first, g.c_out, pointwise ? g.c_in : p.k, p.k}, T{1},
-                    dy + first * g.c_out + q * p.c_out, inputs, T{1}, sum + q * p.c_out * p.k);
+                gemm_detail::product(threaded,
+                                     {true, false, p.c_out, p.k, last - first, g.c_out, pointwise ? g.c_in : p.k, p.k},
+                                     W{1}, dy + first * g.c_out + q * p.c_out, inputs, W{1}, sum + q * p.c_out * p.k);
             }
         }
     };
@@ -193,16 +193,17 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
     // themselves.
     constexpr index_t most_pieces = 16;
     const index_t pieces = std::min(most_pieces, p.points / p.block);
-    if (pieces < 2 || weights * static_cast<index_t>(sizeof(T)) > index_t{1} << 19)
+    if (pieces < 2 || weights * static_cast<index_t>(sizeof(W)) > index_t{1} << 19)
         return accumulate(true, 0, p.points, dw);
-    gemm_detail::choose<T>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, nullptr, nullptr, nullptr);
-    auto sums = tensor<T>::zeros({pieces, weights}, memory_category::workspace);
+    gemm_detail::choose<T, W>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, nullptr, nullptr,
+                              nullptr);
+    auto sums = tensor<W>::zeros({pieces, weights}, memory_category::workspace);
     parallel_chunks(pieces, 1, [&](index_t piece, index_t, index_t) {
         accumulate(false, piece * p.points / pieces, (piece + 1) * p.points / pieces, sums.data() + piece * weights);
     });
     parallel_for(weights, 4096, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-            T total = sums[i];
+            W total = sums[i];
             for (index_t piece = 1; piece < pieces; ++piece) total += sums[piece * weights + i];
             dw[i] += total;
         }

@@ -14,11 +14,11 @@
 
 namespace cairn {
 
-/// scale, shift (examples, channels) from dy, x (examples · rows, channels) and the bits of forward, null without
-/// activation.
-template <class T>
-void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels, normalised_by by, const T* dy,
-                           const T* x, const std::uint8_t* bits, activation act, T slope, const T* mean,
+/// scale, shift (examples, channels) from dy, x (examples · rows, channels; of I) and the bits of forward, null without
+/// activation. Arithmetic of T.
+template <class I, class T>
+void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels, normalised_by by, const I* dy,
+                           const I* x, const std::uint8_t* bits, activation act, T slope, const T* mean,
                            const T* invstd, T* scale, T* shift) {
     const T leak = act == activation::leaky_relu ? slope : T{};
     parallel_for(examples, std::max<index_t>(1, 16384 / std::max<index_t>(rows * channels, 1)),
@@ -31,8 +31,8 @@ void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels
                              for (index_t c = 0; c < channels; ++c) {
                                  const index_t e = row * channels + c, k = by == normalised_by::row ? row : c;
                                  const bool on = !bits || (bits[e / 8] >> (e % 8) & 1) != 0;
-                                 const T g = on ? dy[e] : leak * dy[e];
-                                 sum_scale[c] += g * (x[e] - mean[k]) * invstd[k];
+                                 const T g = (on ? T{1} : leak) * static_cast<T>(dy[e]);
+                                 sum_scale[c] += g * (static_cast<T>(x[e]) - mean[k]) * invstd[k];
                                  sum_shift[c] += g;
                              }
                      }
