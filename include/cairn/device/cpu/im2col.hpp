@@ -165,7 +165,7 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
     });
 }
 
-/// dw += gradient of <dy, x * w> with respect to w.
+/// dw += gradient of <dy, x * w> with respect to w; of W, in which products of T are summed.
 template <class T, class W>
 void backward_weight(const conv_geometry& g, const T* x, const T* dy, W* dw) {
     const plan p(g, sizeof(T));
