@@ -148,6 +148,7 @@ template <class T, class R>
 struct measured_candidates {
     // None that works by a library's products of bfloat16.
     static constexpr algorithm reference = std::is_same_v<T, bfloat16> ? algorithm::tiled : algorithm::im2col;
+
     const std::vector<algorithm>& list;
     conv_phase phase;
     const conv_geometry& g;
