@@ -263,6 +263,12 @@ class Attacks(unittest.TestCase):
         self.addCleanup(setattr, sandbox, "private_user", user)
         self.assertEqual(grading.grade(labs.example, labs.solution).score, 100)
 
+    def test_a_grader_that_ends_leaves_no_control_group(self):
+        """A signal can come before anybody knows of a group. Outside cgroup v2 there is none to leave."""
+        ending = subprocess.Popen([sys.executable, "-c", "from cairn_grader import cgroup; cgroup.Cgroup(64, 8)"],
+                                  env={**os.environ, "PYTHONPATH": str(grading.ROOT / "labs" / "grader")})
+        self.assertEqual((ending.wait(30), groups(ending.pid)), (0, []))
+
     def test_control_groups_are_given_their_limits(self):
         """In a folder that stands for a mounted cgroup v2."""
         place = self.folder / "cgroup"
