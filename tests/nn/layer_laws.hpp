@@ -14,7 +14,7 @@
 //   shapes                 output_shape is the shape of the result; a wrong input is refused with both shapes and the
 //                          layer named
 //   threads                the same bits on one and on two threads; weight gradients of oneDNN's convolutions within
-//                          rounding
+//                          rounding. Of these small layers: oneDNN's products split longer sums (device/cpu/gemm.hpp)
 //   aliasing               a tensor that somebody else holds is never written; whether it is held changes no bit
 //   discarding             saved_tensors that drop what they are given change no bit (recomputation relies on it)
 

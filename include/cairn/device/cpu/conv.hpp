@@ -122,7 +122,7 @@ void run_portable(algorithm a, conv_phase phase, const conv_geometry& g, const o
 }
 
 /// run_portable() on copies in float, but for im2col's weight gradients, whose products take bfloat16. Those of groups
-/// have operands with gaps, where the bits of oneDNN's products depend on the number of threads.
+/// have operands with gaps, of which oneDNN splits short sums over the threads too (gemm.hpp).
 template <class R>
 void run_on_bfloat16(algorithm a, conv_phase phase, const conv_geometry& g, const operands<bfloat16, R>& o) {
     if constexpr (std::is_same_v<R, float>)

@@ -6,6 +6,9 @@
 // their peak. CAIRN_GEMM=builtin, onednn or cblas forces one. CAIRN_HAS_CBLAS: 1 where <cblas.h> is found, or as the
 // build says.
 //
+// Bits: the same on every run with the same kernel and number of threads; the built-in kernel's on any number. oneDNN
+// splits long sums over the threads where c is small, as weight gradients of small layers over many rows are.
+//
 // Operands of bfloat16 are summed in float, with results in bfloat16 or in float: by oneDNN, or widened, by copies of
 // the operands in float and one of the kernels above; "widened" is also measured, and all there is on processors
 // without instructions for bfloat16.
@@ -122,8 +125,9 @@ void run(kernel which, bool threaded, const gemm_size& s, T alpha, const T* a, c
     builtin::gemm(threaded, s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
 }
 
-/// Whether oneDNN's products have the same bits on any number of threads: without AVX-512 it also splits k over them.
-inline bool onednn_keeps_order() {
+/// Whether oneDNN leaves short sums to one thread each: without AVX-512 it splits those too. Where it does, for dense
+/// operands: of float below k = 256, of bfloat16 below some thousands (2 to 16 threads, oneDNN 2.6); see the head.
+inline bool onednn_keeps_short_sums() {
 #if defined(__x86_64__)
     static const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
     return avx512;
@@ -137,11 +141,11 @@ template <class T, class R>
 std::vector<kernel> candidates(bool threaded, const gemm_size& s) {
     std::vector<kernel> list;
     if constexpr (std::is_same_v<T, bfloat16>) {
-        if (onednn_keeps_order() && onednn::matmul_applies<R>(s, threaded)) list.push_back(use_onednn);
+        if (onednn_keeps_short_sums() && onednn::matmul_applies<R>(s, threaded)) list.push_back(use_onednn);
         list.push_back(use_widened);
         return list;
     }
-    if (std::is_same_v<T, float> && onednn::available && onednn_keeps_order()) list.push_back(use_onednn);
+    if (std::is_same_v<T, float> && onednn::available && onednn_keeps_short_sums()) list.push_back(use_onednn);
     list.push_back(use_builtin);
     if (CAIRN_HAS_CBLAS && threaded && (std::is_same_v<T, float> || std::is_same_v<T, double>))
         list.push_back(use_cblas);
