@@ -58,6 +58,18 @@ TEST_CASE("session: a state that is older than its record is gone on from", "[se
     CHECK(rest["train_loss"] == whole["train_loss"]);
 }
 
+TEST_CASE("session: a trace has the events of its own run, not of those before it in the process", "[session]") {
+    const temporary_folder folder;
+    const auto events = [&](const char* name) {
+        session<> s(configuration::from_text(volumes), {.out = folder / name, .resume = {}, .max_steps = 6});
+        s.train();
+        return nlohmann::json::parse(test::text_of(folder / name / "trace.json"))["traceEvents"].size();
+    };
+    const std::size_t first = events("first");
+    CHECK(first > 0);
+    CHECK(events("second") == first);
+}
+
 TEST_CASE("session: two runs in one directory", "[session]") {
     const temporary_folder folder;
     const run_directory other(folder / "run");

@@ -34,6 +34,7 @@ public:
 
     /// Runs to the last step, or until some rank is asked to stop. Returns the final figures on rank 0.
     nlohmann::json train() {
+        trace::global().clear();  // of a run before this one; its first event comes many messages later on every rank
         choose_kernels_of_ranks(run_);
         discover_layers(run_);
         open();

@@ -48,6 +48,7 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     D::memory().reset_peaks();
     run.trainer->take_saved_after_forward();
     if (run.ranks) run.ranks->gradients.reducer().reset_time();
+    trace::global().clear();
     trace::global().enable(traced);
     timed_steps all;
     progress_line line(run.is_root());
