@@ -263,11 +263,20 @@ class Attacks(unittest.TestCase):
         self.addCleanup(setattr, sandbox, "private_user", user)
         self.assertEqual(grading.grade(labs.example, labs.solution).score, 100)
 
-    def test_a_grader_that_ends_leaves_no_control_group(self):
-        """A signal can come before anybody knows of a group. Outside cgroup v2 there is none to leave."""
-        ending = subprocess.Popen([sys.executable, "-c", "from cairn_grader import cgroup; cgroup.Cgroup(64, 8)"],
-                                  env={**os.environ, "PYTHONPATH": str(grading.ROOT / "labs" / "grader")})
+    def test_signals_in_between(self):
+        """Before anybody knows of a control group, of which there is none outside cgroup v2; in the middle of the clean-up."""
+        environment = {**os.environ, "PYTHONPATH": str(grading.ROOT / "labs" / "grader"), "TMPDIR": str(self.folder)}
+        ending = subprocess.Popen([sys.executable, "-c", "from cairn_grader import cgroup; cgroup.Cgroup(64, 8)"], env=environment)
         self.assertEqual((ending.wait(30), groups(ending.pid)), (0, []))
+        text = f"""if True:
+            from cairn_grader import grading, lab, sandbox
+            def stop(): raise grading.Stopped("SIGTERM")
+            sandbox.end_all = stop
+            grading.grade(lab.load({str(RING.folder)!r}), {str(self.handed_in())!r}, programs=())"""
+        before = set(self.folder.iterdir())
+        ended = subprocess.run([sys.executable, "-c", text], env=environment, stderr=subprocess.PIPE, text=True)
+        self.assertIn("Stopped: SIGTERM", ended.stderr)
+        self.assertEqual(set(self.folder.iterdir()), before)
 
     def test_control_groups_are_given_their_limits(self):
         """In a folder that stands for a mounted cgroup v2."""

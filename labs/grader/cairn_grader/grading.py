@@ -1,5 +1,6 @@
 """Compiles a submission and runs the tests of its lab: one internal result, written by writers.py."""
 
+import atexit
 import pathlib
 import re
 import subprocess
@@ -108,6 +109,7 @@ def grade(lab: Lab, folder, student="student", secret="public", seed=None, progr
     tests = lab.in_order(programs)
     judges = {program: build.judge(lab, program) for program in dict.fromkeys(test.program for test in tests)}
     name = tempfile.mkdtemp(prefix="cairn-grade-")
+    atexit.register(remove, name)  # the signal that stops a grader can come while it cleans up
 
     def add(test, passed, message, seed=0, seconds=0.0):
         result.tests.append(TestResult(test.name, test.task, test.points, test.points if passed else 0, passed, readable(message), seed, seconds,
@@ -138,4 +140,5 @@ def grade(lab: Lab, folder, student="student", secret="public", seed=None, progr
     finally:
         sandbox.end_all()
         remove(name)
+        atexit.unregister(remove)
     return result
