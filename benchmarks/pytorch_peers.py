@@ -119,11 +119,6 @@ def measure(workload, options, train, python, deadline):
     return samples
 
 
-def kept_bytes(run):
-    """What the forward pass keeps for backward, and the batch."""
-    return run["memory"].get("saved", 0) + run["memory"]["data"]
-
-
 def summarise(workload, samples):
     speed = {name: [run["samples_per_s"] for run in runs] for name, runs in samples.peers.items()}
     best = max(speed, key=lambda name: statistics.median(speed[name]))
@@ -132,7 +127,7 @@ def summarise(workload, samples):
     thrifty = min(memory, key=memory.get)
     ours = {name: [run["samples_per_s"] for run in runs] for name, runs in samples.ours.items()}
     ours_memory = {name: statistics.median(run["peak_bytes"] for run in runs) for name, runs in samples.ours.items()}
-    kept = {name: statistics.median(map(kept_bytes, runs)) for name, runs in samples.ours.items()}
+    saved = {name: statistics.median(run["memory"].get("saved", 0) for run in runs) for name, runs in samples.ours.items()}
     one = samples.peers[best][0]
     return {
         "workload": workload.name,
@@ -147,8 +142,8 @@ def summarise(workload, samples):
         "memory_ratio": {name: peak / memory[thrifty] for name, peak in ours_memory.items()},
         "memory_ratio_against": thrifty,
         "torch_baseline_bytes": one["baseline_bytes"],  # its libraries alone
-        "ours_kept_bytes": kept,
-        "kept_bytes_ratio": kept["bf16"] / kept["float32"] if len(kept) == 2 else None,
+        "ours_saved_bytes": saved,  # for backward, without the batch
+        "saved_bytes_ratio": saved["bf16"] / saved["float32"] if len(saved) == 2 and saved["float32"] else None,
         "left_out": samples.left_out,
     }
 
@@ -167,9 +162,9 @@ def print_summary(row):
         least = f"   to PyTorch's least, {row['torch_peak_bytes'][row['memory_ratio_against']] / 1e6:.0f} MB of {row['memory_ratio_against']}"
         print(f"{f'memory ratio {name}':36s} {ratio:9.2f}{least}")
     print(f"{'PyTorch, imported only':36s} {row['torch_baseline_bytes'] / 1e6:9.0f} MB")
-    if row["kept_bytes_ratio"]:
-        megabytes = {name: f"{kept / 1e6:.4g} MB" for name, kept in row["ours_kept_bytes"].items()}
-        print(f"{'saved bytes and data, bf16 / float32':36s} {row['kept_bytes_ratio']:9.3f}   {megabytes['bf16']} / {megabytes['float32']}")
+    if row["saved_bytes_ratio"]:
+        megabytes = {name: f"{saved / 1e6:.4g} MB" for name, saved in row["ours_saved_bytes"].items()}
+        print(f"{'saved for backward, bf16 / float32':36s} {row['saved_bytes_ratio']:9.3f}   {megabytes['bf16']} / {megabytes['float32']}")
     for name, why in row["left_out"].items():
         print(f"left out: PyTorch's {name}: {why}")
     print(flush=True)
