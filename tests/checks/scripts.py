@@ -71,7 +71,7 @@ def long_comments(path):
             yield f"{number}: a line of comment with {len(line)} columns, more than 120"
 
 
-SECTIONS = "train data model loss optimizer lr_schedule kfac shampoo soap muon parallel compress".split()
+SECTIONS = "train data model loss optimizer lr_schedule kfac shampoo soap muon admm activations parallel compress".split()
 SETTING = rf"(?:{'|'.join(SECTIONS)})\.[a-z][a-z0-9_]*"
 
 
