@@ -1,5 +1,5 @@
-// Convolutions of drawn geometries: every algorithm that may be chosen, in all phases, equals plain loops, between
-// pages that must not be touched. A faulty kernel may crash or hang, so each batch runs in a process of its own.
+// Convolutions of drawn geometries: every algorithm that may be chosen, in all phases, in float and in bfloat16, equals
+// plain loops, between pages that must not be touched. A faulty kernel may crash or hang, so each batch runs in a process of its own.
 // CAIRN_GEOMETRIES=N in the environment draws N instead of 30.
 #include "catch.hpp"
 #include "device/cpu/kernel_numbers.hpp"
@@ -31,17 +31,22 @@ using kernel_tests::guarded_buffer;
 
 constexpr conv_phase phases[] = {conv_phase::forward, conv_phase::backward_input, conv_phase::backward_weight};
 
-// Those that oneDNN 2.6 was wrong on: an AVX-512 weight gradient that leaves its operands, a depth that is padding
-// alone, and, without AVX-512, a strided 1 × 1 weight gradient of few channels.
+// Those that oneDNN 2.6 was wrong on: AVX-512 weight gradients that leave their operands, of float and bfloat16 (deep)
+// and of bfloat16 alone (padded, wide), a depth that is padding alone, and, without AVX-512, a strided 1 × 1 weight
+// gradient of few channels.
 std::vector<conv_geometry> once_wrong() {
-    conv_geometry deep, flat, narrow;
+    conv_geometry deep, padded, wide, flat, narrow;
     deep.n = 4, deep.c_in = 16, deep.c_out = 32;
     deep.in = {6, 16, 16}, deep.kernel = {7, 3, 3}, deep.stride = {2, 1, 1}, deep.pad = {3, 1, 1};
+    padded.n = 2, padded.c_in = 1, padded.c_out = 16;
+    padded.in = {2, 7, 4}, padded.kernel = {2, 2, 4}, padded.stride = {2, 2, 1}, padded.pad = {1, 0, 3};
+    wide.c_in = 1, wide.c_out = 16;
+    wide.in = {1, 1, 2}, wide.kernel = {1, 1, 2}, wide.stride = {1, 1, 4};
     flat.n = 1, flat.c_in = 8, flat.c_out = 8;
     flat.in = {1, 8, 8}, flat.kernel = {1, 3, 3}, flat.stride = {3, 1, 1}, flat.pad = {1, 1, 1};
     narrow.c_in = 4, narrow.c_out = 8;
     narrow.in = {1, 12, 18}, narrow.stride = {1, 4, 1};
-    return {deep.with_output(), narrow.with_output(), flat.with_output()};
+    return {deep.with_output(), padded.with_output(), wide.with_output(), narrow.with_output(), flat.with_output()};
 }
 
 // Geometry number i: first those above, then 1 to 3 dimensions, few channels often, padding up to the kernel's reach
@@ -85,7 +90,7 @@ struct plain_result {
     double absolute = 0;
 };
 
-// The largest error beyond what rounding of one cancelled sum explains, relative to the largest value.
+// The largest error beyond what rounding of one cancelled sum in float explains, relative to the largest value.
 double error_of(const std::vector<float>& got, const plain_result& expected) {
     double worst = 0, scale = 1e-30;
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -98,7 +103,8 @@ double error_of(const std::vector<float>& got, const plain_result& expected) {
     return worst <= rounding * expected.absolute ? 0 : worst / scale;
 }
 
-// What is wrong with one algorithm; "" for nothing.
+// What is wrong with one algorithm on operands of T and a result of R; "" for nothing.
+template <class T, class R>
 std::string fault(cairn::conv_detail::algorithm a, conv_phase phase, const conv_geometry& g,
                   const std::vector<float>& first, const std::vector<float>& second, const std::vector<float>* bias,
                   const std::vector<float>& before, const plain_result& expected) {
@@ -106,30 +112,39 @@ std::string fault(cairn::conv_detail::algorithm a, conv_phase phase, const conv_
         cairn::tensor<float> used({n}, cairn::memory_category::workspace);
         std::fill(used.data(), used.data() + n, 1e10f);
     }
-    const guarded_buffer x(first), w(second), result(before), b(bias ? *bias : std::vector<float>{});
-    cairn::conv_detail::run<float>(a, phase, g, {x.data(), w.data(), bias ? b.data() : nullptr, result.data()});
+    const guarded_buffer<T> x(first), w(second), b(bias ? *bias : std::vector<float>{});
+    const guarded_buffer<R> result(before);
+    cairn::conv_detail::run<T, R>(a, phase, g, {x.data(), w.data(), bias ? b.data() : nullptr, result.data()});
     const double error = error_of(result.values(), expected);
-    const double tolerance = a == cairn::conv_detail::algorithm::winograd4 ? 1e-4 : 2e-5;
+    const double tolerance = (a == cairn::conv_detail::algorithm::winograd4 ? 1e-4 : 2e-5) +
+                             (std::is_same_v<R, cairn::bfloat16> ? 0x1p-8 : 0);  // rounded once
     if (!(error < tolerance)) return "error " + std::to_string(error);
     if (!result.intact()) return "writes beyond its result";
     if (!x.intact() || !w.intact() || x.values() != first || w.values() != second) return "writes to its input";
     return "";
 }
 
+template <class T>
 std::string describe(cairn::conv_detail::algorithm a, conv_phase phase, const conv_geometry& g) {
     const bool direct = a == cairn::conv_detail::algorithm::direct;
-    return cairn::concat(cairn::conv_detail::algorithm_names[static_cast<std::size_t>(a)], ' ',
-                         direct ? cairn::onednn::convolution_kernel(g, phase) + ' ' : "", cairn::name_of(phase), ' ',
-                         g.to_string());
+    return cairn::concat(cairn::conv_detail::algorithm_names[static_cast<std::size_t>(a)], ' ', cairn::format_name<T>,
+                         ' ', direct ? cairn::onednn::convolution_kernel<T>(g, phase) + ' ' : "", cairn::name_of(phase),
+                         ' ', g.to_string());
 }
 
-// All algorithms and phases of geometry i: "fault" lines, and before each of them runs an "at" line.
+// All algorithms and phases of geometry i in T: "fault" lines, and before each of them runs an "at" line.
+template <class T>
 void try_all(index_t i, std::ostream& out) {
     using cairn::conv_detail::algorithm;
     const conv_geometry g = drawn(i);
     cairn::set_threads(1 + static_cast<int>(i % 2));
-    const auto x = kernel_tests::draw<float>(g.x_elements(), 1), w = kernel_tests::draw<float>(g.w_elements(), 2);
-    const auto dy = kernel_tests::draw<float>(g.y_elements(), 3), b = kernel_tests::draw<float>(g.c_out, 4);
+    const auto numbers = [](index_t n, std::uint32_t stream) {  // that T has
+        std::vector<float> all = kernel_tests::draw<float>(n, stream);
+        for (float& f : all) f = static_cast<float>(static_cast<T>(f));
+        return all;
+    };
+    const auto x = numbers(g.x_elements(), 1), w = numbers(g.w_elements(), 2), dy = numbers(g.y_elements(), 3),
+               b = numbers(g.c_out, 4);
     const auto plain = [&](conv_phase phase, const float* bias, auto&& operand) {  // operand: of each array's numbers
         const auto of = [&](const std::vector<float>& v) {
             std::vector<float> all(v);
@@ -164,16 +179,17 @@ void try_all(index_t i, std::ostream& out) {
     for (const conv_phase phase : phases)
         for (const algorithm a :
              {algorithm::direct, algorithm::winograd4, algorithm::winograd2, algorithm::tiled, algorithm::im2col}) {
-            if (!cairn::conv_detail::applies<float>(a, g, phase)) continue;
-            out << "at " << i << ' ' << describe(a, phase, g) << std::endl;
+            if (!cairn::conv_detail::applies<T>(a, g, phase)) continue;
+            out << "at " << i << ' ' << describe<T>(a, phase, g) << std::endl;
             const auto run = [&](const std::vector<float>* bias) {
-                if (phase == conv_phase::forward) return fault(a, phase, g, x, w, bias, no_y, bias ? y_with_bias : y);
-                return phase == conv_phase::backward_input ? fault(a, phase, g, dy, w, nullptr, no_dx, dx)
-                                                           : fault(a, phase, g, x, dy, nullptr, w, dw);
+                if (phase == conv_phase::forward)
+                    return fault<T, T>(a, phase, g, x, w, bias, no_y, bias ? y_with_bias : y);
+                return phase == conv_phase::backward_input ? fault<T, T>(a, phase, g, dy, w, nullptr, no_dx, dx)
+                                                           : fault<T, float>(a, phase, g, x, dy, nullptr, w, dw);
             };
             std::string wrong = run(nullptr);
             if (wrong.empty() && phase == conv_phase::forward) wrong = run(&b);
-            if (!wrong.empty()) out << "fault " << describe(a, phase, g) << ": " << wrong << std::endl;
+            if (!wrong.empty()) out << "fault " << describe<T>(a, phase, g) << ": " << wrong << std::endl;
         }
 }
 
@@ -253,7 +269,8 @@ TEST_CASE("convolution: one batch of drawn geometries", "[.child]") {
     cairn::autotune_cache::global().set_policy(cairn::autotune_policy::first);
     for (index_t i = begin; i < end; ++i) {
         alarm(60);
-        try_all(i, out);
+        try_all<float>(i, out);
+        try_all<cairn::bfloat16>(i, out);
     }
 }
 

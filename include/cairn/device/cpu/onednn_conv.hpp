@@ -149,11 +149,14 @@ struct convolution {
 /// must not even be tried.
 inline bool beyond_its_operands(const conv_geometry& g, conv_phase phase, std::string_view kernel) {
     if (phase != conv_phase::backward_weight) return false;
-    // Strides over a depth so shallow that the padding behind it begins before the padding in front of it ends.
-    const index_t stride = g.stride[0], pad = g.pad[0];
-    const index_t front = pad % stride == 0 ? stride : (pad + stride - 1) / stride * stride;
-    const bool shallow = g.in[0] + pad - g.dilation[0] * (g.kernel[0] - 1) - 1 < front;
-    if (kernel.starts_with("jit:") && stride > 1 && pad > stride && shallow) return true;
+    // An axis so short that the padding behind it begins before the padding in front of it ends.
+    const auto shallow = [&](std::size_t axis) {
+        const index_t stride = g.stride[axis], pad = g.pad[axis];
+        const index_t front = pad % stride == 0 ? stride : (pad + stride - 1) / stride * stride;
+        return (pad > 0 || stride > 1) && g.in[axis] + pad - g.dilation[axis] * (g.kernel[axis] - 1) - 1 < front;
+    };
+    if (kernel.starts_with("jit_bf16:") && (shallow(0) || shallow(1) || shallow(2))) return true;
+    if (kernel.starts_with("jit:") && g.stride[0] > 1 && g.pad[0] > g.stride[0] && shallow(0)) return true;
     // A copy of the strided input in rows of 8 channels. Without AVX-512.
     const bool strided = g.stride[0] > 1 || g.stride[1] > 1 || g.stride[2] > 1;
     return kernel.starts_with("jit_1x1") && strided && g.c_in / g.groups < 8;
