@@ -4,12 +4,6 @@
 
 namespace cairn::test {
 
-/// Sets the number of threads for as long as it lives.
-struct threads_for_now {
-    explicit threads_for_now(int n) : before(threads()) { set_threads(n); }
-    ~threads_for_now() { set_threads(before); }
-    threads_for_now(const threads_for_now&) = delete;
-    int before;
-};
+using cairn::threads_for_now;
 
 }  // namespace cairn::test

@@ -14,4 +14,11 @@ TEST_CASE("activations: laws", "[laws][activation]") {
     }
 }
 
+TEST_CASE("leaky_relu: the slope is not rounded to what the layer computes in", "[activation]") {
+    saved_tensors<bfloat16> saved;
+    auto layer = leaky_relu<bfloat16>(0.3);
+    const auto y = layer.forward(tensor<bfloat16>::filled({1}, bfloat16(-3.0f)), saved, {});
+    CHECK(float{y.data()[0]} == float{bfloat16(-3.0f * 0.3f)});  // with 0.3 rounded: one step of bfloat16 further
+}
+
 }  // namespace cairn

@@ -21,11 +21,14 @@ struct add {
     }
 };
 
-/// x *= factor.
-template <class T>
+/// x *= factor, rounded once where x is narrower.
+template <class S>
 struct times {
-    T factor;
-    CAIRN_HD void operator()(T& x) const { x *= factor; }
+    S factor;
+    template <class T>
+    CAIRN_HD void operator()(T& x) const {
+        x = static_cast<T>(x * factor);
+    }
 };
 
 /// x += factor · y.

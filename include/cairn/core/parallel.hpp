@@ -38,6 +38,18 @@ inline void set_threads(int n) {
 #endif
 }
 
+/// Sets the number of threads for as long as it lives.
+class threads_for_now {
+public:
+    explicit threads_for_now(int n) : before_(threads()) { set_threads(n); }
+    ~threads_for_now() { set_threads(before_); }
+    threads_for_now(const threads_for_now&) = delete;
+    threads_for_now& operator=(const threads_for_now&) = delete;
+
+private:
+    int before_;
+};
+
 /// Number of this thread in a parallel region, 0 … threads()-1.
 inline int thread_number() {
 #ifdef _OPENMP

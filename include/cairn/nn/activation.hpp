@@ -19,7 +19,7 @@ public:
 
     /// slope: of leaky_relu for x ≤ 0.
     explicit activation_layer(activation act, double slope = 0.01)
-        : act_(act), slope_(static_cast<T>(static_cast<weight_of<T>>(act == activation::relu ? 0 : slope))) {}
+        : act_(act), slope_(static_cast<weight_of<T>>(act == activation::relu ? 0 : slope)) {}
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const activation_saves saves = p.training() ? saves_of(act_) : activation_saves::nothing;
@@ -89,7 +89,7 @@ public:
 
 private:
     activation act_;
-    T slope_;
+    weight_of<T> slope_;
 };
 
 /// The common ones by name: relu<float>(), gelu<double>().

@@ -47,9 +47,10 @@ public:
             b.make_trainer();
         run->settings.check_all_used();
         require_equal(run->world, run->settings.resolved(), "the resolved configuration");
-        if (run->curvature)  // each rank makes the same directions, whose last bits depend on it
+        // The last bits depend on it, and are not exchanged: of directions, and of gradients that tensor ranks share.
+        if (run->curvature || run->axes.tensor > 1)
             require_equal(run->world, concat(threads()),
-                          "the number of threads that a preconditioner has (give --threads)");
+                          "the number of threads, with a preconditioner or parallel.tensor (give --threads)");
         run->start_ranks();
         return run;
     }

@@ -260,6 +260,10 @@ template <Device D = cpu, class T = float>
 sequential<T, D> make_model(configuration& settings, const shape& sample, index_t outputs,
                             const shared_layers& over = {}, std::shared_ptr<const csr_matrix<float>> graph = nullptr) {
     const std::string kind = settings.need<std::string>("model.kind");
+    require(models<D, T>::global().contains(kind) || !models<cpu, float>::global().contains(kind),
+            "model.kind = ", kind,
+            " is entered for train.device = cpu and train.precision = float32 alone; set those, or enter it for more "
+            "(CAIRN_TARGETS in train/registry.hpp)");
     sequential<T, D> model =
         models<D, T>::global().at("model.kind", kind)(settings, {sample, outputs, over, std::move(graph)});
     const auto is_cut = [](const auto& p) { return !p.p->layout.is_whole(); };

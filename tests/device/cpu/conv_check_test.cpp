@@ -64,4 +64,18 @@ TEST_CASE("convolution check: faults of an algorithm are told apart", "[conv]") 
                          "with bias"));
 }
 
+TEST_CASE("convolution check: a right kernel in bfloat16 is not rejected for its rounding", "[conv]") {
+    for (index_t c_in = 1; c_in <= 32; ++c_in)
+        for (index_t c_out = 1; c_out <= 4; ++c_out) {  // few values, so the bias may lift all of them
+            conv_geometry g;
+            g.n = 1, g.c_in = c_in, g.c_out = c_out;
+            g = g.with_output();
+            const auto tiled = [&](const operands<bfloat16>& o) {
+                conv_detail::run(algorithm::tiled, conv_phase::forward, g, o);
+            };
+            CAPTURE(c_in, c_out);
+            CHECK(conv_checker<bfloat16>(conv_phase::forward, g, tiled).fault(tiled) == "");
+        }
+}
+
 }  // namespace cairn

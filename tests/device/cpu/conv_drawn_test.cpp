@@ -1,6 +1,6 @@
 // Convolutions of drawn geometries: every algorithm that may be chosen, in all phases, in float and in bfloat16, equals
-// plain loops, between pages that must not be touched. A faulty kernel may crash or hang, so each batch runs in a process of its own.
-// CAIRN_GEOMETRIES=N in the environment draws N instead of 30.
+// plain loops, between pages that must not be touched. A faulty kernel may crash or hang, so each batch runs in a
+// process of its own. CAIRN_GEOMETRIES=N in the environment draws N instead of 30.
 #include "catch.hpp"
 #include "device/cpu/kernel_numbers.hpp"
 #include "device/guarded_buffer.hpp"

@@ -127,15 +127,16 @@ private:
     }
 
     double largest_error(bool biased) {
-        double worst = 0;
+        double worst = 0, scale = scale_;
         for (index_t i = 0; i < got_.size(); ++i) {
             const double expected = static_cast<double>(expected_[i]) +
                                     (biased ? static_cast<double>(bias_.data()[i % bias_.size()]) : 0.0);
             const double e = std::abs(static_cast<double>(got_.data()[i]) - expected);
             if (std::isnan(e)) return e;
             worst = std::max(worst, e);
+            scale = std::max(scale, std::abs(expected));  // a bias may lift all values into coarser numbers
         }
-        return worst / scale_;
+        return worst / scale;
     }
 
     bool adds_;

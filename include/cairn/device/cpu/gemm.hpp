@@ -178,12 +178,14 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, std::ty
     autotune_cache& registry = autotune_cache::global();
     if (known.code == code && known.epoch == registry.epoch()) return known.which;
 
-    const std::vector<kernel> list = candidates<T, R>(threaded, s);
-    std::vector<const char*> names;
-    for (kernel k : list) names.push_back(kernel_names[k]);
     const std::string key = concat("gemm/", format_name<T>, std::is_same_v<T, R> ? " " : "-f32 ", s.trans_a ? 'T' : 'N',
                                    s.trans_b ? 'T' : 'N', " m2^", cm, " n2^", cn, " k2^", ck,
                                    threaded ? " threads " : " one of ", threads());
+    // For a parallel region the caller measures before it, with one thread as there.
+    const threads_for_now as_there(threaded ? threads() : 1);
+    const std::vector<kernel> list = candidates<T, R>(threaded, s);
+    std::vector<const char*> names;
+    for (kernel k : list) names.push_back(kernel_names[k]);
     const std::uint64_t epoch = registry.epoch();
     const std::size_t choice = registry.get_or_measure(key, names, [&] {
         const auto stand_in = []<class Any>(const Any* given, index_t rows, index_t ld) {
