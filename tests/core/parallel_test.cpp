@@ -13,27 +13,11 @@
 
 namespace cairn {
 
-namespace {
-
-/// Sets the number of threads until the end of the block.
-class with_threads {
-public:
-    explicit with_threads(int n) : before_(threads()) { set_threads(n); }
-    ~with_threads() { set_threads(before_); }
-    with_threads(const with_threads&) = delete;
-    with_threads& operator=(const with_threads&) = delete;
-
-private:
-    int before_;
-};
-
-}  // namespace
-
 TEST_CASE("threads: at least one", "[parallel]") {
     CHECK(threads() >= 1);
     CHECK_THROWS_WITH(set_threads(0), Catch::Matchers::Contains("0"));
     CHECK_THROWS_AS(set_threads(-2), error);
-    const with_threads three(3);
+    const threads_for_now three(3);
 #ifdef _OPENMP
     CHECK(threads() == 3);
 #endif
@@ -43,7 +27,7 @@ TEST_CASE("parallel_chunks: each item once, in pieces that depend on the grain a
     for (const int threads : {1, 2, 5})
         for (const index_t n : {0, 1, 7, 64, 65, 1000})
             for (const index_t grain : {-1, 0, 1, 7, 64, 5000}) {
-                const with_threads set(threads);
+                const threads_for_now set(threads);
                 const index_t step = std::max<index_t>(grain, 1);
                 std::vector<std::atomic<int>> visits(static_cast<std::size_t>(n));
                 std::atomic<int> misplaced{0}, chunks{0};
@@ -64,7 +48,7 @@ TEST_CASE("parallel_chunks: each item once, in pieces that depend on the grain a
 TEST_CASE("parallel_for: an exception of a body reaches the caller, whichever thread it was thrown on", "[parallel]") {
     for (const int threads : {1, 2, 4})
         for (const index_t bad : {0, 50, 99}) {
-            const with_threads set(threads);
+            const threads_for_now set(threads);
             const auto run = [&] {
                 parallel_for(100, 1, [&](index_t begin, index_t) {
                     if (begin == bad) fail("item ", begin);
@@ -79,7 +63,7 @@ TEST_CASE("parallel_for: an exception of a body reaches the caller, whichever th
 }
 
 TEST_CASE("parallel_for: many failures at once are one exception", "[parallel]") {
-    const with_threads set(4);
+    const threads_for_now set(4);
     CHECK_THROWS_AS(parallel_for(1000, 1, [](index_t, index_t) { fail("all"); }), error);
 }
 
@@ -106,7 +90,7 @@ TEST_CASE("parallel_sum: the same bits on any number of threads", "[parallel]") 
     std::vector<float> x(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i) * 1e3);
     const auto sum = [&](int threads) {
-        const with_threads set(threads);
+        const threads_for_now set(threads);
         return parallel_sum<float>(n, 1000, [&](index_t begin, index_t end) {
             float part = 0;
             for (index_t i = begin; i < end; ++i) part += x[static_cast<std::size_t>(i)];
@@ -120,7 +104,7 @@ TEST_CASE("parallel_sum: the same bits on any number of threads", "[parallel]") 
 }
 
 TEST_CASE("thread_number: below threads(), none twice at the same time", "[parallel]") {
-    const with_threads set(4);
+    const threads_for_now set(4);
     std::vector<std::atomic<int>> inside(4);
     std::atomic<int> wrong{0};
     parallel_for(200, 1, [&](index_t, index_t) {

@@ -15,9 +15,10 @@
 
 namespace kernel_tests {
 
-/// `values` as numbers of T, at a multiple of 64 bytes. Reading or writing more than 63 bytes behind the end is a segmentation fault,
-/// and so is a page or more before the start. What lies between is NaN, and intact() says whether it still is.
-template <class T = float>
+/// `values` as numbers of T, at a multiple of 64 bytes. Reading or writing more than 63 bytes behind the end is a
+/// segmentation fault, and so is a page or more before the start. What lies between is NaN, and intact() says whether
+/// it still is.
+template <class T>
 class guarded_buffer {
 public:
     explicit guarded_buffer(const std::vector<float>& values) : size_(values.size()) {

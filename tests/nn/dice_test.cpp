@@ -1,8 +1,8 @@
 #include "catch.hpp"
 #include "messages.hpp"
 #include "oracle/losses.hpp"
-#include "threads_for_now.hpp"
 
+#include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/nn/loss/dice.hpp>
 
@@ -69,7 +69,7 @@ TEST_CASE("dice: float is double, over many blocks and any threads", "[dice]") {
     for (index_t i = 0; i < x.size(); ++i)
         REQUIRE(static_cast<double>(held.gradient[i]) == Approx(exact.gradient[i]).epsilon(2e-5).margin(1e-10));
     for (const int threads : {1, 3}) {
-        const test::threads_for_now now(threads);
+        const threads_for_now now(threads);
         const auto again = loss(x.clone(), y);
         CHECK(again.value == held.value);
         CHECK(std::memcmp(again.gradient.data(), held.gradient.data(), static_cast<std::size_t>(x.bytes())) == 0);

@@ -38,7 +38,7 @@ O with_all_terms() {
 
 TEMPLATE_TEST_CASE("one launch for many parameters gives the bits of one launch for each", "", OPTIMIZERS) {
     const TestType o = with_all_terms<TestType>();
-    const cairn::test::threads_for_now one(1);
+    const cairn::threads_for_now one(1);
     small_model<float> fused, apart;
     bound_optimizer opt(o, *fused.memory);
     std::vector<typename TestType::template state<float, cpu>> states;
@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("the gaps between parameters stay zero", "", OPTIMIZERS) {
 
 TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
     const auto run = [](int n) {
-        const cairn::test::threads_for_now guard(n);
+        const cairn::threads_for_now guard(n);
         auto model = std::make_unique<small_model<float>>();
         bound_optimizer opt(with_all_terms<TestType>(), *model->memory);
         for (int t = 1; t <= 5; ++t) {
@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("the number of threads changes no bit", "", OPTIMIZERS) {
 }
 
 TEMPLATE_TEST_CASE("state that is copied into a fresh optimizer goes on with the same bits", "", OPTIMIZERS) {
-    const cairn::test::threads_for_now one(1);
+    const cairn::threads_for_now one(1);
     const TestType o = with_all_terms<TestType>();
     small_model<float> first, second;
     bound_optimizer a(o, *first.memory);

@@ -3,10 +3,10 @@
 // alternate, and gradients that depend on the step alone. On another device: the same numbers, drawn on the host.
 
 #include <cairn/core/arena.hpp>
+#include <cairn/core/parallel.hpp>
 #include <cairn/optim/optimizer.hpp>
 
 #include "oracle/optimizers.hpp"
-#include "threads_for_now.hpp"
 
 #include <cstring>
 #include <functional>
@@ -122,7 +122,7 @@ template <class T, class D = cairn::cpu, class O>
 double distance_after(
     O o, int steps, double lr,
     const std::function<void(std::vector<oracle::trained>&, std::vector<oracle::gradient>, double, int)>& reference) {
-    const cairn::test::threads_for_now one(1);
+    const cairn::threads_for_now one(1);
     small_model<T, D> model;
     cairn::bound_optimizer opt(o, *model.memory);
     auto expected = model.oracle_start();

@@ -2,8 +2,8 @@
 
 #include "catch.hpp"
 #include "messages.hpp"
-#include "threads_for_now.hpp"
 
+#include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/csr.hpp>
@@ -54,10 +54,10 @@ TEST_CASE("csr: products are those of the dense matrix, with the same bits on an
                 for (index_t i = 0; i < x.size(); ++i)
                     x[i] = random_stream{8, 99, 0}.normal(static_cast<std::uint64_t>(i));
                 {
-                    const test::threads_for_now one(1);
+                    const threads_for_now one(1);
                     product(x.data(), y.data());
                 }
-                const test::threads_for_now three(3);
+                const threads_for_now three(3);
                 product(x.data(), again.data());
                 if (y.size() > 0)
                     REQUIRE(std::memcmp(y.data(), again.data(), static_cast<std::size_t>(y.bytes())) == 0);

@@ -1,8 +1,6 @@
 #pragma once
 // Numbers for kernel tests, how far two arrays of them are apart, and what a test sets for as long as it runs.
 
-#include "threads_for_now.hpp"
-
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/device/autotune.hpp>
@@ -73,7 +71,7 @@ struct forced {
     const char* kernel;
 };
 
-using cairn::test::threads_for_now;
+using cairn::threads_for_now;
 
 /// Calls f with 1, 2, 3 and 5 threads and sets the number back.
 template <class F>
