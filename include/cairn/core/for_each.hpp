@@ -21,14 +21,11 @@ struct add {
     }
 };
 
-/// x *= factor, rounded once where x is narrower.
-template <class S>
+/// x *= factor, rounded once where x is narrower than S.
+template <class T, class S = T>
 struct times {
     S factor;
-    template <class T>
-    CAIRN_HD void operator()(T& x) const {
-        x = static_cast<T>(x * factor);
-    }
+    CAIRN_HD void operator()(T& x) const { x = static_cast<T>(x * factor); }
 };
 
 /// x += factor · y.

@@ -54,6 +54,8 @@ struct each {
 
     template <class Block, class Ready, std::size_t... I>
     CAIRN_HD void run(Block& b, const Ready& ready, std::index_sequence<I...>) const {
+        static_assert((changes<I, Ready, E...>::value || ...),
+                      "for_each: the functor takes const elements everywhere, or deduces const, and changes nothing");
         const index_t first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
         index_t done = 0;
         if (aligned) {

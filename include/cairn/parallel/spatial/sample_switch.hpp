@@ -231,7 +231,7 @@ public:
     std::string describe() const { return concat("spatial_global_average over ", grid_.text()); }
 
 private:
-    void scale(tensor<T, D>& t) const { for_each(functors::times<weight_of<T>>{part_}, t); }
+    void scale(tensor<T, D>& t) const { for_each(functors::times<T, weight_of<T>>{part_}, t); }
 
     detail::sample_exchange<C, T, D> exchange_;
     rank_grid grid_;
