@@ -1,7 +1,7 @@
 #pragma once
 // Fused elementwise passes on a grid device, as core/for_each.hpp has them on the host: one launch, each array moves
-// once, in pieces of 16 bytes. Written back are only arrays that the functor takes by reference to non-const. Functors
-// are named, their operator() CAIRN_HD.
+// once, in pieces of 16 bytes. Written back are only arrays that the functor takes by reference to non-const, to a
+// type that it names: T& of a template would be deduced const too. Functors are named, their operator() CAIRN_HD.
 // A functor that needs numbers of the device's memory has them fetched once a thread (at_hand).
 
 #include <cairn/core/flop_counter.hpp>
@@ -54,8 +54,6 @@ struct each {
 
     template <class Block, class Ready, std::size_t... I>
     CAIRN_HD void run(Block& b, const Ready& ready, std::index_sequence<I...>) const {
-        static_assert((changes<I, Ready, E...>::value || ...),
-                      "for_each: the functor takes const elements everywhere, or deduces const, and changes nothing");
         const index_t first = b.block() * b.threads() + b.thread(), stride = b.blocks() * b.threads();
         index_t done = 0;
         if (aligned) {
