@@ -11,8 +11,9 @@
 //          the quadratic model (quadratic_step.hpp); damping_interval, damping_decay, min_damping; the model is made of
 //          one example in model_example_stride
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local",
-//          colocate_factors, assignment_strategy = "time" | "memory", memory_limit_mb, compress = any compressor of
-//          sums and its compress_bound, broadcast_error_bound: of decompositions and directions that travel
+//          colocate_factors, assignment_strategy = "time" | "memory", memory_limit_mb, compress = "none" | "bf16" |
+//          "fp16" | "error_bounded" of sums and its compress_bound, broadcast_error_bound: of decompositions and
+//          directions that travel
 //   [shampoo], [soap], [muon]: see their files in optim/precondition/
 
 #include <cairn/comm/any.hpp>
