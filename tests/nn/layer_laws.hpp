@@ -341,17 +341,18 @@ void memory_is_as_costed(const law_case& c, cairn::any_layer<T> layer) {
 }
 
 /// The memory model, fed with shapes alone, plays a training step to the byte.
-inline void peak_is_as_predicted(const law_case& c) {
-    cairn::sequential<float> net;
-    net.add("layer", c.make32());
+template <class T>
+void peak_is_as_predicted(const law_case& c, cairn::any_layer<T> layer) {
+    cairn::sequential<T> net;
+    net.add("layer", std::move(layer));
     const index_t predicted = cairn::predicted_peak(net, c.in, c.smooth);
     if (net.cost(c.in).passes_through) return;  // the result is the batch itself
-    bench<float> b{cairn::any_layer<float>(std::move(net))};
+    bench<T> b{cairn::any_layer<T>(std::move(net))};
     b.p.input_gradient = c.smooth;
-    const tensor<float> x = numbers<float>(c.in, 1, c.tokens, cairn::memory_category::data);
+    const tensor<T> x = numbers<T>(c.in, 1, c.tokens, cairn::memory_category::data);
     const auto step = [&] {
-        saved_tensors<float> saved;
-        tensor<float> y = b.layer.forward(x.share(), saved, b.p);
+        saved_tensors<T> saved;
+        tensor<T> y = b.layer.forward(x.share(), saved, b.p);
         b.layer.backward(std::move(y), saved, b.p);
     };
     step();  // kernels that measure each other do so here
@@ -361,12 +362,13 @@ inline void peak_is_as_predicted(const law_case& c) {
     CHECK(cairn::memory_pool::host().activations().peak - before == predicted);
 }
 
-inline void work_is_as_costed(const law_case& c) {
-    bench<float> b(c.make32());
+template <class T>
+void work_is_as_costed(const law_case& c, cairn::any_layer<T> layer) {
+    bench<T> b(std::move(layer));
     const cairn::layer_cost cost = b.layer.cost(c.in);
-    const tensor<float> x = numbers<float>(c.in, 1, c.tokens), dy = numbers<float>(b.layer.output_shape(c.in), 2);
+    const tensor<T> x = numbers<T>(c.in, 1, c.tokens), dy = numbers<T>(b.layer.output_shape(c.in), 2);
     b.run(x.clone(), dy.clone());  // kernels that measure each other do so here
-    saved_tensors<float> saved;
+    saved_tensors<T> saved;
     const cairn::flop_counter::scope counting;
     const auto check = [&](const char* phase, const cairn::phase_cost& expected) {
         const cairn::flop_counter::totals counted = cairn::flop_counter::total();
@@ -505,8 +507,14 @@ inline void check_laws(const law_case& c) {
         memory_is_as_costed<float>(c, c.make32());
         if (c.make16) memory_is_as_costed<cairn::bfloat16>(c, c.make16());
     });
-    law("peak", [&] { peak_is_as_predicted(c); });
-    law("work", [&] { work_is_as_costed(c); });
+    law("peak", [&] {
+        peak_is_as_predicted<float>(c, c.make32());
+        if (c.make16) peak_is_as_predicted<cairn::bfloat16>(c, c.make16());
+    });
+    law("work", [&] {
+        work_is_as_costed<float>(c, c.make32());
+        if (c.make16) work_is_as_costed<cairn::bfloat16>(c, c.make16());
+    });
     law("shapes", [&] { shapes_are_checked(c); });
     law("threads", [&] {
         threads_do_not_matter<double>(c, c.make64());

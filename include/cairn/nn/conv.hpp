@@ -106,7 +106,7 @@ public:
         layer_cost c;
         c.forward = {g.flops() + bias, size * (x + w + y)};
         c.backward_input = {g.flops(), size * (x + w + y)};
-        c.backward_weight = {g.flops() + bias, size * (x + w + y)};
+        c.backward_weight = {g.flops() + bias, size * (x + y) + sizeof(weight_of<T>) * w};
         c.parameters = g.w_elements() + (has_bias_ ? g.c_out : 0);
         c.saves_input = true;
         c.weight_gradient_first = true;

@@ -111,7 +111,8 @@ public:
         const double size = sizeof(T), x = double(g.y_elements()), y = double(g.x_elements()),
                      w = double(g.w_elements());
         layer_cost c;
-        c.forward = c.backward_input = c.backward_weight = {g.flops(), size * (x + w + y)};
+        c.forward = c.backward_input = {g.flops(), size * (x + w + y)};
+        c.backward_weight = {g.flops(), size * (x + y) + sizeof(weight_of<T>) * w};
         if (has_bias_) {
             c.forward += {y, size * (2 * y + double(g.c_in))};
             c.backward_weight += {y, size * y};

@@ -59,7 +59,8 @@ public:
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require(!table_.value.empty(), describe(),
                 ": parameters have no memory; make an arena of the model's parameters() first");
-        tensor<W, D> y(output_shape(x.shape()));  // (…, width)
+        constexpr auto kind = std::same_as<T, W> ? memory_category::activations : memory_category::workspace;
+        tensor<W, D> y(output_shape(x.shape()), kind);  // (…, width)
         tensor<std::int32_t, D> ids(x.shape());
         if constexpr (!std::same_as<D, cpu>)
             for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());
@@ -101,7 +102,7 @@ public:
     }
 
     layer_cost cost(const shape& in) const {
-        const double n = double(in.size()) * double(config_.embedding_dim), size = sizeof(T);
+        const double n = double(in.size()) * double(config_.embedding_dim), size = sizeof(W);
         layer_cost c;
         c.forward = {0, 2 * size * n};
         c.backward_weight = {n, 3 * size * n};

@@ -100,7 +100,7 @@ public:
         layer_cost c;
         c.forward = {7 * n, 2 * size * n};
         c.backward_input = {13 * n, 3 * size * n};
-        c.backward_weight = {2 * f, 6 * size * f};
+        c.backward_weight = {2 * f, 6 * sizeof(S) * f};
         c.parameters = 2 * config_.features;
         const index_t bytes = 2 * (in.size() / config_.features) * index_t(sizeof(S));
         c.saved_bytes = block_bytes(bytes);

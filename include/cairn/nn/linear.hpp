@@ -110,7 +110,7 @@ public:
         layer_cost c;
         c.forward = {product, size * (x + w + y)};
         c.backward_input = {product, size * (y + w + x)};
-        c.backward_weight = {product, size * (y + x + 2 * w)};
+        c.backward_weight = {product, size * (y + x) + 2 * sizeof(weight_of<T>) * w};
         if (config_.bias) {
             c.forward += {y, size * b};
             c.backward_weight += {y, size * y};

@@ -269,7 +269,7 @@ private:
 
     // Gradients of scale and shift that a normalisation holds between the halves of backward.
     block sums_of(const layer_cost& c) {
-        return c.parameters ? make(block_bytes(c.parameters * index_t(sizeof(T)))) : nullptr;
+        return c.parameters ? make(block_bytes(c.parameters * index_t(sizeof(weight_of<T>)))) : nullptr;
     }
 
     // See nn/add.hpp.

@@ -293,9 +293,10 @@ private:
             const index_t label = b.labels[i], guess = argmax(y, i);
             s.correct += guess == label;
             ++s.confusion[static_cast<std::size_t>(label)][static_cast<std::size_t>(guess)];
-            index_t better = 0;
-            for (index_t j = 0; j < k; ++j) better += y[i * k + j] > y[i * k + label];
-            s.correct_top5 += better < 5;
+            index_t before = 0;  // as argmax has it: of equals the first one
+            const float score = y[i * k + label];
+            for (index_t j = 0; j < k; ++j) before += y[i * k + j] > score || (j < label && y[i * k + j] == score);
+            s.correct_top5 += before < 5 && !std::isnan(score);
         }
     }
 

@@ -58,7 +58,8 @@ void check(const std::string& name, const rank_grid& grid, const shape& whole, a
     laws::narrow_is_double<float>(c, c.make32());
     laws::narrow_is_double<bfloat16>(c, c.make16());
     laws::memory_is_as_costed<float>(c, c.make32());
-    laws::work_is_as_costed(c);
+    laws::work_is_as_costed<float>(c, c.make32());
+    laws::work_is_as_costed<bfloat16>(c, c.make16());
     laws::shapes_are_checked(c);
     laws::threads_do_not_matter<float>(c, c.make32());
     laws::aliases_are_safe(c);
@@ -86,4 +87,17 @@ TEST_CASE("spatial: layers satisfy the laws of layers", "[parallel][spatial][law
         check("global_average_pool", grid, whole, [](auto& parts) { return parts.global_average_pool(); });
         check("flatten", grid, whole, [](auto& parts) { return parts.flatten(); });
     }
+}
+
+TEST_CASE("spatial: an average over what lies inside is rounded once in bfloat16", "[parallel][spatial]") {
+    using namespace spatial_laws;
+    quiet_communicator world(2);
+    channel over(world);
+    spatial_parts<quiet_communicator, bfloat16> parts(over, rank_grid({2, 1}), {4, 4});
+    auto pool = parts.average_pool({.kernel = 3, .stride = 2, .pad = 1, .count_include_pad = false});
+    auto x = tensor<bfloat16>::filled({1, 2, 4, 1}, bfloat16(1.0f));
+    x[5] = bfloat16(2.0f);
+    saved_tensors<bfloat16> saved;
+    const tensor<bfloat16> y = pool.forward(std::move(x), saved, {.mode = mode::evaluate});
+    CHECK(static_cast<float>(y[0]) == 1.25f);  // of 1, 1, 1 and 2
 }

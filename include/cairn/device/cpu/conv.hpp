@@ -211,11 +211,12 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T, R>&
     return list[choice];
 }
 
-template <class T>
+/// W: of the weights, or of their gradient.
+template <class T, class W = T>
 void count(const conv_geometry& g, index_t extra) {
-    flop_counter::count(
-        g.flops() + static_cast<double>(extra),
-        static_cast<double>(sizeof(T)) * static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()));
+    flop_counter::count(g.flops() + static_cast<double>(extra),
+                        sizeof(T) * static_cast<double>(g.x_elements() + g.y_elements()) +
+                            sizeof(W) * static_cast<double>(g.w_elements()));
 }
 
 /// sum[c] += Σ rows of a (rows × columns), in an order that depends on the sizes alone.
@@ -263,7 +264,7 @@ void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, 
     const conv_detail::operands<T, W> o{x, dy, nullptr, dw};
     conv_detail::run(conv_detail::choose(conv_phase::backward_weight, g, o), conv_phase::backward_weight, g, o);
     if (db) conv_detail::add_column_sums(g.n * g.out_points(), g.c_out, dy, db);
-    conv_detail::count<T>(g, db ? g.y_elements() : 0);
+    conv_detail::count<T, W>(g, db ? g.y_elements() : 0);
 }
 
 }  // namespace cairn

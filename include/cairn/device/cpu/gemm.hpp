@@ -169,20 +169,21 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, std::ty
         kernel which{};
     };
     thread_local answer answers[256];
+    // For a parallel region the caller measures before it, with one thread as there.
+    const int n = threaded ? threads() : 1;
     const unsigned cm = size_class(s.m), cn = size_class(s.n), ck = size_class(s.k);
     const std::uint64_t code = std::uint64_t{cm} | std::uint64_t{cn} << 8 | std::uint64_t{ck} << 16 |
                                std::uint64_t{s.trans_a} << 24 | std::uint64_t{s.trans_b} << 25 |
                                std::uint64_t{threaded} << 26 | std::uint64_t{sizeof(T) == 8} << 27 |
-                               static_cast<std::uint64_t>(threads()) << 32;
+                               static_cast<std::uint64_t>(n) << 32;
     answer& known = answers[code * 0x9E3779B97F4A7C15u >> 56];
     autotune_cache& registry = autotune_cache::global();
     if (known.code == code && known.epoch == registry.epoch()) return known.which;
 
     const std::string key = concat("gemm/", format_name<T>, std::is_same_v<T, R> ? " " : "-f32 ", s.trans_a ? 'T' : 'N',
-                                   s.trans_b ? 'T' : 'N', " m2^", cm, " n2^", cn, " k2^", ck,
-                                   threaded ? " threads " : " one of ", threads());
-    // For a parallel region the caller measures before it, with one thread as there.
-    const threads_for_now as_there(threaded ? threads() : 1);
+                                   s.trans_b ? 'T' : 'N', " m2^", cm, " n2^", cn, " k2^", ck, " threads ", n,
+                                   threaded ? "" : " in a region");
+    const threads_for_now as_there(n);
     const std::vector<kernel> list = candidates<T, R>(threaded, s);
     std::vector<const char*> names;
     for (kernel k : list) names.push_back(kernel_names[k]);

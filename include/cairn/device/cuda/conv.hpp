@@ -166,10 +166,12 @@ private:
     std::map<std::array<index_t, 25>, choice> chosen_;
 };
 
-template <class T>
+/// W: of the weights, or of their gradient.
+template <class T, class W = T>
 void count_conv(const conv_geometry& g, index_t extra) {
     flop_counter::count(g.flops() + static_cast<double>(extra),
-                        static_cast<double>(g.x_elements() + g.y_elements() + g.w_elements()) * sizeof(T));
+                        sizeof(T) * static_cast<double>(g.x_elements() + g.y_elements()) +
+                            sizeof(W) * static_cast<double>(g.w_elements()));
 }
 
 /// What cuDNN counts elements of a tensor with.
@@ -216,7 +218,7 @@ void conv_backward_weight(cuda d, const conv_geometry& g, const T* x, const T* d
         for_each(d, g.w_elements(), grid::add_rule<T, W>{}, dw, here.data());
     });
     if (db) grid::column_sums(d, g.n * g.out_points(), g.c_out, dy, db, true);
-    detail::count_conv<T>(g, db ? g.y_elements() : 0);
+    detail::count_conv<T, W>(g, db ? g.y_elements() : 0);
 }
 
 }  // namespace cairn

@@ -12,6 +12,7 @@
 // lies inside is  average(x) / average(ones),  both with zeros outside.
 // Tested against the whole layers in tests/parallel/spatial/.
 
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/parallel/spatial/halo.hpp>
@@ -25,12 +26,10 @@ namespace cairn {
 
 namespace functors {
 
-/// x /= by.
+/// x /= by, rounded once.
+template <class T, class S>
 struct divide {
-    template <class T>
-    CAIRN_HD void operator()(T& x, const T& by) const {
-        x = static_cast<T>(x / by);
-    }
+    CAIRN_HD void operator()(T& x, const S& by) const { x = static_cast<T>(x / by); }
 };
 
 }  // namespace functors
@@ -43,6 +42,7 @@ public:
     using device = typename Inner::device;
     using T = value_type;
     using D = device;
+    using S = weight_of<T>;
 
     struct edges {
         T outside = T(0);           // what windows find outside the domain
@@ -85,8 +85,9 @@ public:
         layer_cost c = inner_.cost(with_halo);
         const auto [there, back] = halo_.cost(in);
         if (edges_.count_inside) {  // the average of ones
-            c.backward_input += c.forward;
-            c.forward += phase_cost(c.forward);
+            const phase_cost inside{c.forward.flops, c.forward.bytes * sizeof(S) / sizeof(T)};
+            c.backward_input += inside;
+            c.forward += inside;
         }
         c.forward += there;
         c.backward_input += back;
@@ -111,14 +112,16 @@ private:
         return inner_.backward_input(std::move(dy), saved, p);
     }
 
-    // y /= the part of each window that lies inside the domain, of the whole window.
+    // y /= the part of each window that lies inside the domain, of the whole window. Averages only.
     void divide_by_inside(tensor<T, D>& y, const shape& in) {
-        tensor<T, D> ones = tensor<T, D>::filled(in, T(1), memory_category::workspace);
-        halo_.fill_outside(ones, T(0));
-        saved_tensors<T, D> none;
-        const tensor<T, D> inside = inner_.forward(std::move(ones), none, {.mode = mode::evaluate});
-        if (!y.unique()) y = y.clone();
-        for_each(functors::divide{}, y, inside);
+        if constexpr (std::same_as<Inner, average_pool<T, D>>) {
+            tensor<T, D> ones = tensor<T, D>::filled(in, T(1), memory_category::workspace);
+            halo_.fill_outside(ones, T(0));
+            tensor<S, D> inside(y.shape(), memory_category::workspace);
+            average_pool_forward(D{}, inner_.geometry(in), cast<S>(ones).data(), inside.data());
+            if (!y.unique()) y = y.clone();
+            for_each(functors::divide<T, S>{}, y, inside);
+        }
     }
 
     Inner inner_;
