@@ -5,6 +5,7 @@
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
@@ -63,6 +64,17 @@ TEST_CASE("flatten: laws", "[laws][flatten]") {
     law_case c = make_case("flatten", {3, 4, 5, 2}, [](auto t) { return flatten<decltype(t)>(); });
     c.wrong = std::nullopt;
     laws::check_laws(c);
+}
+
+TEST_CASE("flatten: in front of a layer that has no gradient of its input", "[flatten]") {
+    sequential<float> net = chain<float>(flatten<float>(), embedding<float>({.num_embeddings = 5, .embedding_dim = 2}));
+    laws::bench<float> b{any_layer<float>(std::move(net))};
+    b.p.input_gradient = false;
+    saved_tensors<float> saved;
+    tensor<float> y = b.layer.forward(tensor<float>::filled({2, 3, 1}, 4.0f), saved, b.p);
+    CHECK(y.shape() == shape{2, 3, 2});
+    b.layer.backward(std::move(y), saved, b.p);
+    CHECK(saved.empty());
 }
 
 TEST_CASE("sequential: laws", "[laws][sequential]") {

@@ -52,4 +52,10 @@ TEST_CASE("average pooling: laws", "[laws][pool]") {
           [](auto t) { return global_average_pool<decltype(t)>(); });
 }
 
+TEST_CASE("adaptive_average_pool: no images at all", "[pool]") {
+    adaptive_average_pool<float> layer({.out = 2});
+    CHECK(layer.output_shape({0, 5, 4, 3}) == shape{0, 2, 2, 3});
+    CHECK_THROWS_WITH(layer.output_shape({2, 0, 4, 3}), Catch::Contains("(2, 0, 4, 3)"));
+}
+
 }  // namespace cairn

@@ -5,6 +5,8 @@
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/train/objective.hpp>
 
+#include <limits>
+
 namespace cairn {
 
 TEST_CASE("task: a text is judged at each of its positions", "[train]") {
@@ -157,6 +159,25 @@ TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
     }
     for (std::int32_t& label : b.labels.span()) label = -1;
     CHECK_THROWS_WITH(goal.loss(y.clone(), samples_on<cpu>(b)), Catch::Contains("no node of this batch has a label"));
+}
+
+TEST_CASE("task: of equal scores the first ones are the best five", "[train]") {
+    constexpr index_t classes = 12;
+    target_info info;
+    info.names.assign(classes, "class");
+    const objective goal({}, info);
+    batch b;
+    b.count = 3;
+    b.labels = tensor<std::int32_t>({3});
+    b.labels[0] = 6, b.labels[1] = 5, b.labels[2] = 0;
+    tensor<float> y({3, classes});
+    y[classes - 1] = -1;                                       // row 0: 11 equal ones, of which 6 is the seventh
+    y[classes + 5] = 1;                                        // row 1: the best one
+    y[2 * classes] = std::numeric_limits<float>::quiet_NaN();  // row 2: no score at all
+    evaluation s;
+    goal.add(s, y, b);
+    CHECK(goal.metrics(s)[1].first == "top5_accuracy");
+    CHECK(goal.metrics(s)[1].second == Approx(1.0 / 3));
 }
 
 }  // namespace cairn

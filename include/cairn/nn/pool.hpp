@@ -250,8 +250,8 @@ public:
     std::string describe() const { return concat("adaptive_average_pool ", axes_text(out_, dims_)); }
     int dims() const { return dims_; }
     pool_geometry geometry(const shape& in) const {
-        require(in.rank() == dims_ + 2 && in.size() > 0, describe(), " takes ", detail::spatial_shape(dims_), ", got ",
-                in);
+        require(in.rank() == dims_ + 2 && in.with(0, 1).size() > 0, describe(), " takes ", detail::spatial_shape(dims_),
+                ", got ", in);
         pool_geometry g = detail::pool_geometry_of(
             in, dims_, [&](std::size_t a, index_t extent) { return pool_axis::adaptive(extent, out_[a]); });
         g.count_pad = false;

@@ -70,6 +70,11 @@ TEMPLATE_TEST_CASE("activation: zero, infinities and NaN", "[activation]", float
         CHECK(k.y[0] == (act == activation::sigmoid ? T(0.5) : T(0)));
         CHECK(k.y[1] == (act == activation::sigmoid || act == activation::tanh ? T(1) : infinity));
         CHECK(std::isnan(k.y[2]));
+        const T far = T(1e30);
+        const activation_run<T> there(act, T(0.5), {far, -far}, {T(1), T(1)});
+        const bool flat = act == activation::sigmoid || act == activation::tanh;
+        CHECK(there.dx[0] == (flat ? T(0) : T(1)));
+        CHECK(there.dx[1] == (saves_of(act) == activation_saves::bits ? T(0.5) : T(0)));
     }
 }
 

@@ -135,3 +135,23 @@ TEST_CASE("gemm: leaves no workspace behind", "[gemm]") {
     }
     CHECK(cairn::memory_pool::host().use_of(cairn::memory_category::workspace).live == before);
 }
+
+TEST_CASE("gemm: products in parallel regions are measured on one thread, and have one entry", "[gemm]") {
+    using namespace cairn;
+    autotune_cache& registry = autotune_cache::global();
+    const autotune_policy usual = registry.policy();
+    registry.set_policy(autotune_policy::measure);
+    std::vector<bfloat16> a(16 * 16), b(16 * 16);
+    std::vector<float> c(16 * 16);
+    std::vector<std::string> keys[2];
+    for (const int n : {1, 2}) {
+        registry.clear();
+        const threads_for_now so_many(n);
+        gemm_detail::choose<bfloat16, float>(false, {false, false, 16, 16, 16, 16, 16, 16}, a.data(), b.data(),
+                                             c.data());
+        for (const auto& [key, entry] : registry.entries()) keys[n - 1].push_back(key);
+    }
+    registry.set_policy(usual);
+    CHECK(keys[0] == keys[1]);
+    CHECK(!keys[0].empty());
+}

@@ -61,6 +61,18 @@ TEMPLATE_TEST_CASE("layer norm: values and gradients against plain loops", "[lay
         }
 }
 
+TEMPLATE_TEST_CASE("layer norm: a row of equal numbers becomes beta", "[layer_norm]", float, double) {
+    using T = TestType;
+    for (const index_t features : {15, 100, 768})
+        for (const double value : {314.16, 3141.5927, 31416.0, 1e6}) {
+            CAPTURE(features, value);
+            const std::vector<T> x(static_cast<std::size_t>(features), T(value)), dy = draw<T>(features, 2);
+            const std::vector<T> gamma(x.size(), T(1)), beta = draw<T>(features, 4);
+            const layer_norm_run<T> k(1, features, x, gamma, beta, dy);
+            CHECK(same_bits(k.y, beta));
+        }
+}
+
 TEST_CASE("layer norm: in place, without dx, and on any number of threads", "[layer_norm]") {
     const index_t rows = 5000, features = 40;
     const auto x = draw<float>(rows * features, 1), dy = draw<float>(rows * features, 2);

@@ -50,22 +50,29 @@ void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const S
         for (index_t r = begin; r < end; ++r) {
             const T* const in = x + r * features;
             T* const out = y + r * features;
-            const S m =
+            const S rough =
                 detail::row_sum<S>(features, [=](index_t i, auto count) { return load(in + i, count); }) * share;
-            // The lanes beyond a shorter last pack are zeros of x, which must not count as (0 - m)².
-            S squares = 0;
+            // The rough mean may be an ulp of x beside the mean, which is more than the deviations of a nearly constant
+            // row. What deviations from it come to corrects it.
+            // The lanes beyond a shorter last pack are zeros of x, which must not count as 0 - rough.
+            S rest = 0, squares = 0;
             if (features % simd::lanes<S> == 0) {
+                const auto deviation = [=](index_t i, auto count) { return load(in + i, count) - pack<S>(rough); };
+                rest = detail::row_sum<S>(features, deviation);
                 squares = detail::row_sum<S>(features, [=](index_t i, auto count) {
-                    const pack<S> d = load(in + i, count) - pack<S>(m);
+                    const pack<S> d = deviation(i, count);
                     return d * d;
                 });
             } else {
                 for (index_t i = 0; i < features; ++i) {
-                    const S d = in[i] - m;
+                    const S d = in[i] - rough;
+                    rest += d;
                     squares += d * d;
                 }
             }
-            const S inverse = S(1) / std::sqrt(squares * share + eps);
+            rest *= share;
+            const S m = rough + rest, variance = std::max(S(0), squares * share - rest * rest);
+            const S inverse = S(1) / std::sqrt(variance + eps);
             simd::for_packs<S>(features, [=](index_t i, auto count) {
                 const pack<S> xhat = (load(in + i, count) - pack<S>(m)) * pack<S>(inverse);
                 store(out + i, xhat * load(gamma + i, count) + load(beta + i, count), count);

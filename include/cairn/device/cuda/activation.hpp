@@ -55,7 +55,8 @@ CAIRN_HD inline S activation_slope(activation act, S saved) {
         case activation::gelu_tanh: {
             const S a = static_cast<S>(1.59576912160573071176), b = static_cast<S>(0.044715);
             const S s = logistic(a * (saved + b * saved * saved * saved));
-            return s + saved * s * (S(1) - s) * a * (S(1) + S(3) * b * saved * saved);
+            const S near = saved < S(-100) ? S(-100) : saved > S(100) ? S(100) : saved;  // x² beyond may be infinite
+            return s + near * s * (S(1) - s) * a * (S(1) + S(3) * b * near * near);
         }
         default:
             return S(1);

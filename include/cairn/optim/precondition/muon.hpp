@@ -87,7 +87,7 @@ template <class T, Device D = cpu>
 class muon final : public preconditioner<T, D> {
 public:
     /// Shares the arena's memory. Throws on settings that make no sense.
-    muon(arena<T, D>& weights, muon_config c) : config_(std::move(c)) {
+    muon(arena<T, D>& weights, muon_config c) : weights_(&weights), config_(std::move(c)) {
         require(config_.momentum >= 0 && config_.momentum < 1, "muon: momentum ", config_.momentum,
                 "; it must be in [0, 1)");
         require(config_.adam_lr_ratio >= 0, "muon: adam_lr_ratio ", config_.adam_lr_ratio, "; it must not be negative");
@@ -103,6 +103,7 @@ public:
 
     void precondition(double, double) override {
         const trace_scope scope("muon", "step", "optimizer");
+        require_finite_gradients("muon", *weights_);
         ++steps_;
         for (auto& [name, p, m, v] : of_) v.empty() ? orthogonalise(*p, m) : adam_direction(*p, m, v);
     }
@@ -138,6 +139,7 @@ private:
         for_each(functors::adam_direction<T>{rule}, p.grad, m, v);
     }
 
+    const arena<T, D>* weights_;
     muon_config config_;
     std::vector<state> of_;
     std::int64_t steps_ = 0;

@@ -6,6 +6,7 @@
 //   optimizer.step(lr);
 // kfac.hpp, shampoo.hpp, soap.hpp and muon.hpp are models of it; course/write-your-own-optimizer.md makes one more.
 
+#include <cairn/core/finite.hpp>
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/optim/optimizer.hpp>
 
@@ -33,7 +34,7 @@ public:
     /// rows are not used.
     virtual curvature_listener* discover() { return nullptr; }
     /// Preconditions all gradients of the arena. `examples`: over which the loss was the mean; lr: of the step to come,
-    /// 0 if it is not known. Throws when numbers are not finite, naming the parameter.
+    /// 0 if it is not known. Numbers that are not finite: see require_finite_gradients.
     virtual void precondition(double examples, double lr) = 0;
     /// Forgets this step, which is not taken.
     virtual void skip_step() {}
@@ -47,5 +48,16 @@ public:
     /// What a user should know of the run so far, a line each.
     virtual std::vector<std::string> diagnostics() const { return {}; }
 };
+
+/// Throws, naming the parameter, where a gradient is not finite: before a preconditioner takes it into averages, which
+/// would never forget it. On a GPU, whose gradients the host does not read, the optimizer behind finds it, and the
+/// averages have to be restored.
+template <class T, Device D>
+void require_finite_gradients([[maybe_unused]] const char* who, [[maybe_unused]] const arena<T, D>& weights) {
+    if constexpr (std::same_as<D, cpu>)
+        for (const auto& [name, p] : weights.parameters())
+            if (const std::string bad = first_non_finite("gradient of " + name, p->grad); !bad.empty())
+                fail(who, ": ", bad, "; nothing was updated. Lower the learning rate, warm up, or clip");
+}
 
 }  // namespace cairn

@@ -47,7 +47,7 @@ template <class T, Device D = cpu>
 class shampoo final : public preconditioner<T, D> {
 public:
     /// Shares the arena's memory. Throws on settings that make no sense.
-    shampoo(arena<T, D>& weights, shampoo_config c) : config_(c) {
+    shampoo(arena<T, D>& weights, shampoo_config c) : weights_(&weights), config_(c) {
         require(c.decay > 0 && c.decay <= 1, "shampoo: decay ", c.decay, "; it must be in (0, 1]");
         require(c.epsilon >= 0, "shampoo: epsilon ", c.epsilon, "; it must not be negative");
         require(c.block >= 1 && c.refresh_every >= 1, "shampoo: blocks of ", c.block, ", refreshed every ",
@@ -71,6 +71,7 @@ public:
 
     void precondition(double, double) override {
         const trace_scope scope("shampoo", "step", "optimizer");
+        require_finite_gradients("shampoo", *weights_);
         ++steps_;
         const bool refresh =
             steps_ % config_.refresh_every == 0 ||
@@ -114,6 +115,7 @@ private:
         graft_matrix(D{}, m, n, v.data(), g, b.stride);  // without a gradient yet, v is zero
     }
 
+    const arena<T, D>* weights_;
     shampoo_config config_;
     std::vector<block> blocks_;
     std::int64_t steps_ = 0;

@@ -66,7 +66,7 @@ template <class T, Device D = cpu>
 class soap final : public preconditioner<T, D> {
 public:
     /// Shares the arena's memory. Throws on settings that make no sense.
-    soap(arena<T, D>& weights, soap_config c) : config_(c) {
+    soap(arena<T, D>& weights, soap_config c) : weights_(&weights), config_(c) {
         require(c.beta1 >= 0 && c.beta1 < 1 && c.beta2 >= 0 && c.beta2 < 1, "soap: betas ", c.beta1, " and ", c.beta2,
                 "; they must be in [0, 1)");
         require(c.epsilon > 0 && c.refresh_every >= 1 && c.max_size >= 1, "soap: epsilon ", c.epsilon,
@@ -86,6 +86,7 @@ public:
 
     void precondition(double, double) override {
         const trace_scope scope("soap", "step", "optimizer");
+        require_finite_gradients("soap", *weights_);
         ++steps_;
         for (state& s : of_) step(s);
     }
@@ -195,6 +196,7 @@ private:
             D::copy_within(to.data(), from.data(), from.bytes());
     }
 
+    const arena<T, D>* weights_;
     soap_config config_;
     std::vector<state> of_;
     std::int64_t steps_ = 0;
