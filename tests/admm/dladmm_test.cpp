@@ -150,6 +150,10 @@ TEST_CASE("dladmm: rho rises or grows as asked for", "[admm]") {
     for (int i = 0; i < 6; ++i) CHECK(state.after_iteration(rising, cost += 1) == 1);  // at its most
 }
 
+TEST_CASE("dladmm: labels and targets that do not fit the output are refused", "[admm]") {
+    check_refuses_what_does_not_fit<dladmm<double>>("dladmm");
+}
+
 TEST_CASE("dladmm: a run that breaks names iteration and term", "[admm]") {
     network n = small_mlp();
     tensor<double> x = normals({30, 6}, 1);

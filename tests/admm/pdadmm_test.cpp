@@ -144,6 +144,10 @@ TEST_CASE("pdadmm: quantised p and q train alike on any number of ranks, in fewe
                          "keeps a residual"));
 }
 
+TEST_CASE("pdadmm: labels and targets that do not fit the output are refused", "[admm]") {
+    check_refuses_what_does_not_fit<pdadmm<double>>("pdadmm");
+}
+
 TEST_CASE("pdadmm: a rank that dies is named, and the others do not hang", "[admm]") {
     const tensor<double> x = normals({16, 6}, 1);
     const std::string said = test::message_of([&] {
