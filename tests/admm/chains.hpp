@@ -1,6 +1,8 @@
 #pragma once
 // Small problems in double for the tests of ADMM: a network, samples that a teacher labels, and what they become split.
 
+#include "catch.hpp"
+
 #include <cairn/admm/output_loss.hpp>
 #include <cairn/admm/split_chain.hpp>
 #include <cairn/core/arena.hpp>
@@ -8,6 +10,8 @@
 #include <cairn/models/mlp.hpp>
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace admm_tests {
@@ -91,6 +95,32 @@ inline admm::output_loss<double> classes_of(const tensor<double>& x, index_t cla
         loss.labels[i] = static_cast<std::int32_t>(best);
     }
     return loss;
+}
+
+/// What an algorithm's constructor must say of labels and targets that do not fit 20 samples of 4 classes.
+template <class A>
+void check_refuses_what_does_not_fit(const std::string& name) {
+    using Catch::Matchers::Contains;
+    const tensor<double> x = normals({20, 6}, 1);
+    const auto make = [&](admm::output_loss<double> loss) {
+        network n = small_mlp();
+        A(n.layers(), {}, x.clone(), std::move(loss));
+    };
+    const auto with_label = [&](index_t row, std::int32_t label) {
+        admm::output_loss<double> loss = classes_of(x, 4);
+        loss.labels[row] = label;
+        return loss;
+    };
+    CHECK_THROWS_WITH(make(with_label(7, 5)), Contains(name + ": label 5 of row 7 is not in [0, 4)"));
+    CHECK_THROWS_WITH(make(with_label(19, 4)), Contains(name + ": label 4 of row 19 is not in [0, 4)"));
+    CHECK_THROWS_WITH(make(with_label(0, -2)), Contains(name + ": label -2 of row 0 is not in [0, 4), nor -1"));
+    CHECK_THROWS_WITH(make(classes_of(normals({3, 6}, 1), 4)),
+                      Contains(name + ": 3 labels (3) for an output of shape (20, 4); give 20 labels"));
+    CHECK_THROWS_WITH(make({{}, normals({20, 2}, 2)}),
+                      Contains(name + ": targets of shape (20, 2) for an output of shape (20, 4)"));
+    CHECK_THROWS_WITH(make({}), Contains(name + ": targets of shape"));
+    CHECK_NOTHROW(make(with_label(7, -1)));
+    CHECK_NOTHROW(make({{}, normals({20, 4}, 2)}));
 }
 
 }  // namespace admm_tests

@@ -148,6 +148,14 @@ TEST_CASE("dladmm: rho rises or grows as asked for", "[admm]") {
     CHECK(state.after_iteration(rising, cost += 1) == Approx(10));
     CHECK(state.rho == Approx(1e-5));
     for (int i = 0; i < 6; ++i) CHECK(state.after_iteration(rising, cost += 1) == 1);  // at its most
+
+    rho_state fresh{.rho = 1e-6};
+    for (const double not_yet : {10, 11, 12}) CHECK(fresh.after_iteration(rising, not_yet) == 1);  // two rises
+    CHECK(fresh.after_iteration(rising, 13) == Approx(10));
+}
+
+TEST_CASE("dladmm: labels and targets that do not fit the output are refused", "[admm]") {
+    check_refuses_what_does_not_fit<dladmm<double>>("dladmm");
 }
 
 TEST_CASE("dladmm: a run that breaks names iteration and term", "[admm]") {

@@ -124,6 +124,9 @@ TEST_CASE("pdadmm: layers over ranks give the bits of one rank, and send what th
     CHECK(run<double>(3, relaxed, 3) == run<double>(1, relaxed, 3));
     CHECK_FALSE(run<double>(1, relaxed, 3) == run<double>(1, config, 3));
     CHECK(run<double>(2, config, 6, true) == run<double>(1, config, 6, true));
+    pdadmm_config growing = config;
+    growing.schedule = {rho_rule::growing, 2, 1};
+    CHECK(run<double>(2, growing, 6, true) == run<double>(1, growing, 6, true));
 }
 
 TEST_CASE("pdadmm: quantised p and q train alike on any number of ranks, in fewer bytes", "[admm]") {
@@ -142,6 +145,10 @@ TEST_CASE("pdadmm: quantised p and q train alike on any number of ranks, in fewe
     }
     CHECK(test::contains(test::message_of([] { codec_of(error_feedback<topk<cpu>>(topk<cpu>({.ratio = 0.1}))); }),
                          "keeps a residual"));
+}
+
+TEST_CASE("pdadmm: labels and targets that do not fit the output are refused", "[admm]") {
+    check_refuses_what_does_not_fit<pdadmm<double>>("pdadmm");
 }
 
 TEST_CASE("pdadmm: a rank that dies is named, and the others do not hang", "[admm]") {
@@ -210,6 +217,26 @@ TEST_CASE("admm: Anderson's acceleration needs at most two thirds of the iterati
     };
     compare(parallel);
     compare(serial);
+}
+
+// An objective grows with ρ and ν: at those of two iterations the accelerated step would always lose.
+TEST_CASE("admm: Anderson's steps are judged at the rho that an iteration leaves, and kept while it grows", "[admm]") {
+    const tensor<double> x = normals({200, 6}, 1);
+    const auto check = [&](auto& algorithm) {
+        using A = std::remove_reference_t<decltype(algorithm)>;
+        anderson<A, double> accelerated(algorithm);
+        for (int i = 0; i < 8; ++i)
+            CHECK(accelerated.iterate().total() == Approx(algorithm.evaluate().total()).epsilon(1e-9));
+        INFO(A::name << ": kept " << accelerated.kept() << " of 7");
+        CHECK(accelerated.kept() > 0);
+    };
+    const rho_schedule growing{rho_rule::growing, 10, 1e9};
+    network n = small_mlp({6, 24, 16, 4}), other = small_mlp({6, 24, 16, 4});
+    pdadmm<double> parallel(n.layers(), {.rho = 4e-2, .nu = 1e-2, .mu = 1e-5, .schedule = growing}, x.clone(),
+                            classes_of(x, 4));
+    dladmm<double> serial(other.layers(), {.rho = 1e-2, .mu = 1e-5, .schedule = growing}, x.clone(), classes_of(x, 4));
+    check(parallel);
+    check(serial);
 }
 
 }  // namespace admm_pdadmm_tests

@@ -42,6 +42,7 @@ public:
         : layers_(std::move(layers)), config_(c), loss_(std::move(loss)) {
         rho_.rho = c.rho;
         const std::size_t n = layers_.size();
+        loss_.check(name, layers_.back().out.with(0, samples.extent(0)));
         a_.push_back(std::move(samples));
         for (std::size_t l = 0; l < n; ++l) {
             z_.push_back(layers_[l].output(a_[l]));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,9 @@ struct rho_schedule {
 
 /// The state of that rule: what a checkpoint keeps beside ρ.
 struct rho_state {
-    double rho = 0, last_objective = 0;
-    std::int64_t rises = 0;  // in a row
+    double rho = 0;
+    double last_objective = std::numeric_limits<double>::infinity();  // that no first objective rises above
+    std::int64_t rises = 0;                                           // in a row
 
     /// Returns the factor by which ρ has grown.
     double after_iteration(const rho_schedule& how, double objective) {

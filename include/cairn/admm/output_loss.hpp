@@ -27,6 +27,20 @@ struct output_loss {
                               : std::ranges::count_if(labels.span(), [](std::int32_t label) { return label >= 0; });
     }
 
+    /// Throws unless there is a label in [-1, classes) for each row of z, or a target for each of its numbers. `who` is
+    /// the algorithm that asks.
+    void check(const char* who, const shape& z) const {
+        if (labels.empty())
+            return require(targets.shape() == z, who, ": targets of shape ", targets.shape(),
+                           " for an output of shape ", z, "; give a target for each number of the output, or labels");
+        const index_t classes = z.back(), rows = z.size() / classes;
+        require(labels.size() == rows, who, ": ", labels.size(), " labels ", labels.shape(), " for an output of shape ",
+                z, "; give ", rows, " labels, -1 for a row that has none");
+        for (index_t i = 0; i < rows; ++i)
+            require(labels[i] >= -1 && labels[i] < classes, who, ": label ", labels[i], " of row ", i,
+                    " is not in [0, ", classes, "), nor -1 for none; the output has shape ", z);
+    }
+
     /// Sum over samples.
     double value(const tensor<T>& z) const {
         const index_t classes = z.shape().back();

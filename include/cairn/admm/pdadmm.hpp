@@ -57,6 +57,7 @@ public:
         nu_ = config_.nu;
         find_place();
         const index_t n = samples.extent(0);
+        if (is_last(layers_.size() - 1)) loss_.check(name, layers_.back().out.with(0, n));
         if (rank() == 0) samples_ = std::move(samples);
         for (std::size_t b = 0; b <= layers_.size(); ++b) make_boundary(b, n);
         for (std::size_t l = 0; l < layers_.size(); ++l) start(l);
