@@ -309,32 +309,33 @@ TEST_CASE("kfac: the reduce convention joins the rows of an example first", "[kf
 }
 
 TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
-    const index_t examples = 5;
-    const tensor<double> image = random_tensor({examples, 4, 2}, 3), dy = random_tensor({examples, 2, 3}, 4);
-    std::vector<double> gradient;
+    // A = 0.95 I + 0.05 Σ ā āᵀ / (N S d²), G = 0.95 I + 0.05 Σ dy dyᵀ / (N S d²), V of (A ⊗ G + γ I) V = ∇W; d is S of
+    // a convolution and 1 of a linear layer.
     kfac_config c = exact(0.03);
     c.scaling = kfac_scaling::kfac_pytorch;
-    const auto got =
-        preconditioned(conv<double>({.in = 2, .out = 3, .kernel = 2, .stride = 2, .dims = 1}), image, dy, c, gradient);
-    // A = 0.95 I + 0.05 Σ ā āᵀ / (N S³), G = 0.95 I + 0.05 Σ dy dyᵀ / (N S³), V of (A ⊗ G + γ I) V = ∇W.
-    const rows_by_loops rows = rows_of_linear(image, dy, 4, 3);
-    const double count = double(examples) * 8 * 2;
-    const index_t n = 15;
-    tensor<double> fisher({n, n}), rhs({n});
-    const auto factor = [&](const std::vector<std::vector<double>>& r, std::size_t i, std::size_t k) {
-        double sum = 0;
-        for (const auto& row : r) sum += row[i] * row[k] / (count / 2);
-        return 0.05 * sum + (i == k ? 0.95 : 0);
+    const auto check = [&](auto layer, const tensor<double>& x, const tensor<double>& dy, const rows_by_loops& rows,
+                           double divisor) {
+        std::vector<double> gradient;
+        const auto got = preconditioned(std::move(layer), x, dy, c, gradient);
+        const std::size_t in = rows.a[0].size(), out = rows.g[0].size();
+        const auto factor = [&](const std::vector<std::vector<double>>& r) {
+            std::vector<double> f;
+            for (std::size_t i = 0; i < r[0].size(); ++i)
+                for (std::size_t k = 0; k < r[0].size(); ++k) {
+                    double sum = 0;
+                    for (const auto& row : r) sum += row[i] * row[k] / (double(r.size()) * divisor * divisor);
+                    f.push_back(0.05 * sum + (i == k ? 0.95 : 0));
+                }
+            return f;
+        };
+        CHECK(distance(got, solve_kronecker(factor(rows.a), in, factor(rows.g), out, 1, 0.03, gradient)) < 1e-9);
     };
-    for (index_t r = 0; r < n; ++r) {
-        rhs[r] = gradient[std::size_t(r)];
-        for (index_t k = 0; k < n; ++k)
-            fisher(r, k) = factor(rows.g, std::size_t(r / 5), std::size_t(k / 5)) *
-                               factor(rows.a, std::size_t(r % 5), std::size_t(k % 5)) +
-                           (r == k ? 0.03 : 0);
-    }
-    const tensor<double> x = solve(cpu{}, fisher, rhs);
-    CHECK(distance(got, {x.data(), x.data() + n}) < 1e-9);
+    const index_t examples = 5;
+    const tensor<double> image = random_tensor({examples, 4, 2}, 3), dy = random_tensor({examples, 2, 3}, 4);
+    check(conv<double>({.in = 2, .out = 3, .kernel = 2, .stride = 2, .dims = 1}), image, dy,
+          rows_of_linear(image, dy, 4, 3), 2);
+    const tensor<double> x = random_tensor({examples, 4, 3}, 5), to = random_tensor({examples, 4, 2}, 6);
+    check(linear<double>({.in = 3, .out = 2}), x, to, rows_of_linear(x, to, 3, 2), 1);
 }
 
 TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond the limit", "[kfac]") {
