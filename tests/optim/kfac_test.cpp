@@ -15,6 +15,7 @@
 #include <cairn/optim/precondition/kfac.hpp>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -508,6 +509,57 @@ TEST_CASE("kfac: statistics of a sample of the rows are those rows' statistics",
         INFO("every " << every << "th example, every " << each << "th position");
         CHECK(distance(got, solve_block(some, examples, positions, 0.03, gradient)) < 1e-9);
     }
+}
+
+TEST_CASE("kfac: rows that are copied take a few megabytes, however many an example has", "[kfac]") {
+    using layer = conv<float>;
+    const shape in{1, 64, 64, 64, 4};
+    const conv_geometry g = layer({.in = 4, .out = 16, .kernel = 3, .pad = 1, .dims = 3}).geometry(in);
+    const tensor<float> x = tensor<float>::zeros(in);
+    const curvature_samples<float> rows{.kind = rows_kind::convolution,
+                                        .examples = 1,
+                                        .positions = g.out_points(),
+                                        .in = 27 * 4,
+                                        .out = 16,
+                                        .x = x.data(),
+                                        .conv = g};
+    for (const weight_sharing sharing : {weight_sharing::expand, weight_sharing::reduce}) {
+        tensor<float> a = tensor<float>::zeros({27 * 4 + 1, 27 * 4 + 1});
+        memory_pool& pool = memory_pool::host();
+        pool.reset_peaks();
+        const index_t before = pool.total().live;
+        add_rows_of_layer(rows, 0, &a, static_cast<tensor<float>*>(nullptr), sharing);
+        CHECK(pool.total().peak - before < 16'000'000);  // all of them: 113 MB
+    }
+}
+
+TEST_CASE("kfac: rows that are copied in pieces are those copied at once", "[kfac]") {
+    const shape in{3, 5, 4, 2};
+    conv<double> layer({.in = 2, .out = 3, .kernel = 2});
+    const conv_geometry g = layer.geometry(in);
+    const tensor<double> x = random_tensor(in, 1);
+    const curvature_samples<double> rows{.kind = rows_kind::convolution,
+                                         .examples = 3,
+                                         .positions = g.out_points(),
+                                         .in = 8,
+                                         .out = 3,
+                                         .x = x.data(),
+                                         .conv = g};
+    for (const weight_sharing sharing : {weight_sharing::expand, weight_sharing::reduce})
+        for (const sample_strides& sample : {sample_strides{}, {2, 1}, {1, 5}, {2, 5, 1}}) {
+            const auto sum_in_pieces = [&](index_t most) {
+                tensor<double> a = tensor<double>::zeros({9, 9});
+                const index_t usual = std::exchange(detail::most_gathered, most);
+                add_rows_of_layer(rows, 0, &a, static_cast<tensor<double>*>(nullptr), sharing, sample);
+                detail::most_gathered = usual;
+                return std::vector<double>(a.data(), a.data() + a.size());
+            };
+            const auto whole = sum_in_pieces(1 << 20);
+            for (const index_t most : {1, 8, 40, 100}) {  // less than a row; within an example; across two
+                INFO(most << " numbers, every " << sample.examples << "th, " << sample.positions << "th");
+                CHECK(distance(sum_in_pieces(most), whole) < 1e-12);
+            }
+        }
 }
 
 TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {
