@@ -15,6 +15,7 @@
 #include <cairn/optim/precondition/kfac.hpp>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -309,32 +310,33 @@ TEST_CASE("kfac: the reduce convention joins the rows of an example first", "[kf
 }
 
 TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
-    const index_t examples = 5;
-    const tensor<double> image = random_tensor({examples, 4, 2}, 3), dy = random_tensor({examples, 2, 3}, 4);
-    std::vector<double> gradient;
+    // A = 0.95 I + 0.05 Σ ā āᵀ / (N S d²), G = 0.95 I + 0.05 Σ dy dyᵀ / (N S d²), V of (A ⊗ G + γ I) V = ∇W; d is S of
+    // a convolution and 1 of a linear layer.
     kfac_config c = exact(0.03);
     c.scaling = kfac_scaling::kfac_pytorch;
-    const auto got =
-        preconditioned(conv<double>({.in = 2, .out = 3, .kernel = 2, .stride = 2, .dims = 1}), image, dy, c, gradient);
-    // A = 0.95 I + 0.05 Σ ā āᵀ / (N S³), G = 0.95 I + 0.05 Σ dy dyᵀ / (N S³), V of (A ⊗ G + γ I) V = ∇W.
-    const rows_by_loops rows = rows_of_linear(image, dy, 4, 3);
-    const double count = double(examples) * 8 * 2;
-    const index_t n = 15;
-    tensor<double> fisher({n, n}), rhs({n});
-    const auto factor = [&](const std::vector<std::vector<double>>& r, std::size_t i, std::size_t k) {
-        double sum = 0;
-        for (const auto& row : r) sum += row[i] * row[k] / (count / 2);
-        return 0.05 * sum + (i == k ? 0.95 : 0);
+    const auto check = [&](auto layer, const tensor<double>& x, const tensor<double>& dy, const rows_by_loops& rows,
+                           double divisor) {
+        std::vector<double> gradient;
+        const auto got = preconditioned(std::move(layer), x, dy, c, gradient);
+        const std::size_t in = rows.a[0].size(), out = rows.g[0].size();
+        const auto factor = [&](const std::vector<std::vector<double>>& r) {
+            std::vector<double> f;
+            for (std::size_t i = 0; i < r[0].size(); ++i)
+                for (std::size_t k = 0; k < r[0].size(); ++k) {
+                    double sum = 0;
+                    for (const auto& row : r) sum += row[i] * row[k] / (double(r.size()) * divisor * divisor);
+                    f.push_back(0.05 * sum + (i == k ? 0.95 : 0));
+                }
+            return f;
+        };
+        CHECK(distance(got, solve_kronecker(factor(rows.a), in, factor(rows.g), out, 1, 0.03, gradient)) < 1e-9);
     };
-    for (index_t r = 0; r < n; ++r) {
-        rhs[r] = gradient[std::size_t(r)];
-        for (index_t k = 0; k < n; ++k)
-            fisher(r, k) = factor(rows.g, std::size_t(r / 5), std::size_t(k / 5)) *
-                               factor(rows.a, std::size_t(r % 5), std::size_t(k % 5)) +
-                           (r == k ? 0.03 : 0);
-    }
-    const tensor<double> x = solve(cpu{}, fisher, rhs);
-    CHECK(distance(got, {x.data(), x.data() + n}) < 1e-9);
+    const index_t examples = 5;
+    const tensor<double> image = random_tensor({examples, 4, 2}, 3), dy = random_tensor({examples, 2, 3}, 4);
+    check(conv<double>({.in = 2, .out = 3, .kernel = 2, .stride = 2, .dims = 1}), image, dy,
+          rows_of_linear(image, dy, 4, 3), 2);
+    const tensor<double> x = random_tensor({examples, 4, 3}, 5), to = random_tensor({examples, 4, 2}, 6);
+    check(linear<double>({.in = 3, .out = 2}), x, to, rows_of_linear(x, to, 3, 2), 1);
 }
 
 TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond the limit", "[kfac]") {
@@ -507,6 +509,57 @@ TEST_CASE("kfac: statistics of a sample of the rows are those rows' statistics",
         INFO("every " << every << "th example, every " << each << "th position");
         CHECK(distance(got, solve_block(some, examples, positions, 0.03, gradient)) < 1e-9);
     }
+}
+
+TEST_CASE("kfac: rows that are copied take a few megabytes, however many an example has", "[kfac]") {
+    using layer = conv<float>;
+    const shape in{1, 64, 64, 64, 4};
+    const conv_geometry g = layer({.in = 4, .out = 16, .kernel = 3, .pad = 1, .dims = 3}).geometry(in);
+    const tensor<float> x = tensor<float>::zeros(in);
+    const curvature_samples<float> rows{.kind = rows_kind::convolution,
+                                        .examples = 1,
+                                        .positions = g.out_points(),
+                                        .in = 27 * 4,
+                                        .out = 16,
+                                        .x = x.data(),
+                                        .conv = g};
+    for (const weight_sharing sharing : {weight_sharing::expand, weight_sharing::reduce}) {
+        tensor<float> a = tensor<float>::zeros({27 * 4 + 1, 27 * 4 + 1});
+        memory_pool& pool = memory_pool::host();
+        pool.reset_peaks();
+        const index_t before = pool.total().live;
+        add_rows_of_layer(rows, 0, &a, static_cast<tensor<float>*>(nullptr), sharing);
+        CHECK(pool.total().peak - before < 16'000'000);  // all of them: 113 MB
+    }
+}
+
+TEST_CASE("kfac: rows that are copied in pieces are those copied at once", "[kfac]") {
+    const shape in{3, 5, 4, 2};
+    conv<double> layer({.in = 2, .out = 3, .kernel = 2});
+    const conv_geometry g = layer.geometry(in);
+    const tensor<double> x = random_tensor(in, 1);
+    const curvature_samples<double> rows{.kind = rows_kind::convolution,
+                                         .examples = 3,
+                                         .positions = g.out_points(),
+                                         .in = 8,
+                                         .out = 3,
+                                         .x = x.data(),
+                                         .conv = g};
+    for (const weight_sharing sharing : {weight_sharing::expand, weight_sharing::reduce})
+        for (const sample_strides& sample : {sample_strides{}, {2, 1}, {1, 5}, {2, 5, 1}}) {
+            const auto sum_in_pieces = [&](index_t most) {
+                tensor<double> a = tensor<double>::zeros({9, 9});
+                const index_t usual = std::exchange(detail::most_gathered, most);
+                add_rows_of_layer(rows, 0, &a, static_cast<tensor<double>*>(nullptr), sharing, sample);
+                detail::most_gathered = usual;
+                return std::vector<double>(a.data(), a.data() + a.size());
+            };
+            const auto whole = sum_in_pieces(1 << 20);
+            for (const index_t most : {1, 8, 40, 100}) {  // less than a row; within an example; across two
+                INFO(most << " numbers, every " << sample.examples << "th, " << sample.positions << "th");
+                CHECK(distance(sum_in_pieces(most), whole) < 1e-12);
+            }
+        }
 }
 
 TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {

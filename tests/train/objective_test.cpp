@@ -68,6 +68,36 @@ TEST_CASE("task: a text is judged at each of its positions", "[train]") {
     }
 }
 
+TEST_CASE("task: drawn labels give the Hessian of a sample's loss, however many labels it has", "[train]") {
+    constexpr index_t count = 4, classes = 3, draws = 400;
+    for (const index_t length : {1, 8, 64})
+        for (const label_place place : {label_place::tokens, label_place::voxels, label_place::nodes}) {
+            target_info info;
+            info.labels_each = length;
+            info.labels = place;
+            info.names.assign(classes, "class");
+            const objective goal({}, info);
+            tensor<float> y({count, length, classes});
+            for (index_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i * 5 % 7) / 3;
+            double hessian = 0;  // traces; of a row's −log p: 1 − Σ p²
+            for (index_t row = 0; row < count * length; ++row) {
+                double sum = 0, squares = 0;
+                for (index_t k = 0; k < classes; ++k) {
+                    const double e = std::exp(static_cast<double>(y[row * classes + k]));
+                    sum += e;
+                    squares += e * e;
+                }
+                hessian += (1 - squares / (sum * sum)) / static_cast<double>(length * count);
+            }
+            double fisher = 0;  // E ‖g‖², g of each sample's loss
+            for (std::uint32_t draw = 0; draw < draws; ++draw)
+                for (const float v : goal.sampled_gradient(y.clone(), random_stream{5, draw, 0}).span())
+                    fisher += static_cast<double>(v) * static_cast<double>(v) * count / draws;
+            INFO(length << " labels a sample, place " << static_cast<int>(place));
+            CHECK(fisher == Approx(hessian).epsilon(0.05));
+        }
+}
+
 TEST_CASE("task: volumes are judged by the overlap of their classes, each by itself", "[train]") {
     constexpr index_t count = 3, voxels = 6, classes = 3;
     target_info info;

@@ -88,21 +88,28 @@ public:
         return result;
     }
 
-    /// The gradient of the loss over y if the labels were drawn from what the model predicts with output y: classes
-    /// from softmax(y), values from the normal distribution around y of which the loss is the negative logarithm,
-    /// pixels from sigmoid(y). y begins with sample `first_sample` of the batch of all ranks, and each sample draws
-    /// numbers of its own.
+    /// What K-FAC takes for the gradient over y when labels are drawn from what the model predicts with output y:
+    /// classes from softmax(y), values from the normal distribution around y of which the loss is the negative
+    /// logarithm, pixels from sigmoid(y). g being a sample's part times the number of samples, the mean of g gᵀ over
+    /// draws is the Hessian over y of the sample's loss. y begins with sample `first_sample` of the batch of all ranks,
+    /// and each sample draws numbers of its own.
     template <Device D>
     tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first_sample = 0) const {
         samples<D> drawn;
         const index_t first = y.empty() ? 0 : first_sample * (y.size() / y.extent(0));
         if (c_.kind == objective_kind::classes) {
             const index_t classes = y.shape().back(), rows = y.size() / classes;
+            // A sample's loss is the mean over its T rows (tokens, voxels; all nodes, with a label or without): its
+            // Hessian is Σ H_t / T, but gradients of that mean, from T draws, give Σ H_t / T².
+            const float root = std::sqrt(static_cast<float>(rows) / static_cast<float>(y.extent(0)));
             drawn.labels = tensor<std::int32_t, D>({rows}, memory_category::workspace);
             sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             // Dice is no likelihood: the model is what its softmax predicts.
-            if (c_.classes == class_loss::cross_entropy && !of_nodes()) return loss(std::move(y), drawn).gradient;
-            return entropy(std::move(y), drawn).gradient;
+            const bool likelihood = c_.classes == class_loss::cross_entropy && !of_nodes();
+            tensor<float, D> gradient =
+                likelihood ? loss(std::move(y), drawn).gradient : entropy(std::move(y), drawn).gradient;
+            if (root != 1) for_each(functors::times<float>{root}, gradient);
+            return gradient;
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;

@@ -109,6 +109,9 @@ auto copy_strided(const T* data, index_t width, index_t stride, index_t position
     };
 }
 
+/// Numbers that the host copies at a time, a few megabytes: GEMM is fast. Tests make it small.
+inline index_t most_gathered = index_t{1} << 20;
+
 /// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times
 /// `scale`.
 /// copy(example, first position, count, to). Their products count `weight` times.
@@ -117,34 +120,34 @@ void add_copied_rows(index_t examples, index_t positions, index_t width, Copy&& 
                      const sample_strides& sample, tensor<T>& sum, T weight = T{1}) {
     const strided_indices chosen = picks(examples, sample.examples, sample.offset),
                           at = picks(positions, join ? 1 : sample.positions, sample.offset);
-    const index_t count = chosen.count, taken = at.count;
-    const index_t block =
-        std::clamp<index_t>((index_t{1} << 20) / (width * taken), 1, count);  // a few megabytes: GEMM is fast
-    tensor<T> rows({block * taken, width}, memory_category::workspace);
+    const index_t count = chosen.count * at.count, block = std::clamp<index_t>(most_gathered / width, 1, count);
+    tensor<T> rows({block, width}, memory_category::workspace);
+    tensor<T> joined;  // (chosen examples, width)
+    if (join) joined = tensor<T>::zeros({chosen.count, width}, memory_category::workspace);
     for (index_t begin = 0; begin < count; begin += block) {
         const index_t here = std::min(block, count - begin);
-        parallel_for(here, std::max<index_t>(1, 16384 / (width * taken)), [&](index_t first, index_t last) {
-            for (index_t k = first; k < last; ++k) {
-                const index_t e = chosen[begin + k];
-                T* const to = rows.data() + k * taken * width;
-                if (taken == positions) {
-                    copy(e, 0, positions, to);
-                } else {
-                    for (index_t i = 0; i < taken; ++i) copy(e, at[i], 1, to + i * width);
-                }
-                if (!join) continue;
-                for (index_t c = 0; c < width; ++c) {
-                    T total{};
-                    for (index_t t = 0; t < positions; ++t) total += to[t * width + c];
-                    to[c] = total * static_cast<T>(scale);
-                }
+        parallel_for(here, std::max<index_t>(1, 16384 / width), [&](index_t first, index_t last) {
+            for (index_t r = first, run = 1; r < last; r += run) {
+                const index_t example = (begin + r) / at.count, i = (begin + r) % at.count;
+                if (at.step == 1) run = std::min(last - r, at.count - i);
+                copy(chosen[example], at[i], run, rows.data() + r * width);
             }
         });
-        if (join)
-            add_outer_products(here, width, rows.data(), taken * width, sum, weight);
-        else
-            add_outer_products(here * taken, width, rows.data(), width, sum, weight);
+        if (!join) {
+            add_outer_products(here, width, rows.data(), width, sum, weight);
+            continue;
+        }
+        // A column is one thread's: its rows are added in order, however they are cut.
+        parallel_for(width, std::max<index_t>(16, 16384 / here), [&](index_t first, index_t last) {
+            for (index_t r = 0; r < here; ++r) {
+                T* const to = joined.data() + (begin + r) / at.count * width;
+                for (index_t c = first; c < last; ++c) to[c] += rows[r * width + c];
+            }
+        });
     }
+    if (!join) return;
+    for (T& v : joined.span()) v *= static_cast<T>(scale);
+    add_outer_products(chosen.count, width, joined.data(), width, sum, weight);
 }
 
 /// Numbers that a device copies at a time. Tests make it small.

@@ -29,9 +29,9 @@ public:
         block b{.name = weight->name, .weight = weight};
         if (rows.bias >= 0) b.bias = s_.parameters[static_cast<std::size_t>(rows.bias)];
         b.transposed = rows.kind == rows_kind::lookup;
+        b.patches = rows.kind == rows_kind::convolution;
         b.diagonal = rows.kind == rows_kind::norm;
-        if (s_.config.spatial == kfac_spatial::uncorrelated && rows.kind == rows_kind::convolution &&
-            rows.conv.kernel_points() > 1) {
+        if (s_.config.spatial == kfac_spatial::uncorrelated && b.patches && rows.conv.kernel_points() > 1) {
             b.taps = rows.conv.kernel_points();
             b.bias = nullptr;  // keeps its gradient
         }
@@ -83,7 +83,7 @@ public:
             if (b.rows == 0) continue;  // not used in this step
             const double rows = static_cast<double>(b.rows);
             const double spatial =
-                theirs ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
+                theirs && b.patches ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
             b.each_factor([&](kfac_factor<T, D>& f, char side) {
                 if (!s_.roles->averages(i, side)) return f.statistics.clear_batch();
                 const bool of_gradients = side == 'g' || b.diagonal;

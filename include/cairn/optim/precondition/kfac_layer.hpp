@@ -30,6 +30,7 @@ struct kfac_layer {
     index_t in = 0, out = 0;  // of a group's factors; `in` counts the bias
     index_t positions = 1;    // S
     bool transposed = false;  // the weight is stored (in, out)
+    bool patches = false;     // rows of the input are those of a convolution
     bool diagonal = false;    // scale and shift: a[0] is the diagonal of both, g is empty
     index_t taps = 1;         // A is that of each of so many parts of `in`: points of a kernel
     std::vector<kfac_factor<T, D>> a = {}, g = {};
