@@ -293,6 +293,10 @@ TEST_CASE("image folder: the cache of decoded images", "[image_folder]") {
         REQUIRE(read_one(cached, i, {1, 1}) == read_one(plain, i, {1, 1}));
         REQUIRE(read_one(too_small, i, {1, 1}) == read_one(plain, i, {1, 1}));
     }
+    config.augmented = false;
+    const image_folder centres(c, all_of(*c), config);
+    REQUIRE(cached.unaugmented().cached());
+    for (index_t i = 0; i < 12; ++i) REQUIRE(read_one(cached.unaugmented(), i, {1, 1}) == read_one(centres, i));
 }
 
 TEST_CASE("image folder: jitter keeps values in range and depends on the epoch", "[image_folder]") {
