@@ -5,6 +5,7 @@
 #include <cairn/data/graph_nodes.hpp>
 #include <cairn/data/planetoid.hpp>
 
+#include <limits>
 #include <numeric>
 
 namespace cairn::test {
@@ -99,6 +100,10 @@ TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]
     CHECK(contains(why([](files& f) { f.index = "502\n503\n99999\n"; }), "node 99999"));
     CHECK(contains(why([](files& f) { f.graph.push_back({9, {506}}); }), "edge 9 - 506, but there are 506 nodes"));
     CHECK(contains(why([](files& f) { f.allx.resize(400); }), "500 for validation"));
+    for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        const std::string message = why([&](files& f) { f.allx[7][2] = broken; });
+        CHECK(contains(message, "ind.tiny.allx: row 7, column 2 is "));
+    }
     CHECK(contains(why(nothing, "ind.tiny.ty", files::one_hot(2)), "nodes of ty and tx: 2, expected 3"));
     CHECK(contains(why(nothing, "ind.tiny.y", pickled_array({2, 2}, "i4", elements_of<std::int32_t>({1, 1, 0, 1}))),
                    "row 0 of the labels is not one 1"));
