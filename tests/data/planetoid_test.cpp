@@ -68,7 +68,7 @@ TEST_CASE("planetoid: nodes in order, parts, missing nodes and symmetric edges",
     CHECK(row(g.adjacency, 502)[0] == 1);
     CHECK(row(g.adjacency, 2)[503] == 1);
 
-    const graph_nodes d("tiny", graph_nodes::dense(g.features, true), g.labels, g.classes, g.test);
+    const graph_nodes d("tiny", graph_nodes::dense(g.features, true, g.name), g.labels, g.classes, g.test);
     REQUIRE(d.size() == 1);
     REQUIRE(d.sample_shape() == shape{506, 3});
     CHECK(d.targets().labelled == 3);
@@ -78,8 +78,9 @@ TEST_CASE("planetoid: nodes in order, parts, missing nodes and symmetric edges",
     CHECK(std::vector<float>(x.end() - 12, x.end()) == std::vector<float>{0, 1, 0, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0, 1});
     CHECK(std::count(label.begin(), label.end(), -1) == 503);
     CHECK(label[505] == 1);
-    CHECK(contains(message_of([&] { graph_nodes("tiny", graph_nodes::dense(g.features, true), g.labels, 2, {503}); }),
-                   "node 503 has class -1"));
+    CHECK(contains(
+        message_of([&] { graph_nodes("tiny", graph_nodes::dense(g.features, true, g.name), g.labels, 2, {503}); }),
+        "node 503 has class -1"));
 }
 
 TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]") {
@@ -110,6 +111,18 @@ TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]
     CHECK(contains(why(nothing, "ind.tiny.x", files::one_hot(2)), "csr_matrix is expected"));
     CHECK(contains(why(nothing, "ind.tiny.graph", files::one_hot(2)), "a dictionary of neighbours is expected"));
     CHECK(contains(message_of([] { read_planetoid("/nowhere", "cora"); }), "/nowhere/ind.cora.x: no such file"));
+}
+
+TEST_CASE("planetoid: features that do not fit into memory are refused", "[planetoid]") {
+    csr_matrix<float> wide;
+    wide.rows = 100'000;
+    wide.columns = INT32_MAX;
+    wide.begin.assign(100'001, 0);
+    wide.check("wide");
+    CHECK(contains(message_of([&] { graph_nodes::dense(wide, true, "tiny"); }),
+                   "graph tiny: features of shape (100000, 2147483647) take"));
+    wide.columns = 3;
+    CHECK(graph_nodes::dense(wide, true, "tiny")->size() == 300'000);
 }
 
 TEST_CASE("planetoid: Cora from both kinds of files", "[planetoid]") {

@@ -304,7 +304,7 @@ inline data_parts make_graph(configuration& settings, bool without_files, std::u
                                  ? read_planetoid(folder, name)
                                  : read_graph_npz(folder / (name + ".npz"), split_seed);
     const std::vector<index_t>& tested = validate ? g.validation : g.test;
-    auto features = graph_nodes::dense(g.features, normalised);
+    auto features = graph_nodes::dense(g.features, normalised, g.name);
     for (float& x : *features) x *= scale;
     if (hops > 0) {
         propagate(*graph_operator::normalised(g.adjacency), hops, *features);
