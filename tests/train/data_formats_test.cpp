@@ -63,6 +63,14 @@ std::set<std::int32_t> classes(const any_dataset& d) {
     return all;
 }
 
+struct nothing_entry {
+    static constexpr const char* name = "nothing";
+    static data_parts make(configuration& settings, bool, std::uint64_t) {
+        settings.get<std::string>("data.path", "");
+        return detail::parts_of(synthetic_data(0, {3}, detail::numbered_classes(2), 1), {});
+    }
+};
+
 bool disjoint(const std::set<std::string>& a, const std::set<std::string>& b) {
     return std::ranges::none_of(a, [&](const std::string& name) { return b.contains(name); });
 }
@@ -156,4 +164,25 @@ TEST_CASE("data: a text's end is held out, and no byte of it is trained on", "[s
     }
     CHECK(last < first);
     CHECK(read(held.train, 5, 3) == read(full.train, 5, 3));
+}
+
+TEST_CASE("data: no part for tests, and none to train on", "[settings]") {
+    const temporary_folder folder;
+    for (const std::string name : {"cat", "dog"}) {
+        std::filesystem::create_directories(folder / name);
+        for (int i = 0; i < 5; ++i) std::ofstream(folder / name / (std::to_string(i) + ".png")) << "not read here";
+    }
+    const data_parts all = data_of(folder.path, "format = 'folder'\ntest_fraction = 0.0\n");
+    CHECK(all.train.size() == 10);
+    CHECK_FALSE(all.test);
+    CHECK(data_of(folder.path, "format = 'folder'\n").test.size() == 2);
+    const data_parts held = data_of(folder.path, "format = 'folder'\ntest_fraction = 0.0\nvalidation = 3\n");
+    CHECK(held.train.size() == 7);
+    CHECK(held.test.size() == 3);
+    CHECK(test::contains(
+        test::message_of([&] { data_of(folder.path, "format = 'folder'\ntest_fraction = 0.95\n"); }),
+        folder.path.string() + ": 0.05 of each class for training, rounded, leaves no image for the train part"));
+    register_data_format<nothing_entry> nothing;
+    CHECK(test::contains(test::message_of([&] { data_of(folder.path, "format = 'nothing'\n"); }),
+                         "data.format = nothing: the training set is empty"));
 }

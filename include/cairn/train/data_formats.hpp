@@ -169,8 +169,10 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
                              ", a folder of images with one subfolder for each class, or an archive of that; "
                              "benchmarks/fetch_data --list names some"));
     const auto images = std::make_shared<const image_collection>(root, empty, "set data.empty_class = leave_out");
-    return parts_of(image_folder(images, images->part_of(part::train, fraction), training),
-                    image_folder(images, images->part_of(part::test, fraction), training).unaugmented());
+    const any_dataset train = image_folder(images, images->part_of(part::train, fraction), training);
+    const std::vector<index_t> tests = images->part_of(part::test, fraction);
+    if (tests.empty()) return parts_of(train, {});
+    return parts_of(train, image_folder(images, tests, training).unaugmented());
 }
 
 inline data_parts make_quijote(configuration& settings, bool without_files, std::uint64_t seed) {
@@ -393,8 +395,9 @@ inline data_parts with_validation(configuration& settings, data_parts all) {
 /// missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
     const std::string format = settings.need<std::string>("data.format");
-    return detail::with_validation(settings,
-                                   data_formats::global().at("data.format", format)(settings, without_files, seed));
+    data_parts all = data_formats::global().at("data.format", format)(settings, without_files, seed);
+    require(all.train.size() > 0, "data.format = ", format, ": the training set is empty; give --data with samples");
+    return detail::with_validation(settings, std::move(all));
 }
 
 /// Whether samples that cannot be read are left out of their batches.
