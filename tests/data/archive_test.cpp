@@ -50,6 +50,22 @@ TEST_CASE("archive: truncated, corrupt, mistaken and oversized files", "[archive
                      Contains("a.tar") && Contains("truncated"));
     }
     const bytes good = tar_file(members);
+    // Each member takes a header of 512 bytes and six blocks; an end mark of one block counts too.
+    for (const std::size_t members_left : {1, 2}) {
+        const auto cut = std::span(good).first(members_left * (512 + 3072));
+        const std::string last = members_left == 1 ? "top/a.bin" : "top/b.bin";
+        REQUIRE_THAT(message_of([&] { read_archive(cut, "a.tar", everything); }),
+                     Contains("a.tar: ends behind member " + last) && Contains("truncated"));
+        REQUIRE_THAT(message_of([&] { read_archive(folder.write("cut.tar", cut), everything); }),
+                     Contains("cut.tar: ends behind member " + last));
+        REQUIRE_THAT(message_of([&] { read_archive(gzipped(cut), "a.tar.gz", everything); }),
+                     Contains("ends behind member " + last));
+    }
+    for (std::size_t left = 1; left < 2 * (512 + 3072) + 512; left += 17)
+        REQUIRE_THAT(message_of([&] { read_archive(std::span(good).first(left), "a.tar", everything); }),
+                     Contains("a.tar"));
+    for (const std::size_t zeros : {512, 1024})
+        REQUIRE(read_archive(std::span(good).first(2 * (512 + 3072) + zeros), "a.tar", everything).size() == 2);
     bytes bad = good;
     bad[512 + 3072 + 10] ^= 0x55;  // the name in the second header: its checksum no longer fits
     REQUIRE_THAT(message_of([&] { read_archive(bad, "a.tar", everything); }), Contains("a.tar: near byte"));

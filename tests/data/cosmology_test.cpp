@@ -157,6 +157,7 @@ TEST_CASE("cosmology: augmentation moves and turns a volume, and changes no valu
     for (std::uint32_t epoch = 0; epoch < 200; ++epoch) {
         auto x = read_one(d, 0, {1, epoch});
         REQUIRE(x == read_one(d, 0, {1, epoch}));
+        REQUIRE(read_one(d.unaugmented(), 0, {1, epoch}) == before);
         seen.insert(x);
         // The sum over pairs of neighbours, which every symmetry of the periodic grid keeps and no other permutation
         // would.

@@ -162,6 +162,12 @@ TEST_CASE("image folder: parts by folder, or by a split that keeps the share of 
     for (index_t i : test) labels.insert(c.label(i));
     REQUIRE(labels.size() == 3);
     REQUIRE(c.part_of(part::train, 0.75, 2) != train);
+    REQUIRE(c.part_of(part::train, 1).size() == 12);
+    REQUIRE(c.part_of(part::test, 1).empty());
+    REQUIRE(c.part_of(part::train, 0).empty());
+    REQUIRE_THAT(message_of([&] { c.part_of(part::test, 0.9); }),
+                 Contains(single.path().string() + ": 0.9 of each class") && Contains("no image for the test part"));
+    REQUIRE_THAT(message_of([&] { c.part_of(part::train, 0.1); }), Contains("no image for the train part"));
 
     const temporary_folder only_train;
     unpack(only_train, three_classes("train/"));
@@ -293,6 +299,10 @@ TEST_CASE("image folder: the cache of decoded images", "[image_folder]") {
         REQUIRE(read_one(cached, i, {1, 1}) == read_one(plain, i, {1, 1}));
         REQUIRE(read_one(too_small, i, {1, 1}) == read_one(plain, i, {1, 1}));
     }
+    config.augmented = false;
+    const image_folder centres(c, all_of(*c), config);
+    REQUIRE(cached.unaugmented().cached());
+    for (index_t i = 0; i < 12; ++i) REQUIRE(read_one(cached.unaugmented(), i, {1, 1}) == read_one(centres, i));
 }
 
 TEST_CASE("image folder: jitter keeps values in range and depends on the epoch", "[image_folder]") {

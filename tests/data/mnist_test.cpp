@@ -47,6 +47,8 @@ TEST_CASE("mnist: bad folders", "[mnist]") {
                  Contains("labels-idx1-ubyte.gz: byte 9: label 10 of image 1"));
     REQUIRE_THAT(message(bytes(images.begin(), images.end() - 1), labels), Contains("2351 are there"));
     REQUIRE_THAT(message({}, labels), Contains("truncated at byte 0"));
+    REQUIRE_THAT(message(idx_file({0, 28, 28}, bytes{}), idx_file({0}, bytes{})),
+                 Contains("train-images-idx3-ubyte: no images"));
     REQUIRE_THAT(message_of([] { mnist("/nowhere", part::test); }),
                  Contains("/nowhere/t10k-images-idx3-ubyte[.gz]: no such file") && Contains("fetch_data"));
 }

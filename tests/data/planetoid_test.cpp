@@ -5,6 +5,7 @@
 #include <cairn/data/graph_nodes.hpp>
 #include <cairn/data/planetoid.hpp>
 
+#include <limits>
 #include <numeric>
 
 namespace cairn::test {
@@ -67,7 +68,7 @@ TEST_CASE("planetoid: nodes in order, parts, missing nodes and symmetric edges",
     CHECK(row(g.adjacency, 502)[0] == 1);
     CHECK(row(g.adjacency, 2)[503] == 1);
 
-    const graph_nodes d("tiny", graph_nodes::dense(g.features, true), g.labels, g.classes, g.test);
+    const graph_nodes d("tiny", graph_nodes::dense(g.features, true, g.name), g.labels, g.classes, g.test);
     REQUIRE(d.size() == 1);
     REQUIRE(d.sample_shape() == shape{506, 3});
     CHECK(d.targets().labelled == 3);
@@ -77,8 +78,9 @@ TEST_CASE("planetoid: nodes in order, parts, missing nodes and symmetric edges",
     CHECK(std::vector<float>(x.end() - 12, x.end()) == std::vector<float>{0, 1, 0, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0, 1});
     CHECK(std::count(label.begin(), label.end(), -1) == 503);
     CHECK(label[505] == 1);
-    CHECK(contains(message_of([&] { graph_nodes("tiny", graph_nodes::dense(g.features, true), g.labels, 2, {503}); }),
-                   "node 503 has class -1"));
+    CHECK(contains(
+        message_of([&] { graph_nodes("tiny", graph_nodes::dense(g.features, true, g.name), g.labels, 2, {503}); }),
+        "node 503 has class -1"));
 }
 
 TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]") {
@@ -99,12 +101,28 @@ TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]
     CHECK(contains(why([](files& f) { f.index = "502\n503\n99999\n"; }), "node 99999"));
     CHECK(contains(why([](files& f) { f.graph.push_back({9, {506}}); }), "edge 9 - 506, but there are 506 nodes"));
     CHECK(contains(why([](files& f) { f.allx.resize(400); }), "500 for validation"));
+    for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        const std::string message = why([&](files& f) { f.allx[7][2] = broken; });
+        CHECK(contains(message, "ind.tiny.allx: row 7, column 2 is "));
+    }
     CHECK(contains(why(nothing, "ind.tiny.ty", files::one_hot(2)), "nodes of ty and tx: 2, expected 3"));
     CHECK(contains(why(nothing, "ind.tiny.y", pickled_array({2, 2}, "i4", elements_of<std::int32_t>({1, 1, 0, 1}))),
                    "row 0 of the labels is not one 1"));
     CHECK(contains(why(nothing, "ind.tiny.x", files::one_hot(2)), "csr_matrix is expected"));
     CHECK(contains(why(nothing, "ind.tiny.graph", files::one_hot(2)), "a dictionary of neighbours is expected"));
     CHECK(contains(message_of([] { read_planetoid("/nowhere", "cora"); }), "/nowhere/ind.cora.x: no such file"));
+}
+
+TEST_CASE("planetoid: features that do not fit into memory are refused", "[planetoid]") {
+    csr_matrix<float> wide;
+    wide.rows = 100'000;
+    wide.columns = INT32_MAX;
+    wide.begin.assign(100'001, 0);
+    wide.check("wide");
+    CHECK(contains(message_of([&] { graph_nodes::dense(wide, true, "tiny"); }),
+                   "graph tiny: features of shape (100000, 2147483647) take"));
+    wide.columns = 3;
+    CHECK(graph_nodes::dense(wide, true, "tiny")->size() == 300'000);
 }
 
 TEST_CASE("planetoid: Cora from both kinds of files", "[planetoid]") {

@@ -77,6 +77,7 @@ TEST_CASE("quijote: slices, targets, reduction, crop and symmetries", "[quijote]
         REQUIRE(found);
     }
     REQUIRE(seen.size() > 100);  // of 128
+    REQUIRE(read_one(augmented.unaugmented(), 0, {1, 1}) == read_one(d.with(5, false), 0));
     const auto middle = read_one(d.with(4, false), 0);
     REQUIRE(middle[0] == full[2 * 8 + 2]);
 }

@@ -85,7 +85,7 @@ TEST_CASE("segmentation: the box moves by epoch and sample, labels with it", "[s
     const temporary_folder folder;
     folder.write("images/a.nii", image());
     folder.write("labels/a.nii", labels());
-    const segmentation_volumes d(folder.path(), {.size = {4, 3, 2}, .shift = 1}), still = d.with_shift(0);
+    const segmentation_volumes d(folder.path(), {.size = {4, 3, 2}, .shift = 1}), still = d.unaugmented();
     std::set<std::vector<float>> seen;
     const sample middle = read_one(still, 0);
     for (std::uint32_t epoch = 0; epoch < 400; ++epoch) {

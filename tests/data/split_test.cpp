@@ -36,6 +36,16 @@ TEST_CASE("split: parts are disjoint, complete and repeatable") {
     REQUIRE_THAT(message_of([] { random_split(10, 1.5, 0); }), Contains("fraction 1.5"));
     REQUIRE_THAT(message_of([] { fold_split(10, 11, 0, 0); }), Contains("11 folds of 10"));
 
+    const auto drawn = held_out_split(100, 30, 20, false), more = held_out_split(100, 80, 20, false);
+    REQUIRE(drawn.first.size() == 30);
+    REQUIRE(drawn.second == more.second);
+    REQUIRE(more.second.front() < 50);
+    REQUIRE(std::ranges::includes(more.first, drawn.first));
+    const auto ends = held_out_split(10, 2, 3, true);
+    REQUIRE(ends.first == std::vector<index_t>{0, 1});
+    REQUIRE(ends.second == std::vector<index_t>{7, 8, 9});
+    REQUIRE_THAT(message_of([] { held_out_split(10, 8, 3, false); }), Contains("8 and 3 of 10"));
+
     const subset part(counting_dataset{.n = 10}, {7, 2});
     float x[3];
     std::int32_t label = 0;

@@ -66,6 +66,18 @@ TEST_CASE("text: shifted windows begin at a byte that the epoch chooses, and sta
     }
 }
 
+TEST_CASE("text: windows that are not augmented are as many, and the same in every epoch", "[text]") {
+    for (const index_t n : {20, 100, 109, 110}) {
+        const text_windows d(text_of(n), 10, true), still = d.unaugmented();
+        REQUIRE(still.size() == d.size());
+        for (index_t i = 0; i < d.size(); ++i) {
+            CHECK(read(still, i, {1, 1}).x == read(still, i, {2, 2}).x);
+            CHECK(read(still, i).x[0] == static_cast<float>(10 * i + 9));
+        }
+        CHECK(read(still.unaugmented(), 0).x == read(still, 0).x);
+    }
+}
+
 TEST_CASE("text: a loader deals windows with a label for each byte", "[text]") {
     loader<text_windows> batches(text_windows(text_of(101), 10, false), {.batch = 4, .workers = 1, .shuffle = false});
     index_t next = 0;

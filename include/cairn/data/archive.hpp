@@ -54,6 +54,12 @@ public:
              member_, ": ", message ? message : "unreadable", ": truncated, corrupt or no tar archive");
     }
     void set_member(std::string member) { member_ = std::move(member); }
+    // libarchive takes the end of the file for the end of the archive where no block of zeros says that it ends there.
+    void check_end_mark() {
+        require(archive_filter_bytes(handle_.get(), 0) > archive_read_header_position(handle_.get()), name_,
+                ": ends behind member ", member_,
+                " without tar's end-of-archive mark: truncated? Fetch or pack it again");
+    }
 
 private:
     struct close {
@@ -71,7 +77,10 @@ inline std::vector<archive_member> read_members(archive_reader& in, const std::s
     archive_entry* entry = nullptr;
     for (;;) {
         const int result = archive_read_next_header(in.get(), &entry);
-        if (result == ARCHIVE_EOF) break;
+        if (result == ARCHIVE_EOF) {
+            in.check_end_mark();
+            break;
+        }
         in.check(result);
         const char* path = archive_entry_pathname(entry);
         archive_member member;

@@ -105,6 +105,12 @@ public:
         return parameters_at(u);
     }
 
+    cosmology_volumes unaugmented() const {
+        cosmology_volumes other = *this;
+        other.config_.augment = false;
+        return other;
+    }
+
     bool read(index_t i, augment_key key, sample_slot slot) const {
         const index_t n = edge(), channels = channel_count();
         const float* volume = voxels_->data() + i * n * n * n * channels;
@@ -181,6 +187,6 @@ private:
     std::shared_ptr<const tensor<float>> voxels_;
 };
 
-static_assert(Dataset<cosmology_volumes>);
+static_assert(Augmented<cosmology_volumes>);
 
 }  // namespace cairn

@@ -96,6 +96,12 @@ concept Dataset = requires(const D& d, index_t i, augment_key key, sample_slot s
     { d.read(i, key, slot) } -> std::same_as<bool>;
 };
 
+/// A data set that augments samples: `unaugmented()` has the same ones, each read alike in every epoch.
+template <class D>
+concept Augmented = Dataset<D> && requires(const D& d) {
+    { d.unaugmented() } -> std::same_as<D>;
+};
+
 /// Where a sample goes whose input is made elsewhere, of its pixels (core/crop_flip.hpp).
 struct pixel_slot {
     std::uint8_t* pixels = nullptr;  // sample_shape().size(), (H, W, C)
@@ -160,6 +166,10 @@ public:
     bool read(index_t i, augment_key key, sample_slot slot) const { return held().read(i, key, slot); }
     std::vector<float> pixel_table() const { return held().pixel_table(); }
     bool read_pixels(index_t i, augment_key key, pixel_slot slot) const { return held().read_pixels(i, key, slot); }
+    any_dataset unaugmented() const {
+        any_dataset other = held().unaugmented();
+        return other ? other : *this;
+    }
 
     explicit operator bool() const { return held_ != nullptr; }
 
@@ -173,6 +183,7 @@ private:
         virtual bool read(index_t i, augment_key key, sample_slot slot) const = 0;
         virtual std::vector<float> pixel_table() const = 0;
         virtual bool read_pixels(index_t i, augment_key key, pixel_slot slot) const = 0;
+        virtual any_dataset unaugmented() const = 0;  // empty: as it is
     };
     template <class D>
     struct model final : interface {
@@ -186,6 +197,12 @@ private:
         bool read_pixels(index_t i, augment_key key, pixel_slot slot) const override {
             return read_pixels_of(d, i, key, slot);
         }
+        any_dataset unaugmented() const override {
+            if constexpr (Augmented<D>)
+                return d.unaugmented();
+            else
+                return {};
+        }
         D d;
     };
 
@@ -197,6 +214,6 @@ private:
     std::shared_ptr<const interface> held_;
 };
 
-static_assert(PixelBatches<any_dataset>);
+static_assert(PixelBatches<any_dataset> && Augmented<any_dataset>);
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 //   labels (nodes), −1 where a node does not count
 
 #include <cairn/core/csr.hpp>
+#include <cairn/data/bytes.hpp>
 #include <cairn/data/dataset.hpp>
 
 #include <algorithm>
@@ -18,8 +19,15 @@ namespace cairn {
 /// See the top of the file.
 class graph_nodes {
 public:
-    /// Dense features, normalised or not; shared by the parts of a graph.
-    static std::shared_ptr<std::vector<float>> dense(const csr_matrix<float>& m, bool normalised) {
+    /// Dense features of graph `name`, normalised or not; shared by the parts of a graph. Throws when they would take
+    /// more than half of the machine's memory.
+    static std::shared_ptr<std::vector<float>> dense(const csr_matrix<float>& m, bool normalised,
+                                                     const std::string& name) {
+        require(m.rows == 0 || static_cast<std::uint64_t>(m.columns) <=
+                                   half_of_memory() / sizeof(float) / static_cast<std::uint64_t>(m.rows),
+                "graph ", name, ": features of shape ", shape{m.rows, m.columns}, " take ",
+                4.0 * static_cast<double>(m.rows) * static_cast<double>(m.columns),
+                " bytes, more than half of the machine's memory; is the file damaged? Otherwise take fewer features");
         auto x = std::make_shared<std::vector<float>>(static_cast<std::size_t>(m.rows * m.columns));
         for (index_t r = 0; r < m.rows; ++r) {
             const auto first = static_cast<std::size_t>(m.begin[static_cast<std::size_t>(r)]),

@@ -77,7 +77,7 @@ public:
     }
 
     /// Images of one part. Where the layout has no parts: `fraction` of every class by `seed` is for training, the rest
-    /// for testing.
+    /// for testing. Throws when the part is empty and `fraction` is not what makes it so (0 or 1).
     std::vector<index_t> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
         const char* wanted = which == part::train ? "train" : "test";
         std::vector<index_t> chosen;
@@ -90,7 +90,11 @@ public:
         }
         if (!parts) {
             split_indices s = stratified_split(labels, fraction, seed);
-            return which == part::train ? std::move(s.first) : std::move(s.second);
+            chosen = which == part::train ? std::move(s.first) : std::move(s.second);
+            require(!chosen.empty() || fraction == (which == part::train ? 0 : 1), root_.string(), ": ", fraction,
+                    " of each class for training, rounded, leaves no image for the ", wanted,
+                    " part; take another fraction, or more images");
+            return chosen;
         }
         require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted,
                 which == part::test ? ", val or validation" : "");

@@ -79,6 +79,13 @@ public:
     const std::vector<index_t>& chosen() const { return chosen_; }
     bool cached() const { return !cache_->empty(); }
 
+    /// The centres of the same images; they share the cache.
+    image_folder unaugmented() const {
+        image_folder other = *this;
+        other.config_.augmented = false;
+        return other;
+    }
+
     bool read(index_t i, augment_key key, sample_slot slot) const {
         *slot.label = images_->label(at(i));
         const index_t values = sample_shape().size();
@@ -190,7 +197,7 @@ private:
     std::shared_ptr<const std::vector<image>> cache_ = std::make_shared<std::vector<image>>();
 };
 
-static_assert(PixelBatches<image_folder>);
+static_assert(PixelBatches<image_folder> && Augmented<image_folder>);
 
 /// Decodes the chosen images of a collection, which must all have the same size, on all threads. Throws naming the
 /// first that differs, or that is corrupt.

@@ -62,8 +62,9 @@ public:
     const labelled_images& images() const { return *images_; }
     std::span<const std::int32_t> labels() const { return images_->labels; }
 
-    /// The same images made into inputs another way (for evaluation: without augmentation).
+    /// The same images made into inputs another way.
     memory_images with(image_transform recipe) const { return {images_, std::move(recipe)}; }
+    memory_images unaugmented() const { return with({recipe_.mean, recipe_.std, 0, false}); }
 
     bool read(index_t i, augment_key key, sample_slot slot) const {
         const labelled_images& d = *images_;
@@ -139,6 +140,6 @@ private:
     std::vector<float> scale_, shift_;  // (W·C)
 };
 
-static_assert(PixelBatches<memory_images>);
+static_assert(PixelBatches<memory_images> && Augmented<memory_images>);
 
 }  // namespace cairn

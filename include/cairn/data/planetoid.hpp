@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -51,6 +52,11 @@ inline csr_matrix<float> csr_of_arrays(const std::vector<std::int64_t>& extents,
     copy(column.to_tensor<std::int32_t>(), m.column);
     copy(value.to_tensor<float>(), m.value);
     m.check(name);
+    for (index_t r = 0; r < m.rows; ++r)
+        for (auto i = static_cast<std::size_t>(m.begin[static_cast<std::size_t>(r)]);
+             i < static_cast<std::size_t>(m.begin[static_cast<std::size_t>(r) + 1]); ++i)
+            require(std::isfinite(m.value[i]), name, ": row ", r, ", column ", m.column[i], " is ", m.value[i],
+                    "; a finite float is expected: mend the file");
     return m;
 }
 

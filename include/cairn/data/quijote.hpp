@@ -84,6 +84,7 @@ public:
         require(other.config_.crop <= edge_, "quijote: crop ", crop, " of slices of ", edge_, " pixels");
         return other;
     }
+    quijote_slices unaugmented() const { return with(config_.crop, false); }
 
     bool read(index_t i, augment_key key, sample_slot slot) const {
         std::copy_n(values_->data() + i * info_.count(), info_.count(), slot.values);
@@ -150,6 +151,6 @@ private:
     target_info info_;
 };
 
-static_assert(Dataset<quijote_slices>);
+static_assert(Augmented<quijote_slices>);
 
 }  // namespace cairn

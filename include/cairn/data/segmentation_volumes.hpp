@@ -69,10 +69,10 @@ public:
     target_info targets() const { return info_; }
     std::string sample_name(index_t i) const { return at(i).name; }
 
-    /// The same volumes with another shift.
-    segmentation_volumes with_shift(index_t shift) const {
+    /// The same volumes without shifts.
+    segmentation_volumes unaugmented() const {
         segmentation_volumes other = *this;
-        other.config_.shift = shift;
+        other.config_.shift = 0;
         return other;
     }
 
@@ -244,6 +244,6 @@ private:
     target_info info_;
 };
 
-static_assert(Dataset<segmentation_volumes>);
+static_assert(Augmented<segmentation_volumes>);
 
 }  // namespace cairn

@@ -33,6 +33,7 @@ public:
     bool read_pixels(index_t i, augment_key key, pixel_slot slot) const {
         return read_pixels_of(base_, at(i), key, slot);
     }
+    subset unaugmented() const requires Augmented<D> { return {base_.unaugmented(), chosen_}; }
     const std::vector<index_t>& chosen() const { return chosen_; }
 
 private:
@@ -83,6 +84,18 @@ inline split_indices stratified_split(std::span<const std::int32_t> labels, doub
     split_indices out;
     for (const auto& [label, samples] : classes)
         detail::deal(samples, fraction, {seed, stream_of("split"), static_cast<std::uint32_t>(label) + 1}, out);
+    detail::sort_both(out);
+    return out;
+}
+
+/// `taken` and `held` of n samples: the same ones for every seed of a run, and with more of a part also those of less.
+/// `in_sequence`: the first and the last ones, otherwise they are drawn. Throws when there are too few.
+inline split_indices held_out_split(index_t n, index_t taken, index_t held, bool in_sequence) {
+    require(taken >= 0 && held >= 0 && taken + held <= n, "split: ", taken, " and ", held, " of ", n, " samples");
+    std::vector<index_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), index_t{0});
+    if (!in_sequence) order = random_order(n, {0, stream_of("held out"), 0});
+    split_indices out{{order.begin(), order.begin() + taken}, {order.end() - held, order.end()}};
     detail::sort_both(out);
     return out;
 }

@@ -50,6 +50,11 @@ public:
     }
     std::string sample_name(index_t i) const { return concat(text_->name, " from byte ", begin_ + i * length_); }
 
+    /// Of shifted windows the last that an epoch may choose: window i has no label of those before it.
+    text_windows unaugmented() const {
+        return shifted_ ? text_windows(text_, length_, false, begin_ + length_ - 1, end_) : *this;
+    }
+
     bool read(index_t i, augment_key key, sample_slot slot) const {
         const random_stream random{key.seed, stream_of("windows"), key.epoch};
         const index_t shift = shifted_ ? static_cast<index_t>(random.below(static_cast<std::uint64_t>(length_), 0)) : 0;
@@ -65,6 +70,6 @@ private:
     bool shifted_;
 };
 
-static_assert(Dataset<text_windows>);
+static_assert(Augmented<text_windows>);
 
 }  // namespace cairn

@@ -21,7 +21,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
 
 namespace cairn {
 
@@ -31,6 +30,7 @@ struct data_parts {
     shape sample;
     target_info info;
     std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
+    bool in_sequence = false;  // training samples follow each other and may overlap: parts are cut off, not drawn
 };
 
 /// Makes the data of the settings; `without_files`: random samples of the same shape, drawn by `seed`.
@@ -65,7 +65,7 @@ inline data_parts parts_of(any_dataset train, any_dataset test) {
             "data: training samples have shape ", sample, " and ", info.count(), " targets or classes, test samples ",
             test ? test.sample_shape() : sample, " and ", test ? test.targets().count() : 0,
             "; do both come from the same set?");
-    return {std::move(train), std::move(test), sample, info, nullptr};
+    return {std::move(train), std::move(test), sample, info, nullptr, false};
 }
 
 inline target_info numbered_classes(index_t n) {
@@ -83,9 +83,7 @@ inline data_parts make_mnist(configuration& settings, bool without_files, std::u
     if (!settings.get("data.normalise", true)) recipe.mean = {0.0f}, recipe.std = {1.0f};
     if (without_files) return generated({28, 28, 1}, numbered_classes(10), seed);
     const auto path = data_path(settings, "mnist");
-    image_transform still = recipe;
-    still.pad = 0;
-    return parts_of(mnist(path, part::train, recipe), mnist(path, part::test, still));
+    return parts_of(mnist(path, part::train, recipe), mnist(path, part::test, recipe).unaugmented());
 }
 
 // CIFAR-10 as JPEG or PNG files in class folders below train and test, plain or in an archive.
@@ -95,11 +93,9 @@ inline data_parts make_cifar10_of_images(const std::filesystem::path& path, cons
         for (const auto& file : std::filesystem::directory_iterator(path))
             if (is_archive_name(file.path())) root = file.path();
     const image_collection images(root);
-    image_transform still = recipe;
-    still.pad = 0;
-    still.flip = false;
-    return parts_of(memory_images(decode_all(images, images.part_of(part::train), "CIFAR-10 train"), recipe),
-                    memory_images(decode_all(images, images.part_of(part::test), "CIFAR-10 test"), still));
+    return parts_of(
+        memory_images(decode_all(images, images.part_of(part::train), "CIFAR-10 train"), recipe),
+        memory_images(decode_all(images, images.part_of(part::test), "CIFAR-10 test"), recipe).unaugmented());
 }
 
 // Whether any of CIFAR-10's binary files is there; the reader says which are missing.
@@ -173,10 +169,10 @@ inline data_parts make_folder(configuration& settings, bool without_files, std::
                              ", a folder of images with one subfolder for each class, or an archive of that; "
                              "benchmarks/fetch_data --list names some"));
     const auto images = std::make_shared<const image_collection>(root, empty, "set data.empty_class = leave_out");
-    image_folder_config testing = training;
-    testing.augmented = false;
-    return parts_of(image_folder(images, images->part_of(part::train, fraction), training),
-                    image_folder(images, images->part_of(part::test, fraction), testing));
+    const any_dataset train = image_folder(images, images->part_of(part::train, fraction), training);
+    const std::vector<index_t> tests = images->part_of(part::test, fraction);
+    if (tests.empty()) return parts_of(train, {});
+    return parts_of(train, image_folder(images, tests, training).unaugmented());
 }
 
 inline data_parts make_quijote(configuration& settings, bool without_files, std::uint64_t seed) {
@@ -199,7 +195,7 @@ inline data_parts make_quijote(configuration& settings, bool without_files, std:
                                        "include/cairn/data/quijote.hpp)"),
                              c);
     const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
-    return parts_of(subset(all, parts.first), subset(all.with(c.crop, false), parts.second));
+    return parts_of(subset(all, parts.first), subset(all.unaugmented(), parts.second));
 }
 
 inline data_parts make_cosmology(configuration& settings, bool without_files, std::uint64_t seed) {
@@ -224,6 +220,12 @@ inline data_parts make_cosmology(configuration& settings, bool without_files, st
     return parts_of(cosmology_volumes(volumes), cosmology_volumes(testing));
 }
 
+inline data_parts text_parts(any_dataset train, any_dataset test) {
+    data_parts parts = parts_of(std::move(train), std::move(test));
+    parts.in_sequence = true;
+    return parts;
+}
+
 // data.file and data.test_file are names in data.path, or data.path is the file; without a second file the end of the
 // first is for tests.
 inline data_parts make_text(configuration& settings, bool without_files, std::uint64_t seed) {
@@ -239,18 +241,18 @@ inline data_parts make_text(configuration& settings, bool without_files, std::ui
             .name = "generated text"};
         for (std::size_t i = 0; i < noise.bytes.size(); ++i)
             noise.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
-        return parts_of(text_windows(std::make_shared<const text>(std::move(noise)), length, shifted), {});
+        return text_parts(text_windows(std::make_shared<const text>(std::move(noise)), length, shifted), {});
     }
     const auto path = data_path(settings, "text");
     const bool folder = std::filesystem::is_directory(path);
     const auto train = read_text(folder ? path / file : path);
     if (!test_file.empty())
-        return parts_of(text_windows(train, length, shifted),
-                        text_windows(read_text((folder ? path : path.parent_path()) / test_file), length, false));
+        return text_parts(text_windows(train, length, shifted),
+                          text_windows(read_text((folder ? path : path.parent_path()) / test_file), length, false));
     const index_t bytes = std::ssize(train->bytes),
                   cut = bytes - static_cast<index_t>(test_fraction * static_cast<double>(bytes));
-    if (cut == bytes) return parts_of(text_windows(train, length, shifted), {});
-    return parts_of(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
+    if (cut == bytes) return text_parts(text_windows(train, length, shifted), {});
+    return text_parts(text_windows(train, length, shifted, 0, cut), text_windows(train, length, false, cut, bytes));
 }
 
 inline data_parts make_segmentation(configuration& settings, bool without_files, std::uint64_t seed) {
@@ -271,7 +273,7 @@ inline data_parts make_segmentation(configuration& settings, bool without_files,
                              "benchmarks/fetch_data hippocampus fetches one")),
         c);
     const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
-    return parts_of(subset(all, parts.first), subset(all.with_shift(0), parts.second));
+    return parts_of(subset(all, parts.first), subset(all.unaugmented(), parts.second));
 }
 
 // A ring of nodes, each with two neighbours.
@@ -304,7 +306,7 @@ inline data_parts make_graph(configuration& settings, bool without_files, std::u
                                  ? read_planetoid(folder, name)
                                  : read_graph_npz(folder / (name + ".npz"), split_seed);
     const std::vector<index_t>& tested = validate ? g.validation : g.test;
-    auto features = graph_nodes::dense(g.features, normalised);
+    auto features = graph_nodes::dense(g.features, normalised, g.name);
     for (float& x : *features) x *= scale;
     if (hops > 0) {
         propagate(*graph_operator::normalised(g.adjacency), hops, *features);
@@ -374,18 +376,16 @@ static const register_data_format<graph_entry> graph_is_known;
 
 namespace detail {
 
-// data.train_samples: the first so many of the training set. data.validation: its last so many are held out of it and
-// tested on in place of the test set, on which nothing should be chosen.
+// data.validation: so many of the training set are held out of it and tested on, without augmentation, in place of the
+// test set, on which nothing should be chosen. data.train_samples: only so many are trained on.
 inline data_parts with_validation(configuration& settings, data_parts all) {
     const index_t n = all.train.size(),
                   held = settings.get<index_t>("data.validation", 0, from_to(0, static_cast<double>(n - 1))),
                   used = settings.get<index_t>("data.train_samples", 0, from_to(0, static_cast<double>(n - held)));
     if (held == 0 && used == 0) return all;
-    std::vector<index_t> chosen(static_cast<std::size_t>(used ? used : n - held)), rest(static_cast<std::size_t>(held));
-    std::iota(chosen.begin(), chosen.end(), index_t{0});
-    std::iota(rest.begin(), rest.end(), n - held);
-    if (held) all.test = subset<any_dataset>(all.train, std::move(rest));
-    all.train = subset<any_dataset>(all.train, std::move(chosen));
+    split_indices parts = held_out_split(n, used ? used : n - held, held, all.in_sequence);
+    if (held) all.test = subset(all.train.unaugmented(), std::move(parts.second));
+    all.train = subset(all.train, std::move(parts.first));
     return all;
 }
 
@@ -395,8 +395,9 @@ inline data_parts with_validation(configuration& settings, data_parts all) {
 /// missing.
 inline data_parts make_data(configuration& settings, bool without_files, std::uint64_t seed) {
     const std::string format = settings.need<std::string>("data.format");
-    return detail::with_validation(settings,
-                                   data_formats::global().at("data.format", format)(settings, without_files, seed));
+    data_parts all = data_formats::global().at("data.format", format)(settings, without_files, seed);
+    require(all.train.size() > 0, "data.format = ", format, ": the training set is empty; give --data with samples");
+    return detail::with_validation(settings, std::move(all));
 }
 
 /// Whether samples that cannot be read are left out of their batches.
