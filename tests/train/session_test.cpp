@@ -21,6 +21,35 @@ nlohmann::json train(const session_options& options, const std::string& workload
 
 nlohmann::json resume(const std::filesystem::path& run) { return train({.out = {}, .resume = run, .max_steps = -1}); }
 
+/// Those volumes, with batch normalisation, in a format whose first sample is infinite in the first epoch.
+struct infinite_once {
+    any_dataset base;
+    index_t size() const { return base.size(); }
+    shape sample_shape() const { return base.sample_shape(); }
+    target_info targets() const { return base.targets(); }
+    std::string sample_name(index_t i) const { return base.sample_name(i); }
+    bool read(index_t i, augment_key key, sample_slot slot) const {
+        const bool kept = base.read(i, key, slot);
+        if (i == 0 && key.epoch == 0) slot.x[0] = std::numeric_limits<float>::infinity();
+        return kept;
+    }
+};
+struct infinite_once_entry {
+    static constexpr const char* name = "infinite_once";
+    static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
+        data_parts all = detail::make_cosmology(settings, without_files, seed);
+        all.train = infinite_once{all.train};
+        return all;
+    }
+};
+const register_data_format<infinite_once_entry> infinite_once_is_known;
+
+std::string normalised(const std::string& format) {
+    std::string text = volumes + "non_finite = 'skip'\n";
+    text.replace(text.find("'cosmology'"), 11, '\'' + format + '\'');
+    return text.replace(text.find("blocks = 1"), 10, "blocks = 1\nnormalise = true");
+}
+
 }  // namespace
 
 TEST_CASE("session: a run that was killed between its last state and its record gets the rest, once", "[session]") {
@@ -146,6 +175,30 @@ TEST_CASE("session: a record that no run wrote is named", "[session]") {
     refused("{\"result\": {\"finished\": true, \"steps\": \"4\"}}", "field 'result.steps' is of type string");
     std::filesystem::remove(folder / "run" / "record.json");
     CHECK(resume(folder / "run")["finished"] == true);
+}
+
+TEST_CASE("session: a skipped batch leaves nothing infinite behind", "[session]") {
+    const temporary_folder folder;
+    const nlohmann::json end =
+        train({.out = folder / "run", .resume = {}, .max_steps = -1}, normalised("infinite_once"));
+    CHECK(end["skipped_steps"] == 1);
+    CHECK(end["test_loss"].is_number());
+    CHECK(end["finished"] == true);
+}
+
+TEST_CASE("session: running statistics that are not finite are not saved", "[session]") {
+    const temporary_folder folder;
+    configuration settings = configuration::from_text(normalised("cosmology"));
+    settings.set("train.test_every=0");
+    session<> s(std::move(settings), {.out = folder / "run", .resume = {}, .max_steps = 1});
+    const auto buffers = s.model().buffers();
+    REQUIRE(!buffers.empty());
+    buffers.front().t->data()[0] = std::numeric_limits<float>::infinity();
+    const std::string why = test::message_of([&] { s.train(); });
+    CAPTURE(why);
+    CHECK(test::contains(why, "running_mean"));
+    CHECK(test::contains(why, "is inf; nothing was saved"));
+    CHECK(!std::filesystem::exists(folder / "run" / "state.cairn"));
 }
 
 }  // namespace cairn

@@ -228,12 +228,14 @@ template <Device D, class T>
 }
 
 /// Collective: saves the run to `file` of rank 0. Throws on all ranks alike, leaving an earlier file as it is, where a
-/// parameter is not finite.
+/// parameter or a running statistic is not finite.
 template <Device D, class T>
 void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     std::string mine;
     for (const auto& [name, p] : run.weights->parameters())  // not gradients: those of a skipped step are a rank's own
         if (mine.empty()) mine = first_non_finite(name, p->value);
+    for (const auto& [name, t] : run.buffers())
+        if (mine.empty()) mine = first_non_finite(name, *t);
     for (const std::string& found : all_gather_text(run.world, mine))  // stages have other parameters
         if (!found.empty()) fail_diverged(run, found);
     run.average_buffers();
