@@ -141,6 +141,9 @@ TEST_CASE("mesh session: a state of one mesh goes on at another", "[session]") {
     const std::vector<double> got = losses(run);
     REQUIRE(got.size() == expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-3));
+    const std::string why = test::message_of([&] { go_on(2, 10, {"parallel.tensor=2", "train.batch=16"}); });
+    CAPTURE(why);
+    CHECK(test::contains(why, "saved with 299 training samples, train.batch = 32, 10 batches an epoch"));
 }
 
 TEST_CASE("mesh session: what does not fit is refused with what to do", "[session]") {

@@ -5,6 +5,9 @@
 #include "state/temporary_folder.hpp"
 #include "train/compiled_session.hpp"
 
+#include <deque>
+#include <set>
+
 namespace cairn {
 
 namespace {
@@ -20,6 +23,28 @@ nlohmann::json train(const session_options& options, const std::string& workload
 }
 
 nlohmann::json resume(const std::filesystem::path& run) { return train({.out = {}, .resume = run, .max_steps = -1}); }
+
+/// Saves the state again without some of its entries.
+void remove_entries(const std::filesystem::path& file, const std::set<std::string>& names) {
+    std::deque<tensor<float>> tensors;
+    std::deque<std::int64_t> counts;
+    std::deque<double> numbers;
+    state_view all, rest;
+    for (const stored_entry& e : list_state(file)) {
+        const auto add = [&](auto& place) {
+            all.add(e.name, place);
+            if (!names.contains(e.name)) rest.add(e.name, place);
+        };
+        if (e.type == element_type::float32)
+            add(tensors.emplace_back(e.shape));
+        else if (e.type == element_type::int64)
+            add(counts.emplace_back());
+        else
+            add(numbers.emplace_back());
+    }
+    load_state(file, all);
+    save_state(file, rest);
+}
 
 /// Those volumes, with batch normalisation, in a format whose first sample is infinite in the first epoch.
 struct infinite_once {
@@ -85,6 +110,30 @@ TEST_CASE("session: a state that is older than its record is gone on from", "[se
                          whole = train({.out = folder / "whole", .resume = {}, .max_steps = -1});
     CHECK(rest["test_loss"] == whole["test_loss"]);
     CHECK(rest["train_loss"] == whole["train_loss"]);
+}
+
+TEST_CASE("session: a run goes on with the batches that it was saved with, or not at all", "[session]") {
+    const temporary_folder folder;
+    const std::filesystem::path state = folder / "run" / "state.cairn";
+    train({.out = folder / "run", .resume = {}, .max_steps = 1});
+    const std::string saved = test::text_of(state);
+    const auto refused = [&](const char* setting, const char* other) {
+        const std::string why = test::message_of([&] {
+            configuration settings = configuration::from_text(volumes);
+            settings.set(setting);
+            session<>(std::move(settings), {.out = {}, .resume = folder / "run", .max_steps = -1}).train();
+        });
+        CAPTURE(setting, why);
+        CHECK(test::contains(why, "saved with 8 training samples, train.batch = 4, 2 batches an epoch"));
+        CHECK(test::contains(why, other));
+        CHECK(test::text_of(state) == saved);
+    };
+    refused("train.batch=2", "8 training samples, train.batch = 2, 4 batches");
+    refused("train.batch=8", "8 training samples, train.batch = 8, 1 batches");
+    refused("data.volumes=12", "12 training samples, train.batch = 4, 3 batches");
+    remove_entries(state, {"loader_batch_size", "loader_batches", "loader_samples"});  // as earlier versions saved it
+    CHECK(test::text_of(state).size() < saved.size());
+    CHECK(resume(folder / "run")["finished"] == true);
 }
 
 TEST_CASE("session: a trace has the events of its own run, not of those before it in the process", "[session]") {
