@@ -48,4 +48,25 @@ TEST_CASE("batch_norm with a skip: laws", "[laws][batch_norm]") {
     check("batch_norm + skip + leaky_relu", {2, 9, 19}, activation::leaky_relu);
 }
 
+TEST_CASE("batch_norm: a channel that is not finite leaves its running statistics as they were", "[batch_norm]") {
+    sequential<float> model;
+    model.add("bn", batch_norm<float>({.channels = 3}));
+    const arena<float> weights(model.parameters(), 1);
+    saved_tensors<float> saved;
+    const float largest = std::numeric_limits<float>::max(), infinite = std::numeric_limits<float>::infinity();
+    // The second channel has a sample that is infinite; in the third the variance is too large for a float.
+    tensor<float> x({2, 3});
+    std::ranges::copy(std::array{1.0f, infinite, largest, 3.0f, 1.0f, -largest}, x.data());
+    model.forward(std::move(x), saved, {});
+    const auto buffers = model.buffers();
+    REQUIRE(buffers.size() == 2);
+    const tensor<float>&mean = *buffers[0].t, &variance = *buffers[1].t;
+    CHECK(mean[0] == Approx(0.2));
+    CHECK(variance[0] == Approx(0.9 + 0.1 * 2));
+    for (index_t c = 1; c < 3; ++c) {
+        CHECK(mean[c] == 0);
+        CHECK(variance[c] == 1);
+    }
+}
+
 }  // namespace cairn

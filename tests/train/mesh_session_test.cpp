@@ -141,6 +141,9 @@ TEST_CASE("mesh session: a state of one mesh goes on at another", "[session]") {
     const std::vector<double> got = losses(run);
     REQUIRE(got.size() == expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-3));
+    const std::string why = test::message_of([&] { go_on(2, 10, {"parallel.tensor=2", "train.batch=16"}); });
+    CAPTURE(why);
+    CHECK(test::contains(why, "saved with 299 training samples, train.batch = 32, 10 batches an epoch"));
 }
 
 TEST_CASE("mesh session: what does not fit is refused with what to do", "[session]") {
@@ -160,6 +163,58 @@ TEST_CASE("mesh session: what does not fit is refused with what to do", "[sessio
     refused(why(2, {"parallel.tensor=2", "optimizer.kind=kfac"}, text), "needs whole layers on every rank");
     refused(why(3, {"parallel.tensor=2"}, text), "does not divide the number of ranks, 3");
     refused(why(2, {"parallel.tensor=2", "optimizer.lr=1e30", "optimizer.clip_norm=0"}, text, 4), "step ");
+}
+
+namespace {
+
+/// The data of one node: samples, the last of which has the label `last`; the first cannot be read.
+struct copy_of_node {
+    index_t samples = 0;
+    std::int32_t last = 0;
+    index_t size() const { return samples; }
+    shape sample_shape() const { return {4}; }
+    target_info targets() const { return {target_kind::classes, {"a", "b"}, {}, {}}; }
+    std::string sample_name(index_t i) const { return concat("sample ", i); }
+    bool read(index_t i, augment_key, sample_slot slot) const {
+        require(i != 0, "sample 0 cannot be read");
+        std::fill_n(slot.x, 4, static_cast<float>(i));
+        *slot.label = i == samples - 1 ? last : 0;
+        return true;
+    }
+};
+thread_local copy_of_node train_here, test_here;  // of the rank that is this thread
+
+struct node_entry {
+    static constexpr const char* name = "copy_of_node";
+    static data_parts make(configuration&, bool, std::uint64_t) { return detail::parts_of(train_here, test_here); }
+};
+const register_data_format<node_entry> node_is_known;
+
+}  // namespace
+
+TEST_CASE("mesh session: ranks whose copies of the data differ are refused", "[session]") {
+    using copies = std::array<copy_of_node, 2>;
+    const auto message = [](const copies& training, const copies& testing) {
+        return test::message_of([&] {
+            run_ranks(2, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+                train_here = training[static_cast<std::size_t>(c.rank())];
+                test_here = testing[static_cast<std::size_t>(c.rank())];
+                session<>(configuration::from_text("[data]\nformat = 'copy_of_node'\n[model]\nkind = 'mlp'\nhidden = "
+                                                   "[4]\n[train]\nbatch = 10\n"),
+                          {.out = {}, .resume = {}, .max_steps = 1}, any_communicator(c.split(0, c.rank())));
+            });
+        });
+    };
+    const copy_of_node all{200, 1}, fewer{199, 1}, other{200, 0}, few{2, 1};
+    CHECK(message({all, all}, {few, few}).empty());
+    const std::string sizes = message({all, fewer}, {few, few});
+    CAPTURE(sizes);
+    CHECK(test::contains(sizes, "rank 0 200 training and 2 test samples of (4), 2 targets"));
+    CHECK(test::contains(sizes, "rank 1 199 training and 2 test samples"));
+    CHECK(test::contains(sizes, "Give every rank the same files"));
+    CHECK(test::contains(message({all, all}, {all, fewer}), "rank 1 200 training and 199 test samples"));
+    CHECK(test::contains(message({all, other}, {few, few}), "ranks have different data"));
+    CHECK(test::contains(message({all, all}, {all, other}), "ranks have different data"));
 }
 
 }  // namespace mesh_sessions

@@ -5,6 +5,9 @@
 #include "state/temporary_folder.hpp"
 #include "train/compiled_session.hpp"
 
+#include <deque>
+#include <set>
+
 namespace cairn {
 
 namespace {
@@ -20,6 +23,57 @@ nlohmann::json train(const session_options& options, const std::string& workload
 }
 
 nlohmann::json resume(const std::filesystem::path& run) { return train({.out = {}, .resume = run, .max_steps = -1}); }
+
+/// Saves the state again without some of its entries.
+void remove_entries(const std::filesystem::path& file, const std::set<std::string>& names) {
+    std::deque<tensor<float>> tensors;
+    std::deque<std::int64_t> counts;
+    std::deque<double> numbers;
+    state_view all, rest;
+    for (const stored_entry& e : list_state(file)) {
+        const auto add = [&](auto& place) {
+            all.add(e.name, place);
+            if (!names.contains(e.name)) rest.add(e.name, place);
+        };
+        if (e.type == element_type::float32)
+            add(tensors.emplace_back(e.shape));
+        else if (e.type == element_type::int64)
+            add(counts.emplace_back());
+        else
+            add(numbers.emplace_back());
+    }
+    load_state(file, all);
+    save_state(file, rest);
+}
+
+/// Those volumes, with batch normalisation, in a format whose first sample is infinite in the first epoch.
+struct infinite_once {
+    any_dataset base;
+    index_t size() const { return base.size(); }
+    shape sample_shape() const { return base.sample_shape(); }
+    target_info targets() const { return base.targets(); }
+    std::string sample_name(index_t i) const { return base.sample_name(i); }
+    bool read(index_t i, augment_key key, sample_slot slot) const {
+        const bool kept = base.read(i, key, slot);
+        if (i == 0 && key.epoch == 0) slot.x[0] = std::numeric_limits<float>::infinity();
+        return kept;
+    }
+};
+struct infinite_once_entry {
+    static constexpr const char* name = "infinite_once";
+    static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
+        data_parts all = detail::make_cosmology(settings, without_files, seed);
+        all.train = infinite_once{all.train};
+        return all;
+    }
+};
+const register_data_format<infinite_once_entry> infinite_once_is_known;
+
+std::string normalised(const std::string& format) {
+    std::string text = volumes + "non_finite = 'skip'\n";
+    text.replace(text.find("'cosmology'"), 11, '\'' + format + '\'');
+    return text.replace(text.find("blocks = 1"), 10, "blocks = 1\nnormalise = true");
+}
 
 }  // namespace
 
@@ -56,6 +110,30 @@ TEST_CASE("session: a state that is older than its record is gone on from", "[se
                          whole = train({.out = folder / "whole", .resume = {}, .max_steps = -1});
     CHECK(rest["test_loss"] == whole["test_loss"]);
     CHECK(rest["train_loss"] == whole["train_loss"]);
+}
+
+TEST_CASE("session: a run goes on with the batches that it was saved with, or not at all", "[session]") {
+    const temporary_folder folder;
+    const std::filesystem::path state = folder / "run" / "state.cairn";
+    train({.out = folder / "run", .resume = {}, .max_steps = 1});
+    const std::string saved = test::text_of(state);
+    const auto refused = [&](const char* setting, const char* other) {
+        const std::string why = test::message_of([&] {
+            configuration settings = configuration::from_text(volumes);
+            settings.set(setting);
+            session<>(std::move(settings), {.out = {}, .resume = folder / "run", .max_steps = -1}).train();
+        });
+        CAPTURE(setting, why);
+        CHECK(test::contains(why, "saved with 8 training samples, train.batch = 4, 2 batches an epoch"));
+        CHECK(test::contains(why, other));
+        CHECK(test::text_of(state) == saved);
+    };
+    refused("train.batch=2", "8 training samples, train.batch = 2, 4 batches");
+    refused("train.batch=8", "8 training samples, train.batch = 8, 1 batches");
+    refused("data.volumes=12", "12 training samples, train.batch = 4, 3 batches");
+    remove_entries(state, {"loader_batch_size", "loader_batches", "loader_samples"});  // as earlier versions saved it
+    CHECK(test::text_of(state).size() < saved.size());
+    CHECK(resume(folder / "run")["finished"] == true);
 }
 
 TEST_CASE("session: a trace has the events of its own run, not of those before it in the process", "[session]") {
@@ -146,6 +224,30 @@ TEST_CASE("session: a record that no run wrote is named", "[session]") {
     refused("{\"result\": {\"finished\": true, \"steps\": \"4\"}}", "field 'result.steps' is of type string");
     std::filesystem::remove(folder / "run" / "record.json");
     CHECK(resume(folder / "run")["finished"] == true);
+}
+
+TEST_CASE("session: a skipped batch leaves nothing infinite behind", "[session]") {
+    const temporary_folder folder;
+    const nlohmann::json end =
+        train({.out = folder / "run", .resume = {}, .max_steps = -1}, normalised("infinite_once"));
+    CHECK(end["skipped_steps"] == 1);
+    CHECK(end["test_loss"].is_number());
+    CHECK(end["finished"] == true);
+}
+
+TEST_CASE("session: running statistics that are not finite are not saved", "[session]") {
+    const temporary_folder folder;
+    configuration settings = configuration::from_text(normalised("cosmology"));
+    settings.set("train.test_every=0");
+    session<> s(std::move(settings), {.out = folder / "run", .resume = {}, .max_steps = 1});
+    const auto buffers = s.model().buffers();
+    REQUIRE(!buffers.empty());
+    buffers.front().t->data()[0] = std::numeric_limits<float>::infinity();
+    const std::string why = test::message_of([&] { s.train(); });
+    CAPTURE(why);
+    CHECK(test::contains(why, "running_mean"));
+    CHECK(test::contains(why, "is inf; nothing was saved"));
+    CHECK(!std::filesystem::exists(folder / "run" / "state.cairn"));
 }
 
 }  // namespace cairn

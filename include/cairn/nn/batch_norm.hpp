@@ -3,7 +3,7 @@
 // (device/cpu/batch_norm.hpp):
 //   training   y = act(gamma (x - mean) / sqrt(var + eps) + beta [+ skip]),   mean and var of this batch
 //              running_mean, running_var ← (1 - momentum) running + momentum batch,   the variance divided by n - 1
-//              there
+//              there; a channel whose batch values are not finite leaves its running ones as they were
 //   evaluate   the same with the running values, over x where nobody else holds it
 // Where the batch lies on several processes (pass_context::group), n, mean and var are those of the whole: each process
 // gives its (n, mean, Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta)
@@ -30,13 +30,16 @@ struct inverse_deviation {
     }
 };
 
-/// Running mean and variance move towards those of a batch.
+/// Running mean and variance move towards those of a batch; they stay where that would make one of them not finite.
 template <class T>
 struct follow_batch {
     T momentum, unbiased;
     CAIRN_HD void operator()(T mean, T var, T& running_mean, T& running_var) const {
-        running_mean += momentum * (mean - running_mean);
-        running_var += momentum * (var * unbiased - running_var);
+        const T next_mean = running_mean + momentum * (mean - running_mean);
+        const T next_var = running_var + momentum * (var * unbiased - running_var);
+        if (!std::isfinite(next_mean) || !std::isfinite(next_var)) return;
+        running_mean = next_mean;
+        running_var = next_var;
     }
 };
 

@@ -14,6 +14,7 @@
 #include <cairn/train/lr_schedules.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/same_data.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -33,6 +34,7 @@ public:
                                         std::optional<any_communicator> device_channel = {}) {
         auto run = std::make_unique<parts>(std::move(settings), std::move(options), std::move(world));
         builder b(*run);
+        require_same_data(run->world, run->data);
         b.read_algorithm();
         run->axes = read_parallel_axes(run->settings, run->world.size());
         if (run->is_split()) b.require_axes_of_admm();

@@ -5,6 +5,7 @@
 //   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
 //   admm/VARIABLE/…      where ADMM trains, and its numbers
 //   compression/…        what compressors of every rank keep
+//   loader_batch_size, loader_batches, loader_samples    of an epoch: what cursor, steps and schedules count in
 // Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
 // loaded: shards of the optimizer, slices of a tensor axis, stages of a pipeline by their parameters' paths. The file
 // does not depend on the number of ranks, nor on the mesh (but for `compression`).
@@ -67,10 +68,11 @@ public:
         const cursor next = run_.train_batches->position();
         loader_epoch_ = next.epoch;
         loader_batch_ = next.batch;
+        counted_ = counted_here();
     }
 
     void write(const std::filesystem::path& file) {
-        save_state(file, view(run_.scales_itself(), run_.activations != nullptr));
+        save_state(file, view(run_.scales_itself(), run_.activations != nullptr, true));
     }
 
     void read(const std::filesystem::path& file) {
@@ -79,7 +81,7 @@ public:
             return std::ranges::any_of(held, [&](const auto& entry) { return entry.name == name; });
         };
         const bool has_scale = has("loss_scale/scale");
-        load_state(file, view(has_scale, has("activations")));
+        load_state(file, view(has_scale, has("activations"), has("loader_batches")));
         host_copies_.put_back();
         if (has_scale && run_.scaler) run_.scaler->restore(scale_);
     }
@@ -99,13 +101,33 @@ public:
         if constexpr (std::same_as<D, cpu>)
             if (run_.activations)
                 run_.activations->read(run_.ranks ? broadcast_text(run_.ranks->everyone, activations_) : activations_);
+        require_same_epochs();
         run_.algorithm->stages().values_changed();
         run_.algorithm->state_loaded();
         run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 
 private:
-    state_view view(bool with_scale, bool with_activations) {
+    // In what a cursor, a number of steps and the schedules count; 0 in a state that does not say.
+    struct epoch_numbers {
+        std::int64_t batch = 0, batches = 0, samples = 0;
+        bool operator==(const epoch_numbers&) const = default;
+        std::string text() const {
+            return concat(samples, " training samples, train.batch = ", batch, ", ", batches, " batches an epoch");
+        }
+    };
+
+    epoch_numbers counted_here() const {
+        return {run_.batch, run_.train_batches->batches_per_epoch(), run_.data.train.size()};
+    }
+
+    void require_same_epochs() const {
+        require(counted_ == epoch_numbers{} || counted_ == counted_here(), "the run was saved with ", counted_.text(),
+                "; with the settings and data of its continuation these are ", counted_here().text(),
+                ". Go on with the same train.batch, train.drop_last and data, or start a new run");
+    }
+
+    state_view view(bool with_scale, bool with_activations, bool with_epochs) {
         state_view s;
         if (with_scale) {
             s.add("loss_scale/scale", scale_.scale);
@@ -128,6 +150,11 @@ private:
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", loader_epoch_);
         s.add("loader_batch", loader_batch_);
+        if (with_epochs) {
+            s.add("loader_batch_size", counted_.batch);
+            s.add("loader_batches", counted_.batches);
+            s.add("loader_samples", counted_.samples);
+        }
         return s;
     }
 
@@ -178,6 +205,7 @@ private:
         for (auto& [name, number] : algorithm_.numbers) share(*number);
         share(loader_epoch_);
         share(loader_batch_);
+        share(counted_);
         if (run_.scales_itself()) {
             scale_ = run_.scaler->saved();
             share(scale_.scale);
@@ -216,6 +244,7 @@ private:
     loss_scaler::state scale_;
     std::string activations_;  // bounds and plan
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
+    epoch_numbers counted_;
 };
 
 }  // namespace detail
@@ -228,12 +257,14 @@ template <Device D, class T>
 }
 
 /// Collective: saves the run to `file` of rank 0. Throws on all ranks alike, leaving an earlier file as it is, where a
-/// parameter is not finite.
+/// parameter or a running statistic is not finite.
 template <Device D, class T>
 void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     std::string mine;
     for (const auto& [name, p] : run.weights->parameters())  // not gradients: those of a skipped step are a rank's own
         if (mine.empty()) mine = first_non_finite(name, p->value);
+    for (const auto& [name, t] : run.buffers())
+        if (mine.empty()) mine = first_non_finite(name, *t);
     for (const std::string& found : all_gather_text(run.world, mine))  // stages have other parameters
         if (!found.empty()) fail_diverged(run, found);
     run.average_buffers();
