@@ -6,6 +6,8 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/fp16.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/linear.hpp>
@@ -325,6 +327,61 @@ TEST_CASE("kfac on ranks: error-bounded traffic stays near the exact step", "[kf
             most = bits;
         all_reduce(c, std::span<double>(most), {.op = reduction::max});
         require(bits == most, "ranks differ");
+    });
+}
+
+TEST_CASE("kfac on ranks: compressed sums keep every factor near the exact one, by its own largest value",
+          "[kfac][parallel]") {
+    // 39,200 rows a rank, the bias's entry of A, end beyond fp16 as a sum; G of a mean loss is 2e8 times smaller.
+    using world = threads_communicator;
+    using hooks = kfac_ranks<world>::hook_factory;
+    const auto averages = [](world& c, hooks method) {
+        sequential<float> net;
+        net.add("conv", conv<float>({.in = 1, .out = 3, .kernel = 3}));
+        net.add("pixels", conv<float>({.in = 3, .out = 2, .kernel = 1}));
+        arena<float> weights(net.parameters(), 5);
+        kfac<float> k(weights, config_of(kfac_form::eigen),
+                      std::make_unique<kfac_ranks<world>>(c, kfac_ranks_config{}, std::move(method)));
+        const auto drawn = [&](const shape& s, float scale) {
+            tensor<float> t = trained<float>::drawn(s, static_cast<std::uint32_t>(c.rank() + 1));
+            for (float& x : t.span()) x *= scale;
+            return t;
+        };
+        pass_context p;
+        saved_tensors<float> saved;
+        p.curvature = k.begin_step();
+        k.last_micro_batch();
+        weights.zero_grad();
+        net.forward(drawn({8, 72, 72, 1}, 1), saved, p);
+        net.backward(drawn({8, 70, 70, 2}, 1e-4f), saved, p);
+        all_reduce(c, weights.grads().span());
+        k.precondition(16, 0.1);
+        require(k.rejected() == 0, k.rejected(), " sums were rejected");
+        std::vector<numbers> all;
+        for (auto& b : k.blocks())
+            b.each_factor([&](kfac_factor<float>& f, char) {
+                const tensor<float>& a = f.statistics.average();
+                all.emplace_back(a.data(), a.data() + a.size());
+            });
+        return all;
+    };
+    const auto of = [](auto make) -> hooks {
+        return [make](index_t n) { return std::make_unique<message_hook<world, decltype(make())>>(make(), n, 2); };
+    };
+    const double bound = 1e-3;
+    run_ranks(2, [&](world& c) {
+        const std::vector<numbers> exact = averages(c, {});
+        const auto check = [&](const char* name, const hooks& method, double limit) {
+            const std::vector<numbers> near = averages(c, method);
+            for (std::size_t i = 0; i < exact.size(); ++i) {
+                const double error = off(near[i], exact[i]);
+                require(error < limit, name, ": factor ", i, " of ", exact.size(), " is off by ", error);
+            }
+        };
+        check("error_bounded", of([&] { return error_bounded({.bound = bound}); }),
+              2 * bound);  // scales are powers of two
+        check("fp16", of([] { return fp16<cpu>{}; }), 0x1p-9);
+        check("bf16", of([] { return bf16<cpu>{}; }), 0x1p-6);
     });
 }
 
