@@ -173,6 +173,38 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
     CHECK(weights_after(true) == weights_after(false));
 }
 
+TEST_CASE("compressed all-reduce: a sum that overflows in 16 bits is found, and no rank takes the step",
+          "[parallel][compress]") {
+    for (const auto policy : {non_finite_policy::skip, non_finite_policy::stop})
+        run_ranks(2, [&](threads_communicator& c) {
+            auto net = lenet<float>();
+            arena<float> weights(net.parameters(), 1);
+            data_axis<threads_communicator>::config how;
+            how.agree.non_finite = policy;
+            how.gradients.method = [](const bucket_layout&, index_t n) {
+                return std::make_unique<message_hook<threads_communicator, fp16<cpu>>>(fp16<cpu>{}, n, 2);
+            };
+            data_axis<threads_communicator> all(c, weights, how);
+            std::string why;
+            for (int step = 0; step < 3; ++step) {
+                all.gradients.begin(step);
+                weights.zero_grad();
+                for (auto& [name, p] : weights.parameters())
+                    if (name == "fc1/bias") p->grad[3] = step == 1 ? 40000.0f : 30000.0f;  // of at most 65504
+                try {
+                    const step_totals t = synchronise(all.gradients, all.agree, {.samples = 1}, step);
+                    require((t.skip > 0) == (step == 1) && t.samples == 2, "step ", step, ": skip is ", t.skip);
+                } catch (const error& e) {
+                    why = e.what();
+                }
+            }
+            const char* part =
+                "step 1: rank 0 of 2: the ranks' sum of the gradient of fc1/bias (120): element 3 is inf";
+            if (policy == non_finite_policy::stop) require(why.find(part) != std::string::npos, "why: ", why);
+            if (policy == non_finite_policy::skip) require(why.empty(), why);
+        });
+}
+
 TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by whoever goes on",
           "[parallel][compress]") {
     const auto candidate = [](exchange kind, auto make) {
