@@ -6,6 +6,7 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/checked_communicator.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/fp16.hpp>
 #include <cairn/compress/onebit.hpp>
@@ -218,6 +219,39 @@ TEST_CASE("compressed all-reduce: a sum that overflows in 16 bits is found, and 
             if (policy == non_finite_policy::stop) require(why.find(part) != std::string::npos, "why: ", why);
             if (policy == non_finite_policy::skip) require(why.empty(), why);
         });
+}
+
+TEST_CASE("compression autotuner: the bytes of its model, measured on one rank, are those that ranks send",
+          "[parallel][compress]") {
+    const index_t n = index_t{1} << 16;
+    const bucket_layout layout{{"w", 0, {256, 256}}};
+    using counted = counting_communicator<threads_communicator>;
+    const auto check = [&](const char* name, exchange kind, int exchanges, auto make) {
+        double modelled = 0, sent = 0;
+        for (const int ranks : {1, 4})
+            run_ranks(ranks, [&](threads_communicator& threads) {
+                counted c(threads.split(0, threads.rank()));
+                std::vector<float> g = gradient_of(c.rank(), n);
+                const exchange_cost cost = make(c)->reduce(c, g, {.rank = c.rank(), .layout = &layout});
+                require(cost.exchanges == exchanges, name, ": ", cost.exchanges, " exchanges");
+                if (ranks == 1) modelled = exchange_model{0, 1}.seconds(kind, double(cost.bytes), 4, cost.exchanges);
+                if (ranks > 1 && c.rank() == 0) sent = double(c.counts().bytes);
+            });
+        CAPTURE(name);
+        CHECK(modelled == Approx(sent).epsilon(0.02));
+    };
+    check("fp16", exchange::all_reduce, 1,
+          [&](counted& c) { return std::make_unique<message_hook<counted, fp16<cpu>>>(fp16<cpu>{}, n, c.size()); });
+    check("topk", exchange::all_gather, 1, [&](counted& c) {
+        return std::make_unique<message_hook<counted, topk<>>>(topk({.ratio = 0.01}), n, c.size());
+    });
+    check("sign", exchange::two_phase, 2,
+          [&](counted& c) { return std::make_unique<two_phase_hook<counted, sign<>>>(sign{}, n, c.size(), c.rank()); });
+    check("powersgd", exchange::all_reduce, 2, [&](counted&) {
+        return std::make_unique<reducing_hook<counted, powersgd<>>>(powersgd({.rank = 128}, layout, n));
+    });
+    const exchange_model starts{1, 0};
+    CHECK(starts.seconds(exchange::all_reduce, 1, 4, 2) == 2 * starts.seconds(exchange::all_reduce, 1, 4));
 }
 
 TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by whoever goes on",
