@@ -137,4 +137,18 @@ TEST_CASE("progress thread: jobs run in order; the first failure reaches wait()"
     CHECK(order.back() == 9);
 }
 
+TEST_CASE("progress thread: a job submitted behind a failure is dropped", "[parallel]") {
+    progress_thread t;
+    std::atomic<bool> begun = false, ran = false;
+    t.submit([&] {
+        begun = true;
+        fail("lost the connection");
+    });
+    while (!begun) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the failure is noted
+    t.submit([&] { ran = true; });
+    CHECK_THROWS_WITH(t.wait(), Catch::Contains("lost the connection"));
+    CHECK_FALSE(ran);
+}
+
 }  // namespace cairn

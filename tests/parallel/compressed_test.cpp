@@ -5,6 +5,8 @@
 #include "catch.hpp"
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/checked_communicator.hpp>
+#include <cairn/comm/counting_communicator.hpp>
 #include <cairn/compress/bf16.hpp>
 #include <cairn/compress/fp16.hpp>
 #include <cairn/compress/onebit.hpp>
@@ -127,6 +129,20 @@ TEST_CASE("compressed all-reduce: two phases lose nothing over time", "[parallel
             3);
 }
 
+TEST_CASE("compressed all-reduce: messages in two phases may have other lengths on each rank, in debug mode too",
+          "[parallel][compress]") {
+    run_ranks(3, [](threads_communicator& threads) {
+        checked_communicator<threads_communicator> c(threads.split(0, threads.rank()));
+        const index_t n = 4000;
+        two_phase_hook<checked_communicator<threads_communicator>, topk<>> method(topk({.ratio = 0.1}), n, c.size(),
+                                                                                  c.rank());
+        for (int step = 0; step < 3; ++step) {
+            std::vector<float> g = gradient_of(c.rank(), n, step);
+            method.reduce(c, g, {.seed = 3, .rank = c.rank(), .step = step});
+        }
+    });
+}
+
 TEST_CASE("compressed all-reduce: PowerSGD of full rank is the sum", "[parallel][compress]") {
     const bucket_layout layout{{"w", 0, {6, 5}}, {"b", 32, {6}}};
     for (const int ranks : {1, 2, 4}) {
@@ -171,6 +187,71 @@ TEST_CASE("compressed all-reduce: a step that is skipped leaves what waits in re
         return last;
     };
     CHECK(weights_after(true) == weights_after(false));
+}
+
+TEST_CASE("compressed all-reduce: a sum that overflows in 16 bits is found, and no rank takes the step",
+          "[parallel][compress]") {
+    for (const auto policy : {non_finite_policy::skip, non_finite_policy::stop})
+        run_ranks(2, [&](threads_communicator& c) {
+            auto net = lenet<float>();
+            arena<float> weights(net.parameters(), 1);
+            data_axis<threads_communicator>::config how;
+            how.agree.non_finite = policy;
+            how.gradients.method = [](const bucket_layout&, index_t n) {
+                return std::make_unique<message_hook<threads_communicator, fp16<cpu>>>(fp16<cpu>{}, n, 2);
+            };
+            data_axis<threads_communicator> all(c, weights, how);
+            std::string why;
+            for (int step = 0; step < 3; ++step) {
+                all.gradients.begin(step);
+                weights.zero_grad();
+                for (auto& [name, p] : weights.parameters())
+                    if (name == "fc1/bias") p->grad[3] = step == 1 ? 40000.0f : 30000.0f;  // of at most 65504
+                try {
+                    const step_totals t = synchronise(all.gradients, all.agree, {.samples = 1}, step);
+                    require((t.skip > 0) == (step == 1) && t.samples == 2, "step ", step, ": skip is ", t.skip);
+                } catch (const error& e) {
+                    why = e.what();
+                }
+            }
+            const char* part =
+                "step 1: rank 0 of 2: the ranks' sum of the gradient of fc1/bias (120): element 3 is inf";
+            if (policy == non_finite_policy::stop) require(why.find(part) != std::string::npos, "why: ", why);
+            if (policy == non_finite_policy::skip) require(why.empty(), why);
+        });
+}
+
+TEST_CASE("compression autotuner: the bytes of its model, measured on one rank, are those that ranks send",
+          "[parallel][compress]") {
+    const index_t n = index_t{1} << 16;
+    const bucket_layout layout{{"w", 0, {256, 256}}};
+    using counted = counting_communicator<threads_communicator>;
+    const auto check = [&](const char* name, exchange kind, int exchanges, auto make) {
+        double modelled = 0, sent = 0;
+        for (const int ranks : {1, 4})
+            run_ranks(ranks, [&](threads_communicator& threads) {
+                counted c(threads.split(0, threads.rank()));
+                std::vector<float> g = gradient_of(c.rank(), n);
+                const exchange_cost cost = make(c)->reduce(c, g, {.rank = c.rank(), .layout = &layout});
+                require(cost.exchanges == exchanges, name, ": ", cost.exchanges, " exchanges");
+                if (ranks == 1) modelled = exchange_model{0, 1}.seconds(kind, double(cost.bytes), 4, cost.exchanges);
+                if (ranks > 1 && c.rank() == 0) sent = double(c.counts().bytes);
+            });
+        CAPTURE(name);
+        CHECK(modelled == Approx(sent).epsilon(0.02));
+    };
+    check("fp16", exchange::all_reduce, 1,
+          [&](counted& c) { return std::make_unique<message_hook<counted, fp16<cpu>>>(fp16<cpu>{}, n, c.size()); });
+    check("topk", exchange::all_gather, 1, [&](counted& c) {
+        return std::make_unique<message_hook<counted, topk<>>>(topk({.ratio = 0.01}), n, c.size());
+    });
+    check("sign", exchange::two_phase, 2,
+          [&](counted& c) { return std::make_unique<two_phase_hook<counted, sign<>>>(sign{}, n, c.size(), c.rank()); });
+    check("powersgd", exchange::all_reduce, 2, [&](counted&) {
+        return std::make_unique<reducing_hook<counted, powersgd<>>>(powersgd({.rank = 128}, layout, n));
+    });
+    const exchange_model starts{1, 0};
+    CHECK(starts.seconds(exchange::all_reduce, 1, 4, 2) == 2 * starts.seconds(exchange::all_reduce, 1, 4));
 }
 
 TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by whoever goes on",

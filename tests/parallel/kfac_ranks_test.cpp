@@ -6,6 +6,8 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
+#include <cairn/compress/bf16.hpp>
+#include <cairn/compress/fp16.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/linear.hpp>
@@ -13,6 +15,7 @@
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <vector>
@@ -310,6 +313,21 @@ TEST_CASE("kfac on ranks: automatic placement keeps within the memory, and says 
     }
 }
 
+TEST_CASE("kfac on ranks: equal tables have equal predicted decompositions, whatever they balance",
+          "[kfac][parallel]") {
+    trained<double> one(config_of(kfac_form::eigen), std::make_unique<kfac_work_assignment<double>>(), 0, 1);
+    std::vector<factor_sizes> sizes;
+    for (const auto& b : one.k->blocks()) sizes.push_back(b.sizes());
+    const kfac_assignment by_time(2, sizes);  // its loads are n³
+    for (const auto strategy : {kfac_assignment_strategy::time, kfac_assignment_strategy::memory}) {
+        kfac_ranks_config c{.inverse_update_interval = 10};
+        c.place.strategy = strategy;
+        CHECK(kfac_assignment(2, sizes, c.place).layers() == by_time.layers());
+        const auto e = detail::estimate_of(c, one.k->blocks(), 2, 2, {}, numbers(sizes.size()), 1e-3);
+        CHECK(e.decompose == Approx(1e-3 * std::ranges::max(by_time.loads()) / 10));
+    }
+}
+
 TEST_CASE("kfac on ranks: error-bounded traffic stays near the exact step", "[kfac][parallel]") {
     const std::vector<numbers> one = alone<float>(config_of(kfac_form::eigen));
     run_ranks(4, [&](threads_communicator& c) {
@@ -325,6 +343,56 @@ TEST_CASE("kfac on ranks: error-bounded traffic stays near the exact step", "[kf
             most = bits;
         all_reduce(c, std::span<double>(most), {.op = reduction::max});
         require(bits == most, "ranks differ");
+    });
+}
+
+TEST_CASE("kfac on ranks: compressed sums are near the exact ones by each factor's own size", "[kfac][parallel]") {
+    // 39,200 rows a rank, the bias's entry of A, end beyond fp16 as a sum; G of a mean loss is 2e8 times smaller.
+    using world = threads_communicator;
+    using hooks = kfac_ranks<world>::hook_factory;
+    const auto averages = [](world& c, hooks method) {
+        sequential<float> net;
+        net.add("conv", conv<float>({.in = 1, .out = 3, .kernel = 3}));
+        net.add("pixels", conv<float>({.in = 3, .out = 2, .kernel = 1}));
+        arena<float> weights(net.parameters(), 5);
+        kfac<float> k(weights, config_of(kfac_form::eigen),
+                      std::make_unique<kfac_ranks<world>>(c, kfac_ranks_config{}, std::move(method)));
+        const auto stream = static_cast<std::uint32_t>(c.rank() + 1);
+        tensor<float> dy = trained<float>::drawn({8, 70, 70, 2}, stream);
+        for (float& x : dy.span()) x *= 1e-4f;
+        pass_context p;
+        saved_tensors<float> saved;
+        p.curvature = k.begin_step();
+        k.last_micro_batch();
+        weights.zero_grad();
+        net.forward(trained<float>::drawn({8, 72, 72, 1}, stream), saved, p);
+        net.backward(std::move(dy), saved, p);
+        all_reduce(c, weights.grads().span());
+        k.precondition(16, 0.1);
+        require(k.rejected() == 0, k.rejected(), " sums were rejected");
+        std::vector<numbers> all;
+        for (auto& b : k.blocks())
+            b.each_factor([&](kfac_factor<float>& f, char) {
+                const tensor<float>& a = f.statistics.average();
+                all.emplace_back(a.data(), a.data() + a.size());
+            });
+        return all;
+    };
+    const auto of = [](auto make) -> hooks {
+        return [make](index_t n) { return std::make_unique<message_hook<world, decltype(make())>>(make(), n, 2); };
+    };
+    run_ranks(2, [&](world& c) {
+        const std::vector<numbers> exact = averages(c, {});
+        const auto check = [&](const char* name, const hooks& method, double limit) {
+            const std::vector<numbers> near = averages(c, method);
+            for (std::size_t i = 0; i < exact.size(); ++i) {
+                const double error = off(near[i], exact[i]);
+                require(error < limit, name, ": factor ", i, " of ", exact.size(), " is off by ", error);
+            }
+        };
+        check("error_bounded", of([] { return error_bounded({.bound = 1e-3}); }), 2e-3);  // scales are powers of two
+        check("fp16", of([] { return fp16<cpu>{}; }), 0x1p-9);
+        check("bf16", of([] { return bf16<cpu>{}; }), 0x1p-6);
     });
 }
 

@@ -5,8 +5,16 @@
 #include "state/temporary_folder.hpp"
 #include "train/compiled_session.hpp"
 
+#include <cairn/comm/threads.hpp>
+
+#include <chrono>
 #include <deque>
 #include <set>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace cairn {
 
@@ -248,6 +256,35 @@ TEST_CASE("session: running statistics that are not finite are not saved", "[ses
     CHECK(test::contains(why, "running_mean"));
     CHECK(test::contains(why, "is inf; nothing was saved"));
     CHECK(!std::filesystem::exists(folder / "run" / "state.cairn"));
+}
+
+TEST_CASE("session: ranks wait for the one that writes or reads a state for longer than for a message", "[session]") {
+    // A pipe in place of the file: rank 0 waits in open() until the other end is there, for longer than the time limit.
+    // A pipe cannot be a state, and that is what ends the run: not the time.
+    const auto why = [](const std::filesystem::path& file, const session_options& options) {
+        REQUIRE(mkfifo(file.c_str(), 0600) == 0);
+        int other_end = -1;
+        std::thread disk([&] {
+            std::this_thread::sleep_for(std::chrono::seconds(4));
+            other_end = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+            fcntl(other_end, F_SETPIPE_SZ, 1 << 20);  // holds all that is written
+        });
+        const std::string message = test::message_of([&] {
+            run_ranks(2, {.kernel_threads = 1, .time_limit = 3}, [&](threads_communicator& c) {
+                session<>(configuration::from_text(volumes), options, any_communicator(c.split(0, c.rank()))).train();
+            });
+        });
+        disk.join();
+        ::close(other_end);
+        return message;
+    };
+    autotune_cache::global().set_policy(autotune_policy::first);
+    const temporary_folder folder;
+    std::filesystem::create_directory(folder / "run");
+    CHECK_THAT(why(folder / "run" / "state.cairn.tmp", {.out = folder / "run", .resume = {}, .max_steps = 1}),
+               Catch::Contains("fsync failed"));
+    CHECK_THAT(why(folder / "run" / "state.cairn", {.out = {}, .resume = folder / "run", .max_steps = -1}),
+               Catch::Contains("not a regular file"));
 }
 
 }  // namespace cairn

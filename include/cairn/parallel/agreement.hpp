@@ -6,8 +6,8 @@
 // Who finds a gradient that is not finite:
 //   one rank, float        the optimizer, by the norm of the gradients (optim/optimizer.hpp), before it updates
 //   one rank, float16      the loss scale's division counts them (train/gradient_scale.hpp)
-//   several, on the host   gradient_sync, in each bucket before it is summed
-//   several, on devices    gradient_sync, in the sums; with a compressor in each bucket before
+//   several, on the host   gradient_sync, in each bucket before it is summed; with a compressor in the sums too
+//   several, on devices    gradient_sync, in the sums; with a compressor in each bucket before too
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>

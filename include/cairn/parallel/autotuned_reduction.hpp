@@ -120,7 +120,7 @@ private:
     }
 
     std::vector<std::vector<reduction_option>> measured_options(C& c) const {
-        std::vector<double> costs;  // encode, decode, bytes of each bucket and candidate
+        std::vector<double> costs;  // encode, decode, bytes, exchanges of each bucket and candidate
         for (std::size_t b = 0; b < sizes_.size(); ++b) {
             tensor<float> values({sizes_[b]}, memory_category::communication);
             const random_stream random{1, stream_of("governor"), static_cast<std::uint32_t>(b)};
@@ -141,7 +141,8 @@ private:
                         {.step = i, .layout = &layouts_[b]});
                 }
                 const double decodes = candidate.kind == exchange::all_gather ? ranks_ : 1;
-                costs.insert(costs.end(), {cost.encode, cost.decode * decodes, static_cast<double>(cost.bytes)});
+                costs.insert(costs.end(), {cost.encode, cost.decode * decodes, static_cast<double>(cost.bytes),
+                                           static_cast<double>(cost.exchanges)});
             }
         }
         all_reduce(c, std::span<double>(costs), {.op = reduction::max});
@@ -152,9 +153,10 @@ private:
             all.push_back({{"", "all-reduce", link_.seconds(exchange::all_reduce, dense, ranks_), 0, 0}});
             for (const auto& candidate : candidates_) {
                 const double encode = costs[next], decode = costs[next + 1], bytes = costs[next + 2];
-                next += 3;
-                all.back().push_back(
-                    {candidate.name, candidate.name, link_.seconds(candidate.kind, bytes, ranks_), encode, decode});
+                const int exchanges = static_cast<int>(costs[next + 3]);
+                next += 4;
+                all.back().push_back({candidate.name, candidate.name,
+                                      link_.seconds(candidate.kind, bytes, ranks_, exchanges), encode, decode});
             }
         }
         return all;

@@ -114,7 +114,7 @@ public:
     std::string find_non_finite() {
         broken_.clear();
         if constexpr (!on_host)
-            find_on_device("gradient of ");
+            find_in_all("gradient of ");
         else
             for (std::size_t b = 0; b < reducer_.buckets().size(); ++b)
                 is_finite(static_cast<int>(b), subspan(weights_.grads().span(),
@@ -122,14 +122,15 @@ public:
         return broken_;
     }
 
-    /// Reduces what is left, and waits. Returns why the step cannot be taken: a gradient that is not finite, else
-    /// `reason`.
+    /// Reduces what is left, and waits. Returns why the step cannot be taken: a gradient that is not finite, here or in
+    /// the sum, else `reason`.
     std::string finish(const std::string& reason = {}) {
         const double compute_end = step_watch_.seconds();
         reducer_.finish();
         if (broken_.empty()) broken_ = reason;
-        if constexpr (!on_host)
-            if (!goes_through_host() && broken_.empty()) find_on_device(found_in_sum + std::string("gradient of "));
+        // On the host each rank's gradients were looked at. A compressor's sum may overflow all the same: in 16 bits.
+        if (broken_.empty() && (compresses() || (!on_host && !goes_through_host())))
+            find_in_all(found_in_sum + std::string("gradient of "));
         if (autotuned_) autotuned_->end_step(over_.host, step_watch_.seconds(), compute_end);
         return broken_;
     }
@@ -265,9 +266,9 @@ private:
         return found != 0;
     }
 
-    // On the thread that trains, to which the device's memory belongs: a sum of what is not finite is not finite
-    // either. After a reduce-scatter each rank has the sums of its part, and all parts together are looked at.
-    void find_on_device(const std::string& what) {
+    // On the thread that trains, to which a device's memory belongs: a sum of what is not finite is not finite either.
+    // After a reduce-scatter each rank has the sums of its part, and all parts together are looked at.
+    void find_in_all(const std::string& what) {
         if (count_nonfinite(D{}, weights_.grads().size(), weights_.grads().data()) == 0) return;
         for (const auto& [name, p] : weights_.parameters())
             if (broken_.empty()) broken_ = first_non_finite(what + name, p->grad);
@@ -295,8 +296,8 @@ template <Communicator C, class T, Device D>
 step_totals synchronise(gradient_sync<C, T, D>& gradients, agreement<C>& ranks, const step_totals& mine,
                         std::int64_t step, const std::string& reason = {}) {
     if (gradients.agrees_first()) {  // encoding changes residuals
-        const step_totals all = ranks.on(mine, reason.empty() ? gradients.find_non_finite() : reason);
-        if (all.skip == 0) gradients.finish();
+        step_totals all = ranks.on(mine, reason.empty() ? gradients.find_non_finite() : reason);
+        if (all.skip == 0) all.skip = ranks.on({}, gradients.finish()).skip;  // stages of a pipeline have other sums
         return all;
     }
     const step_totals all = ranks.on(mine, gradients.finish(reason));

@@ -189,8 +189,8 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
     const kfac_assignment where(ranks, sizes, c);
     const double every = static_cast<double>(config.inverse_update_interval), width = sizeof(T);
     kfac_assignment_estimate e{.fraction = c.grad_worker_fraction};
-    std::vector<double> made(static_cast<std::size_t>(ranks)), work(static_cast<std::size_t>(where.columns())),
-        sent(work.size());
+    std::vector<double> cubes(static_cast<std::size_t>(ranks)), made(cubes.size()),
+        work(static_cast<std::size_t>(where.columns())), sent(work.size());
     std::vector<index_t> kept(made.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
         const layer_place& l = where.layers()[i];
@@ -198,6 +198,7 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
         sent[static_cast<std::size_t>(l.column)] += width * static_cast<double>(all[i].size());
         const auto add = [&](const running_factor<T, D>& f, int owner) {
             const index_t full = packed_size(f, config.form), average = f.extents().size();
+            if (!f.is_diagonal()) cubes[static_cast<std::size_t>(owner)] += std::pow(static_cast<double>(f.size()), 3);
             made[static_cast<std::size_t>(owner)] += width * static_cast<double>(full);
             for (int r = 0; r < ranks; ++r) {
                 index_t& bytes = kept[static_cast<std::size_t>(r)];
@@ -212,7 +213,7 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
     }
     const auto most = [](const auto& v) { return *std::ranges::max_element(v); };
     const double q = m - 1, k = where.columns() - 1;
-    e.decompose = per_cube * most(where.loads()) / every;
+    e.decompose = per_cube * most(cubes) / every;
     e.share_decompositions = q * (link.alpha + most(made) * link.beta) / every;
     e.precondition = most(work);
     e.share_directions = k * (link.alpha + most(sent) * link.beta);

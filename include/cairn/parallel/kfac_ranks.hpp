@@ -33,6 +33,7 @@
 #include <cairn/parallel/distributed_kfac_base.hpp>
 #include <cairn/parallel/link.hpp>
 #include <cairn/parallel/progress_thread.hpp>
+#include <cairn/parallel/scaled_reduction.hpp>
 
 #include <algorithm>
 #include <array>
@@ -198,6 +199,7 @@ private:
         std::size_t first = 0, last = 0;  // blocks
         index_t count = 0;                // numbers
         std::vector<range> parts;         // of each rank
+        std::vector<range> factors;       // of each factor
         std::unique_ptr<comm_hook<C>> method;
     };
 
@@ -301,7 +303,7 @@ private:
     void make_buckets(blocks& all) {
         done_.assign(all.size(), false);
         for (std::size_t i = 0; i < all.size();) {
-            sum_bucket b{.first = i, .last = i, .count = 0, .parts = {}, .method = nullptr};
+            sum_bucket b{.first = i, .last = i, .count = 0, .parts = {}, .factors = {}, .method = nullptr};
             while (i < all.size() && b.count * static_cast<index_t>(sizeof(T)) < config_.bucket_bytes) {
                 all[i].each_factor([&](factor& f, char) { b.count += triangle(f.statistics); });
                 b.last = ++i;
@@ -309,7 +311,10 @@ private:
             index_t at = 0;
             for (int r = 0; r < size_; ++r) {
                 index_t n = 0;
-                each_sum(all, b, r, [&](running_factor<T, D>& f) { n += triangle(f); });
+                each_sum(all, b, r, [&](running_factor<T, D>& f) {
+                    b.factors.push_back({at + n, triangle(f)});
+                    n += triangle(f);
+                });
                 b.parts.push_back({at, n});
                 at += n;
             }
@@ -363,16 +368,12 @@ private:
             all_reduce(over, data, {.label = "kfac's factors"});
         }
     }
-    // Values that are not finite cannot be encoded: they travel as one huge number that makes the sum so on every rank.
+    // Factors that share a bucket have values of any size, by rows and by gradients: each has a scale of its own. Where
+    // one is not finite they travel as they are, which makes the sum so on every rank.
     bool reduce_by_method(sum_bucket& b, std::span<T> data) {
-        if constexpr (on_host && std::same_as<T, float>) {
-            if (!b.method) return false;
-            std::array<float, 1> broken{first_non_finite(tensor<T>::view(data.data(), {b.count})) ? 1.0f : 0.0f};
-            all_reduce(*sums_, std::span<float>(broken), {.op = reduction::max});
-            if (broken[0] > 0) return false;
-            b.method->reduce(*sums_, data, encode_step{.rank = rank_, .step = step_});
-            return true;
-        }
+        if constexpr (on_host && std::same_as<T, float>)
+            return b.method &&
+                   scaled_reduction(*sums_, *b.method, data, b.factors, encode_step{.rank = rank_, .step = step_});
         return false;
     }
 

@@ -19,12 +19,11 @@ enum class exchange { all_reduce, all_gather, two_phase };
 struct exchange_model {
     double alpha = 0, beta = 0;
 
-    /// Seconds of an exchange among p ranks whose messages have `bytes` bytes each.
-    double seconds(exchange kind, double bytes, int p) const {
+    /// Seconds that a method takes among p ranks whose messages have `bytes` bytes each, in so many exchanges together.
+    double seconds(exchange kind, double bytes, int p, int exchanges = 1) const {
         const double q = p - 1.0;
-        if (kind == exchange::all_gather) return q * (2 * alpha + bytes * beta);
-        const double rounds = kind == exchange::two_phase ? 4 * q : 2 * q;
-        return rounds * alpha + 2 * q / p * bytes * beta;
+        const double times = kind == exchange::all_gather ? q : kind == exchange::two_phase ? q / p : 2 * q / p;
+        return exchanges * 2 * q * alpha + times * bytes * beta;
     }
 };
 

@@ -38,9 +38,11 @@ public:
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
 
+    /// Behind a failure that wait() has not thrown yet, a job is dropped: other ranks are still at the one that failed.
     void submit(std::function<void()> job) {
         {
             const std::scoped_lock lock(mutex_);
+            if (failure_) return;
             jobs_.push_back(std::move(job));
         }
         changed_.notify_all();
@@ -73,7 +75,7 @@ private:
             busy_ = false;
             if (failure) {
                 jobs_.clear();
-                if (!failure_) failure_ = failure;
+                failure_ = failure;
             }
             changed_.notify_all();
         }

@@ -10,6 +10,7 @@
 // loaded: shards of the optimizer, slices of a tensor axis, stages of a pipeline by their parameters' paths. The file
 // does not depend on the number of ranks, nor on the mesh (but for `compression`).
 
+#include <cairn/comm/wait_for.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/state/staged.hpp>
@@ -271,6 +272,7 @@ void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     detail::gathered_state<D, T> state(run);
     state.collect();
     if (run.is_root()) state.write(file);
+    wait_for(run.world, 0);
 }
 
 /// Collective: the run goes on where the one that saved `file` of rank 0 was. Throws where the file is of another
@@ -279,6 +281,7 @@ template <Device D, class T>
 void load_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     detail::gathered_state<D, T> state(run);
     if (run.is_root()) state.read(file);
+    wait_for(run.world, 0);
     state.distribute();
 }
 

@@ -26,7 +26,8 @@ namespace cairn {
 /// What one compressed all-reduce cost this rank.
 struct exchange_cost {
     double encode = 0, communication = 0, decode = 0;  // seconds; on a device other than the host, of launches
-    index_t bytes = 0;                                 // of its own messages
+    index_t bytes = 0;                                 // of its own messages, in all exchanges
+    int exchanges = 1;
 };
 
 /// The messages of all ranks, each from a multiple of 16 bytes on.
@@ -183,7 +184,7 @@ index_t send_to_servers(C& c, const two_phase<K>& method, mailbox<typename K::de
         all_to_all(c, std::span<const std::int64_t>(lengths), std::span<std::int64_t>(coming));
         from.make({coming.begin(), coming.end()});
     }
-    [[maybe_unused]] const auto scope = enter(c, {"all-to-all", "bytes", total});
+    [[maybe_unused]] const auto scope = enter(c, {"all-to-all", "bytes"});  // each rank has lengths of its own
     std::vector<typename C::request> under_way;
     for (int s = 1; s < p; ++s) {
         const int to = (rank + s) % p, source = (rank + p - s) % p;
@@ -203,7 +204,7 @@ exchange_cost two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> 
     using D = typename K::device;
     stopwatch lap;
     method.encode(gradient, at);
-    exchange_cost cost{.encode = lap.restart()};
+    exchange_cost cost{.encode = lap.restart(), .exchanges = 2};
     cost.bytes = detail::send_to_servers(c, method, mail.from_workers);
     cost.communication = lap.restart();
     auto from = mail.from_workers.views();
@@ -224,12 +225,13 @@ exchange_cost two_phase_all_reduce(C& c, two_phase<K>& method, std::span<float> 
 template <Communicator C, ReducingCompressor K>
 exchange_cost reducing_all_reduce(C& c, K& method, std::span<float> gradient, const encode_step& at) {
     stopwatch lap;
-    exchange_cost cost;
+    exchange_cost cost{.exchanges = 0};
     method.reduce(std::span<const float>(gradient), gradient, c.size(), at, [&](std::span<float> part) {
         cost.encode += lap.restart();
         all_reduce(c, part);
         cost.communication += lap.restart();
         cost.bytes += static_cast<index_t>(part.size_bytes());
+        ++cost.exchanges;
     });
     cost.decode = lap.restart();
     return cost;

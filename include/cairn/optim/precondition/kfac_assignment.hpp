@@ -85,7 +85,7 @@ public:
         for (int row = 0; row < rows_; ++row) all.push_back(row * columns() + layers_[layer].column);
         return all;
     }
-    /// Cost of each rank's decompositions.
+    /// What the strategy balances, of each rank: n³ or n² summed over the factors that it decomposes.
     const std::vector<double>& loads() const { return loads_; }
 
 private:
