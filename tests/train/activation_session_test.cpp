@@ -49,6 +49,20 @@ TEST_CASE("packed activations: a resumed run has the numbers of one that was not
     }
 }
 
+TEST_CASE("packed activations: a run goes on without what its record has settings for", "[session]") {
+    const temporary_folder folder;
+    const auto go_on = [&](const settings_list& set) {
+        return test::message_of([&] { train(1, {.out = {}, .resume = folder / "run", .max_steps = -1}, set); });
+    };
+    train(1, {.out = folder / "run", .resume = {}, .max_steps = 5}, {"lr_schedule.kind=one_cycle"});
+    CHECK(test::contains(go_on({"train.activation_memory=keep", "activations.audit_interval=3"}),
+                         "--set activations.audit_interval: setting 'activations.audit_interval' is not known"));
+    CHECK(go_on({"train.activation_memory=keep", "lr_schedule.kind=constant"}).empty());
+    const std::string record = test::text_of(folder / "run" / "config.toml");
+    CHECK(!test::contains(record, "[activations]"));
+    CHECK(!test::contains(record, "pct_start"));
+}
+
 TEST_CASE("packed activations: fewer bytes wait for backward than kept ones", "[session]") {
     const temporary_folder folder;
     train(1, {.out = folder / "keep", .resume = {}, .max_steps = 2}, {"train.activation_memory=keep"});

@@ -1,9 +1,8 @@
 // Whole runs on the host: what they refuse, and how they end after they were killed.
 
 #include "catch.hpp"
-#include "messages.hpp"
-#include "state/temporary_folder.hpp"
-#include "train/compiled_session.hpp"
+#include "data/writers.hpp"
+#include "train/thread_runs.hpp"
 
 #include <cairn/comm/threads.hpp>
 
@@ -83,6 +82,34 @@ std::string normalised(const std::string& format) {
     return text.replace(text.find("blocks = 1"), 10, "blocks = 1\nnormalise = true");
 }
 
+// Two classes of images for training and for tests, in files of which some may be cut short.
+struct image_files {
+    temporary_folder folder;
+
+    image_files(int training, int testing) {
+        for (int i = 0; i < training; ++i) write("train", i);
+        for (int i = 0; i < testing; ++i) write("test", i);
+    }
+    std::filesystem::path file(const char* part, int i) const {
+        return folder / "images" / part / (i % 2 ? "odd" : "even") / concat(i, ".png");
+    }
+    void write(const char* part, int i) const {
+        std::filesystem::create_directories(file(part, i).parent_path());
+        const auto content = test::png_file(test::picture(9, 9, static_cast<unsigned>(i)));
+        std::ofstream(file(part, i), std::ios::binary)
+            .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+    }
+    void cut_short(const char* part, int i) const {
+        std::filesystem::resize_file(file(part, i), std::filesystem::file_size(file(part, i)) / 2);
+    }
+    std::string workload(const std::string& model) const {
+        return "[data]\nformat = 'folder'\nsize = 8\npath = '" + (folder / "images").string() + "'\n[model]\n" + model +
+               "[optimizer]\nlr = 1e-3\n[train]\nlog_every = 1\nepochs = 2\nbatch = 2\n";
+    }
+};
+
+const std::string perceptron = "kind = 'mlp'\nhidden = [3]\n";
+
 }  // namespace
 
 TEST_CASE("session: a run that was killed between its last state and its record gets the rest, once", "[session]") {
@@ -142,6 +169,65 @@ TEST_CASE("session: a run goes on with the batches that it was saved with, or no
     remove_entries(state, {"loader_batch_size", "loader_batches", "loader_samples"});  // as earlier versions saved it
     CHECK(test::text_of(state).size() < saved.size());
     CHECK(resume(folder / "run")["finished"] == true);
+}
+
+TEST_CASE("session: a test image that cannot be read costs no step, on any number of ranks", "[session]") {
+    const image_files images(8, 4);
+    const std::string workload = images.workload(perceptron);
+    for (const int ranks : {1, 2}) {
+        CAPTURE(ranks);
+        const auto run = images.folder / concat("run", ranks), whole = images.folder / concat("whole", ranks);
+        const auto go = [&](const session_options& options) { return test::train(ranks, options, {}, workload); };
+        images.cut_short("test", 3);
+        const std::string why = test::message_of([&] { go({.out = run, .resume = {}, .max_steps = -1}); });
+        CHECK(test::contains(why, "3.png"));
+        REQUIRE(std::filesystem::exists(run / "state.cairn"));
+        images.write("test", 3);
+        CHECK(go({.out = {}, .resume = run, .max_steps = -1})["finished"] == true);
+        go({.out = whole, .resume = {}, .max_steps = -1});
+        CHECK(test::losses(run) == test::losses(whole));
+    }
+}
+
+TEST_CASE("session: a training image that cannot be read costs no step before it", "[session]") {
+    const image_files images(8, 2);
+    const std::string workload = images.workload(perceptron) + "test_every = 0\n";
+    const auto whole = images.folder / "whole";
+    train({.out = whole, .resume = {}, .max_steps = -1}, workload);
+    REQUIRE(test::losses(whole).size() == 8);
+    int saved = 0;
+    for (int i = 0; i < 8; ++i) {
+        CAPTURE(i);
+        const auto run = images.folder / concat("run", i);
+        images.cut_short("train", i);
+        CHECK(test::contains(test::message_of([&] { train({.out = run, .resume = {}, .max_steps = -1}, workload); }),
+                             concat(i, ".png")));
+        images.write("train", i);
+        if (!std::filesystem::exists(run / "state.cairn")) continue;  // of the first batch
+        ++saved;
+        CHECK(train({.out = {}, .resume = run, .max_steps = -1}, workload)["finished"] == true);
+        CHECK(test::losses(run) == test::losses(whole));
+    }
+    CHECK(saved == 6);
+}
+
+TEST_CASE("session: a last batch that batch normalisation cannot do with is refused before the first step",
+          "[session]") {
+    const image_files images(5, 2);
+    const std::string workload = images.workload("kind = 'map-cnn'\nfilters = [2, 2, 2]\n") + "test_every = 0\n";
+    for (const int ranks : {1, 2}) {
+        CAPTURE(ranks);
+        const auto why = [&](const test::settings_list& set, std::int64_t steps) {
+            return test::why(ranks, set, workload, steps);
+        };
+        const std::string refused = why({concat("train.batch=", 2 * ranks)}, -1);
+        CAPTURE(refused);
+        CHECK(test::contains(refused, "a micro-batch of one sample"));
+        CHECK(test::contains(refused, "train.drop_last = true"));
+        CHECK(!test::contains(refused, "step "));
+        CHECK(why({concat("train.batch=", 2 * ranks), "train.drop_last=true"}, -1).empty());
+    }
+    CHECK(test::why(1, {}, workload, 2).empty());  // before the last batch
 }
 
 TEST_CASE("session: a trace has the events of its own run, not of those before it in the process", "[session]") {

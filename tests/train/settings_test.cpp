@@ -201,6 +201,16 @@ TEST_CASE("settings: ends of ranges", "[settings]") {
     CHECK(refusal({small_digits}, "train.batch", "1").empty());
 }
 
+TEST_CASE("settings: what nothing asks for is left out of a file, not of the command line", "[settings]") {
+    configuration settings = configuration::from_text("a.used=1\na.spare=2\n");
+    settings.set("a.typed=3");
+    settings.get("a.used", 0, any_number);
+    CHECK(settings.leave_out_unused() == std::vector<std::string>{"a.spare"});
+    CHECK(!settings.has("a.spare"));
+    CHECK(settings.has("a.used"));
+    CHECK_THROWS_WITH(settings.check_all_used(), Catch::Contains("--set a.typed: setting 'a.typed' is not known"));
+}
+
 TEST_CASE("settings: a type that does not fit is named with what is expected", "[settings]") {
     CHECK(test::contains(refusal({small_digits}, "train.batch", "1.5"), "'train.batch' must be a whole number"));
     CHECK(test::contains(refusal({small_digits}, "train.batch", "1e3"), "1e3 and 1000.0 are real ones"));

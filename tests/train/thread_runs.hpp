@@ -48,7 +48,7 @@ inline std::vector<double> losses(const std::filesystem::path& run) { return met
 
 /// Why a run of so many steps fails.
 inline std::string why(int ranks, const settings_list& set, const std::string& text, std::int64_t steps = 1) {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     return message_of([&] { train(ranks, {.out = folder / "run", .resume = {}, .max_steps = steps}, set, text); });
 }
 

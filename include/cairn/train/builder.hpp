@@ -17,6 +17,7 @@
 #include <cairn/train/same_data.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <span>
 #include <utility>
@@ -47,6 +48,7 @@ public:
             b.make_admm_training();
         else
             b.make_trainer();
+        if (!run->options.resume.empty()) leave_out_unused(*run);
         run->settings.check_all_used();
         require_equal(run->world, run->settings.resolved(), "the resolved configuration");
         // The last bits depend on it, and are not exchanged: of directions, and of gradients that tensor ranks share.
@@ -67,6 +69,15 @@ private:
         run.data = make_data(settings_, run.options.generated, run.seed);
         run.skips_non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
         kind_ = read_objective_kind();
+    }
+
+    // A run may go on with a feature switched off whose settings are in its record.
+    static void leave_out_unused(parts& run) {
+        std::string paths;
+        for (const std::string& path : run.settings.leave_out_unused()) paths += (paths.empty() ? "" : ", ") + path;
+        if (!paths.empty() && run.is_root())
+            std::fprintf(stderr, "warning: %s: left out, as nothing in this run uses them: %s\n",
+                         (run.options.resume / "config.toml").c_str(), paths.c_str());
     }
 
     // Gradients go by batches. ADMM works on all samples in every step, and its layers lie on the ranks of a pipeline.

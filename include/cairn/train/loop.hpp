@@ -5,6 +5,7 @@
 //   test, save, report
 // On several ranks all run the same loop; rank 0 alone prints, logs and saves.
 
+#include <cairn/comm/collectives/text.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/checkpoint.hpp>
@@ -21,8 +22,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace cairn {
 
@@ -36,6 +38,7 @@ public:
     nlohmann::json train() {
         trace::global().clear();  // of a run before this one; its first event comes many messages later on every rank
         choose_kernels_of_ranks(run_);
+        try_short_batch(run_);
         discover_layers(run_);
         open();
         print_head();
@@ -45,7 +48,7 @@ public:
             const std::int64_t since_start = run_.algorithm->steps() - first_step_;
             trace::global().enable(since_start >= trace_begin && since_start < trace_end);
             step_watch_.restart();  // to wait for data is part of a step
-            if (auto b = run_.train_batches->next())
+            if (auto b = next_batch())
                 step(*b);
             else
                 end_of_epoch();
@@ -101,6 +104,16 @@ private:
                  has("state.cairn")
                      ? "continue it with --resume, or choose another with --out"
                      : "choose another with --out, or remove it: it ended before its first state was saved");
+    }
+
+    // Samples that cannot be read cost no step before them; on several ranks the others are in the next step already.
+    std::optional<device_batch<D>> next_batch() {
+        try {
+            return run_.train_batches->next();
+        } catch (const error&) {
+            if (run_.world.size() == 1 && run_.algorithm->steps() > first_step_) save();
+            throw;
+        }
     }
 
     void step(device_batch<D>& b) {
@@ -178,25 +191,30 @@ private:
 
     // A test set that cannot be read costs no epoch; but a state that training has spoilt does not replace a good one.
     void test_and_save(bool due, bool save_due = true) {
-        std::exception_ptr unreadable;
-        try {
-            if (due) test();
-        } catch (const error&) {
-            if (run_.world.size() > 1) throw;  // the others wait in the test
-            unreadable = std::current_exception();
-        }
-        if (due && !unreadable && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
+        const std::string unreadable = due ? test() : "";
+        if (due && unreadable.empty() && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
             fail_diverged(run_, "the test loss is not finite");
-        if (save_due || unreadable) save();
-        if (unreadable) std::rethrow_exception(unreadable);
+        if (save_due || !unreadable.empty()) save();
+        require(unreadable.empty(), unreadable);
     }
 
-    void test() {
+    // Returns, on all ranks alike, why some rank cannot read its part of the test set; "" where all can.
+    std::string test() {
         const std::int64_t step = run_.algorithm->steps();
         run_.average_buffers();
         run_.test_batches->reset_stats();
-        evaluation sums = evaluate(run_.algorithm->stages(), run_.algorithm->goal(), *run_.test_batches, run_.over,
-                                   run_.axes.pipeline);
+        evaluation sums;
+        std::string mine;
+        try {
+            sums = evaluate(run_.algorithm->stages(), run_.algorithm->goal(), *run_.test_batches, run_.over,
+                            run_.axes.pipeline);
+        } catch (const error& e) {
+            if (run_.world.size() > run_.axes.data) throw;  // ranks that share the model wait in it
+            mine = e.what();
+        }
+        const std::vector<std::string> all = all_gather_text(run_.world, mine);
+        for (std::size_t r = 0; r < all.size(); ++r)
+            if (!all[r].empty()) return concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
         if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
         if (run_.ranks) add_over_ranks(run_.ranks->everyone, sums);
@@ -207,6 +225,7 @@ private:
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
         if (!log_.has_test_of(step)) log_.add(directory(), entry);  // a run that was killed before its record has it
         print_test();
+        return {};
     }
 
     void save() {

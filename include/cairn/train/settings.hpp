@@ -147,6 +147,18 @@ public:
         return word;
     }
 
+    /// Drops what the file sets and nothing asked for, and returns the paths: a run that goes on with a feature switched
+    /// off has that feature's settings in its record. Call after everything has been built.
+    std::vector<std::string> leave_out_unused() {
+        std::vector<std::string> paths;
+        std::erase_if(settings_, [&](const auto& entry) {
+            const bool unused = !asked_.contains(entry.first) && !given_.contains(entry.first);
+            if (unused) paths.push_back(entry.first);
+            return unused;
+        });
+        return paths;
+    }
+
     /// Throws on the first setting that nothing asked for. Call after everything has been built.
     void check_all_used() const {
         for (const auto& [path, value] : settings_) {

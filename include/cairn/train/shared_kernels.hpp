@@ -26,6 +26,18 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
     return counts;
 }
 
+template <Device D, class T>
+void try_micro_batch(run_parts<D, T>& run, index_t samples) {
+    const auto choose = [&] {
+        run.algorithm->choose_kernels(run.train_batches->batch_shape().with(0, samples), mode::train);
+    };
+    if (samples > 1) return choose();
+    with_context(
+        "a micro-batch of one sample (a larger train.batch avoids it, or train.drop_last = true where it is "
+        "in the last batch of an epoch)",
+        choose);
+}
+
 }  // namespace detail
 
 /// Collective: rank 0 measures, the others take what it chose; of a pipeline, the first rank of each of its places, one
@@ -39,7 +51,7 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
         for (const index_t count : detail::counts_of(*run.train_batches, size))
             for (const int piece : std::set<int>{0, pieces - 1})
                 if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
-                    run.algorithm->choose_kernels(run.train_batches->batch_shape().with(0, micro), mode::train);
+                    detail::try_micro_batch(run, micro);
         if (run.test_batches)
             for (const index_t count : detail::counts_of(*run.test_batches, size))
                 run.algorithm->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
@@ -55,6 +67,15 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
     }
     // What comes up later, such as products of a preconditioner, is chosen alike too.
     autotune_cache::global().set_policy(autotune_policy::first);
+}
+
+/// One rank alone tries a micro-batch of one sample before the first step, where an epoch that it trains ends with one:
+/// batch normalisation cannot do with it.
+template <Device D, class T>
+void try_short_batch(run_parts<D, T>& run) {
+    const index_t rest = run.train_batches->samples_per_epoch() % run.train_batches->config().batch;
+    if (run.world.size() > 1 || rest == 0 || run.last_step < run.train_batches->batches_per_epoch()) return;
+    if (rest / run.micro_batches <= 1) detail::try_micro_batch(run, 1);
 }
 
 /// Layers make themselves known to the preconditioner, whose state has their names.
