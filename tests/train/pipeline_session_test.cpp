@@ -51,6 +51,24 @@ TEST_CASE("pipeline session: the bits of one rank with the same micro-batches", 
     }
 }
 
+TEST_CASE("pipeline plan: the stages of a rank keep to its limit of memory together", "[session]") {
+    const planned_unit fixed{.costs = {1, 1, 1}, .parameters = 90.0 / 16}, saved{.costs = {1, 1, 1}, .saved_bytes = 90};
+    for (const char* schedule : {"zb_v", "interleaved"}) {
+        CAPTURE(schedule);
+        const parallel_axes axes{.pipeline = 2, .schedule = schedule, .virtual_stages = 2};
+        const auto why = [&](const planned_unit& unit, double limit) {
+            return test::message_of([&] { plan_pipeline(std::vector<planned_unit>(4, unit), axes, 4, limit); });
+        };
+        CHECK(test::contains(why(fixed, 100), "the 2 stages of pipeline rank 0 take 180 bytes together, 100 are"));
+        CHECK(why(fixed, 180).empty());
+        const double peak =
+            peak_saved(schedule_from(schedule, {2, 4, 2}, {}), 0, std::vector<saved_bytes>(4, {90, 90}));
+        CHECK(!why(saved, peak - 1).empty());
+        CHECK(why(saved, peak).empty());
+        CHECK(why(fixed, 0).empty());
+    }
+}
+
 TEST_CASE("pipeline session: ResNet-20 in 2, 4 and 8 stages", "[session]") {
     const temporary_folder folder;
     const std::string text =

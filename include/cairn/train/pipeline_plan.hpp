@@ -74,6 +74,26 @@ namespace detail {
 
 inline double modelled_seconds(const phase_cost& c) { return std::max(c.flops / 1e11, c.bytes / 1e10); }
 
+/// Parameters, gradients, and two numbers a parameter of the optimizer.
+inline double fixed_bytes(const planned_unit& u) { return 4.0 * sizeof(float) * u.parameters; }
+
+/// Throws where the stages of a rank take more than `limit` bytes together.
+inline void require_ranks_within(const pipeline_program& p, const std::vector<planned_unit>& stages, double limit) {
+    std::vector<saved_bytes> saved;
+    std::vector<double> fixed(static_cast<std::size_t>(p.ranks));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+        saved.push_back({stages[s].saved_bytes, stages[s].saved_bytes});
+        fixed[static_cast<std::size_t>(p.rank_of_stage[s])] += fixed_bytes(stages[s]);
+    }
+    for (int r = 0; r < p.ranks; ++r) {
+        const double bytes = fixed[static_cast<std::size_t>(r)] + peak_saved(p, r, saved);
+        require(bytes <= limit, "train.memory_limit_mb: the ", p.virtual_stages, " stages of pipeline rank ", r,
+                " take ", bytes, " bytes together, ", limit,
+                " are allowed; take more pipeline ranks, fewer stages a rank (parallel.schedule), smaller "
+                "micro-batches or a larger limit");
+    }
+}
+
 /// How many micro-batches each stage has in flight at once.
 inline std::vector<double> in_flight(const pipeline_program& p) {
     std::vector<double> all;
@@ -133,10 +153,10 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
 
     std::vector<unit_load> loads;
     for (const planned_unit& u : units)
-        loads.push_back({u.seconds(), 4.0 * sizeof(float) * u.parameters, u.saved_bytes,
-                         detail::modelled_seconds({0, 2 * u.boundary_bytes})});
+        loads.push_back(
+            {u.seconds(), detail::fixed_bytes(u), u.saved_bytes, detail::modelled_seconds({0, 2 * u.boundary_bytes})});
     memory_bound bound{.in_flight = detail::in_flight(p)};
-    if (limit > 0) bound.limit = limit;  // each stage by itself
+    if (limit > 0) bound.limit = limit;  // of each stage; those of a rank together below
     plan.cuts =
         with_context(concat("parallel.pipeline = ", axes.pipeline), [&] { return balance(loads, p.stages(), bound); });
 
@@ -148,6 +168,7 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
         } else {
             plan.stages.back().join(units[u]);
         }
+    if (limit > 0) detail::require_ranks_within(p, plan.stages, limit);
     return plan;
 }
 

@@ -147,8 +147,8 @@ public:
         return word;
     }
 
-    /// Drops what the file sets and nothing asked for, and returns the paths: a run that goes on with a feature switched
-    /// off has that feature's settings in its record. Call after everything has been built.
+    /// Drops what the file sets and nothing asked for, and returns the paths: a run that goes on with a feature
+    /// switched off has that feature's settings in its record. Call after everything has been built.
     std::vector<std::string> leave_out_unused() {
         std::vector<std::string> paths;
         std::erase_if(settings_, [&](const auto& entry) {
