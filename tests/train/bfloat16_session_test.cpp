@@ -28,7 +28,7 @@ const std::string text =
 const std::string bf16 = "train.precision=bf16";
 
 struct float_alone_entry {
-    static constexpr const char* name = "float-alone";
+    static constexpr const char* name = "test-float-alone";
     template <class T, Device D>
     static sequential<T, D> make(configuration&, const model_ends&) {
         return {};
@@ -115,7 +115,7 @@ TEST_CASE("session: ranks, meshes, shards and K-FAC in bfloat16", "[session]") {
 TEST_CASE("session: what bfloat16 on the host cannot do is refused with a word of what can", "[session]") {
     CHECK(test::contains(why(1, {bf16, "train.activation_memory=compress"}, volumes), "take keep, recompute"));
     CHECK(test::contains(why(1, {bf16, "train.algorithm=dladmm"}, volumes), "train.precision = float32"));
-    CHECK(test::contains(why(1, {bf16, "model.kind=float-alone"}, volumes), "float-alone is entered for"));
+    CHECK(test::contains(why(1, {bf16, "model.kind=test-float-alone"}, volumes), "test-float-alone is entered for"));
 }
 
 }  // namespace bfloat16_sessions

@@ -64,7 +64,7 @@ std::set<std::int32_t> classes(const any_dataset& d) {
 }
 
 struct nothing_entry {
-    static constexpr const char* name = "nothing";
+    static constexpr const char* name = "test-nothing";
     static data_parts make(configuration& settings, bool, std::uint64_t) {
         settings.get<std::string>("data.path", "");
         return detail::parts_of(synthetic_data(0, {3}, detail::numbered_classes(2), 1), {});
@@ -183,6 +183,6 @@ TEST_CASE("data: no part for tests, and none to train on", "[settings]") {
         test::message_of([&] { data_of(folder.path, "format = 'folder'\ntest_fraction = 0.95\n"); }),
         folder.path.string() + ": 0.05 of each class for training, rounded, leaves no image for the train part"));
     register_data_format<nothing_entry> nothing;
-    CHECK(test::contains(test::message_of([&] { data_of(folder.path, "format = 'nothing'\n"); }),
-                         "data.format = nothing: the training set is empty"));
+    CHECK(test::contains(test::message_of([&] { data_of(folder.path, "format = 'test-nothing'\n"); }),
+                         "data.format = test-nothing: the training set is empty"));
 }

@@ -185,7 +185,7 @@ struct copy_of_node {
 thread_local copy_of_node train_here, test_here;  // of the rank that is this thread
 
 struct node_entry {
-    static constexpr const char* name = "copy_of_node";
+    static constexpr const char* name = "test-copy-of-node";
     static data_parts make(configuration&, bool, std::uint64_t) { return detail::parts_of(train_here, test_here); }
 };
 const register_data_format<node_entry> node_is_known;
@@ -199,9 +199,10 @@ TEST_CASE("mesh session: ranks whose copies of the data differ are refused", "[s
             run_ranks(2, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
                 train_here = training[static_cast<std::size_t>(c.rank())];
                 test_here = testing[static_cast<std::size_t>(c.rank())];
-                session<>(configuration::from_text("[data]\nformat = 'copy_of_node'\n[model]\nkind = 'mlp'\nhidden = "
-                                                   "[4]\n[train]\nbatch = 10\n"),
-                          {.out = {}, .resume = {}, .max_steps = 1}, any_communicator(c.split(0, c.rank())));
+                session<>(
+                    configuration::from_text("[data]\nformat = 'test-copy-of-node'\n[model]\nkind = 'mlp'\nhidden = "
+                                             "[4]\n[train]\nbatch = 10\n"),
+                    {.out = {}, .resume = {}, .max_steps = 1}, any_communicator(c.split(0, c.rank())));
             });
         });
     };

@@ -67,7 +67,7 @@ struct infinite_once {
     }
 };
 struct infinite_once_entry {
-    static constexpr const char* name = "infinite_once";
+    static constexpr const char* name = "test-infinite-once";
     static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
         data_parts all = detail::make_cosmology(settings, without_files, seed);
         all.train = infinite_once{all.train};
@@ -323,7 +323,7 @@ TEST_CASE("session: a record that no run wrote is named", "[session]") {
 TEST_CASE("session: a skipped batch leaves nothing infinite behind", "[session]") {
     const temporary_folder folder;
     const nlohmann::json end =
-        train({.out = folder / "run", .resume = {}, .max_steps = -1}, normalised("infinite_once"));
+        train({.out = folder / "run", .resume = {}, .max_steps = -1}, normalised("test-infinite-once"));
     CHECK(end["skipped_steps"] == 1);
     CHECK(end["test_loss"].is_number());
     CHECK(end["finished"] == true);

@@ -134,7 +134,7 @@ TEST_CASE("settings: the workloads of this test read what every entry of the reg
     for (const settings_case& w : all_workloads()) texts += w.text;
     const auto check_named = [&](const std::vector<std::string>& names) {
         for (const std::string& name : names) {
-            if (name == "float-alone") continue;  // of bfloat16_session_test.cpp, in the same program
+            if (name.starts_with("test-")) continue;  // of other tests in the same program
             CAPTURE(name);
             CHECK(test::contains(texts, "kind='" + name + "'") + test::contains(texts, "format='" + name + "'") == 1);
         }

@@ -23,6 +23,10 @@ tensor<T, D> cast(const tensor<W, D>& x, memory_category kind = memory_category:
     }
 }
 
+/// What a tensor of W is that cast<T> takes over: the result itself, or gone with the cast.
+template <class T, class W>
+constexpr memory_category before_cast = std::same_as<T, W> ? memory_category::activations : memory_category::workspace;
+
 template <class T, class W, Device D>
 tensor<T, D> cast(tensor<W, D>&& x) {
     if constexpr (std::same_as<T, W>)

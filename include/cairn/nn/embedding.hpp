@@ -59,8 +59,7 @@ public:
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require(!table_.value.empty(), describe(),
                 ": parameters have no memory; make an arena of the model's parameters() first");
-        constexpr auto kind = std::same_as<T, W> ? memory_category::activations : memory_category::workspace;
-        tensor<W, D> y(output_shape(x.shape()), kind);  // (…, width)
+        tensor<W, D> y(output_shape(x.shape()), before_cast<T, W>);  // (…, width)
         tensor<std::int32_t, D> ids(x.shape());
         if constexpr (!std::same_as<D, cpu>)
             for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());

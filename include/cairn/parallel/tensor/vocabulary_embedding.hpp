@@ -47,7 +47,7 @@ public:
         const index_t width = config_.embedding_dim;
         tensor<W> found({r.count, width}, memory_category::workspace);
         embedding_forward(cpu{}, r.count, here_.count, width, r.ids.data(), table_.value.data(), found.data());
-        tensor<W> y(output_shape(x.shape()));
+        tensor<W> y(output_shape(x.shape()), before_cast<T, W>);
         if (r.count < ids.size()) std::fill_n(y.data(), y.size(), W(0));
         for (index_t i = 0; i < r.count; ++i)
             std::copy_n(found.data() + i * width, width, y.data() + r.rows[i] * width);
@@ -64,7 +64,8 @@ public:
 
     void backward_weight(saved_tensors<T>& saved, const pass_context& p) {
         const tensor<std::int32_t> ids = saved.template take<std::int32_t>(0);
-        const tensor<W> dy = cast<W>(saved.take(1));
+        const tensor<T> given = saved.take(1);
+        const tensor<W> dy = cast<W>(given);
         if (!p.weight_gradient) return;
         const rows_here r(ids, here_);
         const index_t width = config_.embedding_dim;
