@@ -3,8 +3,8 @@
 // x ← G(x) of all variables; with f = G(x) − x, the last m differences ΔF of f and ΔG of G(x):
 //   γ = argmin ‖f − ΔF γ‖      x ← G(x) − ΔG γ
 // m numbers decide, from sums over all variables. Safeguard: the step is kept only if the objective is no higher than
-// after the plain iteration; otherwise the plain one stands. Both are objectives of the ρ and ν that the iteration left:
-// where they have grown, that of the plain iteration is evaluated again. Memory: 2m + 4 copies of the variables.
+// after the plain iteration; otherwise the plain one stands. Both objectives have the ρ and ν that the iteration left:
+// where these have grown, that of the plain iteration is evaluated again. Memory: 2m + 4 copies of the variables.
 // Arithmetic: one evaluation of the objective more, two where ρ has grown; over ranks p, q and u of a boundary travel
 // once more.
 // Tested in tests/admm/pdadmm_test.cpp: at least 1.5 times fewer iterations to the same objective.
