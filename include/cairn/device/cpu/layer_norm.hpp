@@ -9,6 +9,7 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -35,6 +36,40 @@ template <class T, class Term>
     return simd::sum(a + b);
 }
 
+/// Σ d and Σ d² over a row, d = x - m.
+template <class S>
+struct deviation_sums {
+    S sum = 0, squares = 0;
+};
+template <class S, class T>
+[[gnu::always_inline]] inline deviation_sums<S> deviations(index_t n, const T* x, S m) {
+    using simd::load, simd::pack;
+    constexpr index_t lanes = simd::lanes<S>;
+    constexpr std::integral_constant<index_t, lanes> whole;
+    const pack<S> mean(m);
+    pack<S> a(S{}), b(S{}), aa(S{}), bb(S{});
+    index_t i = 0;
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+        const pack<S> d = load(x + i, whole) - mean, e = load(x + i + lanes, whole) - mean;
+        a += d;
+        b += e;
+        aa += d * d;
+        bb += e * e;
+    }
+    for (; i + lanes <= n; i += lanes) {
+        const pack<S> d = load(x + i, whole) - mean;
+        a += d;
+        aa += d * d;
+    }
+    deviation_sums<S> of{simd::sum(a + b), simd::sum(aa + bb)};
+    for (; i < n; ++i) {  // not as a shorter pack, whose other lanes would count as 0 - m
+        const S d = x[i] - m;
+        of.sum += d;
+        of.squares += d * d;
+    }
+    return of;
+}
+
 }  // namespace detail
 
 /// y from x (rows, features), gamma and beta (features); y may be x. mean and invstd (rows) for backward, or null.
@@ -54,24 +89,9 @@ void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const S
                 detail::row_sum<S>(features, [=](index_t i, auto count) { return load(in + i, count); }) * share;
             // The rough mean may be an ulp of x beside the mean, which is more than the deviations of a nearly constant
             // row. What deviations from it come to corrects it.
-            // The lanes beyond a shorter last pack are zeros of x, which must not count as 0 - rough.
-            S rest = 0, squares = 0;
-            if (features % simd::lanes<S> == 0) {
-                const auto deviation = [=](index_t i, auto count) { return load(in + i, count) - pack<S>(rough); };
-                rest = detail::row_sum<S>(features, deviation);
-                squares = detail::row_sum<S>(features, [=](index_t i, auto count) {
-                    const pack<S> d = deviation(i, count);
-                    return d * d;
-                });
-            } else {
-                for (index_t i = 0; i < features; ++i) {
-                    const S d = in[i] - rough;
-                    rest += d;
-                    squares += d * d;
-                }
-            }
-            rest *= share;
-            const S m = rough + rest, variance = std::max(S(0), squares * share - rest * rest);
+            const detail::deviation_sums<S> d = detail::deviations(features, in, rough);
+            const S rest = d.sum * share, m = rough + rest;
+            const S variance = std::max(S(0), d.squares * share - rest * rest);
             const S inverse = S(1) / std::sqrt(variance + eps);
             simd::for_packs<S>(features, [=](index_t i, auto count) {
                 const pack<S> xhat = (load(in + i, count) - pack<S>(m)) * pack<S>(inverse);
