@@ -106,10 +106,9 @@ public:
             sample_classes(D{}, rows, classes, y.data(), random, drawn.labels.data(), first / classes);
             // Dice is no likelihood: the model is what its softmax predicts.
             const bool likelihood = c_.classes == class_loss::cross_entropy && !of_nodes();
-            tensor<float, D> gradient =
-                likelihood ? loss(std::move(y), drawn).gradient : entropy(std::move(y), drawn).gradient;
-            if (root != 1) for_each(functors::times<float>{root}, gradient);
-            return gradient;
+            auto drawn_loss = likelihood ? loss(std::move(y), drawn) : entropy(std::move(y), drawn);
+            if (root != 1) for_each(functors::times<float>{root}, drawn_loss.gradient);
+            return std::move(drawn_loss.gradient);
         }
         if (c_.kind == objective_kind::values) {  // a mean of squares: −log p = (y − t)² / count of a sample's values
             const double count = static_cast<double>(y.extent(0)), values = static_cast<double>(y.size()) / count;
