@@ -90,9 +90,11 @@ TEST_CASE("task: drawn labels give the Hessian of a sample's loss, however many 
                 hessian += (1 - squares / (sum * sum)) / static_cast<double>(length * count);
             }
             double fisher = 0;  // E ‖g‖², g of each sample's loss
-            for (std::uint32_t draw = 0; draw < draws; ++draw)
-                for (const float v : goal.sampled_gradient(y.clone(), random_stream{5, draw, 0}).span())
+            for (std::uint32_t draw = 0; draw < draws; ++draw) {
+                const tensor<float> g = goal.sampled_gradient(y.clone(), random_stream{5, draw, 0});
+                for (const float v : g.span())
                     fisher += static_cast<double>(v) * static_cast<double>(v) * count / draws;
+            }
             INFO(length << " labels a sample, place " << static_cast<int>(place));
             CHECK(fisher == Approx(hessian).epsilon(0.05));
         }
