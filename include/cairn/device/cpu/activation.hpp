@@ -71,9 +71,8 @@ struct gelu_tanh {
     [[gnu::always_inline]] static T value(T x) { return x * below(x); }
     [[gnu::always_inline]] static T derivative(T x) {
         const T s = below(x);
-        const T near = x < T(-100)  ? T(-100)
-                       : x > T(100) ? T(100)
-                                    : x;  // beyond, s (1 - s) is 0 and x² may be infinite
+        // Beyond ±100 s (1 - s) is 0, and x² may be infinite.
+        const T near = x < T(-100) ? T(-100) : x > T(100) ? T(100) : x;
         return s + near * s * (T(1) - s) * a * (T(1) + T(3) * b * near * near);
     }
 };
