@@ -15,17 +15,17 @@
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/cuda/conv.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/dropout.hpp>
+#include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dropout.hpp>
 #include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/grid/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/pool.hpp>
+#include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/cast.hpp>

@@ -1,4 +1,4 @@
-"""PyTorch's fused attention on the shapes of gpu_kernels: the peer of device/cuda/attention.hpp. One line of JSON a measurement.
+"""PyTorch's fused attention on the shapes of gpu_kernels: the peer of device/grid/attention.hpp. One line of JSON a measurement.
 
     python3 benchmarks/gpu/torch_attention.py [--rounds 15]
 

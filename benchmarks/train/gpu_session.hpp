@@ -9,22 +9,22 @@
 #endif
 
 // Before what enters the names of workload files for these targets.
-#include <cairn/device/cuda/activation.hpp>
 #include <cairn/device/cuda/attention_plans.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/cuda/conv.hpp>
-#include <cairn/device/cuda/crop_flip.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/dropout.hpp>
-#include <cairn/device/cuda/embedding.hpp>
-#include <cairn/device/cuda/for_each.hpp>
 #include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/channels.hpp>
+#include <cairn/device/grid/crop_flip.hpp>
+#include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dropout.hpp>
+#include <cairn/device/grid/embedding.hpp>
+#include <cairn/device/grid/for_each.hpp>
+#include <cairn/device/grid/layer_norm.hpp>
+#include <cairn/device/grid/pool.hpp>
+#include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/softmax.hpp>
 
 #include "on_cuda.hpp"
 

@@ -46,8 +46,8 @@ CONCEPTS = {
     "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl_connection.hpp
 }
 
-# CPU headers never include CUDA, and no device includes another.
-DEVICES = ["cpu", "cuda", "phantom"]
+# CPU headers never include CUDA, and no device includes another; but cuda is a grid, and runs its kernels.
+DEVICES = ["cpu", "grid", "cuda"]
 
 # Foreign headers, by pattern: where under include/cairn they may be included. Where no file is named, any one file of
 # the folder may, but only one: a foreign library has one door.
@@ -56,7 +56,7 @@ DOORS = [
     ("NCCL", r"nccl\.h", "comm/nccl_connection.hpp"),
     ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/driver.hpp"),
-    ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/cuda/tile_product.hpp"),
+    ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/grid/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),
     ("cuDNN", r"cudnn.*", "device/cuda/cudnn.hpp"),
     ("cuSOLVER", r"cusolver.*", "device/cuda/linalg.hpp"),
@@ -156,7 +156,7 @@ def main():
                     if folder not in CONCEPTS.get(target, []):
                         allowed = ", ".join(FOLDERS[folder]) or "nothing else"
                         offences.append(f"{at}: {folder} may include {allowed}; not {to} (<{target}>)")
-                if device_of(header) and device_of(target) and device_of(header) != device_of(target):
+                if device_of(header) and device_of(target) and device_of(header) != device_of(target) and (device_of(header), device_of(target)) != ("cuda", "grid"):
                     offences.append(f"{at}: device {device_of(header)} includes device {device_of(target)}")
                 continue
             for name, pattern, door in DOORS:

@@ -7,7 +7,7 @@
 #include <cairn/data/memory_images.hpp>
 #include <cairn/data/prefetcher.hpp>
 #include <cairn/data/split.hpp>
-#include <cairn/device/cuda/crop_flip.hpp>
+#include <cairn/device/grid/crop_flip.hpp>
 
 #include <cstring>
 #include <vector>

@@ -9,17 +9,17 @@
 #include "nccl/streamed_gpu.hpp"
 #include "train/compiled_session.hpp"
 
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/attention.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/crop_flip.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/dropout.hpp>
-#include <cairn/device/cuda/embedding.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/attention.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/crop_flip.hpp>
+#include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dropout.hpp>
+#include <cairn/device/grid/embedding.hpp>
+#include <cairn/device/grid/layer_norm.hpp>
+#include <cairn/device/grid/pool.hpp>
+#include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/softmax.hpp>
 
 #include <unistd.h>
 #include <filesystem>

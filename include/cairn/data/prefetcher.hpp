@@ -4,7 +4,7 @@
 //   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of
 //           buffers: while the step on one is computed, the next batch arrives in the other. Where the data set has
 //           pixels (PixelBatches), a byte a value is copied in place of four, and the same stream makes the inputs of
-//           them (device/cuda/crop_flip.hpp): the bits are those of the host
+//           them (device/grid/crop_flip.hpp): the bits are those of the host
 // Which batches come, and position(), are the loader's in both.
 
 #include <cairn/data/loader.hpp>
@@ -53,7 +53,7 @@ struct device_batch {
 ///   D::copy_stream                a stream of copies: after(mark) copy(to, from, bytes) done() → what wait() and
 ///                                 finish() wait for, on the
 ///                             device and on the host; and of launches
-///   inputs_of_pixels(D, D::copy_stream, …)    launches there (device/cuda/crop_flip.hpp, to be included by who makes a
+///   inputs_of_pixels(D, D::copy_stream, …)    launches there (device/grid/crop_flip.hpp, to be included by who makes a
 ///                                             prefetcher<D>)
 template <class D>
 concept CopiesBeside = Device<D> && requires(typename D::copy_stream& u, const typename D::event& m, void* to) {

@@ -19,9 +19,9 @@
 #include <cairn/compress/randomk.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/compress/topk.hpp>
-#include <cairn/device/cuda/codecs.hpp>
-#include <cairn/device/cuda/low_rank.hpp>
-#include <cairn/device/cuda/select.hpp>
+#include <cairn/device/grid/codecs.hpp>
+#include <cairn/device/grid/low_rank.hpp>
+#include <cairn/device/grid/select.hpp>
 #include <cairn/parallel/autotuned_reduction.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>

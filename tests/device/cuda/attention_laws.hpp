@@ -5,7 +5,7 @@
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/device/cpu/attention.hpp>
-#include <cairn/device/cuda/attention.hpp>
+#include <cairn/device/grid/attention.hpp>
 
 namespace cairn::attention_laws {
 

@@ -5,7 +5,7 @@
 
 #include <cairn/core/captured_graph.hpp>
 #include <cairn/core/device_scalar.hpp>
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/grid/reduce.hpp>
 
 #include <array>
 #include <vector>

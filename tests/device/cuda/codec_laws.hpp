@@ -1,5 +1,5 @@
 #pragma once
-// What compressors' messages obey that a grid device makes and reads (device/cuda/codecs.hpp): they are the host's. A
+// What compressors' messages obey that a grid device makes and reads (device/grid/codecs.hpp): they are the host's. A
 // law takes the host's compressor and holds it against the same code on D.
 
 #include "compress/compressor_laws.hpp"
@@ -8,8 +8,8 @@
 
 #include <cairn/compress/feedback.hpp>
 #include <cairn/core/range.hpp>
-#include <cairn/device/cuda/codecs.hpp>
-#include <cairn/device/cuda/select.hpp>
+#include <cairn/device/grid/codecs.hpp>
+#include <cairn/device/grid/select.hpp>
 
 #include <algorithm>
 #include <string>

@@ -1,12 +1,12 @@
 #pragma once
-// What products of patches (device/cuda/conv_im2col_gemm.hpp) obey on every grid device: the convolution of plain
+// What products of patches (device/grid/conv_im2col_gemm.hpp) obey on every grid device: the convolution of plain
 // loops, whatever the geometry and however the patches are cut; and how batches are cut.
 
 #include "device/cuda/law_numbers.hpp"
 #include "device/random_geometry.hpp"
 #include "oracle/conv.hpp"
 
-#include <cairn/device/cuda/conv_im2col_gemm.hpp>
+#include <cairn/device/grid/conv_im2col_gemm.hpp>
 
 namespace cairn::convolution_laws {
 

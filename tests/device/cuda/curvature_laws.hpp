@@ -4,7 +4,7 @@
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/device/cpu/im2col.hpp>
-#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/grid/curvature.hpp>
 
 #include <vector>
 

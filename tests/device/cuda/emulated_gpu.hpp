@@ -1,5 +1,5 @@
 #pragma once
-// A GPU made of the host's processor, for tests of what a real one runs: kernels (device/cuda/grid.hpp), thread by
+// A GPU made of the host's processor, for tests of what a real one runs: kernels (device/grid/grid.hpp), thread by
 // thread.
 // The threads of a block are coroutines, so that sync() and shuffle_xor() mean what they mean there. Found are, with an
 // exception:
@@ -11,7 +11,7 @@
 
 #include "device/cuda/stack_switch.hpp"
 
-#include <cairn/device/cuda/grid.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <algorithm>
 #include <array>

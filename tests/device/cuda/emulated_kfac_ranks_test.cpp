@@ -8,9 +8,9 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/reduce.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/flatten.hpp>

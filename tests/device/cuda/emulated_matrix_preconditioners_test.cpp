@@ -6,7 +6,7 @@
 #include "device/cuda/matrix_preconditioner_kernel_laws.hpp"
 #include "optim/matrix_preconditioner_laws.hpp"
 
-#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/grid/curvature.hpp>
 
 namespace cairn {
 

@@ -8,11 +8,11 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/staged.hpp>
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/pool.hpp>
+#include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/softmax.hpp>
 #include <cairn/models/mlp.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/linear.hpp>

@@ -16,14 +16,14 @@
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/rows.hpp>
 #include <cairn/device/cpu/softmax.hpp>
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/dropout.hpp>
-#include <cairn/device/cuda/embedding.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
-#include <cairn/device/cuda/pool.hpp>
-#include <cairn/device/cuda/reduce.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/dropout.hpp>
+#include <cairn/device/grid/embedding.hpp>
+#include <cairn/device/grid/layer_norm.hpp>
+#include <cairn/device/grid/pool.hpp>
+#include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/softmax.hpp>
 
 #include <bit>
 #include <cmath>

@@ -6,9 +6,9 @@
 #include "device/cuda/kernel_laws.hpp"
 #include "optim/kfac_oracle.hpp"
 
-#include <cairn/device/cuda/batch_norm.hpp>
-#include <cairn/device/cuda/curvature.hpp>
-#include <cairn/device/cuda/layer_norm.hpp>
+#include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/layer_norm.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/conv.hpp>

@@ -5,8 +5,8 @@
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cpu/label_sampling.hpp>
-#include <cairn/device/cuda/label_sampling.hpp>
-#include <cairn/device/cuda/reduce.hpp>
+#include <cairn/device/grid/label_sampling.hpp>
+#include <cairn/device/grid/reduce.hpp>
 
 #include <cmath>
 #include <cstdint>

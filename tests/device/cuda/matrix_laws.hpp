@@ -1,11 +1,11 @@
 #pragma once
-// What the passes over matrices obey on every grid device (device/cuda/matrices.hpp): the results of plain loops, and
+// What the passes over matrices obey on every grid device (device/grid/matrices.hpp): the results of plain loops, and
 // the host's words.
 
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/device/cpu/linalg.hpp>
-#include <cairn/device/cuda/matrices.hpp>
+#include <cairn/device/grid/matrices.hpp>
 
 #include <string>
 

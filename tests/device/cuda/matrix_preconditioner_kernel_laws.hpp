@@ -4,7 +4,7 @@
 #include "device/cuda/kernel_laws.hpp"
 
 #include <cairn/device/cpu/matrix_preconditioner_kernels.hpp>
-#include <cairn/device/cuda/matrix_preconditioner_kernels.hpp>
+#include <cairn/device/grid/matrix_preconditioner_kernels.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -11,9 +11,9 @@
 #include <cairn/compress/dgc.hpp>
 #include <cairn/compress/powersgd_alternating.hpp>
 #include <cairn/core/event.hpp>
-#include <cairn/device/cuda/codecs.hpp>
-#include <cairn/device/cuda/low_rank.hpp>
-#include <cairn/device/cuda/select.hpp>
+#include <cairn/device/grid/codecs.hpp>
+#include <cairn/device/grid/low_rank.hpp>
+#include <cairn/device/grid/select.hpp>
 #include <cairn/parallel/comm_hook.hpp>
 
 #include <algorithm>

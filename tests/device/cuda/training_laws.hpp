@@ -4,7 +4,7 @@
 
 #include "device/cuda/kernel_laws.hpp"
 
-#include <cairn/device/cuda/curvature.hpp>
+#include <cairn/device/grid/curvature.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/cast.hpp>

@@ -4,8 +4,8 @@
 
 #include "device/cuda/attention_laws.hpp"
 
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/dropout.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/dropout.hpp>
 #include <cairn/models/transformer.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/optim/adam.hpp>

@@ -4,7 +4,7 @@
 //                                                            and cannot be sent
 //   decode_values(cpu{}, code, who, bytes, n, into, put)     put(into[i], value i); throws on a damaged message, naming
 //                                                            the byte
-// device/cuda/codecs.hpp has the same. Pieces are independent: the bits do not depend on the number of threads.
+// device/grid/codecs.hpp has the same. Pieces are independent: the bits do not depend on the number of threads.
 
 #include <cairn/core/message_reader.hpp>
 #include <cairn/core/parallel.hpp>

@@ -9,8 +9,8 @@
 // Include it in what is compiled for GPUs; layers find these functions by the device.
 
 #include <cairn/device/autotune.hpp>
-#include <cairn/device/cuda/attention.hpp>
 #include <cairn/device/cuda/cudnn_attention.hpp>
+#include <cairn/device/grid/attention.hpp>
 
 #include <array>
 #include <limits>

@@ -9,12 +9,12 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
-#include <cairn/device/cuda/column_sums.hpp>
-#include <cairn/device/cuda/conv_im2col_gemm.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
 #include <cairn/device/cuda/cudnn.hpp>
-#include <cairn/device/cuda/matrices.hpp>
-#include <cairn/device/cuda/rows.hpp>
+#include <cairn/device/grid/column_sums.hpp>
+#include <cairn/device/grid/conv_im2col_gemm.hpp>
+#include <cairn/device/grid/matrices.hpp>
+#include <cairn/device/grid/rows.hpp>
 
 #include <array>
 #include <cstdio>

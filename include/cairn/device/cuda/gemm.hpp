@@ -6,9 +6,9 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
-#include <cairn/device/cuda/matrices.hpp>
 #include <cairn/device/epilogue.hpp>
 #include <cairn/device/gemm_size.hpp>
+#include <cairn/device/grid/matrices.hpp>
 
 #include <algorithm>
 #include <type_traits>

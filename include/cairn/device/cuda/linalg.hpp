@@ -5,7 +5,7 @@
 // recorded (core/captured_graph.hpp). The one place that includes cuSOLVER.
 
 #include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/matrices.hpp>
+#include <cairn/device/grid/matrices.hpp>
 
 #include <cusolverDn.h>
 

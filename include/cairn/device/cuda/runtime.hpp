@@ -10,8 +10,8 @@
 // Environment: CUDA_VISIBLE_DEVICES chooses among GPUs.
 
 #include <cairn/device/cuda/driver.hpp>
-#include <cairn/device/cuda/grid.hpp>
 #include <cairn/device/cuda/pools.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <array>
 #include <memory>

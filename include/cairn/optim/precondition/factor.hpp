@@ -15,7 +15,7 @@
 //
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
 //
-// Rows and factors are on device D; on another one than the host, device/cuda/curvature.hpp has the kernels.
+// Rows and factors are on device D; on another one than the host, device/grid/curvature.hpp has the kernels.
 // Tested against plain loops in tests/optim/kfac_test.cpp.
 
 #include <cairn/core/finite.hpp>

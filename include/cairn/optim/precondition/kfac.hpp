@@ -15,7 +15,7 @@
 // normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that no layer announces or that
 // `skip` names keep their gradients. With `inverse_staleness` the decompositions are made on a thread of their own and
 // used so many steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment
-// (kfac_layer.hpp). On a device other than the host (device/cuda/curvature.hpp) directions are made and clipped there,
+// (kfac_layer.hpp). On a device other than the host (device/grid/curvature.hpp) directions are made and clipped there,
 // and only steps that take statistics ask it something: whether they are finite. With `inverse_staleness`
 // decompositions are spread over the steps until their use, as equal shares of n³ as their sizes allow: a device runs
 // what is launched in one order.

@@ -9,7 +9,7 @@
 // ε 1e-8).
 // The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ).
 // Five products of n² m a step. State: M (and Adam's second moment where Adam is used).
-// On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) a step asks it nothing.
+// On a device other than the host (device/grid/matrix_preconditioner_kernels.hpp) a step asks it nothing.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/trace.hpp>

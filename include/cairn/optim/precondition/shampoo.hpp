@@ -7,7 +7,7 @@
 // every `refresh_every` steps and while the number of steps is a power of two. Vectors keep their gradients.
 // State of a block (m, n): L, R and their roots, 2 (m² + n²) numbers. Products: 2mn(m + n) flops for the direction, as
 // many for L and R.
-// On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) only steps that take roots wait for
+// On a device other than the host (device/grid/matrix_preconditioner_kernels.hpp) only steps that take roots wait for
 // it.
 
 #include <cairn/core/arena.hpp>

@@ -10,7 +10,7 @@
 // basis; vectors get Adam's direction. The optimizer behind it is sgd without momentum: θ ← θ − η (direction + λ θ), η
 // 3e-3.
 // State: M, V, L, R, Q_L, Q_R.
-// On a device other than the host (device/cuda/matrix_preconditioner_kernels.hpp) only steps that start or refresh
+// On a device other than the host (device/grid/matrix_preconditioner_kernels.hpp) only steps that start or refresh
 // bases wait for it.
 
 #include <cairn/core/arena.hpp>

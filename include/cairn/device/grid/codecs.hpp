@@ -27,8 +27,8 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/codes.hpp>
-#include <cairn/device/cuda/packets.hpp>
-#include <cairn/device/cuda/qsgd_codec.hpp>
+#include <cairn/device/grid/packets.hpp>
+#include <cairn/device/grid/qsgd_codec.hpp>
 
 #include <cstdint>
 #include <limits>

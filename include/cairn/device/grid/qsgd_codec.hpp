@@ -3,7 +3,7 @@
 // time.
 
 #include <cairn/device/codes.hpp>
-#include <cairn/device/cuda/packets.hpp>
+#include <cairn/device/grid/packets.hpp>
 
 #include <cstdint>
 #include <limits>

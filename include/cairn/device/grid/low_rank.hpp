@@ -9,7 +9,7 @@
 // Memory is made with the tables; what follows launches and returns.
 
 #include <cairn/core/flop_counter.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 #include <cairn/device/low_rank.hpp>
 
 #include <cmath>

@@ -3,7 +3,7 @@
 // block, which decides about four elements, 16 apart: word w of block 16 g + j belongs to element 64 g + 16 w + j.
 
 #include <cairn/core/random.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <cstdint>
 

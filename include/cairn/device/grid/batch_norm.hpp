@@ -8,8 +8,8 @@
 // (dskip, bits).
 
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cuda/channels.hpp>
-#include <cairn/device/cuda/per_example_gradients.hpp>
+#include <cairn/device/grid/channels.hpp>
+#include <cairn/device/grid/per_example_gradients.hpp>
 
 #include <cmath>
 #include <cstdint>

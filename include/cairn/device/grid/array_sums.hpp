@@ -4,7 +4,7 @@
 // is waited for; the _into forms leave it in device memory. Every array is read once. Same names and meaning as
 // device/cpu/reduce.hpp.
 
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/attention_geometry.hpp>
-#include <cairn/device/cuda/for_each.hpp>
-#include <cairn/device/cuda/tile_product.hpp>
+#include <cairn/device/grid/for_each.hpp>
+#include <cairn/device/grid/tile_product.hpp>
 
 #include <cmath>
 #include <cstdint>

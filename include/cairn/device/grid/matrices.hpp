@@ -3,8 +3,8 @@
 // elements each.
 
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cuda/activation.hpp>
-#include <cairn/device/cuda/array_sums.hpp>
+#include <cairn/device/grid/activation.hpp>
+#include <cairn/device/grid/array_sums.hpp>
 #include <cairn/device/matrix_checks.hpp>
 
 namespace cairn {

@@ -4,13 +4,13 @@
 // gradients were. Only diagonal_sum waits for its result.
 // Meaning as in optim/precondition/, whose host has it in loops.
 
-#include <cairn/device/cuda/array_sums.hpp>
-#include <cairn/device/cuda/column_sums.hpp>
-#include <cairn/device/cuda/conv_patches.hpp>
-#include <cairn/device/cuda/label_sampling.hpp>
-#include <cairn/device/cuda/matrix_preconditioner_kernels.hpp>
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
+#include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/grid/column_sums.hpp>
+#include <cairn/device/grid/conv_patches.hpp>
+#include <cairn/device/grid/label_sampling.hpp>
+#include <cairn/device/grid/matrix_preconditioner_kernels.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // row; x is read twice, the second time from the cache. Labels out of range cannot throw here: their loss is NaN and
 // their gradient 0.
 
-#include <cairn/device/cuda/array_sums.hpp>
+#include <cairn/device/grid/array_sums.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -4,8 +4,8 @@
 // channels and has their coefficients in registers; else it fetches them for each packet. Data are T, coefficients and
 // arithmetic S: float, or double for double.
 
-#include <cairn/device/cuda/column_sums.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/column_sums.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <cstdint>
 

@@ -9,7 +9,7 @@
 // Nothing waits in it: sync() stands before, for A and B, and after, for C.
 
 #include <cairn/core/bfloat16.hpp>
-#include <cairn/device/cuda/grid.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <type_traits>
 

@@ -8,8 +8,8 @@
 // backward_input of one image at least. Bytes moved, beside the products': patches written and read once.
 
 #include <cairn/device/conv_geometry.hpp>
-#include <cairn/device/cuda/conv_patches.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/conv_patches.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <algorithm>
 #include <cstddef>

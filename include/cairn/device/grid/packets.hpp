@@ -7,7 +7,7 @@
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/codes.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <cstdint>
 

@@ -3,7 +3,7 @@
 // Nothing waits.
 
 #include <cairn/core/random.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 #include <cairn/device/label_sampling.hpp>
 
 #include <cmath>

@@ -2,7 +2,7 @@
 // Elements of a convolution's patches on a grid device: what an output point sees of the input.
 
 #include <cairn/device/conv_geometry.hpp>
-#include <cairn/device/cuda/grid.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <array>
 #include <cstddef>

@@ -3,7 +3,7 @@
 // depend on the others: pieces of a fixed size are added by a block each, the pieces of a part by one.
 
 #include <cairn/core/range.hpp>
-#include <cairn/device/cuda/array_sums.hpp>
+#include <cairn/device/grid/array_sums.hpp>
 
 #include <cmath>
 

@@ -3,7 +3,7 @@
 // gives each block a range of entries: it looks through all ids, in order, and adds the rows of its own, so that there
 // are no atomics and one order of summation. Ids out of range cannot throw here: their y is NaN, and they add nothing.
 
-#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/grid/channels.hpp>
 
 #include <cstdint>
 #include <limits>

@@ -5,8 +5,8 @@
 // Memory traffic: x, dy (bits).
 
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cuda/channels.hpp>
 #include <cairn/device/curvature_samples.hpp>
+#include <cairn/device/grid/channels.hpp>
 
 #include <cstdint>
 

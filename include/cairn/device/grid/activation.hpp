@@ -4,7 +4,7 @@
 // whole bytes.
 
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/grid/channels.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // of one or eight channels; backward: one element of x, whose windows it adds up, so that there are no atomics and one
 // order of summation.
 
-#include <cairn/device/cuda/channels.hpp>
+#include <cairn/device/grid/channels.hpp>
 #include <cairn/device/pool_geometry.hpp>
 
 #include <cstdint>

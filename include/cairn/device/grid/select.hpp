@@ -5,7 +5,7 @@
 // how many values are equal does not matter.
 
 #include <cairn/core/flop_counter.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 #include <cairn/device/selection.hpp>
 
 #include <bit>

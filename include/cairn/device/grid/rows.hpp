@@ -2,7 +2,7 @@
 // What is done to each row of a matrix on a grid device; same names and meaning as device/cpu/rows.hpp.
 
 #include <cairn/core/flop_counter.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <cstdint>
 

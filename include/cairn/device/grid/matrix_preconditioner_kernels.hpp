@@ -2,8 +2,8 @@
 // What Muon, Shampoo and SOAP do to matrices on a grid device, as device/cpu/matrix_preconditioner_kernels.hpp has it
 // on the host. Lengths and orders stay on the device: nothing waits.
 
-#include <cairn/device/cuda/array_sums.hpp>
-#include <cairn/device/cuda/column_sums.hpp>
+#include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/grid/column_sums.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
-#include <cairn/device/cuda/grid.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <cstdint>
 #include <tuple>

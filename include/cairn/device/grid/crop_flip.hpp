@@ -4,7 +4,7 @@
 
 #include <cairn/core/crop_flip.hpp>
 #include <cairn/core/flop_counter.hpp>
-#include <cairn/device/cuda/for_each.hpp>
+#include <cairn/device/grid/for_each.hpp>
 
 #include <cstdint>
 #include <limits>

@@ -9,8 +9,8 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/attention_geometry.hpp>
-#include <cairn/device/cuda/attention_tile.hpp>
-#include <cairn/device/cuda/tile_product.hpp>
+#include <cairn/device/grid/attention_tile.hpp>
+#include <cairn/device/grid/tile_product.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cuda/grid.hpp>
+#include <cairn/device/grid/grid.hpp>
 
 #include <algorithm>
 

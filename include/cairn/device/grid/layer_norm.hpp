@@ -3,9 +3,9 @@
 // row, whose elements it reads from memory once and then from the cache, eight at a time where they lie so; dgamma and
 // dbeta are sums down the columns (channels.hpp), in one more pass over dy and x.
 
-#include <cairn/device/cuda/channels.hpp>
-#include <cairn/device/cuda/per_example_gradients.hpp>
-#include <cairn/device/cuda/softmax.hpp>
+#include <cairn/device/grid/channels.hpp>
+#include <cairn/device/grid/per_example_gradients.hpp>
+#include <cairn/device/grid/softmax.hpp>
 
 #include <cmath>
 #include <type_traits>
