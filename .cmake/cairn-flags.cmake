@@ -7,9 +7,9 @@ include(CheckCXXSourceCompiles)
 add_library(cairn_flags INTERFACE)
 target_compile_features(cairn_flags INTERFACE cxx_std_20)
 # Two thirds of the time in which clang compiles `train` go into a pass over OpenMP's calls that makes nothing faster.
-check_cxx_compiler_flag("-mllvm -openmp-opt-disable" CAIRN_CLANG_OPENMP_OPT)
+check_cxx_compiler_flag("-Xclang -mllvm -Xclang -openmp-opt-disable" CAIRN_CLANG_OPENMP_OPT)  # by -Xclang, since ccache drops -mllvm's argument
 if(CAIRN_CLANG_OPENMP_OPT AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    target_compile_options(cairn_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-mllvm -openmp-opt-disable>")
+    target_compile_options(cairn_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -mllvm -Xclang -openmp-opt-disable>")
 endif()
 # Aggregates with defaults are named by designators in part (config{.rate = 0.1}): no warning about the rest.
 target_compile_options(cairn_flags INTERFACE
