@@ -1,8 +1,9 @@
 #include "catch.hpp"
-#include "data/synthetic.hpp"
+#include "data/writers.hpp"
 
 #include <cairn/data/hdf5.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <thread>
@@ -46,7 +47,7 @@ std::filesystem::path sample_file(const temporary_folder& folder) {
     H5Tclose(text);
     // Large extents, nothing written.
     {
-        const hsize_t huge[2]{hsize_t{1} << 30, hsize_t{1} << 30}, chunk[2]{64, 64};
+        const hsize_t huge[2]{hsize_t{1} << 28, hsize_t{1} << 20}, chunk[2]{64, 64};
         const hid_t space = H5Screate_simple(2, huge, nullptr), how = H5Pcreate(H5P_DATASET_CREATE);
         H5Pset_chunk(how, 2, chunk);
         H5Dclose(H5Dcreate2(file, "unwritten", H5T_IEEE_F32LE, space, H5P_DEFAULT, how, H5P_DEFAULT));
@@ -56,6 +57,15 @@ std::filesystem::path sample_file(const temporary_folder& folder) {
     H5Fclose(file);
     return path;
 }
+
+// An identifier of the library, closed at the end of its scope.
+struct handle_of {
+    handle_of(hid_t of, herr_t (*how)(hid_t)) : id(of), close(how) {}
+    handle_of(const handle_of&) = delete;
+    ~handle_of() { close(id); }
+    hid_t id;
+    herr_t (*close)(hid_t);
+};
 
 }  // namespace
 
@@ -121,16 +131,178 @@ TEST_CASE("hdf5: errors name file, data set and what is there", "[hdf5]") {
         message_of([&] { file.read<float>("y"); }),
         Contains("sample.h5: data set 'y': not there; there are: group/packed, labels, text, unwritten, wide, x"));
     REQUIRE_THAT(message_of([&] { file.read<float>("group"); }), Contains("data set 'group': not there"));
-    REQUIRE_THAT(message_of([&] { file.read<float>("text"); }), Contains("neither integers nor floating-point"));
+    REQUIRE_THAT(message_of([&] { file.read<float>("text"); }),
+                 Contains("floating-point numbers, but of class string"));
     REQUIRE_THAT(message_of([&] { file.read<std::int32_t>("wide"); }), Contains("element 1 is 1099511627776"));
     REQUIRE_THAT(message_of([&] { file.read<std::int32_t>("x"); }), Contains("integers are asked for"));
     REQUIRE_THAT(message_of([&] { file.read<float>("unwritten"); }),
-                 Contains("0 bytes are stored") && Contains("cannot be there"));
+                 Contains("bytes of shape (268435456, 1048576) are more than half of the machine's memory"));
     REQUIRE_THAT(message_of([&] { file.read_rows<float>("x", 3, 2); }), Contains("rows 3 to 5 of shape (4, 3, 5)"));
     REQUIRE_THAT(message_of([] { hdf5_file("/nowhere/x.h5"); }), Contains("no such file"));
     REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("no.h5", "this is text")); }),
                  Contains("no.h5: not an HDF5 file") && Contains("signature"));
     REQUIRE_THAT(message_of([&] { hdf5_file(folder.write("empty.h5", "")); }), Contains("empty.h5: not an HDF5 file"));
+}
+
+TEST_CASE("hdf5: what was not written has the fill value", "[hdf5]") {
+    const temporary_folder folder;
+    const auto path = folder.path() / "fill.h5";
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    // 5 × 4 elements, of which `written` rows are.
+    const auto make = [&](const char* name, hsize_t chunk, hsize_t written, bool compact, auto&& describe) {
+        const hsize_t extents[2]{5, 4}, chunks[2]{chunk, 3};
+        const handle_of space(H5Screate_simple(2, extents, nullptr), H5Sclose),
+            how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+        if (chunk) H5Pset_chunk(how.id, 2, chunks);
+        if (compact) H5Pset_layout(how.id, H5D_COMPACT);
+        describe(how.id);
+        const handle_of set(H5Dcreate2(file, name, H5T_STD_I16BE, space.id, H5P_DEFAULT, how.id, H5P_DEFAULT),
+                            H5Dclose);
+        REQUIRE(set.id >= 0);
+        if (!written) return;
+        const hsize_t first[2]{0, 0}, count[2]{written, 4};
+        const handle_of rows(H5Screate_simple(2, count, nullptr), H5Sclose);
+        H5Sselect_hyperslab(space.id, H5S_SELECT_SET, first, nullptr, count, nullptr);
+        const std::vector<int> ones(static_cast<std::size_t>(written * 4), 1);
+        REQUIRE(H5Dwrite(set.id, H5T_NATIVE_INT, rows.id, space.id, H5P_DEFAULT, ones.data()) >= 0);
+    };
+    const auto seven = [](hid_t how) {
+        const int value = 7;
+        H5Pset_fill_value(how, H5T_NATIVE_INT, &value);
+    };
+    const auto zero = [](hid_t) {};
+    make("contiguous", 0, 0, false, seven);
+    make("compact", 0, 0, true, seven);
+    make("chunked", 2, 0, false, seven);
+    make("partly", 2, 2, false, seven);
+    make("packed", 2, 3, false, [&](hid_t how) {
+        seven(how);
+        H5Pset_deflate(how, 6);
+    });
+    make("default", 2, 2, false, zero);
+    make("default contiguous", 0, 0, false, zero);
+    make("none", 2, 2, false, [](hid_t how) { H5Pset_fill_value(how, H5T_NATIVE_INT, nullptr); });
+    make("never", 2, 2, false, [&](hid_t how) {
+        seven(how);
+        H5Pset_fill_time(how, H5D_FILL_TIME_NEVER);
+    });
+    H5Fclose(file);
+
+    const hdf5_file f(path);
+    const auto require_rows = [&](const char* name, index_t written, float fill) {
+        INFO(name);
+        const auto x = f.read<float>(name);
+        const auto labels = f.read<std::int32_t>(name);
+        for (index_t i = 0; i < 20; ++i) {
+            REQUIRE(x[i] == (i / 4 < written ? 1.0f : fill));
+            REQUIRE(labels[i] == static_cast<int>(x[i]));
+        }
+        REQUIRE(f.read_box<double>(name, std::array<index_t, 2>{3, 1}, {2, 2})[3] == static_cast<double>(fill));
+        REQUIRE(f.read_rows<float>(name, 4, 1)[0] == fill);
+    };
+    for (const char* name : {"contiguous", "compact", "chunked"}) require_rows(name, 0, 7);
+    require_rows("partly", 2, 7);
+    require_rows("packed", 3, 7);
+    require_rows("default", 2, 0);
+    require_rows("default contiguous", 0, 0);
+    for (const char* name : {"none", "never"})
+        CHECK_THAT(message_of([&] { f.read<float>(name); }),
+                   Contains("not all of it was written, and it has no fill value"));
+}
+
+TEST_CASE("hdf5: booleans, enumerations, wide integers, and extents of 0", "[hdf5]") {
+    const temporary_folder folder;
+    const auto path = folder.path() / "types.h5";
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const auto write = [&](const char* name, hid_t stored, hid_t memory, const std::vector<hsize_t>& extents,
+                           const void* data) {
+        const handle_of space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose),
+            set(H5Dcreate2(file, name, stored, space.id, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+        if (data) REQUIRE(H5Dwrite(set.id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+    };
+    const handle_of boolean(H5Tenum_create(H5T_STD_I8LE), H5Tclose), colour(H5Tenum_create(H5T_STD_U16BE), H5Tclose);
+    for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, std::pair{"TRUE", std::int8_t{1}}})
+        H5Tenum_insert(boolean.id, name, &value);  // as h5py writes NumPy's bool
+    for (const auto& [name, value] :
+         {std::pair{"red", std::uint16_t{0xff00}}, std::pair{"blue", std::uint16_t{0x0200}}})
+        H5Tenum_insert(colour.id, name, &value);  // 255 and 2 in the other byte order
+    const std::int8_t flags[]{1, 0, 1};
+    const std::uint16_t colours[]{0x0200, 0xff00, 0x0200};
+    write("booleans", boolean.id, boolean.id, {3}, flags);
+    write("colours", colour.id, colour.id, {3}, colours);
+    const std::uint64_t wide[]{1, std::uint64_t{1} << 63, UINT64_MAX};
+    write("wide", H5T_STD_U64LE, H5T_NATIVE_UINT64, {3}, wide);
+    write("short", H5T_STD_U64BE, H5T_NATIVE_UINT64, {1}, wide);
+    write("empty", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, 0, 2}, nullptr);
+    H5Dclose(H5Dcreate2(file, "null", H5T_IEEE_F32LE, handle_of(H5Screate(H5S_NULL), H5Sclose).id, H5P_DEFAULT,
+                        H5P_DEFAULT, H5P_DEFAULT));
+    const handle_of huge(H5Tcopy(H5T_STD_I64LE), H5Tclose);
+    H5Tset_size(huge.id, 16);
+    H5Tset_precision(huge.id, 128);
+    write("huge", huge.id, huge.id, {1}, nullptr);
+    H5Fclose(file);
+
+    const hdf5_file f(path);
+    const auto booleans = f.read<std::int32_t>("booleans");
+    REQUIRE((booleans[0] == 1 && booleans[1] == 0 && booleans[2] == 1));
+    REQUIRE(f.read<float>("booleans")[2] == 1.0f);
+    REQUIRE(f.holds_integers("booleans"));
+    REQUIRE(f.read<std::int64_t>("colours")[1] == 255);
+    REQUIRE(f.read<double>("colours")[0] == 2);
+    REQUIRE(f.read<std::uint64_t>("wide")[2] == UINT64_MAX);
+    REQUIRE(f.read<double>("wide")[1] == 0x1p63);
+    REQUIRE_THAT(message_of([&] { f.read<std::int64_t>("wide"); }),
+                 Contains("element 1 is 9223372036854775808, too large"));
+    REQUIRE_THAT(message_of([&] { f.read<std::int32_t>("wide"); }),
+                 Contains("element 1 is 9223372036854775808, too large"));
+    REQUIRE(f.read<std::int64_t>("short")[0] == 1);
+    REQUIRE(f.read<float>("empty").shape() == shape{3, 0, 2});
+    REQUIRE_THAT(message_of([&] { f.read<float>("null"); }),
+                 Contains("data set 'null': has no elements (a null data space)"));
+    REQUIRE_THAT(message_of([&] { f.read<std::int64_t>("huge"); }), Contains("integers of 16 bytes"));
+}
+
+TEST_CASE("hdf5: elements in other files, and data sets of a newer library, are refused by name", "[hdf5]") {
+    const temporary_folder folder;
+    const auto path = folder.path() / "parts.h5";
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hsize_t extent = 3;
+    const handle_of space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+    const std::array<float, 3> x{1, 2, 3};
+    haddr_t at = 0;
+    const auto make = [&](const char* name, auto&& describe) {
+        const handle_of how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+        describe(how.id);
+        const handle_of set(H5Dcreate2(file, name, H5T_IEEE_F32LE, space.id, H5P_DEFAULT, how.id, H5P_DEFAULT),
+                            H5Dclose);
+        REQUIRE(set.id >= 0);
+        if (std::string(name) == "x") {
+            H5Dwrite(set.id, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.data());
+            at = H5Dget_offset(set.id);
+        }
+    };
+    make("x", [](hid_t) {});
+    make("external", [&](hid_t how) { H5Pset_external(how, (folder.path() / "raw").c_str(), 0, 12); });
+    make("virtual", [&](hid_t how) { H5Pset_virtual(how, space.id, ".", "x", space.id); });
+    H5Fclose(file);
+    CHECK(hdf5_file(path).read<float>("x")[2] == 3);
+    CHECK_THAT(
+        message_of([&] { hdf5_file(path).read<float>("external"); }),
+        Contains("data set 'external': external: its elements lie in other files; write its elements into one file"));
+    CHECK_THAT(message_of([&] { hdf5_file(path).read<float>("virtual"); }),
+               Contains("virtual: its elements lie in other data sets"));
+
+    // The message that says where the elements of x lie, of a version that this library does not know.
+    bytes newer = read_bytes(path), layout{3, 1};
+    append_number(layout, static_cast<std::uint64_t>(at), std::endian::little);
+    append_number(layout, std::uint64_t{12}, std::endian::little);
+    const auto found = std::search(newer.begin(), newer.end(), layout.begin(), layout.end());
+    REQUIRE(found != newer.end());
+    *found = 9;
+    const hdf5_file of_newer(folder.write("newer.h5", newer));
+    CHECK_THAT(message_of([&] { of_newer.read<float>("x"); }), Contains("newer.h5: data set 'x': HDF5 ") &&
+                                                                   Contains("cannot open it: bad version number") &&
+                                                                   Contains("a newer HDF5 wrote it"));
 }
 
 TEST_CASE("hdf5: a filter that the library does not have is named", "[hdf5]") {

@@ -51,8 +51,11 @@ TEST_CASE("nifti: every type in both byte orders", "[nifti]") {
         require_counting(file_of<std::uint32_t>(768, order));
         require_counting(file_of<std::int16_t>(4, order, 0.5f, -3), 0.5, -3);
     }
-    const float none = std::numeric_limits<float>::quiet_NaN();
-    require_counting(file_of<std::int16_t>(4, std::endian::little, none, none));
+    // Not scaled, whatever the other field holds.
+    const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+    for (const float slope : {0.0f, -0.0f, nan, inf, -inf})
+        for (const float inter : {0.0f, 5.0f, nan, inf})
+            require_counting(file_of<std::int16_t>(4, std::endian::little, slope, inter));
 }
 
 TEST_CASE("nifti: files, compressed or not, and axes", "[nifti]") {
@@ -81,7 +84,7 @@ TEST_CASE("nifti: what is damaged or not read says so", "[nifti]") {
     says(refusal({.dim = {}}), {"field dim[0] is 0"});
     says(refusal({.dim = {4, -1, 2}}), {"field dim[2] is -1"});
     says(refusal({.dim = {1, 1, 1, 1, 1, 1, 2}}), {"7 axes", "at most 6"});
-    says(refusal({.slope = std::numeric_limits<float>::infinity()}), {"scl_slope", "not finite"});
+    says(refusal({.slope = 2, .inter = std::numeric_limits<float>::infinity()}), {"scl_inter is inf", "damaged"});
     says(refusal({.dim = {4, 3, 3}}), {"truncated", "(4, 3, 3)", "36 bytes from byte 352", "byte 376"});
     says(refusal({.dim = {32767, 32767, 32767, 32767}}), {"cannot be there"});
 

@@ -52,6 +52,8 @@ TEST_CASE("npy: shapes, Fortran order, conversions", "[npy]") {
     REQUIRE(scalar.shape.rank() == 0);
     REQUIRE(scalar.to_tensor<float>()[0] == 2.5f);
     REQUIRE(parse_npy(npy_file("<f8", "(3,)", elements_of<double>({1, 2, 3})), "x.npy").shape == shape{3});
+    for (const char* python2 : {"(3L,)", "(3L, 1L)", "(1, 3L)"})
+        REQUIRE(parse_npy(npy_file("<f8", python2, elements_of<double>({1, 2, 3})), "x.npy").shape.size() == 3);
     REQUIRE(parse_npy(npy_file("<f8", "(3, 0, 2)", {}), "x.npy").to_tensor<float>().size() == 0);
 
     const auto wide = parse_npy(npy_file("<i8", "(2,)", elements_of<std::int64_t>({1, 1ll << 31})), "x.npy");

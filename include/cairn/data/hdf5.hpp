@@ -1,7 +1,9 @@
 #pragma once
 // Arrays in HDF5 files, by the C library. The only file that includes it.
-// Integer and floating-point data sets of up to six axes, any storage layout and filter that the library reads; whole,
-// or a box of it: ranks read their part alone. The serial library is not thread safe, so calls take turns.
+// Integers, booleans and enumerations (as their integers) and floating-point numbers of up to six axes, by any filter
+// that the library has; whole, or a box of it: ranks read their part alone. What was never written has the data set's
+// fill value. Data sets whose elements lie in other files are refused: where those are missing the library invents
+// elements. The serial library is not thread safe, so calls take turns.
 // Truncated files are refused. Damage inside the library's own structures is its to notice, and version 1.10 does not
 // always: read files that you trust.
 
@@ -59,7 +61,7 @@ public:
     /// Whether a data set holds integers (otherwise floating-point numbers).
     bool holds_integers(const std::string& dataset) const {
         const session s;
-        return H5Tget_class(open(dataset).type.get()) == H5T_INTEGER;
+        return H5Tget_class(open(dataset).type.get()) != H5T_FLOAT;
     }
 
     /// A whole data set. T: float, double, or an integer type that all elements must fit.
@@ -67,7 +69,7 @@ public:
     tensor<T> read(const std::string& dataset, memory_category use = memory_category::data) const {
         const session s;
         const opened d = open(dataset);
-        tensor<T> t(d.extents, use);
+        tensor<T> t = room_for<T>(dataset, d.extents, use);
         read_into(d, dataset, t, {});
         return t;
     }
@@ -80,7 +82,7 @@ public:
         const opened d = open(dataset);
         require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset),
                 "rows ", begin, " to ", begin + count, " of shape ", d.extents);
-        tensor<T> t(d.extents.with(0, count), use);
+        tensor<T> t = room_for<T>(dataset, d.extents.with(0, count), use);
         read_into(d, dataset, t, std::array<index_t, cairn::shape::max_rank>{begin});
         return t;
     }
@@ -93,7 +95,7 @@ public:
         const session s;
         const opened d = open(dataset);
         with_context(concat(name_, ": data set '", dataset, "'"), [&] { check_box(d.extents, begin, count); });
-        tensor<T> t(count, use);
+        tensor<T> t = room_for<T>(dataset, count, use);
         std::array<index_t, cairn::shape::max_rank> start{};
         std::copy(begin.begin(), begin.end(), start.begin());
         read_into(d, dataset, t, start);
@@ -180,36 +182,83 @@ private:
     opened open(const std::string& dataset) const {
         opened d;
         d.dataset = handle(H5Dopen2(file_.get(), dataset.c_str(), H5P_DEFAULT), &H5Dclose);
-        if (!d.dataset.valid()) {
-            std::string there;
-            for (const std::string& n : dataset_names()) there += (there.empty() ? "" : ", ") + n;
-            fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
-        }
+        if (!d.dataset.valid()) refuse_unopened(dataset, reason());
         d.type = handle(H5Dget_type(d.dataset.get()), &H5Tclose);
         const H5T_class_t kind = H5Tget_class(d.type.get());
-        require(kind == H5T_INTEGER || kind == H5T_FLOAT, where(dataset),
-                "its elements are neither integers nor floating-point numbers (class ", static_cast<int>(kind), ")");
-        const handle space(H5Dget_space(d.dataset.get()), &H5Sclose);
+        require(kind == H5T_INTEGER || kind == H5T_ENUM || kind == H5T_FLOAT, where(dataset),
+                "its elements are neither integers nor floating-point numbers, but of class ", name_of(kind));
+        require(kind == H5T_FLOAT || H5Tget_size(d.type.get()) <= sizeof(std::uint64_t), where(dataset), "integers of ",
+                H5Tget_size(d.type.get()), " bytes; up to 8 are read");
+        const handle space(H5Dget_space(d.dataset.get()), &H5Sclose),
+            how(H5Dget_create_plist(d.dataset.get()), &H5Pclose);
+        require(H5Sget_simple_extent_type(space.get()) != H5S_NULL, where(dataset),
+                "has no elements (a null data space); write numbers");
         const int rank = H5Sget_simple_extent_ndims(space.get());
         require(rank >= 0, where(dataset), "unreadable extents: ", reason());
         require(rank <= cairn::shape::max_rank, where(dataset), rank, " axes; up to ", cairn::shape::max_rank,
                 " are read");
         std::array<hsize_t, cairn::shape::max_rank> extents{};
         H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
-        // Compression makes data small, but not without end: an extent far beyond what is stored is damage (or a set
-        // never written).
-        const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()),
-                            limit = stored > (std::uint64_t{1} << 50) ? 0 : stored * 4096;
-        checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), limit,
-                        concat(where(dataset), stored, " bytes are stored"));
+        checked_product(std::span(extents.data(), static_cast<std::size_t>(rank)), most_elements,
+                        concat(name_, ": data set '", dataset, "'"));
         for (int axis = 0; axis < rank; ++axis)
             d.extents.push_back(static_cast<index_t>(extents[static_cast<std::size_t>(axis)]));
-        // The library itself does not always notice when an array kept in one piece is shorter than its extents say.
-        const handle how(H5Dget_create_plist(d.dataset.get()), &H5Pclose);
-        const std::uint64_t expected = static_cast<std::uint64_t>(d.extents.size()) * H5Tget_size(d.type.get());
-        require(H5Pget_layout(how.get()) == H5D_CHUNKED || stored == expected, where(dataset), stored,
-                " bytes are stored, ", d.extents, " elements take ", expected, ": damaged file?");
+        check_storage(d, dataset, how.get());
         return d;
+    }
+
+    [[noreturn]] void refuse_unopened(const std::string& dataset, const std::string& why) const {
+        std::string there;
+        for (const std::string& n : dataset_names()) {
+            if (n == dataset) {
+                unsigned major = 0, minor = 0, release = 0;
+                H5get_libversion(&major, &minor, &release);
+                fail(where(dataset), "HDF5 ", major, '.', minor, '.', release, " of this program cannot open it: ", why,
+                     "; it is damaged, or a newer HDF5 wrote it: there, write a copy that older ones read (h5py: "
+                     "libver = 'v110')");
+            }
+            there += (there.empty() ? "" : ", ") + n;
+        }
+        fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
+    }
+
+    static const char* name_of(H5T_class_t kind) {
+        constexpr std::array names{"integer",  "float",     "time",        "string",          "bit field", "opaque",
+                                   "compound", "reference", "enumeration", "variable length", "array"};
+        const auto i = static_cast<std::size_t>(kind);
+        return i < names.size() ? names[i] : "unknown";
+    }
+
+    // Whether the library finds, or makes by the fill value, every element.
+    void check_storage(const opened& d, const std::string& dataset, hid_t how) const {
+        const char* const copy = "; write its elements into one file (h5py: copy[name] = original[name][...])";
+        require(H5Pget_layout(how) != H5D_VIRTUAL, where(dataset), "virtual: its elements lie in other data sets",
+                copy);
+        require(H5Pget_external_count(how) == 0, where(dataset), "external: its elements lie in other files", copy);
+        H5D_space_status_t status = H5D_SPACE_STATUS_ERROR;
+        H5D_fill_value_t fill = H5D_FILL_VALUE_ERROR;
+        H5D_fill_time_t filled = H5D_FILL_TIME_ERROR;
+        H5Dget_space_status(d.dataset.get(), &status);
+        H5Pfill_value_defined(how, &fill);
+        H5Pget_fill_time(how, &filled);
+        require(d.extents.size() == 0 || status == H5D_SPACE_STATUS_ALLOCATED ||
+                    (fill != H5D_FILL_VALUE_UNDEFINED && filled != H5D_FILL_TIME_NEVER),
+                where(dataset), "not all of it was written, and it has no fill value");
+        // The library does not always notice when an array kept in one piece is shorter than its extents say.
+        const std::uint64_t stored = H5Dget_storage_size(d.dataset.get()),
+                            expected = static_cast<std::uint64_t>(d.extents.size()) * H5Tget_size(d.type.get());
+        require(H5Pget_layout(how) == H5D_CHUNKED || status == H5D_SPACE_STATUS_NOT_ALLOCATED || stored == expected,
+                where(dataset), stored, " bytes are stored, ", d.extents, " elements take ", expected,
+                ": damaged file?");
+    }
+
+    // Fill values take no room in the file: a few bytes may ask for all memory.
+    template <class T>
+    tensor<T> room_for(const std::string& dataset, const cairn::shape& extents, memory_category use) const {
+        const std::uint64_t bytes = static_cast<std::uint64_t>(extents.size()) * sizeof(T);
+        require(bytes <= half_of_memory(), where(dataset), bytes, " bytes of shape ", extents,
+                " are more than half of the machine's memory: damaged header? Read fewer of them");
+        return tensor<T>(extents, use);
     }
 
     using box_begin = std::optional<std::array<index_t, cairn::shape::max_rank>>;  // none: all of the data set
@@ -217,20 +266,31 @@ private:
     template <class T>
     void read_into(const opened& d, const std::string& dataset, tensor<T>& t, const box_begin& begin) const {
         if (t.size() == 0) return;
-        if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(std::int64_t)) {
-            // The library would clip silently.
-            tensor<std::int64_t> wide(t.shape(), memory_category::workspace);
-            read_into(d, dataset, wide, begin);
+        if constexpr (std::is_integral_v<T>) {
+            require(H5Tget_class(d.type.get()) != H5T_FLOAT, where(dataset),
+                    "holds floating-point numbers, integers are asked for");
+            if (H5Tget_sign(d.type.get()) == H5T_SGN_NONE)
+                read_fitting<std::uint64_t>(d, dataset, t, begin);
+            else
+                read_fitting<std::int64_t>(d, dataset, t, begin);
+        } else {
+            read_selected(d, dataset, t, begin);
+        }
+    }
+
+    // By way of the widest integers of its sign: the library would clip in silence.
+    template <class Wide, class T>
+    void read_fitting(const opened& d, const std::string& dataset, tensor<T>& t, const box_begin& begin) const {
+        if constexpr (std::is_same_v<T, Wide>) {
+            read_selected(d, dataset, t, begin);
+        } else {
+            tensor<Wide> wide = room_for<Wide>(dataset, t.shape(), memory_category::workspace);
+            read_selected(d, dataset, wide, begin);
             for (index_t i = 0; i < t.size(); ++i) {
                 require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i],
                         ", too large for the ", sizeof(T), "-byte integers asked for");
                 t[i] = static_cast<T>(wide[i]);
             }
-        } else {
-            if constexpr (std::is_integral_v<T>)
-                require(H5Tget_class(d.type.get()) == H5T_INTEGER, where(dataset),
-                        "holds floating-point numbers, integers are asked for");
-            read_selected(d, dataset, t, begin);
         }
     }
 
@@ -279,9 +339,10 @@ private:
             return H5T_NATIVE_FLOAT;
         else if constexpr (std::is_same_v<T, double>)
             return H5T_NATIVE_DOUBLE;
+        else if constexpr (std::is_same_v<T, std::uint64_t>)
+            return H5T_NATIVE_UINT64;
         else {
-            static_assert(std::is_same_v<T, std::int64_t>,
-                          "hdf5: float, double and integers up to 64 bits with sign can be read");
+            static_assert(std::is_same_v<T, std::int64_t>, "hdf5: float, double and integers of up to 64 bits");
             return H5T_NATIVE_INT64;
         }
     }

@@ -2,7 +2,7 @@
 // NIfTI-1 volumes of medical images (nifti.nimh.nih.gov, nifti1.h): single files .nii, plain or gzip, of either
 // byte order.
 //   header of 348 bytes: 40 dim[8], 70 datatype, 72 bitpix, 108 vox_offset, 112 scl_slope, 116 scl_inter, 344 "n+1"
-//   value = scl_slope · stored + scl_inter, where scl_slope is not 0
+//   value = scl_slope · stored + scl_inter; the stored value where scl_slope is 0 or not finite
 // Stored with x fastest; given out row-major as (x, y, z…), so that x is slowest: the indices are those of nibabel.
 // Not read: pairs .hdr + .img, NIfTI-2, complex numbers and colours. Orientation in the scanner (qform, sform) is left
 // out: a network sees voxels.
@@ -123,9 +123,9 @@ inline nifti_volume parse_nifti(byte_span bytes, const std::string& name) {
             ", but elements of datatype ", code, " have ", 8 * width, " bits: damaged header?");
     const auto slope = at(112).number<float>("field scl_slope", v.order),
                inter = at(116).number<float>("field scl_inter", v.order);
-    if (slope != 0 && !(std::isnan(slope) && std::isnan(inter))) {  // NaN is how some programs say: not scaled
-        require(std::isfinite(slope) && std::isfinite(inter), name, ": byte 112: fields scl_slope ", slope,
-                " and scl_inter ", inter, " are not finite: damaged header?");
+    if (slope != 0 && std::isfinite(slope)) {
+        require(std::isfinite(inter), name, ": byte 116: field scl_inter is ", inter, ", and scl_slope ", slope,
+                ": damaged header?");
         v.slope = static_cast<double>(slope);
         v.inter = static_cast<double>(inter);
     }

@@ -153,6 +153,7 @@ private:
             const auto [end, failure] = std::from_chars(first, text_.data() + text_.size(), extent);
             if (failure != std::errc{} || extent < 0) bad("an extent expected in 'shape'");
             at_ += static_cast<std::size_t>(end - first);
+            accept('L');  // of Python 2's long integers
             if (extents.size() == shape::max_rank) bad(concat("more than ", shape::max_rank, " axes"));
             extents.push_back(extent);
             if (!accept(',')) {

@@ -66,9 +66,9 @@ public:
                     static_cast<float>((table(i, column) - mean) / scale);
         }
         values_ = std::move(values);
-        const index_t ids = table.columns.front() == "sim_id" ? 0 : -1;
+        const bool ids = table.columns.front() == "sim_id" && table.no_number.front().empty();
         for (index_t i = 0; i < size_; ++i)
-            names_.push_back(concat(images.name, " #", i, ids == 0 ? concat(" (simulation ", table(i, 0), ')') : ""));
+            names_.push_back(concat(images.name, " #", i, ids ? concat(" (simulation ", table(i, 0), ')') : ""));
     }
 
     index_t size() const { return size_; }

@@ -237,6 +237,9 @@ TEST_CASE("schedules as files, in PyTorch's format", "[pipeline]") {
     };
     CHECK(reason("0F0,,0B0\r\n,1F0,1B0\r\n\r\n") == "taken");
     CHECK(reason("0F0, (0F1;0B0)OVERLAP_F_B ,0I1,0W1\n") == "taken");
+    CHECK(reason("0F0,0F1,0B0,0B1\r1F0,1F1,1B0,1B1\r") == "taken");
+    CHECK(reason("\xef\xbb\xbf\"0F0\", \"(0F1;0B0)OVERLAP_F_B\" ,0I1,\"0W1\"\n") == "taken");
+    CHECK_THAT(reason("0F0,\"0B0\n"), Contains("line 1: a cell begins with a quote that nothing ends"));
     CHECK(reason("") == "schedule F.csv: no actions; a line a rank, such as 0F0,0F1,0B0,0B1");
     CHECK(reason("0F0,0B0\n,,\n1F0,1B0\n") == "schedule F.csv: rank 1 has no action");
     CHECK_THAT(reason("0F0,SEND_F\n"), Contains("line 1: column 2: action number 0, \"SEND_F\": expected stage"));

@@ -3,6 +3,7 @@
 // a line a rank, cells <stage><kind><micro-batch>, an empty cell is an idle slot. A pair that PyTorch overlaps,
 // (0F3;7B0)OVERLAP_F_B, is read as its two actions. Shape and placement follow from what stands where.
 
+#include <cairn/core/comma_separated.hpp>
 #include <cairn/parallel/pipeline/schedule.hpp>
 #include <cairn/parallel/pipeline/validate.hpp>
 
@@ -11,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn {
 
@@ -30,17 +32,13 @@ inline std::string schedule_csv(const pipeline_program& program) {
 namespace detail {
 
 /// The actions of one line.
-inline action_list parse_csv_line(const std::string& line) {
+inline action_list parse_cells(const std::vector<std::string>& cells) {
     constexpr std::string_view overlapped = ")OVERLAP_F_B";
     action_list all;
-    int column = 1;
-    std::istringstream cells(line);
-    for (std::string cell; std::getline(cells, cell, ','); ++column)
-        with_context(concat("column ", column), [&] {
-            const std::size_t begin = cell.find_first_not_of(" \t\r\""), end = cell.find_last_not_of(" \t\r\"");
-            if (begin == std::string::npos) return;
-            cell = cell.substr(begin, end + 1 - begin);
-            if (cell.front() == '(' && cell.ends_with(overlapped)) {
+    for (std::size_t column = 0; column < cells.size(); ++column)
+        with_context(concat("column ", column + 1), [&] {
+            std::string cell = cells[column];
+            if (cell.starts_with('(') && cell.ends_with(overlapped)) {
                 cell = cell.substr(1, cell.size() - 1 - overlapped.size());
                 std::replace(cell.begin(), cell.end(), ';', ' ');
             }
@@ -88,11 +86,9 @@ inline pipeline_program parse_schedule_csv(const std::string& text, const std::s
     pipeline_program program;
     program.name = name;
     with_context(concat("schedule ", name), [&] {
-        std::istringstream lines(text);
-        int number = 1;
-        for (std::string line; std::getline(lines, line); ++number)
-            program.actions.push_back(
-                with_context(concat("line ", number), [&] { return detail::parse_csv_line(line); }));
+        for_comma_separated(text, [&](index_t line, const std::vector<std::string>& cells) {
+            program.actions.push_back(with_context(concat("line ", line), [&] { return detail::parse_cells(cells); }));
+        });
         while (!program.actions.empty() && program.actions.back().empty()) program.actions.pop_back();
         require(!program.actions.empty(), "no actions; a line a rank, such as 0F0,0F1,0B0,0B1");
         detail::infer_placement(program);
