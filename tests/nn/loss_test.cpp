@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "device/cuda/loss_laws.hpp"
 #include "oracle/losses.hpp"
 
 #include <cairn/core/parameter.hpp>
@@ -253,6 +254,8 @@ TEST_CASE("losses of something that is not a number are not a number") {
     CHECK_FALSE(std::isfinite(huber{}(x.share(), unit<float>({40, 5}, 2)).value));
 }
 
+TEST_CASE("losses leave out rows with the ignored label") { loss_laws::ignored_rows<cpu>(); }
+
 TEST_CASE("losses name what does not fit") {
     const auto x = normal<float>({4, 3}, 1.0, 1);
     auto labels = labels_for(4, 3);
@@ -269,6 +272,13 @@ TEST_CASE("losses name what does not fit") {
             CHECK_THROWS_WITH(loss(x.share(), labels),
                               Contains(concat("label ", bad, " of row 2")) && Contains("[0, 3)"));
         }
+
+    cross_entropy none_counts;
+    none_counts.ignore_index = 1;
+    for (index_t i = 0; i < 4; ++i) labels[i] = 1;
+    CHECK_THROWS_WITH(none_counts(x.share(), labels), Contains("of 4 rows none has a label that counts"));
+    labels[2] = 3;
+    CHECK_THROWS_WITH(none_counts(x.share(), labels), Contains("label 3 of row 2"));
 
     const auto t = unit<float>({3, 4}, 2);
     CHECK_THROWS_WITH(mean_squared{}(x.share(), t), Contains("(4, 3)") && Contains("(3, 4)"));

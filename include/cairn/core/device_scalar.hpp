@@ -111,4 +111,11 @@ private:
 template <Device D>
 using scalar_on = std::conditional_t<std::same_as<D, cpu>, double, device_scalar<D>>;
 
+/// The number that `at` holds, or on a device will hold.
+template <Device D>
+device_scalar<D> scalar_of(tensor<double, D> at) {
+    return device_scalar<D>(std::move(at));
+}
+inline double scalar_of(const tensor<double, cpu>& at) { return at[0]; }
+
 }  // namespace cairn

@@ -273,6 +273,11 @@ void what_does_not_fit() {
     CHECK(std::isnan(static_cast<double>(nothing.value)));
     CHECK(std::isnan(nothing.gradient.on_host()[0]));
 
+    cross_entropy none_counts;
+    none_counts.ignore_index = 1;
+    CHECK(std::isnan(static_cast<double>(none_counts(x.share(), labels_of<D>({1, 1, 1, 1})).value)));
+    CHECK(std::isnan(static_cast<double>(none_counts(x.share(), labels_of<D>({1, 0, 3, 1})).value)));
+
     const auto t = on_device<D>(tensor<float>::filled({3, 4}, 0.5f));
     CHECK_THROWS_WITH(mean_squared{}(x.share(), t), Contains("(4, 3)") && Contains("(3, 4)"));
     CHECK_THROWS_WITH(huber{}(x.share(), t), Contains("huber") && Contains("(3, 4)"));
@@ -286,6 +291,44 @@ void what_does_not_fit() {
         outside(2, 1) = bad;
         CHECK(std::isnan(static_cast<double>(binary_cross_entropy{}(x.share(), on_device<D>(outside)).value)));
     }
+}
+
+/// Rows whose label is ignore_index are as if they were not there, and have no gradient.
+template <Device D>
+void ignored_rows() {
+    const auto x = drawn<double>({7, 4}, 3, 2);
+    const std::vector<std::int32_t> y{1, 3, 0, 3, 2, 0, 1};
+    for (const bool in_range : {false, true})
+        for (const bool weighted : {false, true})
+            for (const double smoothing : {0.0, 0.2}) {
+                CAPTURE(in_range, weighted, smoothing);
+                const std::int32_t ignored = in_range ? 3 : -1;
+                std::vector<std::int32_t> given = y;
+                std::vector<double> kept;
+                std::vector<int> kept_labels;
+                for (std::size_t r = 0; r < y.size(); ++r) {
+                    if (y[r] == 3) {
+                        given[r] = ignored;
+                        continue;
+                    }
+                    kept_labels.push_back(y[r]);
+                    for (index_t k = 0; k < 4; ++k) kept.push_back(x(static_cast<index_t>(r), k));
+                }
+                cross_entropy loss{smoothing, weighted ? std::vector<double>{1, 2, 0.5, 4} : std::vector<double>{}};
+                loss.ignore_index = ignored;
+                const auto value = [&](const std::vector<double>& at) {
+                    std::vector<double> rows;
+                    for (std::size_t r = 0; r < y.size(); ++r)
+                        if (y[r] != 3)
+                            for (std::size_t k = 0; k < 4; ++k) rows.push_back(at[4 * r + k]);
+                    return oracle::cross_entropy(rows, kept_labels, smoothing, loss.class_weights);
+                };
+                const auto got = loss(on_device<D>(x), labels_of<D>(given));
+                CHECK(static_cast<double>(got.value) == Approx(value(doubles(x))).epsilon(1e-13));
+                check_gradient(x, got.gradient.on_host(), value);
+                CHECK(static_cast<double>(loss.value(on_device<D>(x), labels_of<D>(given))) ==
+                      static_cast<double>(got.value));
+            }
 }
 
 /// Weights are uploaded once, and again when they have changed.
@@ -376,6 +419,7 @@ const std::vector<law>& all() {
         {"undefined predictions", undefined_predictions<D>},
         {"predictions that others hold", predictions_that_others_hold<D, float>},
         {"what does not fit", what_does_not_fit<D>},
+        {"ignored rows", ignored_rows<D>},
         {"changed weights", changed_weights<D>},
         {"steps are recorded", steps_are_recorded<D>}};
     return laws;

@@ -100,6 +100,22 @@ void sum_of_squares_into(cpu d, index_t n, const T* x, double* out) {
     *out = sum_of_squares(d, n, x);
 }
 
+template <class T>
+void sum_into(cpu d, index_t n, const T* x, double* out) {
+    *out = sum(d, n, x);
+}
+
+/// How many x are equal to y, into *out.
+template <class T>
+void count_equal_into(cpu, index_t n, const T* x, const T* y, double* out) {
+    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    *out = static_cast<double>(parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
+        index_t equal = 0;
+        for (index_t i = begin; i < end; ++i) equal += x[i] == y[i];
+        return equal;
+    }));
+}
+
 /// Σ x y.
 template <class T>
 double dot(cpu, index_t n, const T* x, const T* y) {

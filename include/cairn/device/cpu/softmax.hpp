@@ -12,7 +12,9 @@
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
+#include <cairn/device/ignore_index.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -144,16 +146,41 @@ T cross_entropy_row(index_t classes, const T* x, index_t label, T smoothing, T s
     return loss + total * std::log(s);
 }
 
+inline void require_label(index_t label, index_t row, index_t classes) {
+    require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", row, " is not in [0, ", classes,
+            ')');
+}
+
 }  // namespace detail
+
+/// Of rows whose label is not `ignore_index`, Σ_i class_weights[label_i], or their number where class_weights is null,
+/// into *out: what a mean is divided by. Throws on a label out of range, naming row and label, and unless the sum is
+/// above 0.
+template <class T>
+void label_weights_into(cpu, index_t rows, index_t classes, const std::int32_t* labels, const T* class_weights,
+                        double* out, std::int32_t ignore_index = nothing_ignored) {
+    *out = 0;
+    for (index_t r = 0; r < rows; ++r) {
+        if (labels[r] == ignore_index) continue;
+        detail::require_label(labels[r], r, classes);
+        *out += class_weights ? static_cast<double>(class_weights[labels[r]]) : 1.0;
+    }
+    require(*out > 0, "cross-entropy: of ", rows, " rows ",
+            class_weights ? "the class weights of the labels sum to 0 or less"
+                          : "none has a label that counts: nothing can be learnt or tested");
+}
 
 /// Cross-entropy of softmax(logits) with integer labels, and its gradient.
 /// logits (rows, classes); labels (rows) in [0, classes); loss_per_row (rows), not scaled;
 /// dlogits (rows, classes) = scale × d loss_per_row / d logits, may be logits itself, or null where only the loss is
-/// wanted. smoothing in [0, 1]; class_weights (classes) or null. Throws on a label out of range, naming row and label.
+/// wanted. smoothing in [0, 1]; class_weights (classes) or null; divisor: what `scale` is divided by, or null. A row
+/// with label `ignore_index` has loss and gradient 0. Throws on a label out of range, naming row and label.
 template <class T>
 void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, const std::int32_t* labels, T smoothing,
-                           T* loss_per_row, T* dlogits, T scale, const T* class_weights = nullptr) {
+                           T* loss_per_row, T* dlogits, T scale, const T* class_weights = nullptr,
+                           const double* divisor = nullptr, std::int32_t ignore_index = nothing_ignored) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
+    if (divisor) scale = static_cast<T>(static_cast<double>(scale) / *divisor);
     T weights = static_cast<T>(classes);
     if (class_weights) {
         weights = 0;
@@ -162,10 +189,14 @@ void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, 
     parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const index_t label = labels[r];
-            require(label >= 0 && label < classes, "cross-entropy: label ", label, " of row ", r, " is not in [0, ",
-                    classes, ')');
             const T* const x = logits + r * classes;
             T* const g = dlogits ? dlogits + r * classes : nullptr;
+            if (labels[r] == ignore_index) {
+                loss_per_row[r] = 0;
+                if (g) std::fill_n(g, classes, T{});
+                continue;
+            }
+            detail::require_label(label, r, classes);
             const auto row = [&](auto weight) {
                 return detail::cross_entropy_row(classes, x, label, smoothing, scale, g, weights, weight);
             };

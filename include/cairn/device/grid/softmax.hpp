@@ -4,6 +4,7 @@
 // their gradient 0.
 
 #include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/ignore_index.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -87,13 +88,14 @@ struct cross_entropy_kernel {
     S scale;
     const S* class_weights;
     const double* divisor;
+    std::int32_t ignore_index;
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const index_t from = b.block() * columns;
         const T* const x = logits + from;
         const index_t label = labels[b.block()];
-        const bool known = label >= 0 && label < columns;
+        const bool ignored = label == ignore_index, known = !ignored && label >= 0 && label < columns;
         const S most = row_max<S>(b, columns, x), sum = row_exp_sum<S>(b, columns, x, most);
         const S share = smoothing / static_cast<S>(columns);
         const auto weight = [this](index_t k) { return class_weights ? class_weights[k] : S(1); };
@@ -109,8 +111,9 @@ struct cross_entropy_kernel {
         const S at_label = known ? static_cast<S>(x[label]) - most : S{};
         b.sync();  // dlogits may be logits: all threads have read at_label
         if (b.thread() == 0)
-            loss[b.block()] =
-                known ? -hit * at_label - share * spread + total * std::log(sum) : std::numeric_limits<S>::quiet_NaN();
+            loss[b.block()] = known     ? -hit * at_label - share * spread + total * std::log(sum)
+                              : ignored ? S{}
+                                        : std::numeric_limits<S>::quiet_NaN();
         if (!dlogits) return;
         const S part = divisor ? static_cast<S>(*divisor > 0 ? static_cast<double>(scale) / *divisor
                                                              : std::numeric_limits<double>::quiet_NaN())
@@ -124,13 +127,15 @@ struct cross_entropy_kernel {
     }
 };
 
-/// The weight of a label's class; nothing for a label out of range.
+/// The weight of a label's class, 1 where there are no weights; nothing for a label that is ignored or out of range.
 template <class S>
 struct term_label_weight {
     index_t classes;
     const S* class_weights;
+    std::int32_t ignore_index;
     CAIRN_HD double operator()(std::int32_t label) const {
-        return label >= 0 && label < classes ? static_cast<double>(class_weights[label]) : 0.0;
+        if (label == ignore_index || label < 0 || label >= classes) return 0.0;
+        return class_weights ? static_cast<double>(class_weights[label]) : 1.0;
     }
 };
 
@@ -158,12 +163,13 @@ void softmax_backward(D d, index_t rows, index_t classes, const T* y, const T* d
     grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_backward_kernel<T>{classes, y, dy, dx});
 }
 
-/// Σ_i class_weights[label_i] into *out (device memory), labels in [0, classes): what a weighted mean is divided by.
+/// Of rows whose label is not `ignore_index`, Σ_i class_weights[label_i], or their number where class_weights is null,
+/// into *out (device memory): what a mean is divided by.
 template <class S, GridDevice D>
 void label_weights_into(D d, index_t rows, index_t classes, const std::int32_t* labels, const S* class_weights,
-                        double* out) {
+                        double* out, std::int32_t ignore_index = nothing_ignored) {
     flop_counter::count(static_cast<double>(rows), static_cast<double>(rows) * (sizeof(std::int32_t) + sizeof(S)));
-    grid::sum_into(d, out, rows, grid::term_label_weight<S>{classes, class_weights}, labels);
+    grid::sum_into(d, out, rows, grid::term_label_weight<S>{classes, class_weights, ignore_index}, labels);
 }
 
 /// Cross-entropy of softmax(logits) with integer labels, and its gradient; arguments as on the host. `divisor`: device
@@ -171,13 +177,13 @@ void label_weights_into(D d, index_t rows, index_t classes, const std::int32_t* 
 template <class T, class S, GridDevice D>
 void softmax_cross_entropy(D d, index_t rows, index_t classes, const T* logits, const std::int32_t* labels, S smoothing,
                            S* loss_per_row, T* dlogits, S scale, const S* class_weights = nullptr,
-                           const double* divisor = nullptr) {
+                           const double* divisor = nullptr, std::int32_t ignore_index = nothing_ignored) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
     flop_counter::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
     grid::for_rows<S>(d, rows, classes,
                       grid::cross_entropy_kernel<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
-                                                       class_weights, divisor});
+                                                       class_weights, divisor, ignore_index});
 }
 
 }  // namespace cairn
