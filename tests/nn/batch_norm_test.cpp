@@ -69,4 +69,17 @@ TEST_CASE("batch_norm: a channel that is not finite leaves its running statistic
     }
 }
 
+TEST_CASE("batch_norm: numbers whose squares overflow are normalised", "[batch_norm]") {
+    for (const float scale : {1e19f, 1e30f}) {
+        sequential<float> model;
+        model.add("bn", batch_norm<float>({.channels = 2}));
+        const arena<float> weights(model.parameters(), 1);
+        saved_tensors<float> saved;
+        tensor<float> x({4, 2});
+        for (index_t i = 0; i < 8; ++i) x[i] = scale * static_cast<float>(i / 2 % 2 ? 1 : -1);
+        const tensor<float> y = model.forward(x.clone(), saved, {});
+        for (index_t i = 0; i < 8; ++i) CHECK(y[i] == Approx(i / 2 % 2 ? 1 : -1));
+    }
+}
+
 }  // namespace cairn

@@ -21,12 +21,12 @@ namespace cairn {
 
 namespace functors {
 
-/// 1 / √(variance + eps), in place or not.
+/// 1 / √(variance + eps).
 template <class T>
 struct inverse_deviation {
     double eps;
-    CAIRN_HD void operator()(T variance, T& result) const {
-        result = static_cast<T>(1 / std::sqrt(static_cast<double>(variance) + eps));
+    CAIRN_HD void operator()(double variance, T& result) const {
+        result = static_cast<T>(1 / std::sqrt(variance + eps));
     }
 };
 
@@ -34,9 +34,9 @@ struct inverse_deviation {
 template <class T>
 struct follow_batch {
     T momentum, unbiased;
-    CAIRN_HD void operator()(T mean, T var, T& running_mean, T& running_var) const {
+    CAIRN_HD void operator()(T mean, double var, T& running_mean, T& running_var) const {
         const T next_mean = running_mean + momentum * (mean - running_mean);
-        const T next_var = running_var + momentum * (var * unbiased - running_var);
+        const T next_var = running_var + momentum * (static_cast<T>(var) * unbiased - running_var);
         if (!std::isfinite(next_mean) || !std::isfinite(next_var)) return;
         running_mean = next_mean;
         running_var = next_var;
@@ -153,10 +153,13 @@ private:
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std
         S *const mean = statistics.data(), *const invstd = mean + channels;
-        batch_statistics(D{}, rows, channels, x.data(), mean, invstd);
-        const index_t all_rows = p.group ? merge_statistics(*p.group, rows, mean) : rows;
-        if (!p.repeated) update_running(all_rows, mean, invstd);
-        for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, invstd, invstd);
+        {
+            tensor<double, D> var({channels}, memory_category::workspace);  // a float's square may exceed a float
+            batch_statistics(D{}, rows, channels, x.data(), mean, var.data());
+            const index_t all_rows = p.group ? merge_statistics(*p.group, rows, mean, var) : rows;
+            if (!p.repeated) update_running(all_rows, mean, var.data());
+            for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, var.data(), invstd);
+        }
 
         tensor<std::uint8_t, D> bits;
         if (has_sign()) bits = tensor<std::uint8_t, D>({simd::mask_bytes<weight_of<T>>(x.size())});
@@ -223,25 +226,25 @@ private:
         return {std::move(dx), std::move(dskip)};
     }
 
-    static void to_device(const tensor<S>& host, S* to) {
+    template <class U>
+    static void to_device(const tensor<U>& host, U* to) {
         if constexpr (std::same_as<D, cpu>)
             std::copy_n(host.data(), host.size(), to);
         else
             D::copy_to_device(to, host.data(), host.bytes());
     }
 
-    // Mean and, behind it, variance (divided by rows) of this process's rows become those of all. Returns how many rows
-    // these are.
-    index_t merge_statistics(batch_group& group, index_t rows, S* mean) const {
+    // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
+    index_t merge_statistics(batch_group& group, index_t rows, S* mean, tensor<double, D>& var) const {
         const index_t channels = config_.channels;
         const auto width = static_cast<std::size_t>(2 * channels + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
-        // var is behind mean
-        tensor<S> here = tensor<S, D>::view(mean, {2, channels}).on_host(memory_category::workspace);
+        tensor<S> means = tensor<S, D>::view(mean, {channels}).on_host(memory_category::workspace);
+        tensor<double> vars = var.on_host(memory_category::workspace);
         mine[0] = double(rows);
         for (index_t c = 0; c < channels; ++c) {
-            mine[static_cast<std::size_t>(1 + c)] = double(here[c]);
-            mine[static_cast<std::size_t>(1 + channels + c)] = double(here[channels + c]) * double(rows);
+            mine[static_cast<std::size_t>(1 + c)] = double(means[c]);
+            mine[static_cast<std::size_t>(1 + channels + c)] = vars[c] * double(rows);
         }
         group.gather(mine, all);
         detail::merged_moments merged(channels);
@@ -250,10 +253,11 @@ private:
         require(merged.count > 1, describe(),
                 ": one value per channel on all processes together; a variance needs two");
         for (index_t c = 0; c < channels; ++c) {
-            here[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
-            here[channels + c] = static_cast<S>(merged.squares[static_cast<std::size_t>(c)] / merged.count);
+            means[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
+            vars[c] = merged.squares[static_cast<std::size_t>(c)] / merged.count;
         }
-        to_device(here, mean);
+        to_device(means, mean);
+        to_device(vars, var.data());
         return static_cast<index_t>(merged.count);
     }
 
@@ -276,7 +280,7 @@ private:
     }
 
     // var: of this batch, divided by rows.
-    void update_running(index_t rows, const S* mean, const S* var) {
+    void update_running(index_t rows, const S* mean, const double* var) {
         const S m = static_cast<S>(config_.momentum), unbiased = static_cast<S>(double(rows) / double(rows - 1));
         for_each(D{}, config_.channels, functors::follow_batch<S>{m, unbiased}, mean, var, running_mean_.data(),
                  running_var_.data());

@@ -136,14 +136,15 @@ inline lr_schedule then(lr_schedule first, const lr_schedule& second) {
     return first;
 }
 
-/// Linear warm-up from `from` laid over the first `steps` steps of `s`, whose own steps count on beneath it: milestones
-/// keep their place (Goyal et al. 2017).
+/// Linear warm-up laid over the first `steps` steps of `s`, whose own steps count on beneath it: milestones keep their
+/// place (Goyal et al. 2017). Step k has from + (to − from) (k + 1) / steps: no update is made at the rate `from`, and
+/// the last one is made at that of `s`.
 inline lr_schedule warmup(std::int64_t steps, double from, lr_schedule s) {
     if (steps <= 0) return s;
-    const double to = s(steps);
+    const double to = s(steps - 1);
     while (s.segments.size() > 1 && s.segments.front().until <= steps) s.segments.erase(s.segments.begin());
     s.segments.front().until = std::max(s.segments.front().until, steps);
-    s.segments.insert(s.segments.begin(), {0, steps, steps, from, to});
+    s.segments.insert(s.segments.begin(), {-1, steps - 1, steps, from, to});
     return s;
 }
 

@@ -16,20 +16,21 @@ namespace {
 /// All kernels of one batch norm, as the layer calls them.
 template <class T>
 struct kernels {
-    std::vector<T> mean, var, invstd, y, dx, dskip, dgamma, dbeta;
+    std::vector<T> mean, invstd, y, dx, dskip, dgamma, dbeta;
+    std::vector<double> var;
 
     kernels(index_t rows, index_t channels, const std::vector<T>& x, const std::vector<T>& skip,
             const std::vector<T>& gamma, const std::vector<T>& beta, activation act, T slope, const std::vector<T>& dy)
         : mean(std::size_t(channels)),
-          var(mean),
           invstd(mean),
           y(x.size()),
           dx(y),
           dskip(y),
           dgamma(mean),
-          dbeta(mean) {
+          dbeta(mean),
+          var(mean.size()) {
         batch_statistics(cpu{}, rows, channels, x.data(), mean.data(), var.data());
-        for (std::size_t c = 0; c < mean.size(); ++c) invstd[c] = static_cast<T>(1 / std::sqrt(double(var[c]) + 1e-5));
+        for (std::size_t c = 0; c < mean.size(); ++c) invstd[c] = static_cast<T>(1 / std::sqrt(var[c] + 1e-5));
         std::vector<std::uint8_t> mask(std::size_t(simd::mask_bytes<T>(rows * channels)));
         std::uint8_t* const bits = act == activation::none ? nullptr : mask.data();
         batch_norm_apply(cpu{}, rows, channels, x.data(), skip.data(), mean.data(), invstd.data(), gamma.data(),
@@ -107,6 +108,36 @@ TEMPLATE_TEST_CASE("batch norm: the variance of values far from zero keeps its d
         CHECK(mean[c] == T(1234.5));
         CHECK(var[c] == T(0));
     }
+}
+
+TEST_CASE("batch norm: of numbers whose squares overflow", "[batch_norm]") {
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const index_t channels : {3, 40})
+        for (const index_t rows : {5, 300}) {
+            const index_t n = rows * channels;
+            const auto skip = draw<float>(n, 2), dy = draw<float>(n, 3);
+            const auto gamma = draw<float>(channels, 4, 0.3, 1), beta = draw<float>(channels, 5);
+            for (const double scale : {1e18, 1e19, 1e30, 1e36}) {
+                CAPTURE(channels, rows, scale);
+                const auto x = draw<float>(n, 1, scale, 0.5 * scale);
+                const kernels<float> k(rows, channels, x, skip, gamma, beta, activation::none, 0.0f, dy);
+                auto small = doubles(x), dx = doubles(k.dx);  // x / scale, dx · scale
+                for (double& v : small) v /= scale;
+                for (double& v : dx) v *= scale;
+                const auto o = oracle::batch_norm(std::size_t(rows), std::size_t(channels), small, doubles(skip),
+                                                  doubles(gamma), doubles(beta), 0, 1, doubles(dy));
+                CHECK(distance(k.y, o.y) <= eps<float>(100));
+                CHECK(distance(dx, o.dx) <= eps<float>(1000));
+                CHECK(distance(k.dgamma, o.dgamma) <= eps<float>(1000 * std::sqrt(double(rows))));
+            }
+            for (const float broken : {std::nanf(""), infinity, -infinity}) {
+                auto x = draw<float>(n, 1);
+                x[std::size_t(channels + 2)] = broken;
+                const kernels<float> k(rows, channels, x, skip, gamma, beta, activation::relu, 0.0f, dy);
+                for (index_t i = 0; i < n; ++i) CHECK(std::isnan(k.y[std::size_t(i)]) == (i % channels == 2));
+                CHECK(std::isnan(k.var[2]));
+            }
+        }
 }
 
 TEST_CASE("batch norm: results may overwrite the operands they may", "[batch_norm]") {

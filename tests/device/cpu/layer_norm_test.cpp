@@ -73,6 +73,34 @@ TEMPLATE_TEST_CASE("layer norm: a row of equal numbers becomes beta", "[layer_no
         }
 }
 
+TEMPLATE_TEST_CASE("layer norm: of numbers whose squares overflow", "[layer_norm]", float, double) {
+    using T = TestType;
+    const index_t rows = 4, features = 37;
+    const auto gamma = draw<T>(features, 3, 0.3, 1), beta = draw<T>(features, 4);
+    const auto dy = draw<T>(rows * features, 2);
+    const std::vector<double> scales =
+        sizeof(T) == 4 ? std::vector<double>{1e18, 1e19, 1e30, 1e38} : std::vector<double>{1e153, 1e154, 1e300};
+    for (const double scale : scales) {
+        CAPTURE(scale);
+        const auto x = draw<T>(rows * features, 1, 0.3 * scale, 0.5 * scale);
+        const layer_norm_run<T> k(rows, features, x, gamma, beta, dy);
+        auto small = doubles(x), dx = doubles(k.dx);  // x / scale, dx · scale
+        for (double& v : small) v /= scale;
+        for (double& v : dx) v *= scale;
+        const auto o = oracle::layer_norm(rows, features, small, doubles(gamma), doubles(beta), 0, doubles(dy));
+        CHECK(distance(k.y, o.y) <= eps<T>(100));
+        CHECK(distance(dx, o.dx) <= eps<T>(scale > 1e37 ? 1e5 : 1000));  // 1 / deviation has less digits there
+        CHECK(distance(k.dgamma, o.dgamma) <= eps<T>(1000));
+    }
+    for (const T broken : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
+        auto x = draw<T>(rows * features, 1);
+        x[features + 3] = broken;
+        const layer_norm_run<T> k(rows, features, x, gamma, beta, dy);
+        for (index_t i = 0; i < rows * features; ++i) CHECK(std::isnan(k.y[std::size_t(i)]) == (i / features == 1));
+        CHECK(std::isnan(k.invstd[1]));
+    }
+}
+
 TEST_CASE("layer norm: in place, without dx, and on any number of threads", "[layer_norm]") {
     const index_t rows = 5000, features = 40;
     const auto x = draw<float>(rows * features, 1), dy = draw<float>(rows * features, 2);

@@ -22,7 +22,8 @@ inline double condition(const std::vector<double>& mean, const std::vector<doubl
 template <class D, class T>
 struct batch_norm_run {
     index_t rows, channels, off;
-    tensor<T, D> mean, var, invstd, gamma, beta, dgamma, dbeta;
+    tensor<T, D> mean, invstd, gamma, beta, dgamma, dbeta;
+    tensor<double, D> var;
     tensor<std::uint8_t, D> bits;
     placed<T, D> y, dx, dskip;
 
@@ -32,12 +33,12 @@ struct batch_norm_run {
           channels(x.extent(1)),
           off(behind),
           mean({channels}),
-          var({channels}),
           invstd({channels}),
           gamma(on_device<D>(g)),
           beta(on_device<D>(b)),
           dgamma({channels}),
           dbeta({channels}),
+          var({channels}),
           bits({simd::mask_bytes<T>(x.size())}),
           y(x.shape(), off),
           dx(x.shape(), off),
@@ -45,8 +46,9 @@ struct batch_norm_run {
         const placed<T, D> d_x(x, off), d_skip(skip, off), d_dy(dy, off);
         std::uint8_t* const kept = act == activation::none ? nullptr : bits.data();
         batch_statistics(D{}, rows, channels, d_x.data(), mean.data(), var.data());
-        tensor<T> inverse = var.on_host();
-        for (T& v : inverse.span()) v = static_cast<T>(1 / std::sqrt(static_cast<double>(v) + 1e-5));
+        const tensor<double> variance = var.on_host();
+        tensor<T> inverse({channels});
+        for (index_t c = 0; c < channels; ++c) inverse[c] = static_cast<T>(1 / std::sqrt(variance[c] + 1e-5));
         invstd = on_device<D>(inverse);
         batch_norm_apply(D{}, rows, channels, d_x.data(), d_skip.data(), mean.data(), invstd.data(), gamma.data(),
                          beta.data(), act, slope, y.data(), kept);
@@ -147,6 +149,46 @@ void batch_norm_passes_nan_on() {
         const tensor<T> y = k.y.on_host();
         for (index_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i % channels == 2));
     }
+}
+
+/// Numbers whose squares overflow a float: y and dx · scale are those of x / scale, and no eps.
+template <class D>
+void norms_of_huge_numbers() {
+    for (const double scale : {1e19, 1e30})
+        for (const shape& s : {shape{40, 5}, shape{300, 24}}) {
+            CAPTURE(scale, s[0], s[1]);
+            const auto rows = static_cast<std::size_t>(s[0]), width = static_cast<std::size_t>(s[1]);
+            const tensor<float> x = drawn<float>(s, 40, scale, scale / 2), none = tensor<float>::zeros(s),
+                                dy = drawn<float>(s, 41), gamma = drawn<float>({s[1]}, 42, 0.3, 1),
+                                beta = drawn<float>({s[1]}, 43);
+            const auto times = [](const tensor<float>& t, double by) {
+                auto all = doubles(t);
+                for (double& v : all) v *= by;
+                return all;
+            };
+            const auto near = [&](const tensor<float>& got, double by, const std::vector<double>& expected) {
+                const auto values = times(got, by);
+                for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(expected[i]).margin(1e-4));
+            };
+            const batch_norm_run<D, float> k(x, none, gamma, beta, activation::none, 0, dy);
+            const auto o = oracle::batch_norm(rows, width, times(x, 1 / scale), doubles(none), doubles(gamma),
+                                              doubles(beta), 0, 1, doubles(dy));
+            near(k.y.on_host(), 1, o.y);
+            near(k.dx.on_host(), scale, o.dx);
+            near(k.dgamma.on_host(), 1, o.dgamma);
+            const auto l =
+                oracle::layer_norm(rows, width, times(x, 1 / scale), doubles(gamma), doubles(beta), 0, doubles(dy));
+            tensor<float, D> y = on_device<D>(x), dx = on_device<D>(dy), mean({s[0]}), invstd({s[0]}), dgamma({s[1]}),
+                             dbeta({s[1]});
+            const tensor<float, D> d_x = on_device<D>(x);
+            layer_norm_forward(D{}, s[0], s[1], y.data(), k.gamma.data(), k.beta.data(), 1e-5f, y.data(), mean.data(),
+                               invstd.data());
+            layer_norm_backward(D{}, s[0], s[1], dx.data(), d_x.data(), mean.data(), invstd.data(), k.gamma.data(),
+                                dx.data(), dgamma.data(), dbeta.data());
+            near(y.on_host(), 1, l.y);
+            near(dx.on_host(), scale, l.dx);
+            near(dgamma.on_host(), 1, l.dgamma);
+        }
 }
 
 /// What relu cuts off takes no part in the gradients, whatever comes back.
@@ -332,6 +374,7 @@ const std::vector<law>& all() {
         {"statistics far from zero, float", statistics_far_from_zero<D, float>},
         {"statistics far from zero, double", statistics_far_from_zero<D, double>},
         {"batch norm of a NaN", batch_norm_passes_nan_on<D, float>},
+        {"norms of huge numbers", norms_of_huge_numbers<D>},
         {"batch norm of a NaN that relu cuts off", batch_norm_of_a_cut_nan<D>},
         {"batch norm of coefficients anywhere, float", batch_norm_of_coefficients_anywhere<D, float>},
         {"batch norm of coefficients anywhere, double", batch_norm_of_coefficients_anywhere<D, double>},

@@ -12,11 +12,13 @@
 // and the next one forward: what does not fit the cache is found there by half.
 // Variance: eight rows at a time in registers, their mean and their squares about that mean, then merged (Chan, Golub
 // and LeVeque 1983), chunks merged in double in order. So each x is read once, and a mean far from zero costs no
-// digits. T stores, S computes: float for bfloat16. Tested against tests/oracle/norm.hpp.
+// digits. A channel whose squares overflow S takes device/wide_moments.hpp. T stores, S computes: float for bfloat16.
+// Tested against tests/oracle/norm.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/wide_moments.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -139,10 +141,10 @@ void for_long_rows(const folded_rows& l, Body&& body) {
 
 }  // namespace detail
 
-/// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels).
-/// 4 flops per element. rows ≥ 1.
-template <class T, class S>
-void batch_statistics(cpu, index_t rows, index_t channels, const T* x, S* mean, S* var) {
+/// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels); of float, a var that exceeds it
+/// is infinite. 4 flops per element. rows ≥ 1.
+template <class T, class S, class V>
+void batch_statistics(cpu, index_t rows, index_t channels, const T* x, S* mean, V* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(4 * n, n * sizeof(T));
     const folded_rows l = folded_rows::of<S>(rows, channels);
@@ -162,8 +164,15 @@ void batch_statistics(cpu, index_t rows, index_t channels, const T* x, S* mean, 
         for (index_t row = l.count * l.fold; row < rows; ++row)
             all.add(1, x + row * channels + first, static_cast<const S*>(nullptr));
         for (index_t c = first; c < last; ++c) {
-            mean[c] = static_cast<S>(all.mean[static_cast<std::size_t>(c - first)]);
-            var[c] = static_cast<S>(all.squares[static_cast<std::size_t>(c - first)] / static_cast<double>(rows));
+            double m = all.mean[static_cast<std::size_t>(c - first)];
+            double v = all.squares[static_cast<std::size_t>(c - first)] / static_cast<double>(rows);
+            if (!std::isfinite(v)) [[unlikely]] {
+                const detail::wide_moments wide = detail::wide_moments_of(rows, channels, x + c);
+                m = wide.mean;
+                v = wide.deviation * wide.deviation;
+            }
+            mean[c] = static_cast<S>(m);
+            var[c] = static_cast<V>(v);
         }
     });
 }
@@ -277,14 +286,15 @@ void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (act != activation::none ? n / 8 : 0));
     const folded_rows l = folded_rows::of<S>(rows, channels);
+    // dx = a (g + c0 + (x - mean) b): of a large deviation, a b would be 0.
     tensor<S> coefficients({4, l.period}, memory_category::workspace);
     S *const center = coefficients.data(), *const a = center + l.period, *const b = a + l.period,
              *const c0 = b + l.period;
     const S share = S(1) / static_cast<S>(rows);
     l.repeat([&](index_t c) { return mean[c]; }, center);
     l.repeat([&](index_t c) { return gamma[c] * invstd[c]; }, a);
-    l.repeat([&](index_t c) { return -gamma[c] * invstd[c] * invstd[c] * dgamma[c] * share; }, b);
-    l.repeat([&](index_t c) { return -gamma[c] * invstd[c] * dbeta[c] * share; }, c0);
+    l.repeat([&](index_t c) { return -invstd[c] * dgamma[c] * share; }, b);
+    l.repeat([&](index_t c) { return -dbeta[c] * share; }, c0);
     detail::with_sign_activation(act, [&](auto kind) {
         const auto run = [&](auto with_skip) {
             detail::for_long_rows(l, [=, &l](index_t begin, index_t end) {
@@ -292,8 +302,9 @@ void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const
                 detail::for_packs_of_rows<S>(l, begin, end, [=](index_t at, index_t i, auto count) {
                     const simd::pack<S> g = detail::masked<kind()>(
                         simd::load(dy + at, count), s, kind() == activation::none ? nullptr : bits + at / 8);
-                    const simd::pack<S> v = (simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +
-                                            (g * simd::load(a + i) + simd::load(c0 + i));
+                    const simd::pack<S> v = ((simd::load(x + at, count) - simd::load(center + i)) * simd::load(b + i) +
+                                             (g + simd::load(c0 + i))) *
+                                            simd::load(a + i);
                     simd::store(dx + at, v, count);
                     if constexpr (with_skip()) simd::store(dskip + at, g, count);
                 });

@@ -4,10 +4,12 @@
 //   g = gamma dy,    dx = invstd (g - Σ g / n - x̂ Σ g x̂ / n),   dgamma = Σ_rows dy x̂,   dbeta = Σ_rows dy
 // Memory traffic per element of size s: forward s read, s written; backward 2s read, s written: a row stays in the
 // cache between its passes, and backward sums dgamma and dbeta on the way. T stores, S computes: float for bfloat16.
+// A row whose squares overflow S takes device/wide_moments.hpp.
 // Tested against tests/oracle/norm.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/wide_moments.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -70,6 +72,16 @@ template <class S, class T>
     return of;
 }
 
+/// One row of the forward pass with the moments of its own; its invstd.
+template <class T, class S>
+[[gnu::noinline]] double normalise_wide_row(const wide_moments& of, index_t features, const T* x, const S* gamma,
+                                            const S* beta, S eps, T* y) {
+    const double inverse = of.inverse_deviation(static_cast<double>(eps));
+    for (index_t i = 0; i < features; ++i)
+        y[i] = static_cast<T>(static_cast<S>((static_cast<double>(x[i]) - of.mean) * inverse) * gamma[i] + beta[i]);
+    return inverse;
+}
+
 }  // namespace detail
 
 /// y from x (rows, features), gamma and beta (features); y may be x. mean and invstd (rows) for backward, or null.
@@ -90,6 +102,13 @@ void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const S
             // The rough mean may be an ulp of x beside the mean, which is more than the deviations of a nearly constant
             // row. What deviations from it come to corrects it.
             const detail::deviation_sums<S> d = detail::deviations(features, in, rough);
+            if (!std::isfinite(d.squares)) [[unlikely]] {
+                const detail::wide_moments wide = detail::wide_moments_of(features, 1, in);
+                const double inverse = detail::normalise_wide_row(wide, features, in, gamma, beta, eps, out);
+                if (mean) mean[r] = static_cast<S>(wide.mean);
+                if (invstd) invstd[r] = static_cast<S>(inverse);
+                continue;
+            }
             const S rest = d.sum * share, m = rough + rest;
             const S variance = std::max(S(0), d.squares * share - rest * rest);
             const S inverse = S(1) / std::sqrt(variance + eps);

@@ -10,6 +10,7 @@
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/per_example_gradients.hpp>
+#include <cairn/device/wide_moments.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -44,15 +45,22 @@ struct moments_op {
     }
 };
 
-template <class T, class S>
+template <class T, class S, class V>
 struct moments_finish {
-    index_t rows;
+    index_t rows, channels;
     const T* x;
-    S *mean, *var;
+    S* mean;
+    V* var;
     CAIRN_HD void operator()(index_t c, double first, double second) const {
-        const double n = static_cast<double>(rows), shift = first / n, v = second / n - shift * shift;
-        mean[c] = static_cast<S>(static_cast<double>(x[c]) + shift);
-        var[c] = static_cast<S>(v > 0 ? v : 0);
+        const double n = static_cast<double>(rows), shift = first / n;
+        double m = static_cast<double>(x[c]) + shift, v = second / n - shift * shift;
+        if (second - second != 0) {
+            const detail::wide_moments wide = detail::wide_moments_of(rows, channels, x + c);
+            m = wide.mean;
+            v = wide.deviation * wide.deviation;
+        }
+        mean[c] = static_cast<S>(m);
+        var[c] = static_cast<V>(v < 0 ? 0 : v);
     }
 };
 
@@ -171,9 +179,9 @@ struct norm_gradient_op {
         }
         CAIRN_HD void combine(int j, S middle, S inverse, S scale, S dscale, S dshift, S part) {
             center[j] = middle;
-            a[j] = scale * inverse;
-            b[j] = -a[j] * inverse * dscale * part;
-            c0[j] = -a[j] * dshift * part;
+            a[j] = scale * inverse;  // dx = a (g + c0 + (x - mean) b): of a large deviation, a b would be 0
+            b[j] = -inverse * dscale * part;
+            c0[j] = -dshift * part;
         }
     };
 
@@ -185,7 +193,7 @@ struct norm_gradient_op {
         for (int j = 0; j < packet_lanes; ++j) {
             const S d = masked(static_cast<S>(g[j]), kept, j, slope);
             masked_g[j] = static_cast<T>(d);
-            v[j] = static_cast<T>((static_cast<S>(v[j]) - c.center[j]) * c.b[j] + (d * c.a[j] + c.c0[j]));
+            v[j] = static_cast<T>(((static_cast<S>(v[j]) - c.center[j]) * c.b[j] + (d + c.c0[j])) * c.a[j]);
         }
         store_packet(dx + at, whole, count, v);
         if (dskip) store_packet(dskip + at, whole, count, masked_g);
@@ -201,12 +209,12 @@ inline bool has_sign(activation act) {
 }  // namespace grid
 
 /// mean (channels) and var (channels, biased: divided by rows) of x (rows, channels). 4 flops per element. rows ≥ 1.
-template <class T, class S, GridDevice D>
-void batch_statistics(D d, index_t rows, index_t channels, const T* x, S* mean, S* var) {
+template <class T, class S, class V, GridDevice D>
+void batch_statistics(D d, index_t rows, index_t channels, const T* x, S* mean, V* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     flop_counter::count(4 * n, n * sizeof(T));
     grid::channel_sums<S>(d, rows, channels, grid::packets_fit(x), grid::moments_op<T, S>{x},
-                          grid::moments_finish<T, S>{rows, x, mean, var});
+                          grid::moments_finish<T, S, V>{rows, channels, x, mean, var});
 }
 
 /// y = act(gamma (x - mean) invstd + beta [+ skip]) over (rows, channels). `skip` may be null; y may be x or skip.

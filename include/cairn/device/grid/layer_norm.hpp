@@ -6,6 +6,7 @@
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/per_example_gradients.hpp>
 #include <cairn/device/grid/softmax.hpp>
+#include <cairn/device/wide_moments.hpp>
 
 #include <cmath>
 #include <type_traits>
@@ -65,6 +66,7 @@ struct layer_norm_forward_kernel {
             for (int j = 0; j < Lanes; ++j) squares += (v.v[j] - m) * (v.v[j] - m);
         });
         squares = block_sum(b, squares, b.template shared<S>());
+        if (squares - squares != 0) return wide_row(b, in, out);
         const S inverse = S(1) / std::sqrt(squares / static_cast<S>(features) + eps);
         for_lanes<Lanes>(b, features, [&](index_t i) {
             const auto v = lanes_at<Lanes, S>(in + i), g = coefficients_at<Lanes>(gamma + i),
@@ -75,6 +77,20 @@ struct layer_norm_forward_kernel {
         });
         if (b.thread() == 0 && mean) mean[b.block()] = m;
         if (b.thread() == 0 && invstd) invstd[b.block()] = inverse;
+    }
+
+    /// A row whose squares overflow S: each thread has its moments.
+    template <class Block>
+    CAIRN_HD void wide_row(Block& b, const T* in, T* out) const {
+        const detail::wide_moments of = detail::wide_moments_of(features, 1, in);
+        const double inverse = of.inverse_deviation(static_cast<double>(eps));
+        b.sync();  // y may be x
+        for (index_t i = b.thread(); i < features; i += b.threads()) {
+            const S xhat = static_cast<S>((static_cast<double>(in[i]) - of.mean) * inverse);
+            out[i] = static_cast<T>(xhat * gamma[i] + beta[i]);
+        }
+        if (b.thread() == 0 && mean) mean[b.block()] = static_cast<S>(of.mean);
+        if (b.thread() == 0 && invstd) invstd[b.block()] = static_cast<S>(inverse);
     }
 };
 
