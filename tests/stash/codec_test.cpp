@@ -108,6 +108,33 @@ TEST_CASE("bounded codec: two bounds by the gradient's mask, in deviations of ch
     }
 }
 
+TEST_CASE("bounded codec: deviations of channels far from zero, and of huge values", "[stash]") {
+    for (const double mean : {1e4, -1e5, 1e3})
+        for (const double scale : {1e-3, 1.0, 1e30}) {
+            CAPTURE(mean, scale);
+            tensor<float> x({400, 3});
+            for (index_t i = 0; i < x.size(); ++i)
+                x[i] = static_cast<float>(scale * (mean + numbers.normal(static_cast<std::uint64_t>(i))));
+            const std::vector<double> deviation = deviations(x);
+            const tensor<float> y =
+                bounded_codec({.bound = 0.1f, .normalise = true}).pack(x, {.random = numbers})->unpack();
+            for (index_t i = 0; i < x.size(); ++i)
+                REQUIRE(std::abs(double(y[i]) - double(x[i])) <= 0.10001 * deviation[static_cast<std::size_t>(i % 3)]);
+        }
+    for (const float large : {1.9e19f, 3.4e38f})
+        for (const float bound : {0.1f, 1.0f, 1e30f}) {
+            tensor<float> x({2, 1});
+            x[0] = large, x[1] = -large;
+            const tensor<float> y =
+                bounded_codec({.bound = bound, .normalise = true}).pack(x, {.random = numbers})->unpack();
+            for (index_t i = 0; i < 2; ++i) {
+                CAPTURE(large, bound, y[i]);
+                CHECK(std::isfinite(y[i]));
+                CHECK(std::abs(double(y[i]) - double(x[i])) <= double(bound) * double(large));
+            }
+        }
+}
+
 TEST_CASE("bounded codec: a mask that another slot holds is not stored again", "[stash]") {
     const tensor<float> x = values({32, 8, 8, 16}, true);
     const tensor<std::uint8_t> bits = detail::non_zero_bits(x);
@@ -141,6 +168,28 @@ TEST_CASE("bounded codec: refuses no bound, and an activation that is not finite
     x[123] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_WITH(bounded_codec({.bound = 0.1f}).pack(x, {.random = numbers}),
                       Catch::Matchers::Contains("element 123"));
+    for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+        for (const index_t at : {0, 123, 255, 399}) {
+            x = values({4, 100}, false);
+            x[at] = broken;
+            const auto finite = Catch::Matchers::Contains("an activation is ");
+            CHECK_THROWS_WITH(bounded_codec({.bound = 0.1f, .normalise = true}).pack(x, {.random = numbers}), finite);
+            CHECK_THROWS_WITH(group_codec(4).pack(x, {.random = numbers}), finite);
+        }
+}
+
+TEST_CASE("group codec: every range of finite floats", "[stash]") {
+    for (const float scale : {1e-44f, 1e-39f, 1e-30f, 1.0f, 3e38f})
+        for (const int bits : {1, 4, 8}) {
+            CAPTURE(scale, bits);
+            tensor<float> x({300});
+            for (index_t i = 0; i < x.size(); ++i) x[i] = scale * (static_cast<float>(i % 7) / 3 - 1);
+            const tensor<float> y = group_codec(bits).pack(x, {.random = numbers})->unpack();
+            const auto [least, most] = std::minmax_element(x.data(), x.data() + 256);
+            const double unit = (double(*most) - double(*least)) / double((1 << bits) - 1);
+            for (index_t i = 0; i < x.size(); ++i)
+                REQUIRE(std::abs(double(y[i]) - double(x[i])) <= 1.0001 * unit + 0x1p-149);
+        }
 }
 
 TEST_CASE("byte planes: pack and unpack", "[stash]") {

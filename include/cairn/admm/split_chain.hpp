@@ -42,15 +42,15 @@ fixed_map<T> averaging_map(const Pool& pool, const shape& in) {
 /// Â a, of each sample.
 template <class T>
 fixed_map<T> propagation_map(std::shared_ptr<const graph_operator> graph, const shape& in) {
-    const auto along = [](const csr_matrix<float>& m, const tensor<T>& x) {
+    const auto along = [](const csr_matrix<T>& m, const tensor<T>& x) {
         tensor<T> y(x.shape());
         const index_t width = x.shape().back(), each = m.rows * width;
         for (index_t n = 0; n < x.extent(0); ++n)
             csr_times_dense(cpu{}, m, width, x.data() + n * each, y.data() + n * each);
         return y;
     };
-    return {in, [=](const tensor<T>& x) { return along(graph->matrix(), x); },
-            [=](const tensor<T>& dy, const shape&) { return along(graph->transposed(), dy); }};
+    return {in, [=](const tensor<T>& x) { return along(graph->matrix<T>(), x); },
+            [=](const tensor<T>& dy, const shape&) { return along(graph->transposed<T>(), dy); }};
 }
 
 /// The linear map without weights that a layer is, if it is one.

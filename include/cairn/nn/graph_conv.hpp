@@ -14,12 +14,13 @@
 
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
 namespace cairn {
 
-/// Â of a graph and its transpose, shared by the layers on it.
+/// Â of a graph and its transpose, shared by the layers on it: in double, and in each type that a layer asks for.
 class graph_operator {
 public:
     /// Â = D^-1/2 (A + I) D^-1/2 of adjacency matrix A, whose values are not negative. Throws unless A is square; a
@@ -28,22 +29,22 @@ public:
         a.check("graph");
         require(a.rows == a.columns, "graph: an adjacency matrix of ", a.rows, " × ", a.columns,
                 "; as many rows as columns are expected");
-        csr_matrix<float> with_loops;
+        csr_matrix<double> with_loops;
         with_loops.rows = with_loops.columns = a.rows;
         std::vector<double> degree;
         for (index_t r = 0; r < a.rows; ++r) {
             double sum = 0;
             bool looped = false;
-            const auto push = [&](std::int32_t column, float value) {
+            const auto push = [&](std::int32_t column, double value) {
                 with_loops.column.push_back(column);
                 with_loops.value.push_back(value);
-                sum += static_cast<double>(value);
+                sum += value;
                 looped |= column == r;
             };
             for (index_t i = a.begin[at(r)]; i < a.begin[at(r + 1)]; ++i) {
                 require(a.value[at(i)] >= 0, "graph: edge ", r, " - ", a.column[at(i)], " has weight ", a.value[at(i)],
                         "; weights must not be negative");
-                push(a.column[at(i)], a.value[at(i)]);
+                push(a.column[at(i)], static_cast<double>(a.value[at(i)]));
             }
             if (!looped) push(static_cast<std::int32_t>(r), 1);
             with_loops.begin.push_back(with_loops.nonzeros());
@@ -52,22 +53,52 @@ public:
         for (index_t r = 0; r < a.rows; ++r)
             for (index_t i = with_loops.begin[at(r)]; i < with_loops.begin[at(r + 1)]; ++i) {
                 const double product = degree[at(r)] * degree[at(with_loops.column[at(i)])];
-                float& v = with_loops.value[at(i)];
-                v = product > 0 ? static_cast<float>(static_cast<double>(v) / std::sqrt(product)) : 0;
+                double& v = with_loops.value[at(i)];
+                v = product > 0 ? v / std::sqrt(product) : 0;
             }
         return std::make_shared<const graph_operator>(std::move(with_loops));
     }
 
-    explicit graph_operator(csr_matrix<float> a) : forward_(std::move(a)), backward_(forward_.transposed()) {}
+    explicit graph_operator(csr_matrix<double> a) : exact_(std::move(a)) {}
 
-    index_t nodes() const { return forward_.rows; }
-    const csr_matrix<float>& matrix() const { return forward_; }
-    const csr_matrix<float>& transposed() const { return backward_; }
+    index_t nodes() const { return exact_.rows; }
+    index_t nonzeros() const { return exact_.nonzeros(); }
+    template <class T>
+    const csr_matrix<T>& matrix() const {
+        return in<T>().forward;
+    }
+    template <class T>
+    const csr_matrix<T>& transposed() const {
+        return in<T>().backward;
+    }
 
 private:
     static constexpr std::size_t at(index_t i) { return static_cast<std::size_t>(i); }
 
-    csr_matrix<float> forward_, backward_;
+    template <class T>
+    struct both_ways {
+        std::once_flag made;
+        csr_matrix<T> forward, backward;
+    };
+    template <class T>
+    const both_ways<T>& in() const {
+        both_ways<T>& of = [&]() -> both_ways<T>& {
+            if constexpr (std::same_as<T, float>)
+                return floats_;
+            else
+                return doubles_;
+        }();
+        std::call_once(of.made, [&] {
+            of.forward = {exact_.rows, exact_.columns, exact_.begin, exact_.column,
+                          std::vector<T>(exact_.value.begin(), exact_.value.end())};
+            of.backward = of.forward.transposed();
+        });
+        return of;
+    }
+
+    csr_matrix<double> exact_;
+    mutable both_ways<float> floats_;
+    mutable both_ways<double> doubles_;
 };
 
 /// Graph convolution layer, on the host.
@@ -106,7 +137,7 @@ public:
             tensor<T> h(y.shape(), memory_category::workspace);
             gemm(cpu{}, false, false, rows, config_.out, config_.in, T{1}, x.data(), config_.in, weight_.value.data(),
                  config_.out, T{0}, h.data(), config_.out);
-            propagate(config_.graph->matrix(), h, y);
+            propagate(config_.graph->template matrix<T>(), h, y);
         }
         if (config_.bias) add_to_rows(cpu{}, rows, config_.out, bias_.value.data(), y.data());
         if (p.training()) saved.put(0, std::move(x));
@@ -150,9 +181,8 @@ public:
     layer_cost cost(const shape& in) const {
         const double x = double(in.size()), y = double(output_shape(in).size()), w = double(weight_.shape.size()),
                      size = sizeof(T), product = 2 * y * double(config_.in), b = double(config_.out);
-        const double nonzeros = double(in[0]) * double(config_.graph->matrix().nonzeros());
-        const phase_cost along_edges{2 * nonzeros * b,
-                                     nonzeros * (sizeof(float) + sizeof(std::int32_t)) + 2 * size * y};
+        const double nonzeros = double(in[0]) * double(config_.graph->nonzeros());
+        const phase_cost along_edges{2 * nonzeros * b, nonzeros * (size + sizeof(std::int32_t)) + 2 * size * y};
         layer_cost c;
         c.forward = c.backward_input = {product, size * (x + w + y)};
         c.backward_weight = {product, size * (x + y + 2 * w)};
@@ -173,7 +203,7 @@ public:
 
 private:
     /// to = m from, of each sample.
-    void propagate(const csr_matrix<float>& m, const tensor<T>& from, tensor<T>& to) const {
+    void propagate(const csr_matrix<T>& m, const tensor<T>& from, tensor<T>& to) const {
         const index_t each = m.rows * config_.out;
         for (index_t n = 0; n < from.extent(0); ++n)
             csr_times_dense(cpu{}, m, config_.out, from.data() + n * each, to.data() + n * each);
@@ -182,7 +212,7 @@ private:
     /// dh = Âᵀ dy.
     tensor<T> pulled_back(const tensor<T>& dy) const {
         tensor<T> dh(dy.shape(), memory_category::workspace);
-        propagate(config_.graph->transposed(), dy, dh);
+        propagate(config_.graph->template transposed<T>(), dy, dh);
         return dh;
     }
 

@@ -6,6 +6,7 @@
 
 #include <cairn/compress/huffman.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/device/cpu/byte_planes.hpp>
 #include <cairn/device/cpu/dithered_quantiser.hpp>
 #include <cairn/device/cpu/simd.hpp>
@@ -24,50 +25,18 @@ namespace detail {
 
 inline constexpr index_t stash_block = 8192;  // elements, whole groups of 32
 
-/// Deviations of the channels and their means, in one pass each.
 struct channel_moments {
     std::vector<float> mean, deviation;
 };
 
+/// Of the last axis's channels. A deviation is 1e-6 at least.
 inline channel_moments moments_of(const tensor<float>& x) {
-    const index_t channels = x.extent(-1), rows = x.size() / channels;
-    struct sums {
-        std::vector<double> of, squares;
-        sums& operator+=(const sums& other) {
-            if (of.empty()) return *this = other;
-            for (std::size_t c = 0; c < of.size(); ++c) of[c] += other.of[c], squares[c] += other.squares[c];
-            return *this;
-        }
-    };
-    const float* const values = x.data();
-    const sums all = parallel_sum<sums>(rows, std::max<index_t>(1, 65536 / channels), [=](index_t begin, index_t end) {
-        const auto width = static_cast<std::size_t>(channels);
-        std::vector<float> of(width), squares(width);
-        float *const sum = of.data(), *const sum_of_squares = squares.data();
-        index_t r = begin;
-        for (; r + 4 <= end; r += 4) {
-            const float *const a = values + r * channels, *const b = a + channels, *const c = b + channels,
-                               *const d = c + channels;
-#pragma omp simd
-            for (index_t i = 0; i < channels; ++i) {
-                sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
-                sum_of_squares[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + d[i] * d[i]);
-            }
-        }
-        for (; r < end; ++r)
-            for (index_t i = 0; i < channels; ++i) {
-                const float value = values[r * channels + i];
-                sum[i] += value;
-                sum_of_squares[i] += value * value;
-            }
-        return sums{{of.begin(), of.end()}, {squares.begin(), squares.end()}};
-    });
-    channel_moments m;
-    for (std::size_t c = 0; c < all.of.size(); ++c) {
-        const double mean = all.of[c] / double(rows), variance = all.squares[c] / double(rows) - mean * mean;
-        m.mean.push_back(static_cast<float>(mean));
-        m.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 1e-12))));
-    }
+    const auto channels = static_cast<std::size_t>(x.extent(-1));
+    channel_moments m{std::vector<float>(channels), std::vector<float>(channels)};
+    std::vector<double> variance(channels);
+    batch_statistics(cpu{}, x.size() / x.extent(-1), x.extent(-1), x.data(), m.mean.data(), variance.data());
+    for (std::size_t c = 0; c < channels; ++c)
+        m.deviation[c] = static_cast<float>(std::sqrt(std::max(variance[c], 1e-12)));
     return m;
 }
 

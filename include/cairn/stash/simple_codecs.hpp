@@ -1,8 +1,9 @@
 #pragma once
 // Codecs to compare with:
 //   bf16_codec    the nearest bfloat16: 2 bytes
-//   group_codec   ActNN (Chen et al., ICML 2021): b bits in groups of 256 with minimum and range in float, rounded at
-//                 random without bias:  q = ⌊(x − min) / range · (2^b − 1) + u⌋. 0 is no exception
+//   group_codec   ActNN (Chen et al., ICML 2021): b bits in groups of 256 with minimum and maximum in float, rounded at
+//                 random without bias:  q = ⌊(x − min) / (max − min) · (2^b − 1) + u⌋. 0 is no exception. In double: the
+//                 range of finite floats may be none, and so may 1 / range
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/stash/codec.hpp>
@@ -76,13 +77,13 @@ private:
                     const std::uint8_t* const from = body_.get().data() + g * group_bytes();
                     float head[2];
                     std::memcpy(head, from, 8);
-                    const float unit = head[1] / float((1 << bits_) - 1);
+                    const double unit = range_of(head) / double((1 << bits_) - 1);
                     for (index_t i = 0; i < count; ++i) {
                         const index_t bit = i * bits_;
                         unsigned both = from[8 + bit / 8];
                         if (bit % 8 + bits_ > 8) both |= static_cast<unsigned>(from[9 + bit / 8]) << 8;
                         const unsigned q = (both >> (bit % 8)) & ((1u << bits_) - 1u);
-                        x[first + i] = head[0] + static_cast<float>(q) * unit;
+                        x[first + i] = static_cast<float>(double(head[0]) + double(q) * unit);
                     }
                 }
             });
@@ -97,18 +98,20 @@ private:
             parallel_for(groups(n), 64, [&](index_t begin, index_t end) {
                 for (index_t g = begin; g < end; ++g) {
                     const index_t first = g * group, count = std::min(group, n - first);
-                    const auto [least, most] = std::minmax_element(x.data() + first, x.data() + first + count);
-                    const float range = *most - *least;
-                    require(std::isfinite(range), "an activation is not finite (elements ", first, " to ",
-                            first + count, " of ", x.shape(), ')');
-                    const float head[2] = {*least, range}, unit = range > 0 ? float((1 << bits_) - 1) / range : 0;
+                    const float* const values = x.data() + first;
+                    require(std::all_of(values, values + count, [](float v) { return std::isfinite(v); }),
+                            "an activation is not finite (elements ", first, " to ", first + count, " of ", x.shape(),
+                            ')');
+                    const auto [least, most] = std::minmax_element(values, values + count);
+                    const float head[2] = {*least, *most};
+                    const double unit = *most > *least ? double((1 << bits_) - 1) / range_of(head) : 0;
                     std::uint8_t* const to = body.data() + g * group_bytes();
                     std::memcpy(to, head, 8);
                     std::memset(to + 8, 0, static_cast<std::size_t>(group_bytes() - 8));
                     for (index_t i = 0; i < count; ++i) {
-                        const float u = random.uniform(static_cast<std::uint64_t>(first + i));
-                        const auto q =
-                            std::min((1 << bits_) - 1, static_cast<int>((x[first + i] - head[0]) * unit + u));
+                        const double u = double(random.uniform(static_cast<std::uint64_t>(first + i)));
+                        const double at = (double(values[i]) - double(head[0])) * unit;
+                        const int q = std::min((1 << bits_) - 1, static_cast<int>(at + u));
                         const index_t bit = i * bits_;
                         const unsigned both = static_cast<unsigned>(q) << (bit % 8);
                         to[8 + bit / 8] = static_cast<std::uint8_t>(to[8 + bit / 8] | both);
@@ -119,6 +122,7 @@ private:
             return body;
         }
 
+        static double range_of(const float (&head)[2]) { return double(head[1]) - double(head[0]); }
         static index_t groups(index_t n) { return (n + group - 1) / group; }
         index_t group_bytes() const { return 8 + group * bits_ / 8; }
 

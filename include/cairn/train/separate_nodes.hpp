@@ -21,7 +21,7 @@ inline void propagate(const graph_operator& graph, int hops, std::vector<float>&
     require(nodes > 0 && x.size() % nodes == 0, "graph: ", x.size(), " features of ", nodes, " nodes");
     std::vector<float> y(x.size());
     for (int k = 0; k < hops; ++k) {
-        csr_times_dense(cpu{}, graph.matrix(), static_cast<index_t>(x.size() / nodes), x.data(), y.data());
+        csr_times_dense(cpu{}, graph.matrix<float>(), static_cast<index_t>(x.size() / nodes), x.data(), y.data());
         std::swap(x, y);
     }
 }

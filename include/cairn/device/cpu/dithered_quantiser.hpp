@@ -44,7 +44,8 @@ public:
             const std::size_t c = i % offset.size();
             offset_[i] = offset[c];
             for (std::size_t k = 0; k < 2; ++k) {
-                step_[k][i] = 2 * bounds[k] * scale[c] * (1 - 0x1p-13f);  // leaves room for rounding
+                const float step = 2 * bounds[k] * scale[c] * (1 - 0x1p-13f);  // leaves room for rounding
+                step_[k][i] = std::isfinite(step) ? step : 0;                  // without steps, values are escapes
                 inverse_[k][i] = step_[k][i] > 0 ? 1 / step_[k][i] : 0;
             }
         }
