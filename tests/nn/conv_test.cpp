@@ -8,21 +8,21 @@ using laws::make_case;
 
 namespace {
 
-struct drawn {
+struct drawn_layer {
     conv<float>::config c;
     shape in;
 };
 
 /// A random small convolution whose kernel fits its image: odd sizes, stride larger than the kernel, dilation,
 /// groups, single images.
-drawn draw(int dims, std::uint32_t number) {
+drawn_layer draw(int dims, std::uint32_t number) {
     for (std::uint32_t attempt = 0;; ++attempt) {
         const random_stream random{17, number, attempt};
         std::uint64_t at = 0;
         const auto below = [&](index_t n) {
             return static_cast<cairn::index_t>(random.below(static_cast<std::uint64_t>(n), at++));
         };
-        drawn d;
+        drawn_layer d;
         d.c.dims = dims;
         d.c.groups = below(3) == 0 ? 2 + below(2) : 1;
         d.c.in = d.c.groups * (1 + below(5));
@@ -81,7 +81,7 @@ TEST_CASE("conv: laws on chosen shapes", "[laws][conv]") {
 TEST_CASE("conv: laws on random shapes", "[laws][conv]") {
     for (int dims = 1; dims <= 3; ++dims)
         for (std::uint32_t number = 0; number < 8; ++number) {
-            const drawn d = draw(dims, number + 100u * static_cast<std::uint32_t>(dims));
+            const drawn_layer d = draw(dims, number + 100u * static_cast<std::uint32_t>(dims));
             const std::string name =
                 concat("random ", dims, "D ", number, " on ", d.in, ": ", conv<float>(d.c).describe());
             laws::check_laws(make_case(name, d.in, [c = d.c](auto t) { return make<decltype(t)>(c); }));
@@ -92,7 +92,7 @@ TEST_CASE("conv: plain loops on random shapes", "[conv]") {
     autotune_cache::global().set_policy(autotune_policy::first);
     for (int dims = 1; dims <= 3; ++dims)
         for (std::uint32_t number = 0; number < 25; ++number) {
-            const drawn d = draw(dims, number + 1000u * static_cast<std::uint32_t>(dims));
+            const drawn_layer d = draw(dims, number + 1000u * static_cast<std::uint32_t>(dims));
             INFO(conv<float>(d.c).describe() << " on " << d.in);
             laws::bench<double> b(make<double>(d.c));
             const conv_geometry g = make<double>(d.c).geometry(d.in);

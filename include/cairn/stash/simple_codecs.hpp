@@ -1,9 +1,9 @@
 #pragma once
 // Codecs to compare with:
 //   bf16_codec    the nearest bfloat16: 2 bytes
-//   group_codec   ActNN (Chen et al., ICML 2021): b bits in groups of 256 with minimum and maximum in float, rounded at
-//                 random without bias:  q = ⌊(x − min) / (max − min) · (2^b − 1) + u⌋. 0 is no exception. In double: the
-//                 range of finite floats may be none, and so may 1 / range
+//   group_codec   ActNN (Chen et al., ICML 2021): b bits in groups of 256 with minimum and maximum in float, rounded
+//                 at random without bias: q = ⌊(x − min) / (max − min) · (2^b − 1) + u⌋. 0 is no exception. In double:
+//                 a range of finite floats may be no float, nor its inverse
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/stash/codec.hpp>
