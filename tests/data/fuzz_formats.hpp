@@ -2,6 +2,7 @@
 // Every parser with a few small valid files, for fuzzing. A parser may read its input or throw cairn::error; nothing
 // else.
 
+#include "data/numpy2_pickles.hpp"
 #include "data/pickles.hpp"
 
 #include <cairn/data/archive.hpp>
@@ -23,6 +24,8 @@ struct fuzz_format {
     std::vector<bytes> seeds;
     std::function<void(const bytes&)> parse;
 };
+
+inline bytes text_bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
 inline std::vector<fuzz_format> fuzz_formats() {
     const std::vector<float> six{1, 2, 3, 4, 5, 6};
@@ -55,21 +58,25 @@ inline std::vector<fuzz_format> fuzz_formats() {
               {.dim = {2, 2, 1, 2}, .datatype = 16, .bitpix = 32, .order = std::endian::big, .slope = 2, .inter = 1},
               elements_of<float>({1, 2, 3, 4, 5, 6, 7, 8}, std::endian::big))},
          [](const bytes& b) { parse_maybe_gzip_nifti(b, "x.nii").to_tensor(); }});
-    all.push_back({"pickle",
-                   {pickled_csr({{1, 0, 2}, {0, 0, 0}, {0, 3, 0}}, 3),
-                    pickled_array({2, 3}, "i4", elements_of<std::int32_t>({1, 0, 0, 0, 1, 0})),
-                    pickled_graph({{0, {1, 2}}, {1, {0}}, {2, {}}})},
-                   [](const bytes& b) {
-                       const pickle_tree p = parse_pickle(b, "x.pickle");
-                       if (p.is_object(p.root(), "csr_matrix")) detail::csr_of_pickle(p);
-                       if (p.is_object(p.root(), "_reconstruct")) p.array(p.root()).to_tensor<float>();
-                   }});
-    all.push_back({"csv",
-                   {bytes(elements_of<char>(
-                       {'a', ',', 'b', '\n', '1', ',', '2', '\n', '-', '3', 'e', '4', ',', '5', '\r', '\n'}))},
-                   [](const bytes& b) {
-                       parse_csv({reinterpret_cast<const char*>(b.data()), b.size()}, "x.csv");
-                   }});
+    all.push_back(
+        {"pickle",
+         {pickled_csr({{1, 0, 2}, {0, 0, 0}, {0, 3, 0}}, 3),
+          pickled_array({2, 3}, "i4", elements_of<std::int32_t>({1, 0, 0, 0, 1, 0})),
+          pickled_graph({{0, {1, 2}}, {1, {0}}, {2, {}}}), of_hexadecimal(numpy2_arrays[0]),
+          of_hexadecimal(numpy2_arrays[5]), of_hexadecimal(numpy2_matrices[2]), of_hexadecimal(numpy2_graphs[4])},
+         [](const bytes& b) {
+             const pickle_tree p = parse_pickle(b, "x.pickle");
+             if (p.is_object(p.root(), "csr_matrix")) detail::csr_of_pickle(p);
+             if (p.is_array(p.root())) p.array(p.root()).to_tensor<float>();
+             for (const int i : p.root().items)
+                 if (p.is_object(p[i], "scalar")) p.integer(p[i], "a number");
+         }});
+    all.push_back(
+        {"csv",
+         {text_bytes("a,b\n1,2\n-3e4,5\r\n"), text_bytes("\xef\xbb\xbf\"a \"\"\",\"b\r\nc\"\r+1e-400,\" 2\"\r")},
+         [](const bytes& b) {
+             parse_csv({reinterpret_cast<const char*>(b.data()), b.size()}, "x.csv");
+         }});
     const std::vector<std::pair<std::string, bytes>> members{
         {"top/", {}}, {"top/a.bin", counting(700)}, {"top/b.bin", counting(30)}};
     all.push_back(

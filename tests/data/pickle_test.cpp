@@ -1,8 +1,9 @@
 #include "catch.hpp"
+#include "data/numpy2_pickles.hpp"
 #include "data/pickles.hpp"
 #include "messages.hpp"
 
-#include <cairn/data/pickle.hpp>
+#include <cairn/data/planetoid.hpp>
 
 namespace cairn::test {
 namespace pickle_tests {
@@ -46,6 +47,54 @@ TEST_CASE("pickle: numbers, lists, dictionaries and what is kept for later", "[p
     CHECK(contains(message_of([&] { p.array(list); }), "a NumPy array is expected"));
 }
 
+TEST_CASE("pickle: NumPy 2 and SciPy, each protocol", "[pickle]") {
+    for (std::size_t protocol = 0; protocol < 6; ++protocol) {
+        INFO("protocol " << protocol);
+        const pickle_tree array = parse_pickle(of_hexadecimal(numpy2_arrays[protocol]), "array.pickle");
+        const tensor<std::int32_t> t = array.array(array.root()).to_tensor<std::int32_t>();
+        CHECK(t.shape() == shape{2, 3});
+        CHECK(std::vector(t.span().begin(), t.span().end()) == std::vector<std::int32_t>{1, -2, 200, 0, 10, 92});
+
+        const pickle_tree matrix = parse_pickle(of_hexadecimal(numpy2_matrices[protocol]), "matrix.pickle");
+        const csr_matrix<float> m = detail::csr_of_pickle(matrix);
+        CHECK((m.rows == 2 && m.columns == 2));
+        CHECK(m.begin == std::vector<index_t>{0, 1, 2});
+        CHECK(m.column == std::vector<std::int32_t>{0, 1});
+        CHECK(m.value == std::vector<float>{1, 2.5f});
+
+        const pickle_tree graph = parse_pickle(of_hexadecimal(numpy2_graphs[protocol]), "graph.pickle");
+        std::vector<std::int64_t> found;
+        for (std::size_t i = 0; i + 1 < graph.root().items.size(); i += 2) {
+            found.push_back(graph.integer(graph[graph.root().items[i]], "a node"));
+            for (const int to : graph[graph.root().items[i + 1]].items)
+                found.push_back(graph.integer(graph[to], "a neighbour"));
+        }
+        CHECK(found == std::vector<std::int64_t>{0, 1, 2, 1, 0, 2});
+    }
+}
+
+TEST_CASE("pickle: lines of protocol 0", "[pickle]") {
+    const auto text = [](const std::string& s) {
+        const pickle_tree p = parse_pickle(bytes(s.begin(), s.end()), "x.pickle");
+        return p.root().text;
+    };
+    CHECK(text("S'a\\x00\\n\\\\\\'\xff'\np0\n.") == std::string("a\0\n\\'\xff", 6));
+    CHECK(text("S\"it's\"\n.") == "it's");
+    CHECK(text("Va\\u005c\xe9\\u20ac\n.") == "a\\\xc3\xa9\xe2\x82\xac");
+    for (const auto& [line, why] : {std::pair{"S'\\q'\n.", "an escape"}, std::pair{"S'\\x0'\n.", "an escape"},
+                                    std::pair{"V\\u00zz\n.", "an escape"}, std::pair{"S'a\n.", "without quotes"},
+                                    std::pair{"I12x\n.", "'12x' is no whole number"}, std::pair{"I", "truncated"},
+                                    std::pair{"I99999999999999999999\n.", "no whole number of 8 bytes"},
+                                    std::pair{"K\x01p-1\n.", "no whole number of 4 bytes"}})
+        CHECK(contains(refusal(std::string(line)), why));
+    const std::string list = "(lp0\nI01\naI00\naL-5L\na.";
+    const pickle_tree p = parse_pickle(bytes(list.begin(), list.end()), "x.pickle");
+    REQUIRE(p.root().items.size() == 3);
+    CHECK(p.integer(p[p.root().items[0]], "a") == 1);
+    CHECK(p.integer(p[p.root().items[2]], "a") == -5);
+    CHECK(contains(refusal("c_codecs\nencode\n(V\\u20ac\nVlatin1\ntR."), "characters beyond 255"));
+}
+
 TEST_CASE("pickle: nothing that could run is read", "[pickle]") {
     for (const char* const call : {"cos\nsystem\n(U\x02lstR.", "cposix\nsystem\n.", "c__builtin__\neval\n.",
                                    "cbuiltins\nexec\n.", "csubprocess\nPopen\n."}) {
@@ -53,9 +102,11 @@ TEST_CASE("pickle: nothing that could run is read", "[pickle]") {
         CHECK(contains(why, "x.pickle: byte"));
         CHECK(contains(why, "pickles can run programs, this one is not read"));
     }
-    CHECK(contains(refusal("\x80\x02(S'ls'\nios\nsystem\n."), "opcode 83"));  // protocol 0
-    CHECK(contains(refusal("\x80\x02\x93."), "opcode 147"));                  // STACK_GLOBAL
-    CHECK(contains(refusal("\x80\x05."), "protocol 5"));
+    CHECK(contains(refusal("(S'ls'\nios\nsystem\n."), "opcode 105"));  // INST of protocol 0
+    CHECK(contains(refusal("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02ls\x85R."), "the pickle names 'os system'"));
+    CHECK(contains(refusal("\x80\x04\x93."), "takes what it did not put there"));
+    CHECK(contains(refusal("\x80\x05\x97."), "opcode 151"));  // a buffer outside of the file
+    CHECK(contains(refusal("\x80\x06."), "pickle protocol 6; 0 to 5 are read"));
 }
 
 TEST_CASE("pickle: what is damaged says so", "[pickle]") {

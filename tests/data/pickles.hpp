@@ -5,6 +5,13 @@
 
 namespace cairn::test {
 
+inline bytes of_hexadecimal(std::string_view digits) {
+    bytes out;
+    for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+        out.push_back(static_cast<std::uint8_t>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
+    return out;
+}
+
 /// A NumPy array without the opcodes around it.
 inline bytes pickled_array_body(const std::vector<int>& extents, const std::string& type, const bytes& elements,
                                 bool fortran = false) {

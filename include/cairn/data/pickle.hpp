@@ -1,14 +1,15 @@
 #pragma once
-// Python pickles of NumPy arrays, SciPy's compressed rows, lists and dictionaries, as Python 2 wrote them (protocol 2;
-// pickletools.py says what each opcode does). A pickle is a program that may call any function of Python: this reader
-// calls nothing. It builds a tree of plain nodes; the names that a file may mention are those of `pickle_names`, kept
-// as text, and everything else is refused.
+// Python pickles of NumPy arrays, SciPy's compressed rows, lists and dictionaries, of protocols 0 to 5 (pickletools.py
+// says what each opcode does), by Python 2 and 3, NumPy 1 and 2. A pickle is a program that may call any function of
+// Python: this reader calls nothing. It builds a tree of plain nodes (data/pickle_tree.hpp); the names that a file may
+// mention are those of `pickle_names`, kept as text, and everything else is refused.
 
 #include <cairn/data/bytes.hpp>
-#include <cairn/data/npy.hpp>
+#include <cairn/data/pickle_tree.hpp>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,100 +18,27 @@
 
 namespace cairn {
 
-/// What a pickle may name: constructors of plain containers.
-inline constexpr std::array<std::string_view, 8> pickle_names{
-    "numpy.core.multiarray _reconstruct", "numpy ndarray",           "numpy dtype",      "scipy.sparse.csr csr_matrix",
-    "scipy.sparse._csr csr_matrix",       "collections defaultdict", "__builtin__ list", "builtins list"};
-
-/// A pickle as a tree. Nodes refer to each other by number; one may have several parents.
-class pickle_tree {
-public:
-    enum class node_kind { none, boolean, integer, text, tuple, list, dictionary, name, object };
-    struct node {
-        node_kind kind = node_kind::none;
-        std::int64_t number = 0;                     // boolean, integer
-        std::string text = {};                       // bytes or text; of a name, "module name"
-        std::vector<int> items = {};                 // of a dictionary and an object key, value, key, value …
-        int maker = -1, arguments = -1, state = -1;  // of an object: a name, a tuple, what BUILD gave it
-    };
-
-    const node& operator[](int i) const { return nodes_[static_cast<std::size_t>(i)]; }
-    const node& root() const { return (*this)[root_]; }
-    const std::string& name() const { return name_; }
-
-    /// Whether n is an object made by a function whose name ends so.
-    bool is_object(const node& n, std::string_view ending) const {
-        return n.kind == node_kind::object && (*this)[n.maker].text.ends_with(ending);
-    }
-    /// The value of a key of a dictionary; throws where it is missing.
-    const node& at(const node& dictionary, std::string_view key) const {
-        for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2)
-            if ((*this)[dictionary.items[i]].text == key) return (*this)[dictionary.items[i + 1]];
-        fail(name_, ": no '", key, "' in the pickled object: another kind of file?");
-    }
-    bool has(const node& dictionary, std::string_view key) const {
-        for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2)
-            if ((*this)[dictionary.items[i]].text == key) return true;
-        return false;
-    }
-    /// A whole number, or throws naming `what` it should be.
-    std::int64_t integer(const node& n, const char* what) const {
-        require(n.kind == node_kind::integer || n.kind == node_kind::boolean, name_, ": ", what,
-                " is no whole number: damaged or another kind of file?");
-        return n.number;
-    }
-
-    /// Numbers of a NumPy array. Throws unless n is one.
-    npy_array array(const node& n) const {
-        require(is_object(n, "multiarray _reconstruct") && n.state >= 0, name_,
-                ": a NumPy array is expected in the pickle: another kind of file?");
-        const node& state = (*this)[n.state];  // (version, shape, dtype, Fortran order, bytes)
-        require(state.kind == node_kind::tuple && state.items.size() == 5, name_, ": the state of a NumPy array has ",
-                state.items.size(), " parts, 5 are expected: damaged?");
-        const auto part = [&](std::size_t i) -> const node& { return (*this)[state.items[i]]; };
-        npy_array a;
-        a.name = name_;
-        std::vector<std::int64_t> extents;
-        for (const int i : part(1).items) {
-            extents.push_back(integer((*this)[i], "an extent of an array"));
-            require(extents.back() >= 0 && extents.size() <= shape::max_rank, name_, ": an array of extent ",
-                    extents.back(), " and ", extents.size(), " axes: damaged?");
-        }
-        const std::uint64_t count = checked_product(extents, most_elements, name_);
-        a.shape = shape(extents);
-        read_dtype(a, part(2));
-        a.fortran = integer(part(3), "the order of an array") != 0;
-        const std::string& bytes = part(4).text;
-        require(part(4).kind == node_kind::text && bytes.size() == count * static_cast<std::uint64_t>(a.width), name_,
-                ": an array of shape ", a.shape, " takes ", count * static_cast<std::uint64_t>(a.width), " bytes, ",
-                bytes.size(), " are there: damaged?");
-        a.bytes.assign(bytes.begin(), bytes.end());
-        return a;
-    }
-
-private:
-    friend class pickle_reader;
-
-    void read_dtype(npy_array& a, const node& n) const {
-        require(is_object(n, "numpy dtype") && n.state >= 0 && n.arguments >= 0 &&
-                    !(*this)[n.arguments].items.empty() && (*this)[n.state].items.size() >= 2,
-                name_, ": an array without a type of its elements: damaged?");
-        const std::string& type = (*this)[(*this)[n.arguments].items[0]].text;
-        const std::string& order = (*this)[(*this)[n.state].items[1]].text;
-        const std::size_t width = type.size() == 2 ? static_cast<std::size_t>(type[1] - '0') : 0;
-        const bool known = (width == 1 && (type[0] == 'b' || type[0] == 'i' || type[0] == 'u')) ||
-                           ((width == 2 || width == 4 || width == 8) && (type[0] == 'i' || type[0] == 'u')) ||
-                           ((width == 4 || width == 8) && type[0] == 'f');
-        require(known, name_, ": elements of type '", type, "'; f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 are read");
-        a.kind = type[0];
-        a.width = static_cast<int>(width);
-        a.order = order == ">" ? std::endian::big : std::endian::little;
-    }
-
-    std::vector<node> nodes_;
-    int root_ = 0;
-    std::string name_;
-};
+/// What a pickle may name: constructors of plain containers, numbers and bytes.
+inline constexpr std::array<std::string_view, 20> pickle_names{"numpy.core.multiarray _reconstruct",
+                                                               "numpy.core.multiarray scalar",
+                                                               "numpy.core.numeric _frombuffer",
+                                                               "numpy._core.multiarray _reconstruct",
+                                                               "numpy._core.multiarray scalar",
+                                                               "numpy._core.numeric _frombuffer",
+                                                               "numpy ndarray",
+                                                               "numpy dtype",
+                                                               "scipy.sparse.csr csr_matrix",
+                                                               "scipy.sparse._csr csr_matrix",
+                                                               "scipy.sparse._csr csr_array",
+                                                               "collections defaultdict",
+                                                               "__builtin__ list",
+                                                               "builtins list",
+                                                               "__builtin__ object",
+                                                               "builtins object",
+                                                               "__builtin__ bytes",
+                                                               "copy_reg _reconstructor",
+                                                               "_codecs encode",
+                                                               "scipy.sparse._arrays csr_array"};
 
 /// Reads a pickle; see the top of the file.
 class pickle_reader {
@@ -141,11 +69,26 @@ private:
         switch (op) {
             case '\x80': {
                 const int protocol = in_.number<std::uint8_t>("the protocol", little);
-                in_.require_here(protocol >= 1 && protocol <= 3, "pickle protocol ", protocol, "; 1 to 3 are read");
+                in_.require_here(protocol <= 5, "pickle protocol ", protocol, "; 0 to 5 are read");
                 return;
             }
-            case 'c':
-                return push_name();
+            case '\x95':  // a frame: what follows is read as it comes
+                in_.take(8, "a frame");
+                return;
+            case 'c': {
+                const std::string module = line();
+                return push_name(module, line());
+            }
+            case '\x93': {
+                const std::vector<int> words = pop_last(2);
+                return push_name(tree_[words[0]].text, tree_[words[1]].text);
+            }
+            case '\x94':
+                return memorise(static_cast<std::uint32_t>(memo_.size()));
+            case 'p':
+                return memorise(line_number<std::uint32_t>(line()));
+            case 'g':
+                return recall(line_number<std::uint32_t>(line()));
             case 'q':
                 return memorise(in_.number<std::uint8_t>("a memo number", little));
             case 'r':
@@ -167,13 +110,29 @@ private:
                 return push({.kind = node_kind::integer, .number = in_.number<std::int32_t>("a number", little)});
             case '\x8a':
                 return push_long();
+            case 'I':
+            case 'L': {
+                std::string digits = line();
+                if (digits == "00" || digits == "01")
+                    return push({.kind = node_kind::boolean, .number = digits == "01"});
+                if (digits.ends_with('L')) digits.pop_back();
+                return push({.kind = node_kind::integer, .number = line_number<std::int64_t>(digits)});
+            }
+            case 'S':
+            case 'V':
+                return push({.kind = node_kind::text, .text = unescaped(line(), op == 'S')});
             case 'U':
             case 'C':
+            case '\x8c':
                 return push_text(in_.number<std::uint8_t>("a string's length", little));
             case 'T':
             case 'B':
             case 'X':
                 return push_text(in_.number<std::uint32_t>("a string's length", little));
+            case '\x8d':
+            case '\x8e':
+            case '\x96':
+                return push_text(in_.number<std::uint64_t>("a string's length", little));
             case '(':
                 marks_.push_back(stack_.size());
                 return;
@@ -185,6 +144,13 @@ private:
                 return push({.kind = node_kind::dictionary});
             case 't':
                 return push({.kind = node_kind::tuple, .items = pop_to_mark()});
+            case 'l':
+                return push({.kind = node_kind::list, .items = pop_to_mark()});
+            case 'd': {
+                std::vector<int> items = pop_to_mark();
+                push({.kind = node_kind::dictionary});
+                return append(std::move(items), node_kind::dictionary);
+            }
             case '\x85':
             case '\x86':
             case '\x87':
@@ -257,19 +223,64 @@ private:
         for (std::size_t i = s.size(); i-- > 0;) value = value << 8 | s[i];
         push({.kind = node_kind::integer, .number = static_cast<std::int64_t>(value)});
     }
-    void push_name() {
+    std::string line() {
         std::string text;
-        for (int line = 0; line < 2; ++line) {
-            if (line) text += ' ';
-            while (true) {
-                const char c = static_cast<char>(in_.number<std::uint8_t>("a name", little));
-                if (c == '\n') break;
-                in_.require_here(text.size() < 200, "a name that does not end: damaged?");
-                text += c;
+        while (true) {
+            const char c = static_cast<char>(in_.number<std::uint8_t>("a line", little));
+            if (c == '\n') return text;
+            text += c;
+        }
+    }
+    template <class T>
+    T line_number(const std::string& digits) {
+        T value = 0;
+        const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        in_.require_here(failure == std::errc{} && end == digits.data() + digits.size(), "'", digits.substr(0, 40),
+                         "' is no whole number of ", sizeof(T), " bytes: damaged?");
+        return value;
+    }
+    // A line of protocol 0: a quoted string of bytes as Python 2 prints it, or text whose characters are bytes of
+    // Latin-1 and \uXXXX, which becomes UTF-8.
+    std::string unescaped(std::string_view line, bool bytes) {
+        if (bytes) {
+            in_.require_here(line.size() >= 2 && line.front() == line.back(), "a string without quotes: damaged?");
+            line = line.substr(1, line.size() - 2);
+        }
+        constexpr std::string_view letters = "ntr\\'\"", meant = "\n\t\r\\'\"";
+        std::string out;
+        while (!line.empty()) {
+            unsigned code = static_cast<std::uint8_t>(line.front());
+            std::size_t used = 1;
+            if (line.front() == '\\') {
+                const char kind = line.size() > 1 ? line[1] : '\0';
+                const auto letter = bytes ? letters.find(kind) : std::string_view::npos;
+                const std::size_t digits = kind == (bytes ? 'x' : 'u') ? (bytes ? 2 : 4) : 0;
+                used = 2 + digits;
+                in_.require_here(line.size() >= used && (digits > 0 || letter < letters.size()),
+                                 "an escape of a string that is not read: damaged?");
+                if (digits)
+                    in_.require_here(
+                        std::from_chars(line.data() + 2, line.data() + used, code, 16).ptr == line.data() + used,
+                        "an escape of a string that is no number: damaged?");
+                else
+                    code = static_cast<std::uint8_t>(meant[letter]);
+            }
+            line.remove_prefix(used);
+            if (bytes || code < 0x80) {
+                out += static_cast<char>(code);
+            } else {
+                if (code >= 0x800) out += static_cast<char>(0xe0 | code >> 12);
+                out += static_cast<char>(code >= 0x800 ? 0x80 | (code >> 6 & 0x3f) : 0xc0 | code >> 6);
+                out += static_cast<char>(0x80 | (code & 0x3f));
             }
         }
+        return out;
+    }
+
+    void push_name(const std::string& module, const std::string& function) {
+        std::string text = concat(module, ' ', function);
         in_.require_here(std::find(pickle_names.begin(), pickle_names.end(), text) != pickle_names.end(),
-                         "the pickle names '", text,
+                         "the pickle names '", text.substr(0, 200),
                          "', which is neither an array nor a list or dictionary; pickles can run programs, this one is "
                          "not read. Save numbers as .npz");
         push({.kind = node_kind::name, .text = std::move(text)});
@@ -286,7 +297,27 @@ private:
         const std::vector<int> parts = pop_last(2);
         in_.require_here(tree_[parts[0]].kind == node_kind::name && tree_[parts[1]].kind == node_kind::tuple,
                          "the pickle makes an object of what is no name and tuple: damaged?");
-        push({.kind = node_kind::object, .maker = parts[0], .arguments = parts[1]});
+        const std::string& maker = tree_[parts[0]].text;
+        const std::vector<int>& arguments = tree_[parts[1]].items;
+        if (maker == "_codecs encode" || maker == "__builtin__ bytes") {  // bytes, by Python 3 and protocols 0 to 2
+            std::string text = arguments.empty() ? "" : tree_[arguments[0]].text;
+            return push({.kind = node_kind::text, .text = latin1_of(text)});
+        }
+        const bool by_class = maker == "copy_reg _reconstructor";  // of the class that is its first argument
+        in_.require_here(!by_class || (!arguments.empty() && tree_[arguments[0]].kind == node_kind::name),
+                         "the pickle makes an object of no class: damaged?");
+        push({.kind = node_kind::object, .maker = by_class ? arguments[0] : parts[0], .arguments = parts[1]});
+    }
+    // The bytes that UTF-8 of characters up to 255 stands for.
+    std::string latin1_of(const std::string& text) {
+        std::string out;
+        for (std::size_t i = 0; i < text.size(); ++i) {
+            const auto c = static_cast<std::uint8_t>(text[i]);
+            in_.require_here(c < 0x80 || ((c == 0xc2 || c == 0xc3) && i + 1 < text.size()),
+                             "bytes of characters beyond 255: damaged?");
+            out += c < 0x80 ? text[i] : static_cast<char>((c & 3) << 6 | (text[++i] & 0x3f));
+        }
+        return out;
     }
     void build() {
         const int state = pop();

@@ -62,8 +62,8 @@ inline csr_matrix<float> csr_of_arrays(const std::vector<std::int64_t>& extents,
 
 /// SciPy's csr_matrix of a pickle.
 inline csr_matrix<float> csr_of_pickle(const pickle_tree& p) {
-    require(p.is_object(p.root(), "csr_matrix") && p.root().state >= 0, p.name(),
-            ": a SciPy csr_matrix is expected: another kind of file?");
+    const bool csr = p.is_object(p.root(), "csr_matrix") || p.is_object(p.root(), "csr_array");
+    require(csr && p.root().state >= 0, p.name(), ": a SciPy csr_matrix is expected: another kind of file?");
     const pickle_tree::node& state = p[p.root().state];
     const pickle_tree::node& extents = p.at(state, p.has(state, "_shape") ? "_shape" : "shape");
     std::vector<std::int64_t> shape;
