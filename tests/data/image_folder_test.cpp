@@ -172,7 +172,62 @@ TEST_CASE("image folder: parts by folder, or by a split that keeps the share of 
     const temporary_folder only_train;
     unpack(only_train, three_classes("train/"));
     REQUIRE_THAT(message_of([&] { image_collection(only_train.path()).part_of(part::test); }),
-                 Contains("none called test, val or validation"));
+                 Contains("none called test, val, valid or validation"));
+}
+
+TEST_CASE("image folder: the validation set is a part of its own", "[image_folder]") {
+    for (const char* name : {"val", "valid", "validation", "Val"}) {
+        const temporary_folder folder, archives;
+        files all = three_classes("set/Train/");
+        for (auto& f : three_classes(concat("set/", name, "/")))
+            if (!f.first.ends_with("/0.jpg")) all.push_back(f);
+        unpack(folder, all);
+        const image_collection two(folder.path());
+        CHECK(two.part_of(part::train).size() == 12);
+        CHECK(two.part_of(part::test) == two.validation());  // as in ImageNet
+        for (auto& f : three_classes("set/test/"))
+            if (f.first.ends_with("/0.jpg")) all.push_back(f);
+        unpack(folder, all);
+        const image_collection three(folder.path());
+        CHECK(three.part_of(part::train).size() == 12);
+        CHECK(three.validation().size() == 9);
+        CHECK(three.part_of(part::test).size() == 3);
+        for (const index_t i : three.part_of(part::test)) CHECK(three.name(i).ends_with("/0.jpg"));
+        CHECK(image_collection(archives.write("a.tar", tar_file(all))).validation().size() == 9);
+
+        folder.write("set/dev/class1/x.jpg", jpeg_file(picture(8, 8)));
+        CHECK_THAT(message_of([&] { image_collection{folder.path()}; }),
+                   Contains(": has folders by part, but image 'set/dev/class1/x.jpg' lies in none of them; call its "
+                            "part train, val or test"));
+    }
+    const temporary_folder single;
+    unpack(single, three_classes());
+    CHECK(image_collection(single.path()).validation().empty());
+}
+
+TEST_CASE("image folder: images in formats that are not read are refused by name", "[image_folder]") {
+    for (const char* ending : {"bmp", "webp", "tif", "TIFF", "gif", "heic", "avif", "jp2", "jxl", "ppm"})
+        for (const bool archive : {false, true}) {
+            files all = three_classes();
+            all.emplace_back(concat("class2/z.", ending), counting(30));
+            all.emplace_back(concat("class1/a.", ending), counting(30));
+            const temporary_folder folder;
+            auto path = folder.path();
+            if (archive)
+                path = folder.write("a.tar", tar_file(all));
+            else
+                unpack(folder, all);
+            CHECK_THAT(message_of([&] { image_collection{path}; }),
+                       Contains(concat(path.string(), ": image 'class1/a.", ending,
+                                       "' and 1 more are in a format that is not read; convert to .png or .jpg")));
+        }
+    const temporary_folder folder;
+    unpack(folder, three_classes());
+    folder.write("banner.gif", "in no class folder");
+    folder.write("class0/._x.bmp", "of macOS");
+    folder.write("class0/x.JFIF", jpeg_file(picture(8, 8)));
+    folder.write("class0/y.jpe", jpeg_file(picture(8, 8)));
+    CHECK(image_collection(folder.path()).size() == 14);
 }
 
 TEST_CASE("image folder: corrupt images stop the run by name, or are left out", "[image_folder]") {

@@ -116,6 +116,39 @@ TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than th
     REQUIRE(std::abs(expected - got) < 5);
 }
 
+TEST_CASE("jpeg: every subsampling, of all widths, in every size", "[jpeg]") {
+    for (auto [h, v] :
+         {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}, {3, 1}, {1, 3}, {3, 2}, {2, 3}})
+        for (index_t width = 64; width < 98; width += 3) {
+            image in;  // colours that change slowly: their means are their samples
+            in.resize(48, width, 3);
+            for (index_t y = 0; y < 48; ++y)
+                for (index_t x = 0; x < width; ++x) {
+                    in.row(y)[3 * x] = static_cast<std::uint8_t>(40 + x);
+                    in.row(y)[3 * x + 1] = static_cast<std::uint8_t>(230 - y);
+                    in.row(y)[3 * x + 2] = static_cast<std::uint8_t>(20 + x + y);
+                }
+            const bytes file = jpeg_file(in, {.quality = 98, .h = h, .v = v});
+            for (const index_t target : {48, 24, 12, 6})
+                for (const double left : {0.0, 17.0, static_cast<double>(width) - 48}) {
+                    image part;
+                    const pixel_box box{0, left, 48, 48};
+                    const pixel_box at = jpeg_decoder(file, "a.jpg").decode(box, target, target, part);
+                    double worst = 0;
+                    const double shrink = 48 / at.height;
+                    for (index_t y = 0; y < part.height; ++y)
+                        for (index_t x = 0; x < part.width; ++x) {
+                            const double from = (static_cast<double>(x) - at.left + 0.5) * shrink + left - 0.5;
+                            if (from < left || from > left + 47) continue;
+                            worst = std::max(worst, std::abs(40 + from - part.row(y)[3 * x]));
+                        }
+                    INFO(h << " × " << v << ", width " << width << ", target " << target << ", left " << left
+                           << ", shrink " << shrink);
+                    REQUIRE(worst < 20);
+                }
+        }
+}
+
 TEST_CASE("jpeg: a file that was cut off is an error, whatever part of it is asked for", "[jpeg]") {
     for (bool progressive : {false, true}) {
         const bytes file = jpeg_file(picture(120, 160), {.progressive = progressive});

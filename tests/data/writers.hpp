@@ -218,6 +218,7 @@ struct jpeg_options {
     int quality = 90;
     bool progressive = false;
     bool subsampled = true;
+    int h = 0, v = 0;   // sampling factors of brightness beside those of the colours, 0: the library's
     bool inks = false;  // 4 channels, Adobe's inverted CMYK
 };
 
@@ -237,6 +238,7 @@ inline bytes jpeg_file(const image& in, jpeg_options options = {}) {
     jpeg_set_defaults(&c);
     jpeg_set_quality(&c, options.quality, TRUE);
     if (in.channels == 3 && !options.subsampled) c.comp_info[0].h_samp_factor = c.comp_info[0].v_samp_factor = 1;
+    if (options.h) c.comp_info[0].h_samp_factor = options.h, c.comp_info[0].v_samp_factor = options.v;
     if (options.progressive) jpeg_simple_progression(&c);
     jpeg_start_compress(&c, TRUE);
     while (c.next_scanline < c.image_height) {

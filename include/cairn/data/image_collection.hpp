@@ -2,8 +2,10 @@
 // Labelled images in class folders, the layout of ImageNet: …/CLASS/NAME.{jpg,jpeg,png}, in a folder or inside an
 // archive.
 //   the class is the folder that an image lies in
-//   a folder above that called train, test, val or validation is the part that it belongs to
+//   a folder above that called train, val (valid, validation) or test is the part that it belongs to; where there is no
+//   test, the validation set is for testing (ImageNet)
 //   classes are numbered in alphabetical order, over all parts
+// Images in formats that are not read, and images beside the parts, are refused by name: none is left out in silence.
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
 
 #include <cairn/core/error.hpp>
@@ -13,12 +15,14 @@
 #include <cairn/data/split.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -36,13 +40,13 @@ public:
     struct entry {
         std::string name;  // path below the root
         std::int32_t label = 0;
-        std::string part;                 // train, test, or "" where the layout has no parts
+        std::string part;                 // train, validation, test, or "" where the layout has no parts
         std::vector<std::uint8_t> bytes;  // of archives only
     };
 
     /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left
-    /// out), when links lead back to a folder above them, or when the archive is damaged or larger than half of the
-    /// machine's memory. `or_else`: what else the caller's user may do about an empty class, for the message.
+    /// out), when there are images in other formats or beside the parts, when links lead back to a folder above them, or
+    /// when the archive is damaged or larger than half of the machine's memory. `or_else`: what else the caller's user may do about an empty class, for the message.
     explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop,
                               const std::string& or_else = {})
         : root_(root) {
@@ -53,6 +57,7 @@ public:
             list_archive(folders);
         else
             fail(root.string(), ": neither a folder nor an archive (.tar, .tar.gz, .tar.zst)");
+        refuse_unread();
         std::sort(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) { return a.name < b.name; });
         require(!entries_.empty(), root.string(),
                 ": no image (.jpg, .jpeg, .png) in any class folder (ROOT/CLASS/NAME.jpg)",
@@ -80,37 +85,64 @@ public:
     /// for testing. Throws when the part is empty and `fraction` is not what makes it so (0 or 1).
     std::vector<index_t> part_of(part which, double fraction = 0.8, std::uint64_t seed = 0) const {
         const char* wanted = which == part::train ? "train" : "test";
-        std::vector<index_t> chosen;
-        std::vector<std::int32_t> labels;
-        bool parts = false;
-        for (index_t i = 0; i < size(); ++i) {
-            parts |= !at(i).part.empty();
-            labels.push_back(at(i).label);
-            if (at(i).part == wanted) chosen.push_back(i);
-        }
-        if (!parts) {
+        if (!has_parts_) {
+            std::vector<std::int32_t> labels;
+            for (const entry& e : entries_) labels.push_back(e.label);
             split_indices s = stratified_split(labels, fraction, seed);
-            chosen = which == part::train ? std::move(s.first) : std::move(s.second);
+            const std::vector<index_t>& chosen = which == part::train ? s.first : s.second;
             require(!chosen.empty() || fraction == (which == part::train ? 0 : 1), root_.string(), ": ", fraction,
                     " of each class for training, rounded, leaves no image for the ", wanted,
                     " part; take another fraction, or more images");
             return chosen;
         }
+        std::vector<index_t> chosen = images_below(wanted);
+        if (chosen.empty() && which == part::test) chosen = validation();
         require(!chosen.empty(), root_.string(), ": has folders by part, but none called ", wanted,
-                which == part::test ? ", val or validation" : "");
+                which == part::test ? ", val, valid or validation" : "");
         return chosen;
     }
+
+    /// Images of the validation set; none where the layout has none.
+    std::vector<index_t> validation() const { return images_below("validation"); }
 
 private:
     const entry& at(index_t i) const { return entries_[static_cast<std::size_t>(i)]; }
 
+    std::vector<index_t> images_below(std::string_view name) const {
+        std::vector<index_t> chosen;
+        for (index_t i = 0; i < size(); ++i)
+            if (at(i).part == name) chosen.push_back(i);
+        return chosen;
+    }
+
+    static std::string lower_case(std::string text) {
+        for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        return text;
+    }
+    // Whether a file's name has one of the endings; "._x.jpg" of macOS archives has none.
+    static bool ends_in(const std::string& name, std::span<const std::string_view> endings) {
+        const std::filesystem::path file = std::filesystem::path(name).filename();
+        return !file.string().starts_with('.') &&
+               std::find(endings.begin(), endings.end(), lower_case(file.extension().string())) != endings.end();
+    }
     static bool is_image_name(const std::string& name) {
-        std::string lower;
-        for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-        const auto slash = lower.rfind('/');
-        if (lower.compare(slash == std::string::npos ? 0 : slash + 1, 1, ".") == 0)
-            return false;  // "._x.jpg" of macOS archives
-        return lower.ends_with(".jpg") || lower.ends_with(".jpeg") || lower.ends_with(".png");
+        constexpr std::array<std::string_view, 5> endings{".jpg", ".jpeg", ".jpe", ".jfif", ".png"};
+        return ends_in(name, endings);
+    }
+
+    void note_other(const std::string& name) {
+        constexpr std::array<std::string_view, 18> endings{".bmp",  ".dib",  ".webp", ".tif", ".tiff", ".gif",
+                                                           ".heic", ".heif", ".avif", ".jp2", ".j2k",  ".jxl",
+                                                           ".ppm",  ".pgm",  ".pbm",  ".pnm", ".tga",  ".exr"};
+        ++others_;
+        if (ends_in(name, endings) && name.find('/') != std::string::npos) unread_.push_back(name);
+    }
+    void refuse_unread() {
+        if (unread_.empty()) return;
+        std::sort(unread_.begin(), unread_.end());
+        fail(root_.string(), ": image '", unread_.front(), "'",
+             unread_.size() > 1 ? concat(" and ", unread_.size() - 1, " more are") : " is",
+             " in a format that is not read; convert to .png or .jpg, or move them out of the class folders");
     }
 
     void list_folder(std::set<std::string>& folders) {
@@ -129,7 +161,7 @@ private:
                 } else if (is_image_name(name)) {
                     entries_.push_back({name, 0, "", {}});
                 } else {
-                    ++others_;
+                    note_other(name);
                 }
             }
         } catch (const std::filesystem::filesystem_error& e) {
@@ -157,8 +189,9 @@ private:
     void list_archive(std::set<std::string>& folders) {
         in_memory_ = true;
         const auto wanted = [&](const std::string& name) {
-            others_ += !is_image_name(name);
-            return is_image_name(name);
+            if (is_image_name(name)) return true;
+            note_other(name);
+            return false;
         };
         for (archive_member& member : read_archive(root_, wanted, half_of_memory())) {
             if (member.folder)
@@ -194,11 +227,16 @@ private:
             names.push_back(folder.filename().string());
             numbers[names.back()] = 0;
             for (const auto& above : folder.parent_path()) {
-                const std::string name = above.string();
-                if (name == "train") e.part = "train";
-                if (name == "test" || name == "val" || name == "validation") e.part = "test";
+                const std::string name = lower_case(above.string());
+                if (name == "train" || name == "training") e.part = "train";
+                if (name == "val" || name == "valid" || name == "validation") e.part = "validation";
+                if (name == "test" || name == "testing") e.part = "test";
             }
+            has_parts_ |= !e.part.empty();
         }
+        for (const entry& e : entries_)
+            require(!has_parts_ || !e.part.empty(), root_.string(), ": has folders by part, but image '", e.name,
+                    "' lies in none of them; call its part train, val or test, or move it away");
         for (auto& [name, number] : numbers) {
             number = static_cast<std::int32_t>(classes_.size());
             classes_.push_back(name);
@@ -207,10 +245,10 @@ private:
     }
 
     std::filesystem::path root_;
-    bool in_memory_ = false;
+    bool in_memory_ = false, has_parts_ = false;
     index_t others_ = 0;
     std::vector<entry> entries_;
-    std::vector<std::string> classes_, left_out_;
+    std::vector<std::string> classes_, left_out_, unread_;
 };
 
 }  // namespace cairn

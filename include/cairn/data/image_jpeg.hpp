@@ -75,7 +75,9 @@ public:
         // certain.
         const bool whole = !ends();
         int shrink = 1;
-        while (shrink < 8 && box.height >= 2.0 * shrink * static_cast<double>(target_height) &&
+        // libjpeg-turbo 2.1 misplaces small colours where a sample of theirs is for more than 4 pixels (4:1:0).
+        const bool scalable = c_.max_h_samp_factor * c_.max_v_samp_factor <= 4;
+        while (scalable && shrink < 8 && box.height >= 2.0 * shrink * static_cast<double>(target_height) &&
                box.width >= 2.0 * shrink * static_cast<double>(target_width))
             shrink *= 2;
         start(shrink);

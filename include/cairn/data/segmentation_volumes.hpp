@@ -147,13 +147,17 @@ private:
         return begin;
     }
 
-    /// Where `path` belongs, or null: its folder is images, imagesTr, labels or labelsTr.
+    /// Where `path` belongs, or null: its folder is images, imagesTr, labels or labelsTr. Throws on volumes of other
+    /// formats there.
     static one_file* slot_of(const std::filesystem::path& path, std::map<std::string, file_pair>& files) {
         const std::string name = path.filename().string(), folder = path.parent_path().filename().string();
-        if (name.starts_with('.') || !(name.ends_with(".nii") || name.ends_with(".nii.gz"))) return nullptr;
-        if (folder == "images" || folder == "imagesTr") return &files[name].image;
-        if (folder == "labels" || folder == "labelsTr") return &files[name].label;
-        return nullptr;
+        const bool image = folder == "images" || folder == "imagesTr";
+        if (name.starts_with('.') || !(image || folder == "labels" || folder == "labelsTr")) return nullptr;
+        for (const char* ending : {".hdr", ".img", ".nrrd", ".nhdr", ".mha", ".mhd", ".mgz", ".mgh", ".dcm"})
+            require(!name.ends_with(ending) && !name.ends_with(concat(ending, ".gz")), path.string(),
+                    ": a volume in a format that is not read; save it as .nii.gz, or move it away");
+        if (!name.ends_with(".nii") && !name.ends_with(".nii.gz")) return nullptr;
+        return image ? &files[name].image : &files[name].label;
     }
 
     static std::map<std::string, file_pair> list_folder(const std::filesystem::path& root) {
