@@ -97,6 +97,34 @@ TEST_CASE("conv_transpose: shapes and the plain sum", "[conv_transpose]") {
     }
 }
 
+TEST_CASE("conv_transpose: of bfloat16, the sum and its bias are rounded once", "[conv_transpose]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
+    laws::bench<bfloat16> cancels(conv_transpose<bfloat16>({.in = 2, .out = 1, .kernel = 1, .stride = 1, .dims = 1}));
+    const auto& [weight, bias] =
+        std::tie(cancels.arena.parameters()[0].p->value, cancels.arena.parameters()[1].p->value);
+    weight[0] = 256, weight[1] = 1, bias[0] = -256;
+    CHECK(float(cancels.forward(tensor<bfloat16>::filled({1, 1, 2}, bfloat16(1.0f)))[0]) == 1);
+    for (const shaped& s : cases()) {
+        INFO(s.name);
+        laws::bench<bfloat16> b(make<bfloat16>(s.c));
+        const auto as_double = [](const auto& t) {
+            tensor<double> d(t.shape());
+            for (index_t i = 0; i < t.size(); ++i) d[i] = double(float(bfloat16(t[i])));
+            return d;
+        };
+        const auto& parameters = b.arena.parameters();
+        const tensor<double> x = laws::numbers<double>(s.in, 1), w = as_double(parameters[0].p->value),
+                             shift = s.c.bias ? as_double(parameters[1].p->value) : tensor<double>{};
+        tensor<bfloat16> rounded(s.in);
+        for (index_t i = 0; i < x.size(); ++i) rounded[i] = bfloat16(float(x[i]));
+        const tensor<bfloat16> y = b.forward(rounded.share());
+        const tensor<double> expected =
+            plain_sum(make<double>(s.c).adjoint(s.in), s.out, as_double(rounded), w, s.c.bias ? &shift : nullptr);
+        for (index_t i = 0; i < y.size(); ++i)
+            REQUIRE(std::abs(double(float(y[i])) - expected[i]) <= 0x1p-8 * std::abs(expected[i]) + 1e-5);
+    }
+}
+
 TEST_CASE("conv_transpose: errors", "[conv_transpose]") {
     const auto why = [](conv_transpose<float>::config c) {
         return test::message_of([&] { static_cast<void>(make<float>(c)); });

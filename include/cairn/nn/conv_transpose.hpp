@@ -11,7 +11,6 @@
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv.hpp>
 #include <cairn/device/cpu/reduce.hpp>
-#include <cairn/device/cpu/rows.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
@@ -72,8 +71,8 @@ public:
             fail(describe(), ": parameters have no memory; make an arena of the model's parameters() first");
         const conv_geometry g = adjoint(x.shape());
         tensor<T, D> y(result_shape(g));  // (N, out…, K)
-        conv_backward_input(D{}, g, x.data(), cast<T>(weight_.value).data(), y.data());
-        if (has_bias_) add_to_rows(D{}, y.size() / y.extent(-1), y.extent(-1), cast<T>(bias_.value).data(), y.data());
+        const tensor<T, D> bias = has_bias_ ? cast<T>(bias_.value) : tensor<T, D>{};
+        conv_backward_input(D{}, g, x.data(), cast<T>(weight_.value).data(), y.data(), bias.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }

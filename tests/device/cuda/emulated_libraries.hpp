@@ -126,11 +126,12 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
     });
 }
 template <class T>
-void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx,
+                         const T* bias = nullptr) {
     detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
-        conv_backward_input(cpu{}, g, dy, w, dx);
+        conv_backward_input(cpu{}, g, dy, w, dx, bias);
     });
 }
 template <class T>
@@ -204,13 +205,15 @@ void conv_forward(emulated_gpu, const conv_geometry& g, const T* x, const T* w, 
     });
 }
 template <detail::Half T>
-void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void conv_backward_input(emulated_gpu, const conv_geometry& g, const T* dy, const T* w, T* dx,
+                         const T* bias = nullptr) {
     detail::as_cudnn_wants<T>(conv_phase::backward_input, g, dx, w, dy);
     emulated_gpu::run([=] {
         const emulated_gpu::opened memory_is;
         const tensor<float> wide_dy = detail::widened(dy, g.y_elements()), wide_w = detail::widened(w, g.w_elements());
         tensor<float> wide_dx({g.x_elements()});
-        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data());
+        const tensor<float> wide_bias = bias ? detail::widened(bias, g.c_in) : tensor<float>{};
+        conv_backward_input(cpu{}, g, wide_dy.data(), wide_w.data(), wide_dx.data(), wide_bias.data());
         detail::narrow(wide_dx, dx);
     });
 }

@@ -21,6 +21,7 @@
 #include <cairn/device/cpu/conv_check.hpp>
 #include <cairn/device/cpu/conv_reference.hpp>
 #include <cairn/device/cpu/conv_tiled.hpp>
+#include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/device/cpu/im2col.hpp>
 #include <cairn/device/cpu/onednn_conv.hpp>
 #include <cairn/device/cpu/winograd.hpp>
@@ -245,14 +246,33 @@ void conv_forward(cpu, const conv_geometry& g, const T* x, const T* w, const T* 
     conv_detail::count<T>(g, bias ? g.y_elements() : 0);
 }
 
-/// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
+/// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x; with a bias (c_in, or null) added, as a transposed
+/// convolution has it. Of bfloat16 such a sum is one of floats, rounded once.
 template <class T>
-void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T* dx, const T* bias = nullptr) {
     check(g);
     if (g.n == 0) return;
-    const conv_detail::operands<T> o{dy, w, nullptr, dx};
-    conv_detail::run(conv_detail::choose(conv_phase::backward_input, g, o), conv_phase::backward_input, g, o);
+    const auto run = [&]<class S>(const S* of_dy, const S* of_w, S* result) {
+        const conv_detail::operands<S> o{of_dy, of_w, nullptr, result};
+        conv_detail::run(conv_detail::choose(conv_phase::backward_input, g, o), conv_phase::backward_input, g, o);
+    };
+    const auto add_bias = [&](const auto* sum) {
+        detail::finish_rows(g.n * g.in_points(), g.c_in, sum, g.c_in, dx, g.c_in, bias, activation::none,
+                            static_cast<const T*>(nullptr));
+        const double n = static_cast<double>(g.x_elements());
+        flop_counter::count(n, sizeof(T) * (2 * n + static_cast<double>(g.c_in)));
+    };
     conv_detail::count<T>(g, 0);
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        if (!bias) return run(dy, w, dx);
+        tensor<float> sum({g.x_elements()}, memory_category::workspace);
+        const tensor<float> wide_dy = widened(g.y_elements(), dy), wide_w = widened(g.w_elements(), w);
+        run(wide_dy.data(), wide_w.data(), sum.data());
+        add_bias(sum.data());
+    } else {
+        run(dy, w, dx);
+        if (bias) add_bias(dx);
+    }
 }
 
 /// dw (c_out, kernel…, c_in / groups) += gradient of <dy, x * w + bias> with respect to w, db (c_out, or null) += that

@@ -193,15 +193,16 @@ void conv_forward(cuda, const conv_geometry& g, const T* x, const T* w, const T*
     detail::count_conv<T>(g, bias ? g.y_elements() : 0);
 }
 
-/// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x.
+/// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x; then a bias (c_in, or null) is added to it.
 template <class T>
-void conv_backward_input(cuda, const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void conv_backward_input(cuda d, const conv_geometry& g, const T* dy, const T* w, T* dx, const T* bias = nullptr) {
     check(g);
     if (g.n == 0) return;
     grid::for_image_parts(g, detail::most_conv_elements, [&](const conv_geometry& part, index_t first) {
         detail::conv_plans<T>::mine().run(conv_phase::backward_input, part, dx + first * g.in_points() * g.c_in, w,
                                           dy + first * g.out_points() * g.c_out);
     });
+    if (bias) add_to_rows(d, g.n * g.in_points(), g.c_in, bias, dx);
     detail::count_conv<T>(g, 0);
 }
 
