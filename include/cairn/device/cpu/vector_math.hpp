@@ -23,7 +23,8 @@ namespace cairn::vector_math {
 template <class V>
 using lane_of = std::remove_cvref_t<decltype(std::declval<V>()[0])>;
 
-/// The bit layout of T and the constants that go with it. T is float, double or a vector of them (simd.hpp).
+/// The bit layout of T and the constants that go with it, numbers also for vectors: nvcc 13.0 crashes where it
+/// evaluates a constant vector. T is float, double or a vector of them (simd.hpp).
 template <class V>
 struct format : format<lane_of<V>> {
     typedef typename format<lane_of<V>>::bits bits __attribute__((vector_size(sizeof(V))));
@@ -35,6 +36,7 @@ struct format<float> {
     static constexpr int fraction_bits = 23;
     static constexpr bits exponent_bias = 127;
     static constexpr float round_shift = 0x1.8p23f;  // adding it rounds to an integer, which then sits in the low bits
+    static constexpr bits round_shift_bits = std::bit_cast<bits>(round_shift);
     static constexpr float inverse_ln2 = 0x1.715476p0f;
     static constexpr float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f;  // n * ln2_high is exact
     static constexpr float exp_min = -104.0f, exp_max = 89.0f;                 // beyond: 0 and infinity
@@ -49,6 +51,7 @@ struct format<double> {
     static constexpr int fraction_bits = 52;
     static constexpr bits exponent_bias = 1023;
     static constexpr double round_shift = 0x1.8p52;
+    static constexpr bits round_shift_bits = std::bit_cast<bits>(round_shift);
     static constexpr double inverse_ln2 = 0x1.71547652b82fep0;
     static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
     static constexpr double exp_min = -746.0, exp_max = 710.0;
@@ -96,7 +99,7 @@ template <class T>
     const T shifted = x * f::inverse_ln2 + f::round_shift;
     const T n = shifted - f::round_shift;
     const T r = (x - n * f::ln2_high) - n * f::ln2_low;
-    return {std::bit_cast<bits>(shifted) - std::bit_cast<bits>(T{} + f::round_shift), r + r * r * series(r)};
+    return {std::bit_cast<bits>(shifted) - f::round_shift_bits, r + r * r * series(r)};
 }
 
 }  // namespace detail
@@ -120,8 +123,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline T exp_nonpositive(T x) {
     using f = format<T>;
-    const T least = T{} + f::exp_flush;
-    const auto [n, q] = detail::reduce(x < least ? least : x);
+    const auto [n, q] = detail::reduce(x < f::exp_flush ? T{} + f::exp_flush : x);
     const T scale = detail::power_of_two<T>(n);
     return scale + scale * q;
 }
