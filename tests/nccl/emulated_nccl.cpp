@@ -462,6 +462,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
         return refuse(nullptr, ncclInvalidArgument, "a rank that is taken, or another number of ranks");
     const auto m = join(w, rank, gpu);
     *comm = handle_of(m);
+    if (const ncclResult_t state = the_library().how.joining; state != ncclSuccess)
+        m->in_progress = [m = m.get(), state] {
+            break_member(*m, state, "the test said so");
+            return false;
+        };
     for (const auto& other : w->members)
         if (other && other != m && other->gpu == gpu) {
             const std::string why =
@@ -496,7 +501,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* mad
     const std::size_t n = m->splits++;
     m->all->splits[n][m->rank] = {colour, key};
     *made = nullptr;
-    return answer(
+    const ncclResult_t begun = answer(
         m,
         [m = m.get(), n, made] {
             const auto child = child_of(*m, n);
@@ -504,6 +509,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* mad
             return child != nullptr;
         },
         true);
+    return drawn(2) == 0 ? ncclSuccess : begun;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {

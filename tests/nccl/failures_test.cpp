@@ -264,6 +264,33 @@ TEST_CASE("nccl: ranks that share a GPU, that have none, or that get no id: all 
     CHECK(emulated::open_communicators() == 0);
 }
 
+TEST_CASE("nccl: an error that NCCL finds while ranks join says what it is and how to learn more", "[nccl]") {
+    for (const ncclResult_t state : {ncclInternalError, ncclSystemError}) {
+        const quiet_nccl broken({.joining = state});
+        for (const int ranks : {1, 2}) {
+            std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+            run_ranks(ranks, [&](threads_communicator& world) {
+                cuda::choose(world.rank());
+                errors[static_cast<std::size_t>(world.rank())] = error_of([&] { nccl_communicator c(world); });
+            });
+            for (const std::string& told : errors)
+                CHECK_THAT(told, Contains(concat("joining with GPU")) && Contains("error (the test said so)") &&
+                                     Contains("NCCL_DEBUG=WARN") && Contains("NCCL_SOCKET_IFNAME=lo"));
+        }
+    }
+    CHECK(emulated::open_communicators() == 0);
+}
+
+TEST_CASE("nccl: one rank alone splits, also where NCCL answers before the part is there", "[nccl]") {
+    for (int i = 0; i < 20; ++i)
+        CHECK(told(1, [](nccl_communicator& c, threads_communicator&) {
+                  auto part = c.split(0, 0);
+                  auto data = tensor<float, cuda>::filled({3}, 1);
+                  part.vendor_all_reduce(data.span());
+                  require(part.size() == 1 && data.on_host()[2] == 1, "alone");
+              }) == std::vector<std::string>{"no error"});
+}
+
 TEST_CASE("nccl: wrong arguments are refused before anything is sent", "[nccl]") {
     CHECK(told(2, [](nccl_communicator& c, threads_communicator&) {
               auto data = tensor<float, cuda>::zeros({10});

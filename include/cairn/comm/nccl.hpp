@@ -135,10 +135,11 @@ public:
         part.handle_->rank = rank(), part.handle_->size = size();  // in errors, until it is known
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
-        // In this order: the part's communicator is there when the whole's is ready again.
-        handle_->settle(
-            ncclCommSplit(handle_->comm, colour >= 0 ? colour : alone + rank(), key, &part.handle_->comm, &config),
-            "splitting");
+        // In this order: the part's communicator is there when the whole's is ready again. NCCL 2.28 says ncclSuccess
+        // also where the split goes on.
+        const ncclResult_t begun =
+            ncclCommSplit(handle_->comm, colour >= 0 ? colour : alone + rank(), key, &part.handle_->comm, &config);
+        handle_->settle(begun == ncclSuccess ? ncclInProgress : begun, "splitting");
         part.handle_->settle(ncclInProgress, "splitting");
         part.handle_->settle(ncclCommUserRank(part.handle_->comm, &part.handle_->rank), "asking for a rank");
         part.handle_->settle(ncclCommCount(part.handle_->comm, &part.handle_->size), "asking for a size");

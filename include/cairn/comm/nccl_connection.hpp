@@ -121,7 +121,19 @@ struct nccl_handle : rank_state {
         fail(me(), why, "; the communicator is aborted");
     }
 
-    void require_alive() const { require(comm != nullptr, me(), "the communicator was aborted before: ", aborted); }
+    void require_alive() const {
+        if (comm) return;
+        require(!aborted.empty(), me(), "NCCL has made no communicator, and no error says why");
+        fail(me(), "the communicator was aborted before: ", aborted);
+    }
+    /// An error in words, and where the reason may be the machine, how to learn it.
+    std::string text_of_error(ncclResult_t state) const {
+        const bool of_machine = state == ncclInternalError || state == ncclSystemError;
+        return concat(ncclGetErrorString(state), " (", ncclGetLastError(comm), ')',
+                      of_machine ? "; NCCL_DEBUG=WARN prints NCCL's reason; without a network, NCCL_SOCKET_IFNAME=lo"
+                                   " keeps it to this machine"
+                                 : "");
+    }
     void require_usable() const {
         require_alive();
         require(cuda::current() == gpu, me(), "this thread's GPU is ", cuda::current(), ", the communicator's ", gpu,
@@ -134,8 +146,7 @@ struct nccl_handle : rank_state {
         ncclResult_t state = ncclSuccess;
         const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
         if (asked != ncclSuccess) state = asked;
-        if (state != ncclSuccess && state != ncclInProgress)
-            give_up(what, place(), ": ", ncclGetErrorString(state), " (", ncclGetLastError(comm), ')');
+        if (state != ncclSuccess && state != ncclInProgress) give_up(what, place(), ": ", text_of_error(state));
     }
 
     /// Asks done() until it says so.
@@ -166,7 +177,7 @@ struct nccl_handle : rank_state {
                 },
                 what);
         } else if (result != ncclSuccess) {
-            give_up(what, place(), ": ", ncclGetErrorString(result), " (", ncclGetLastError(comm), ')');
+            give_up(what, place(), ": ", text_of_error(result));
         }
     }
 
