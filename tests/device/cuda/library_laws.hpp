@@ -141,6 +141,9 @@ tensor<double> in_double(const tensor<T>& t) {
     return r;
 }
 
+static_assert(detail::lt_ending<float>::of(true, activation::gelu_tanh).left == activation::none &&
+              detail::lt_ending<double>::of(true, activation::gelu_tanh).left == activation::gelu_tanh);
+
 /// A product with its bias and activation, against the host's in double; the same bits twice. `rounding`: of one
 /// result.
 template <class T>

@@ -68,15 +68,16 @@ void gemm(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S
 
 namespace detail {
 
-/// cuBLASLt's name for the end of a product, and the activation that is left for a pass behind it. Its GELU is the tanh
-/// form.
+/// cuBLASLt's name for the end of a product in S, and the activation that is left for a pass behind it. Its GELU is the
+/// tanh form, in double with a float's constants (5e-9 off).
+template <class S>
 struct lt_ending {
     cublasLtEpilogue_t epilogue;
     activation left;
-    static lt_ending of(bool bias, activation act) {
+    static constexpr lt_ending of(bool bias, activation act) {
         if (act == activation::relu)
             return {bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU, activation::none};
-        if (act == activation::gelu_tanh)
+        if (act == activation::gelu_tanh && !std::is_same_v<S, double>)
             return {bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU, activation::none};
         return {bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, act};
     }
@@ -90,7 +91,7 @@ bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T*
     if (s.m == 0 || s.n == 0 || s.k == 0) return false;
     auto shape = product_of(s, a, b, c);
     if (added) shape.alignment = std::min(shape.alignment, common_alignment(added));
-    shape.epilogue = lt_ending::of(bias, act).epilogue;
+    shape.epilogue = lt_ending<S>::of(bias, act).epilogue;
     if (bias) shape.vector_alignment = common_alignment(bias);
     return lt_products::mine().run(shape, alpha, a, b, added ? S{1} : S{}, added ? added : c, c, const_cast<T*>(bias));
 }
@@ -109,8 +110,8 @@ bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* 
 
 /// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c
 /// itself) or null; act: none, relu, gelu or gelu_tanh. c is not read.
-/// Fused into the product are both sums, relu and gelu_tanh, in float (double for double) and rounded once; gelu is a
-/// pass of its own, for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A fused relu may
+/// Fused into the product are both sums, relu and, but for double, gelu_tanh, in float (double for double) and rounded
+/// once; gelu is a pass of its own, for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A fused relu may
 /// make 0 of a NaN: for inference.
 template <class T>
 void gemm_bias(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, grid::sum_type<T> alpha, const T* a,
@@ -126,7 +127,7 @@ void gemm_bias(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t
     if (detail::run_fused(s, alpha, a, b, c, bias, act, added)) {
         detail::count_products<T, T>(m, n, k, 1, 1);
         return grid::finish_rows(d, m, n, static_cast<const T*>(nullptr), static_cast<const T*>(nullptr),
-                                 detail::lt_ending::of(bias, act).left, c, ldc);
+                                 detail::lt_ending<S>::of(bias, act).left, c, ldc);
     }
     gemm(d, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, S{}, c, ldc);
     grid::finish_rows(d, m, n, bias, added, act, c, ldc);
