@@ -5,8 +5,8 @@
 //   to it, a transfer when the two have; the parts of a group go on side by side
 //   a call may answer ncclInProgress, at random: then it is in no stream before somebody has asked for the state of the
 //   communicator often enough, and until then every other call is refused
-//   a split may answer ncclSuccess while it goes on, as NCCL 2.28's do; the communicator that it makes is there once the
-//   state of the old one is ncclSuccess; finalizing waits for all ranks
+//   a split may answer ncclSuccess while it goes on, as NCCL 2.28's do; the communicator that it makes is there once
+//   the state of the old one is ncclSuccess; finalizing waits for all ranks
 // Stricter than the real one, which would hang or mix up data: ranks whose calls differ (kind, type, count, root,
 // operation, bytes of a transfer) get ncclInvalidUsage; memory of another GPU or of the host, a communicator that is
 // gone, a stream of another GPU ncclInvalidArgument.
