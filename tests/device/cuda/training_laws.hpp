@@ -158,7 +158,7 @@ void sgd_trains() {
 }
 // Adam divides a gradient by its own size: of one that is 0 but for rounding, as a bias before a normalisation has,
 // rounding chooses the sign, and the parameter moves by the rate or back, 3e-3 in three steps. ε above the rounding of
-// gradients makes the update continuous: float's moves it by 1e-4 of the rate. In double the default, 1e-8, is above it.
+// gradients makes the update continuous: float's moves it by 1e-4 of the rate. In double the default is above it.
 template <class T>
 inline constexpr double smooth_eps = std::is_same_v<T, double> ? 1e-8 : 1e-3;
 
