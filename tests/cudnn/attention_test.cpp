@@ -159,10 +159,28 @@ TEST_CASE("cuDNN attention, emulated: plans that may not run do not", "[cudnn][a
     }
     SECTION("engines that cannot, or want too much memory; then our own kernels are what is left") {
         const with_engines engines(
-            {cudnn_engine{.works = false}, cudnn_engine{.workspace = (std::int64_t{1} << 30) + 1}});
+            {cudnn_engine{.works = false}, cudnn_engine{.workspace = (std::int64_t{1} << 30) + (1 << 20)}});
         same_as_host<float16>(small, 0.003);
         CHECK(emulated::cudnn_runs().size() == before);
         CHECK(chosen("attention_gpu/") == std::vector<std::string>{"own", "own"});
+    }
+}
+
+TEST_CASE("cuDNN attention, emulated: a plan may want the workspace of its problem, where that is left",
+          "[cudnn][attention]") {
+    // A GPT's backward of 32 sequences of 1,024: deterministic engines keep dS, 1.6 GB of it in float.
+    const attention_geometry long_one{.batch = 32, .length = 1024, .heads = 12, .head_dim = 64};
+    CHECK(detail::attention_plans<bfloat16, streamed_gpu>::most_workspace(long_one) >=
+          index_t{32} * 12 * 1024 * 1024 * 4);
+    memory_pool& memory = cuda::memory();
+    const index_t limit = memory.limit(), wanted = index_t{8} << 20;
+    for (const bool is_left : {true, false}) {
+        const with_engines engines({emulated::cudnn_engine{.workspace = wanted}});
+        memory.set_limit(memory.total().live + (is_left ? 2 * wanted : wanted / 2));
+        same_as_host<bfloat16>(small, 0.02);
+        memory.set_limit(limit);
+        for (const auto& [key, entry] : autotune_cache::global().entries())
+            if (key.starts_with("attention_gpu/")) CHECK(entry.seconds.size() == (is_left ? 2u : 0u));
     }
 }
 

@@ -47,6 +47,14 @@ public:
         bool is_forward() const { return dy == nullptr; }
     };
 
+    /// Workspace that a plan may want: 1 GiB and what backward's deterministic engines keep, dS in float. That it is
+    /// there is asked when plans are measured; which plans there are depends on the problem alone, so that a name
+    /// means the same plan in a resumed run.
+    static index_t most_workspace(const attention_geometry& g) {
+        const index_t rows = (g.length + 127) / 128 * 128;
+        return (index_t{1} << 30) + g.batch * g.heads * rows * rows * index_t{sizeof(float)};
+    }
+
     /// As attention_forward() and attention_backward(); something is there to do.
     void run(const call& c) {
         const std::string key = key_of(c);
@@ -63,7 +71,6 @@ private:
         std::uint64_t epoch;              // of the registry: it may have another answer since
     };
     static constexpr std::array<const char*, 5> names{"own", "cudnn0", "cudnn1", "cudnn2", "cudnn3"};
-    static constexpr index_t most_workspace = index_t{1} << 30;
     // What cuDNN cannot, after its own front end, which refuses this; and what goes wrong in it.
     static constexpr std::size_t works_since = 91002;       // versions before have "known bugs" in bfloat16 and float16
     static constexpr std::size_t any_length_since = 91501;  // before, backward is of multiples of 128
@@ -92,9 +99,12 @@ private:
 
     static std::optional<cudnn::plan> choose(const std::string& key, const call& c) {
         const std::vector<cudnn::plan> plans = suits_cudnn(c) ? plans_of(c) : std::vector<cudnn::plan>{};
-        const std::vector<const char*> candidates(names.begin(),
-                                                  names.begin() + 1 + static_cast<std::ptrdiff_t>(plans.size()));
-        const auto candidate = [&](std::size_t i) { return i == 0 ? std::nullopt : std::optional(plans[i - 1]); };
+        const index_t left = cuda::memory().limit() - cuda::memory().total().live;
+        std::vector<const char*> candidates{names[0]};
+        std::vector<std::optional<cudnn::plan>> of{std::nullopt};
+        for (std::size_t i = 0; i < plans.size(); ++i)
+            if (plans[i].workspace < left) candidates.push_back(names[i + 1]), of.emplace_back(plans[i]);
+        const auto candidate = [&](std::size_t i) { return of[i]; };
         // All overwrite the same results with nearly the same numbers; the chosen one runs last.
         return candidate(autotune_cache::global().get_or_measure(key, candidates, [&] {
             return [&](std::size_t i) {
@@ -109,7 +119,7 @@ private:
         try {
             cudnn::attention_graph<T> graph(c.g);
             return cudnn::plans_for(c.is_forward() ? graph.forward(c.lse != nullptr) : graph.backward(), false, true,
-                                    names.size() - 1, most_workspace);
+                                    names.size() - 1, most_workspace(c.g));
         } catch (const error&) {
             return {};
         }
