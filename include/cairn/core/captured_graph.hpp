@@ -11,8 +11,8 @@
 //   step([&](const host_callback& host) { …launches…; host([&] { tell_somebody(); }); …launches… });
 //
 // A recorded step keeps the memory that its tensors had: what is made in between must not lie there. So the second run
-// notes what is asked of the pool, and the third one gets a block of exactly the size that the same requests need, and
-// deals it out in the same way.
+// notes what is asked of the pool, and the third one takes from the pool what the same requests need of its free
+// ranges, and deals that out in the same way: what lies among the ranges, and stays, costs the step no second memory.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/tensor.hpp>
@@ -64,56 +64,122 @@ private:
 
 namespace detail {
 
-/// A pool over memory, or over addresses alone, owned elsewhere. Where its blocks lie does not depend on how
-/// much there is.
-class pool_in_block final : public memory_pool {
+/// Addresses of a recorded step: a free range as its pool dealt blocks out of it, and the first bytes of it that are
+/// the step's. Where blocks come to lie depends on all of a range.
+struct range_of_step : memory_range {
+    index_t used;
+};
+
+/// A pool over memory, or over addresses alone, owned elsewhere.
+class pool_in_ranges final : public memory_pool {
 public:
     static constexpr index_t endless = index_t{1} << 44;
 
-    explicit pool_in_block(char* begin, index_t bytes = endless)
-        : memory_pool(begin, endless, bytes, "memory of a recorded step", "nothing"), end_(begin + bytes) {}
+    /// `whole`: all of each range may be used, to find out how much is. The ranges are not none.
+    explicit pool_in_ranges(std::vector<range_of_step> ranges, bool whole = false)
+        : memory_pool(ranges[0].begin, ranges[0].bytes, endless, "memory of a recorded step", "nothing"),
+          ranges_(std::move(ranges)),
+          whole_(whole) {
+        for (std::size_t i = 1; i < ranges_.size(); ++i) add_range(ranges_[i]);
+        if (!whole_) return;
+        for (range_of_step& r : ranges_) r.used = 0;
+    }
 
-    /// Bytes from the beginning to the end of what was ever handed out.
-    index_t used() const { return touched_end() - begin(); }
+    const std::vector<range_of_step>& ranges() const { return ranges_; }
 
 private:
-    bool commit(char* to) override { return to <= end_; }
+    bool may_hand_out(char* from, char* to) override {
+        auto& r = *std::ranges::find_if(
+            ranges_, [&](const range_of_step& one) { return from >= one.begin && to <= one.begin + one.bytes; });
+        if (whole_) r.used = std::max(r.used, static_cast<index_t>(to - r.begin));
+        return to - r.begin <= r.used;
+    }
 
-    char* end_;
+    std::vector<range_of_step> ranges_;
+    bool whole_;
 };
 
-/// Bytes of memory in which a pool can meet the same requests.
-inline index_t bytes_to_repeat(const std::vector<memory_request>& requests) {
-    constexpr std::uintptr_t anywhere = std::uintptr_t{1} << 44;
-    pool_in_block addresses(reinterpret_cast<char*>(anywhere));
+/// Meets the requests; false where memory is out.
+inline bool meet_again(const std::vector<memory_request>& requests, memory_pool& pool) {
     std::map<const void*, void*> held;
-    for (const memory_request& r : requests) {
-        if (r.taken) {
-            held[r.block] = addresses.allocate(r.bytes, r.use);
-        } else if (const auto block = held.find(r.block); block != held.end()) {
-            addresses.release(block->second, r.bytes, r.use);
-            held.erase(block);
+    try {
+        for (const memory_request& r : requests) {
+            if (r.taken) {
+                held[r.block] = pool.allocate(r.bytes, r.use);
+            } else if (const auto block = held.find(r.block); block != held.end()) {
+                pool.release(block->second, r.bytes, r.use);
+                held.erase(block);
+            }
+        }
+    } catch (const error&) {
+        return false;
+    }
+    return true;
+}
+
+/// Ranges among the free ones of `pool` in which the same requests can be met; one of any addresses, where it has none.
+inline std::vector<range_of_step> ranges_to_repeat(const std::vector<memory_request>& requests,
+                                                   const memory_pool& pool) {
+    std::vector<range_of_step> ranges;
+    for (const memory_range& r : pool.free_ranges()) ranges.push_back({r, 0});
+    if (ranges.empty())
+        ranges.push_back({{reinterpret_cast<char*>(pool_in_ranges::endless), pool_in_ranges::endless}, 0});
+    pool_in_ranges addresses(std::move(ranges), true);
+    require(meet_again(requests, addresses), "no memory for a recorded step beside what is held");
+    ranges = addresses.ranges();
+    const range_of_step last{ranges.back(), memory_pool::alignment};
+    std::erase_if(ranges, [](const range_of_step& r) { return r.used == 0; });
+    if (ranges.empty()) ranges.push_back(last);  // nothing was asked for
+    return ranges;
+}
+
+/// Blocks of a pool at the ranges of a step.
+class memory_of_step {
+public:
+    memory_of_step(const std::vector<memory_request>& requests, memory_pool& pool) : memory_of_step(pool) {
+        ranges_ = ranges_to_repeat(requests, pool);
+        for (range_of_step& r : ranges_) {
+            void* const block = pool_.allocate(r.used, memory_category::activations, r.begin);
+            blocks_.push_back({static_cast<char*>(block), r.used});
+            r.begin = static_cast<char*>(block);
         }
     }
-    return std::max(addresses.used(), memory_pool::alignment);
-}
+    ~memory_of_step() {
+        for (const memory_range& b : blocks_) pool_.release(b.begin, b.bytes, memory_category::activations);
+    }
+    memory_of_step(const memory_of_step&) = delete;
+    memory_of_step& operator=(const memory_of_step&) = delete;
+
+    const std::vector<range_of_step>& ranges() const { return ranges_; }
+
+private:
+    explicit memory_of_step(memory_pool& pool) : pool_(pool) {}  // made whole: what a failure leaves goes back
+
+    memory_pool& pool_;
+    std::vector<range_of_step> ranges_;
+    std::vector<memory_range> blocks_;
+};
 
 }  // namespace detail
 
 /// Where recorded steps of one stream work. They run one after the other, and what one of them leaves is read before
-/// the next: they share a block.
+/// the next: they share memory.
 template <Device D>
 class graph_memory {
 public:
-    tensor<std::uint8_t, D> block(index_t bytes) {
-        if (block_.size() < bytes) block_ = tensor<std::uint8_t, D>({bytes}, memory_category::activations);
-        return block_.share();
+    /// For a step that asks for this.
+    std::shared_ptr<const detail::memory_of_step> meet(const std::vector<memory_request>& requests) {
+        if (held_) {
+            detail::pool_in_ranges again(held_->ranges());
+            if (detail::meet_again(requests, again)) return held_;
+        }
+        return held_ = std::make_shared<detail::memory_of_step>(requests, D::memory());
     }
-    /// Steps that are recorded keep the block, the next ones get another.
-    void let_go() { block_.reset(); }
+    /// Steps that are recorded keep their memory, the next ones get other.
+    void let_go() { held_.reset(); }
 
 private:
-    tensor<std::uint8_t, D> block_;
+    std::shared_ptr<const detail::memory_of_step> held_;
 };
 
 /// See the top of the file. Result: handles and numbers in memory of D that can be copied, and are read before another
@@ -174,15 +240,15 @@ private:
             D::memory().record_to(&requests);
         };
         Result r = call(f, {call_apart, false});
-        bytes_ = detail::bytes_to_repeat(requests);
+        requests_ = std::move(requests);
         return r;
     }
 
     template <class F>
     void record(F&& f) {
         try {
-            block_ = where_.block(bytes_);
-            pool_ = std::make_unique<detail::pool_in_block>(reinterpret_cast<char*>(block_.data()), bytes_);
+            memory_ = where_.meet(std::exchange(requests_, {}));
+            pool_ = std::make_unique<detail::pool_in_ranges>(memory_->ranges());
             struct redirected {
                 memory_pool* before;
                 ~redirected() { pool_instead<D> = before; }
@@ -207,7 +273,7 @@ private:
         Result r = call(f, {});
         if (pool_ && pool_->total().live == 0) {
             pool_.reset();
-            block_.reset();
+            memory_.reset();
             where_.let_go();
         }
         return r;
@@ -215,11 +281,11 @@ private:
 
     graph_memory<D>& where_;
     int runs_ = 0;
-    index_t bytes_ = 0;
-    tensor<std::uint8_t, D> block_;
-    std::unique_ptr<detail::pool_in_block> pool_;  // over block_
-    std::optional<Result> result_;                 // in it
-    std::vector<part> parts_;                      // nothing, until it is recorded
+    std::vector<memory_request> requests_;  // of the second run
+    std::shared_ptr<const detail::memory_of_step> memory_;
+    std::unique_ptr<detail::pool_in_ranges> pool_;  // over memory_
+    std::optional<Result> result_;                  // in it
+    std::vector<part> parts_;                       // nothing, until it is recorded
     std::string refusal_;
 };
 

@@ -68,6 +68,12 @@ struct memory_request {
     bool taken;
 };
 
+/// A stretch of a pool's addresses.
+struct memory_range {
+    char* begin;
+    index_t bytes;
+};
+
 /// Memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
 class memory_pool {
 public:
@@ -128,14 +134,15 @@ public:
         memory_pool* pool_;
     };
 
-    /// A block of at least `bytes` bytes. Throws error naming what was asked, held and allowed when memory is out.
-    void* allocate(index_t bytes, memory_category use) {
+    /// A block of at least `bytes` bytes, at `at` where that is given and free. Throws error naming what was asked, held
+    /// and allowed when memory is out.
+    void* allocate(index_t bytes, memory_category use, char* at = nullptr) {
         const std::scoped_lock lock(mutex_);
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow
         const index_t size = rounded(bytes);
         if ((of_host_ ? host_live_.load() : total_.live) + size > limit_ || size > own_limit_ - total_.live)
             throw_out_of_memory(size, use);
-        void* block = system_ ? allocate_alone(size) : carve(size);
+        void* block = system_ ? allocate_alone(size) : carve(size, at);
         if (!block) throw_out_of_memory(size, use);
         if (of_host_) host_live_ += size;
         total_.grow(size);
@@ -158,6 +165,20 @@ public:
             release_alone(block);
         else
             coalesce(static_cast<char*>(block), size);
+    }
+
+    /// Free ranges by address, of which the last was never used; none where each block is its own allocation.
+    std::vector<memory_range> free_ranges() const {
+        const std::scoped_lock lock(mutex_);
+        std::vector<memory_range> all;
+        if (!system_)
+            for (const auto& [start, bytes] : free_) all.push_back({start, bytes});
+        return all;
+    }
+    /// Bytes from the first address to the end of what was ever handed out: of a GPU's pool, what the driver counts.
+    index_t extent() const {
+        const std::scoped_lock lock(mutex_);
+        return touched_ - begin_;
     }
 
     /// From now on a block counts as another use: activations as saved ones, or back.
@@ -246,6 +267,7 @@ protected:
         insert_free(begin, bytes);
     }
     virtual ~memory_pool() = default;
+    void add_range(memory_range r) { insert_free(r.begin, r.bytes); }
 
     /// From now on each block is its own allocation.
     void use_system() { system_ = true; }
@@ -253,6 +275,8 @@ protected:
     /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where
     /// memory is out.
     virtual bool commit(char* /*to*/) { return true; }
+    /// Whether a block may be [from, to), asked for every one.
+    virtual bool may_hand_out(char* /*from*/, char* /*to*/) { return true; }
     /// A block by itself, for CAIRN_POOL=system: tools that check memory see its ends. Null where memory is out.
     virtual void* allocate_alone(index_t bytes) noexcept {
         return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{alignment}, std::nothrow);
@@ -312,15 +336,26 @@ private:
         system_ = true;
     }
 
-    char* carve(index_t size) {
-        const auto fit = by_size_.lower_bound({size, nullptr});
-        if (fit == by_size_.end()) return nullptr;
-        auto [free_size, start] = *fit;
-        if (start + size > touched_ && !commit(start + size)) return nullptr;
-        erase_free(start, free_size);
-        if (free_size > size) insert_free(start + size, free_size - size);
-        touched_ = std::max(touched_, start + size);
-        return start;
+    char* carve(index_t size, char* at) {
+        memory_range from{};
+        if (at) {
+            const auto next = free_.upper_bound(at);
+            if (next == free_.begin()) return nullptr;
+            from = {std::prev(next)->first, std::prev(next)->second};
+            if (at + size > from.begin + from.bytes) return nullptr;
+        } else {
+            const auto fit = by_size_.lower_bound({size, nullptr});
+            if (fit == by_size_.end()) return nullptr;
+            at = fit->second;
+            from = {at, fit->first};
+        }
+        char *const end = at + size, *const free_end = from.begin + from.bytes;
+        if (!may_hand_out(at, end) || (end > touched_ && !commit(end))) return nullptr;
+        erase_free(from.begin, from.bytes);
+        if (at > from.begin) insert_free(from.begin, at - from.begin);
+        if (free_end > end) insert_free(end, free_end - end);
+        touched_ = std::max(touched_, end);
+        return at;
     }
 
     void coalesce(char* start, index_t size) {
