@@ -239,7 +239,7 @@ private:
         for (const auto& [algorithm, name] : all_reduce_names) {
             using enum all_reduce_algorithm;
             if (algorithm == automatic ? !with_auto : algorithm != vendor && !asked_for(name)) continue;
-            if (algorithm == vendor && !has_vendor_all_reduce<float>(c_)) continue;
+            if (algorithm == vendor && !vendor_of(c_)) continue;
             if (algorithm == hierarchical && groups_.node().size() == p_) continue;  // one node: the ring
             all.push_back({name,
                            [this, data, which = algorithm] { all_reduce(c_, data, {.algorithm = which}, &groups_); },

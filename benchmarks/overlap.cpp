@@ -194,7 +194,7 @@ private:
         const stopwatch clock;
         action();
         double seconds = clock.seconds();
-        world_.vendor_all_reduce(std::span<double>(&seconds, 1), reduction::max);
+        world_.vendor()->all_reduce(std::span<double>(&seconds, 1), reduction::max);
         return seconds;
     }
 

@@ -7,6 +7,7 @@
 #include <cairn/comm/collectives/all_to_all.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 
@@ -138,6 +139,20 @@ TEST_CASE("formulas: reduce-scatter, all-gather, all-to-all, broadcast, barrier"
         CHECK(met.messages == ceil_log(p));
         CHECK(met.rounds == ceil_log(p));
         CHECK(met.all_bytes == 0);
+    }
+}
+
+TEST_CASE("formulas: texts of all ranks go up a tree and back", "[collectives]") {
+    const auto text_of = [](int r) { return std::string(static_cast<std::size_t>(37 * r % 50), 'a' + char(r % 26)); };
+    for (int p = 1; p <= 17; ++p) {
+        const group_counts c = counted(p, [&](counter& w, auto) {
+            const std::vector<std::string> all = all_gather_text(w, text_of(w.rank()));
+            require(std::ssize(all) == w.size(), all.size(), " texts");
+            for (int r = 0; r < w.size(); ++r)
+                require(all[static_cast<std::size_t>(r)] == text_of(r), "the text of rank ", r, " on ", w.rank());
+        });
+        CHECK(c.all_messages == 4 * (p - 1));
+        CHECK(c.messages <= 2 + 2 * ceil_log(p));
     }
 }
 

@@ -205,7 +205,7 @@ template <class T, Communicator C>
 void all_laws(C& c, const std::vector<expected<T>>& made) {
     for (const expected<T>& e : made) {
         for (const auto& [algorithm, name] : all_reduce_names)
-            if (algorithm != all_reduce_algorithm::vendor || c.size() == 1 || has_vendor_all_reduce<T>(c))
+            if (algorithm != all_reduce_algorithm::vendor || c.size() == 1 || (VendorElement<T> && vendor_of(c)))
                 all_reduce_law(c, e, algorithm);
         reduce_scatter_law(c, e);
         all_gather_law<C, T>(c, e.count);

@@ -186,7 +186,7 @@ TEST_CASE("nccl: what comes after an abort says so, and why", "[nccl]") {
         expect(error_of([&] { second.wait(); }), {why});
         expect(error_of([&] { second.test(); }), {why});
         expect(error_of([&] { auto r = isend(c, data.span(), 1, 1); }), {why});
-        expect(error_of([&] { c.vendor_all_reduce(data.span()); }), {why});
+        expect(error_of([&] { c.vendor()->all_reduce(data.span()); }), {why});
         expect(error_of([&] { auto part = c.split(0, 0); }), {why});
         require_equal(world, "", "being through");
     });
@@ -203,10 +203,10 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
                 require(!got.test(), "nobody has sent");
             }
             require_equal(world, "", "dropping");
-            c.vendor_all_reduce(data.span());
+            c.vendor()->all_reduce(data.span());
         } else {
             require_equal(world, "", "dropping");
-            c.vendor_all_reduce(data.span());
+            c.vendor()->all_reduce(data.span());
         }
     });
     CHECK_THAT(errors[0], Contains("aborted before: its receive of 40 bytes from rank 1, tag 9 was dropped"));
@@ -219,7 +219,7 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
                   auto sent = isend(c, more.span(), 1 - c.rank(), 9);
                   got.wait();
               }
-              c.vendor_all_reduce(data.span());
+              c.vendor()->all_reduce(data.span());
           }) == std::vector<std::string>{"no error", "no error"});
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("nccl: what was begun is under way when all ranks do something togethe
                       if (splits)
                           auto part = c.split(0, 0);
                       else
-                          c.vendor_all_reduce(sum.span());
+                          c.vendor()->all_reduce(sum.span());
                   };
                   if (c.rank() == 0) {
                       auto sent = isend(c, data.span(), 1, 0);
@@ -304,32 +304,34 @@ TEST_CASE("nccl: wrong arguments are refused before anything is sent", "[nccl]")
                   refused({nobody, "(send of 40 bytes, tag 4)"}, [&] { auto r = isend(c, all, peer, 4); });
                   refused({nobody, "(receive of 40 bytes, tag 4)"}, [&] { auto r = irecv(c, all, peer, 4); });
                   refused({concat(me, "native broadcast: there is no rank ", peer)},
-                          [&] { c.vendor_broadcast(all, peer); });
+                          [&] { c.vendor()->broadcast(std::as_writable_bytes(all), peer); });
               }
-              refused({me, "native all-gather: 1 parts for 2 ranks"}, [&] { c.vendor_all_gather_v(all, {{0, 10}}); });
+              refused({me, "native all-gather: 1 parts for 2 ranks"}, [&] {
+                  c.vendor()->all_gather(std::as_writable_bytes(all), {{0, 40}});
+              });
               refused({me, "native reduce-scatter: the part from 5 to 11 is not in 10 elements"}, [&] {
-                  c.vendor_reduce_scatter_v(all, {{0, 5}, {5, 6}});
+                  c.vendor()->reduce_scatter(all, {{0, 5}, {5, 6}}, reduction::sum);
               });
               refused({me, "split: colour 1073741824"}, [&] { auto part = c.split(1 << 30, 0); });
               cuda::choose(c.rank() + 2);
               refused({me, concat("this thread's GPU is ", c.rank() + 2, ", the communicator's ", c.rank()),
                        "cuda::choose"},
-                      [&] { c.vendor_all_reduce(all); });
+                      [&] { c.vendor()->all_reduce(all); });
               cuda::choose(c.rank());
-              c.vendor_all_reduce(all);  // none of this has done any harm
+              c.vendor()->all_reduce(all);  // none of this has done any harm
           }) == std::vector<std::string>{"no error", "no error"});
 }
 
 TEST_CASE("nccl: memory that is not the GPU's, and ranks that call different things, end in errors", "[nccl]") {
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
              std::vector<float> host(10);
-             c.vendor_all_reduce(std::span<float>(host));
+             c.vendor()->all_reduce(std::span<float>(host));
          }))
         CHECK_THAT(e, Contains("invalid argument (a buffer that is not in the memory of the communicator's GPU)") ||
                           Contains("remote process exited"));
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
              auto data = tensor<float, cuda>::zeros({10});
-             c.vendor_all_reduce(data.span().subspan(0, c.rank() == 0 ? 10 : 9));
+             c.vendor()->all_reduce(data.span().subspan(0, c.rank() == 0 ? 10 : 9));
          }))
         CHECK_THAT(e, Contains("invalid usage") || Contains("remote process exited"));
     for (const std::string& e : told(2, [](nccl_communicator&c, threads_communicator&) {
@@ -352,9 +354,9 @@ TEST_CASE("nccl: parts may outlive the whole, and requests all of them", "[nccl]
         std::optional<nccl_communicator> copy = whole;
         auto data = tensor<float, cuda>::filled({3}, 1);
         whole.reset();
-        copy->vendor_all_reduce(data.span());
+        copy->vendor()->all_reduce(data.span());
         copy.reset();
-        part->vendor_all_reduce(data.span());
+        part->vendor()->all_reduce(data.span());
         require(data.on_host()[2] == 8, "sums of 4 and of 2");
         tensor<float, cuda> room({3});
         auto got = irecv(*part, room.span(), 1 - part->rank(), 0),

@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <variant>
 #include <vector>
 
 namespace cairn::test {
@@ -47,7 +48,7 @@ tensor<T, cuda> sent_to_gpu(std::span<const T> host) {
 /// C, whose buffers are on GPUs, for buffers of the host: what is sent goes to the GPU first, what has come is fetched
 /// from there. `Native`: collectives take those of the library, as they do for buffers on a GPU.
 template <bool Native, Communicator C = nccl_communicator>
-class through_gpus {
+class through_gpus : private vendor_collectives {
 public:
     class request {
     public:
@@ -103,37 +104,24 @@ public:
     [[nodiscard]] through_gpus split(int colour, int key) { return through_gpus(inner_.split(colour, key)); }
     [[nodiscard]] auto enter(const collective_call& call) { return inner_.enter(call); }
 
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_all_reduce(data, r);
-    }
-    {
-        there_and_back(data, [&](std::span<T> there) { inner_.vendor_all_reduce(there, r); });
-    }
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) requires requires(C& c) {
-        c.vendor_broadcast(data, root);
-    }
-    {
-        there_and_back(data, [&](std::span<T> there) { inner_.vendor_broadcast(there, root); });
-    }
-    template <class T>
-    void vendor_all_gather_v(std::span<T> data, const std::vector<range>& parts) requires requires(C& c) {
-        c.vendor_all_gather_v(data, parts);
-    }
-    {
-        there_and_back(data, [&](std::span<T> there) { inner_.vendor_all_gather_v(there, parts); });
-    }
-    template <class T>
-    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts,
-                                 reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_reduce_scatter_v(data, parts, r);
-    }
-    {
-        there_and_back(data, [&](std::span<T> there) { inner_.vendor_reduce_scatter_v(there, parts, r); });
-    }
+    vendor_collectives* vendor() { return this; }
 
 private:
+    void all_reduce(vendor_span data, reduction r) override {
+        std::visit([&](auto d) { there_and_back(d, [&](auto there) { own().all_reduce(there, r); }); }, data);
+    }
+    void broadcast(std::span<std::byte> data, int root) override {
+        there_and_back(data, [&](auto there) { own().broadcast(there, root); });
+    }
+    void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
+        there_and_back(data, [&](auto there) { own().all_gather(there, parts); });
+    }
+    void reduce_scatter(vendor_span data, const std::vector<range>& parts, reduction r) override {
+        std::visit([&](auto d) { there_and_back(d, [&](auto there) { own().reduce_scatter(there, parts, r); }); },
+                   data);
+    }
+    vendor_collectives& own() { return *vendor_of(inner_); }
+
     template <class T, class Change>
     static void there_and_back(std::span<T> data, Change&& change) {
         tensor<T, cuda> there = sent_to_gpu(std::span<const T>(data));

@@ -1,20 +1,17 @@
 #pragma once
 // Any communicator behind one type, for programs that choose at run time.
 
-#include <cairn/comm/reduction.hpp>
 #include <cairn/comm/self.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
-#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
-#include <variant>
-#include <vector>
 
 namespace cairn {
 
-/// Holds a communicator of any kind. Forwards the optional members that it has; vendor_all_reduce for the types of
-/// vendor_span.
+/// Holds a communicator of any kind. Forwards the optional members that it has.
 class any_communicator {
 public:
     /// Any request.
@@ -70,37 +67,10 @@ public:
     /// A reduction over so many bytes is about to run here.
     void compute(index_t bytes) { self_->compute(bytes); }
 
-    /// Whether vendor_all_reduce works.
-    bool has_vendor() const { return self_->has_vendor(); }
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
-        self_->vendor_all_reduce(data, r);
-    }
-    /// Whether vendor_broadcast works.
-    bool has_vendor_broadcast() const { return self_->has_vendor_broadcast(); }
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) {
-        self_->vendor_broadcast(std::as_writable_bytes(data), root);
-    }
-    /// Whether vendor_all_gather_v works.
-    bool has_vendor_all_gather() const { return self_->has_vendor_all_gather(); }
-    template <class T>
-    void vendor_all_gather_v(std::span<T> data, std::vector<range> parts) {
-        constexpr auto size = static_cast<index_t>(sizeof(T));
-        for (range& part : parts) part = {part.begin * size, part.count * size};
-        self_->vendor_all_gather_v(std::as_writable_bytes(data), parts);
-    }
-    /// Whether vendor_reduce_scatter_v works.
-    bool has_vendor_reduce_scatter() const { return self_->has_vendor_reduce_scatter(); }
-    template <class T>
-    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts, reduction r = reduction::sum) {
-        self_->vendor_reduce_scatter_v(data, parts, r);
-    }
+    /// Null where there are none.
+    vendor_collectives* vendor() { return self_->vendor(); }
 
 private:
-    using vendor_span = std::variant<std::span<float>, std::span<double>, std::span<bfloat16>, std::span<float16>,
-                                     std::span<std::int32_t>>;
-    using parts_of = const std::vector<range>&;
     struct interface {
         virtual ~interface() = default;
         virtual int rank() const = 0;
@@ -113,14 +83,7 @@ private:
         virtual std::shared_ptr<void> enter(const collective_call&) = 0;
         virtual bool buffers_on_gpu() const = 0;
         virtual void compute(index_t) = 0;
-        virtual bool has_vendor() const = 0;
-        virtual void vendor_all_reduce(vendor_span, reduction) = 0;
-        virtual bool has_vendor_broadcast() const = 0;
-        virtual void vendor_broadcast(std::span<std::byte>, int) = 0;
-        virtual bool has_vendor_all_gather() const = 0;
-        virtual void vendor_all_gather_v(std::span<std::byte>, parts_of) = 0;
-        virtual bool has_vendor_reduce_scatter() const = 0;
-        virtual void vendor_reduce_scatter_v(vendor_span, parts_of, reduction) = 0;
+        virtual vendor_collectives* vendor() = 0;
     };
 
     template <class C>
@@ -158,53 +121,7 @@ private:
         void compute(index_t bytes) override {
             if constexpr (requires { inner.compute(bytes); }) inner.compute(bytes);
         }
-        bool has_vendor() const override {
-            return requires(C & c, std::span<float> data) { c.vendor_all_reduce(data, reduction::sum); };
-        }
-        void vendor_all_reduce(vendor_span all, reduction r) override {
-            std::visit([&](auto data) { vendor_all_reduce_of(data, r); }, all);
-        }
-        bool has_vendor_broadcast() const override {
-            return requires(C & c, std::span<std::byte> data) { c.vendor_broadcast(data, 0); };
-        }
-        void vendor_broadcast(std::span<std::byte> data, int root) override {
-            if constexpr (requires { inner.vendor_broadcast(data, root); })
-                inner.vendor_broadcast(data, root);
-            else
-                fail(inner.name(), ": has no broadcast of its own");
-        }
-        bool has_vendor_all_gather() const override {
-            return requires(C & c, std::span<std::byte> data, parts_of parts) { c.vendor_all_gather_v(data, parts); };
-        }
-        void vendor_all_gather_v(std::span<std::byte> data, parts_of parts) override {
-            if constexpr (requires { inner.vendor_all_gather_v(data, parts); })
-                inner.vendor_all_gather_v(data, parts);
-            else
-                fail(inner.name(), ": has no all-gather of its own");
-        }
-        bool has_vendor_reduce_scatter() const override {
-            return requires(C & c, std::span<float> data, parts_of parts) {
-                c.vendor_reduce_scatter_v(data, parts, reduction::sum);
-            };
-        }
-        void vendor_reduce_scatter_v(vendor_span all, parts_of parts, reduction r) override {
-            std::visit([&](auto data) { vendor_reduce_scatter_of(data, parts, r); }, all);
-        }
-        // Functions and not lambdas: inside a generic lambda nvcc takes every branch.
-        template <class T>
-        void vendor_all_reduce_of(std::span<T> data, reduction r) {
-            if constexpr (requires(C & c) { c.vendor_all_reduce(data, r); })
-                inner.vendor_all_reduce(data, r);
-            else
-                fail(inner.name(), ": has no all-reduce of its own");
-        }
-        template <class T>
-        void vendor_reduce_scatter_of(std::span<T> data, parts_of parts, reduction r) {
-            if constexpr (requires(C & c) { c.vendor_reduce_scatter_v(data, parts, r); })
-                inner.vendor_reduce_scatter_v(data, parts, r);
-            else
-                fail(inner.name(), ": has no reduce-scatter of its own");
-        }
+        vendor_collectives* vendor() override { return vendor_of(inner); }
         C inner;
     };
 

@@ -10,7 +10,6 @@
 // rank 0, a message another of 8 bytes. After an error the communicator is of no further use.
 
 #include <cairn/comm/any.hpp>
-#include <cairn/comm/reduction.hpp>
 #include <cairn/core/clock.hpp>
 
 #include <array>
@@ -113,11 +112,7 @@ public:
     void compute(index_t bytes) {
         if constexpr (requires { inner_.compute(bytes); }) inner_.compute(bytes);
     }
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_all_reduce(data, r);
-    }
-    { inner_.vendor_all_reduce(data, r); }
+    vendor_collectives* vendor() { return vendor_of(inner_); }
 
 private:
     static constexpr int call_tag = 1, verdict_tag = 2;

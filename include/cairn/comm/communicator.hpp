@@ -45,9 +45,9 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
 ///   enter(collective_call) → any RAII object    told at the start of each collective: errors, checks and counters
 ///                                               name it
 ///   compute(bytes)                              a reduction over `bytes` is about to run here: models charge its time
-///   vendor_all_reduce(span<T>, reduction)       and vendor_… of the other collectives: the library's own
+///   vendor() → vendor_collectives*              the collectives of the library below, see vendor_collectives.hpp
 ///   split_node() → communicator                 the ranks on this rank's machine
-///   buffers_on_gpu() → bool                     the host cannot read its buffers: only its own collectives can reduce
+///   buffers_on_gpu() → bool                     the host cannot read its buffers: only vendor() can reduce
 template <class C>
 concept Communicator = std::movable<C> &&
     requires(C& c, const C& constant, std::span<const std::byte> out, std::span<std::byte> in, int number) {

@@ -12,7 +12,7 @@
 // Vendor collectives hide their messages: they count as what a ring sends for the same, the least possible, without a
 // peak.
 
-#include <cairn/comm/reduction.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,10 @@
 #include <map>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -49,7 +52,7 @@ struct call_counts {
 /// See the top of the file. Each message is followed by one of 8 bytes, with the same tag, that carries the clock; it
 /// is not counted.
 template <Communicator C>
-class counting_communicator {
+class counting_communicator : private vendor_collectives {
     struct state {
         communication_counts counts;
         std::int64_t in_flight = 0;
@@ -161,44 +164,8 @@ public:
         };
         return scope(*this, call);
     }
-    // The library's own collectives, where it has them.
     bool buffers_on_gpu() const { return cairn::buffers_on_gpu(inner_); }
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_all_reduce(data, r);
-    }
-    {
-        const auto parts = shards_of(static_cast<index_t>(data.size()), size());
-        goes_round(parts, rank() + 1, sizeof(T));  // reduce-scatter
-        goes_round(parts, rank() + 2, sizeof(T));  // all-gather
-        inner_.vendor_all_reduce(data, r);
-    }
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) requires requires(C& c) {
-        c.vendor_broadcast(data, root);
-    }
-    {
-        const auto bytes = static_cast<std::int64_t>(data.size_bytes());
-        count_vendor((rank() + 1) % size() != root, bytes, rank() != root, bytes, (rank() - root + size()) % size());
-        inner_.vendor_broadcast(data, root);
-    }
-    template <class T>
-    void vendor_all_gather_v(std::span<T> data, const std::vector<range>& parts) requires requires(C& c) {
-        c.vendor_all_gather_v(data, parts);
-    }
-    {
-        goes_round(parts, rank() + 1, sizeof(T));
-        inner_.vendor_all_gather_v(data, parts);
-    }
-    template <class T>
-    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts,
-                                 reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_reduce_scatter_v(data, parts, r);
-    }
-    {
-        goes_round(parts, rank(), sizeof(T));
-        inner_.vendor_reduce_scatter_v(data, parts, r);
-    }
+    vendor_collectives* vendor() { return vendor_of(inner_) ? this : nullptr; }
 
     /// reduce_local() is about to go over this many bytes.
     void compute(index_t bytes) { state_->counts.reduced_bytes += bytes; }
@@ -223,6 +190,29 @@ public:
     }
 
 private:
+    // Bytes of the library's own collectives, as rings have them.
+    void all_reduce(vendor_span data, reduction r) override {
+        const auto [count, size] =
+            std::visit([](auto all) { return std::pair(std::ssize(all), sizeof(all[0])); }, data);
+        const auto parts = shards_of(count, this->size());
+        goes_round(parts, rank() + 1, size);  // reduce-scatter
+        goes_round(parts, rank() + 2, size);  // all-gather
+        vendor_of(inner_)->all_reduce(data, r);
+    }
+    void broadcast(std::span<std::byte> data, int root) override {
+        const auto bytes = static_cast<std::int64_t>(data.size());
+        count_vendor((rank() + 1) % size() != root, bytes, rank() != root, bytes, (rank() - root + size()) % size());
+        vendor_of(inner_)->broadcast(data, root);
+    }
+    void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
+        goes_round(parts, rank() + 1, 1);
+        vendor_of(inner_)->all_gather(data, parts);
+    }
+    void reduce_scatter(vendor_span data, const std::vector<range>& parts, reduction r) override {
+        goes_round(parts, rank(), std::visit([](auto all) { return sizeof(all[0]); }, data));
+        vendor_of(inner_)->reduce_scatter(data, parts, r);
+    }
+
     void count_vendor(std::int64_t sends, std::int64_t bytes_of_each, std::int64_t receives,
                       std::int64_t bytes_of_each_received, std::int64_t rounds) {
         communication_counts& c = state_->counts;

@@ -12,7 +12,7 @@
 #include <cairn/comm/communicator.hpp>
 #include <cairn/comm/mpi_environment.hpp>
 #include <cairn/comm/rank_state.hpp>
-#include <cairn/comm/reduction.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/environment.hpp>
 
@@ -24,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #ifdef __linux__
@@ -78,7 +79,7 @@ struct mpi_handle : rank_state {
 }  // namespace detail
 
 /// Ranks of an MPI communicator.
-class mpi_communicator {
+class mpi_communicator : private vendor_collectives {
 public:
     class request {
     public:
@@ -224,8 +225,14 @@ public:
         return all;
     }
 
+    vendor_collectives* vendor() { return this; }
+
+private:
+    void all_reduce(vendor_span all, reduction r) override {
+        std::visit([&](auto data) { all_reduce_of(data, r); }, all);
+    }
     template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void all_reduce_of(std::span<T> data, reduction r) {
         for (std::size_t at = 0; at < data.size(); at += piece_bytes)
             detail::check_mpi(
                 MPI_Allreduce(MPI_IN_PLACE, data.data() + at, static_cast<int>(std::min(data.size() - at, piece_bytes)),
@@ -233,16 +240,13 @@ public:
                 "MPI_Allreduce");
     }
 
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) {
-        const auto bytes = std::as_writable_bytes(data);
+    void broadcast(std::span<std::byte> bytes, int root) override {
         for (std::size_t at = 0; at < bytes.size(); at += piece_bytes)
             detail::check_mpi(MPI_Bcast(bytes.data() + at, static_cast<int>(std::min(bytes.size() - at, piece_bytes)),
                                         MPI_BYTE, root, handle_->comm),
                               "MPI_Bcast");
     }
 
-private:
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // counts of MPI-3 are ints
 
     explicit mpi_communicator(std::shared_ptr<detail::mpi_handle> h) : handle_(std::move(h)) {}

@@ -2,7 +2,7 @@
 // Ranks with a GPU each, over NCCL. Buffers are memory of the rank's current GPU.
 //   mpi_communicator world;  cuda::choose(local_rank);  nccl_communicator gpus(world);      // world: any communicator,
 //   to agree on an id
-//   gpus.vendor_all_reduce(gradients.span());          // its own: the algorithms of comm/collectives add on the host
+//   all_reduce(gpus, gradients.span());                // NCCL's own: the algorithms of comm/collectives add on the host
 // NCCL has no tags, and a send that is launched alone waits on the GPU for its receive. Therefore isend and irecv are
 // collected and launched together, as one group, by the first wait(), test(), split or collective after them; between
 // two ranks messages arrive in the order in which they were sent, whatever their tags. A request that is dropped before
@@ -14,6 +14,7 @@
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/comm/nccl_connection.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -41,7 +43,7 @@ concept OtherCommunicator = !std::same_as<C, Self> && requires(C & c, std::span<
 /// Ranks numbered as those of the communicator that it was made with. Copies share one connection. Letting go of the
 /// last copy is collective, as NCCL's ncclCommFinalize is; where that is because of an error, this rank aborts, and the
 /// others get an error.
-class nccl_communicator {
+class nccl_communicator : private vendor_collectives {
 public:
     class request {
     public:
@@ -149,46 +151,51 @@ public:
 
     [[nodiscard]] auto enter(const collective_call& call) { return detail::entered_call(handle_, call); }
 
+    vendor_collectives* vendor() { return this; }
+
+private:
     // NCCL's own collectives, waited for. Of nothing, nothing is called.
 
+    void all_reduce(vendor_span all, reduction r) override {
+        std::visit([&](auto data) { all_reduce_of(data, r); }, all);
+    }
     template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
+    void all_reduce_of(std::span<T> data, reduction r) {
         run("all-reduce", data, [&] {
             return ncclAllReduce(data.data(), data.data(), data.size(), detail::nccl_type<T>(), detail::nccl_op(r),
                                  handle_->comm, handle_->stream);
         });
     }
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) {
+    void broadcast(std::span<std::byte> data, int root) override {
         require(root >= 0 && root < size(), handle_->me(), "native broadcast: there is no rank ", root);
         run("broadcast", data, [&] {
-            return ncclBroadcast(data.data(), data.data(), data.size_bytes(), ncclUint8, root, handle_->comm,
+            return ncclBroadcast(data.data(), data.data(), data.size(), ncclUint8, root, handle_->comm,
                                  handle_->stream);
         });
     }
-    /// Part r of `data` comes from rank r. Parts of any sizes, equal on all ranks: a broadcast each, in one group,
-    /// where ncclAllGather does not fit. Bytes that a rank sends: those of NCCL's algorithm, on a ring all parts but
-    /// one.
-    template <class T>
-    void vendor_all_gather_v(std::span<T> data, const std::vector<range>& parts) {
+    // Parts of any sizes: a broadcast each, in one group, where ncclAllGather does not fit. Bytes that a rank sends: those
+    // of NCCL's algorithm, on a ring all parts but one.
+    void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
         check_parts("all-gather", data.size(), parts);
         run("all-gather", data, [&] {
             if (const std::size_t n = equal_blocks(parts))
-                return ncclAllGather(at(data, parts, rank()), at(data, parts, 0), n * sizeof(T), ncclUint8,
-                                     handle_->comm, handle_->stream);
+                return ncclAllGather(at(data, parts, rank()), at(data, parts, 0), n, ncclUint8, handle_->comm,
+                                     handle_->stream);
             return detail::nccl_handle::group(parts.size(), [&](std::size_t r) {
-                T* const part = at(data, parts, static_cast<int>(r));
-                const std::size_t bytes = static_cast<std::size_t>(parts[r].count) * sizeof(T);
+                std::byte* const part = at(data, parts, static_cast<int>(r));
+                const auto bytes = static_cast<std::size_t>(parts[r].count);
                 if (bytes == 0) return ncclSuccess;
                 return ncclBroadcast(part, part, bytes, ncclUint8, static_cast<int>(r), handle_->comm, handle_->stream);
             });
         });
     }
-
-    /// Part `rank` of `data` becomes the reduction over all ranks; the other parts stay as they are. Parts of any
-    /// sizes, equal on all ranks: a reduction to each rank, in one group, where ncclReduceScatter does not fit.
+    // The other parts stay as they are. Parts of any sizes: a reduction to each rank, in one group, where
+    // ncclReduceScatter does not fit.
+    void reduce_scatter(vendor_span all, const std::vector<range>& parts, reduction r) override {
+        std::visit([&](auto data) { reduce_scatter_of(data, parts, r); }, all);
+    }
     template <class T>
-    void vendor_reduce_scatter_v(std::span<T> data, const std::vector<range>& parts, reduction r = reduction::sum) {
+    void reduce_scatter_of(std::span<T> data, const std::vector<range>& parts, reduction r) {
         check_parts("reduce-scatter", data.size(), parts);
         run("reduce-scatter", data, [&] {
             if (const std::size_t n = equal_blocks(parts))
@@ -203,7 +210,6 @@ public:
         });
     }
 
-private:
     explicit nccl_communicator(std::shared_ptr<detail::nccl_handle> h) : handle_(std::move(h)) {}
 
     // What each rank tells rank 0, and what rank 0 tells all. Texts end with 0.

@@ -4,7 +4,7 @@
 // under way, and aborts on errors and when the time limit is over.
 
 #include <cairn/comm/rank_state.hpp>
-#include <cairn/comm/reduction.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
 #include <nccl.h>
@@ -23,7 +23,7 @@ namespace cairn {
 
 namespace detail {
 
-template <class T>
+template <VendorElement T>
 constexpr ncclDataType_t nccl_type() {
     if constexpr (std::same_as<T, float>)
         return ncclFloat32;
@@ -33,20 +33,8 @@ constexpr ncclDataType_t nccl_type() {
         return ncclFloat16;
     else if constexpr (std::same_as<T, bfloat16>)
         return ncclBfloat16;
-    else if constexpr (std::same_as<T, std::int32_t>)
+    else
         return ncclInt32;
-    else if constexpr (std::same_as<T, std::int64_t>)
-        return ncclInt64;
-    else if constexpr (std::same_as<T, std::uint32_t>)
-        return ncclUint32;
-    else if constexpr (std::same_as<T, std::uint64_t>)
-        return ncclUint64;
-    else if constexpr (std::same_as<T, std::int8_t>)
-        return ncclInt8;
-    else {
-        static_assert(std::same_as<T, std::uint8_t>, "NCCL reduces float, double, bfloat16, float16 and whole numbers");
-        return ncclUint8;
-    }
 }
 
 inline ncclRedOp_t nccl_op(reduction r) {

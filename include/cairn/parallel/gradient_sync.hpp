@@ -166,10 +166,7 @@ private:
     bool compresses() const { return config_.method || has_device_hook() || !config_.candidates.empty(); }
     bool has_device_hook() const { return !on_host && config_.hook_on_device; }
     // What adds on the host gets a device's gradients there.
-    bool goes_through_host() const {
-        return !on_host &&
-               ((compresses() && !has_device_hook()) || (scatters() && !has_vendor_reduce_scatter<T>(over_.device)));
-    }
+    bool goes_through_host() const { return !on_host && compresses() && !has_device_hook(); }
 
     void reduce(int which, std::span<T> g) {
         if constexpr (on_host) {

@@ -354,16 +354,8 @@ private:
     // On all ranks, or each part on the rank that decomposes it.
     void add_up(sum_bucket& b, std::span<T> data) {
         C& over = sums_ ? *sums_ : *tensors_;
-        const auto scatter = [&](C& c, std::span<T> all) {
-            reduce_scatter(c, all, b.parts, reduction::sum, "kfac's factors");
-        };
         if (config_.statistics == kfac_statistics::sharded) {
-            if constexpr (on_host)
-                scatter(over, data);
-            else if (has_vendor_reduce_scatter<T>(over))
-                scatter(over, data);
-            else
-                by_way_of_host<D>(data, [&](std::span<T> here) { scatter(world_, here); });
+            reduce_scatter(over, data, b.parts, reduction::sum, "kfac's factors");
         } else if (!reduce_by_method(b, data)) {
             all_reduce(over, data, {.label = "kfac's factors"});
         }

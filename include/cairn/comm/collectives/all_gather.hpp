@@ -5,8 +5,7 @@
 // Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. Where buffers are on GPUs, the
 // library's own is taken, if there is one.
 
-#include <cairn/comm/collectives/vendor.hpp>
-#include <cairn/comm/reduction.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
 #include <span>
 #include <string_view>
@@ -34,8 +33,8 @@ void all_gather(C& c, std::span<T> data, const std::vector<range>& parts, std::s
         enter(c, {"all-gather", type_name<T>(), static_cast<index_t>(data.size()), -1, label});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "all-gather: ", parts.size(), " parts for ", p, " ranks");
-    if constexpr (requires { c.vendor_all_gather_v(data, parts); })
-        if (p > 1 && buffers_on_gpu(c) && has_vendor_all_gather(c)) return c.vendor_all_gather_v(data, parts);
+    if (auto* const vendor = vendor_on_gpus(c))
+        return vendor->all_gather(std::as_writable_bytes(data), in_bytes(parts, sizeof(T)));
     for (int s = 0; s + 1 < p; ++s)
         sendrecv(c, detail::part_of_rank(data, parts, me - s), right, detail::part_of_rank(data, parts, me - s - 1),
                  left, all_gather_tag);

@@ -15,7 +15,7 @@
 #include <cairn/comm/collectives/ring.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/collectives/tree.hpp>
-#include <cairn/comm/collectives/vendor.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
 #include <span>
 #include <string_view>
@@ -28,11 +28,21 @@ struct all_reduce_options {
     std::string_view label = {};  // what is reduced, for errors: "gradients, bucket 3"
 };
 
+/// data ← reduction over all ranks by the library below. Throws where the communicator has none.
+template <Communicator C, class T>
+void vendor_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view label = {}) {
+    [[maybe_unused]] const auto scope =
+        enter(c, {"native all-reduce", type_name<T>(), static_cast<index_t>(data.size()), -1, label});
+    if constexpr (VendorElement<T>)
+        if (auto* const vendor = vendor_of(c)) return vendor->all_reduce(data, r);
+    fail(c.name(), ": has no all-reduce of its own for ", type_name<T>(), "; ask for another algorithm");
+}
+
 /// What `automatic` is for n bytes of T on c.
 template <class T, Communicator C>
-all_reduce_algorithm automatic_all_reduce(const C& c, index_t bytes, bool has_groups = false) {
+all_reduce_algorithm automatic_all_reduce(C& c, index_t bytes, bool has_groups = false) {
     return choose_all_reduce(c.name(), c.size(), bytes, [&](all_reduce_algorithm a) {
-        return a == all_reduce_algorithm::vendor         ? has_vendor_all_reduce<T>(c)
+        return a == all_reduce_algorithm::vendor         ? VendorElement<T> && vendor_of(c)
                : a == all_reduce_algorithm::hierarchical ? has_groups
                                                          : true;
     });

@@ -5,8 +5,7 @@
 // Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on
 // GPUs, the library's own broadcast is taken, if there is one: a message from one GPU to another waits for the host.
 
-#include <cairn/comm/collectives/vendor.hpp>
-#include <cairn/comm/reduction.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 
 #include <algorithm>
 #include <span>
@@ -23,8 +22,7 @@ void broadcast(C& c, std::span<T> data, int root) {
         enter(c, {"broadcast", type_name<T>(), static_cast<index_t>(data.size()), root});
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
-    if constexpr (requires { c.vendor_broadcast(data, root); })
-        if (p > 1 && buffers_on_gpu(c) && has_vendor_broadcast(c)) return c.vendor_broadcast(data, root);
+    if (auto* const vendor = vendor_on_gpus(c)) return vendor->broadcast(std::as_writable_bytes(data), root);
     int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits
     while (lowest <= me) lowest *= 2;
     const std::size_t step = std::max<std::size_t>(1, broadcast_segment / sizeof(T));

@@ -7,18 +7,19 @@
 // The library below knows nothing of what was launched: each call first waits on the host for what the calling thread
 // has launched. The library decides which way the bytes take and what adds them.
 
-#include <cairn/comm/collectives/vendor.hpp>
+#include <cairn/comm/vendor_collectives.hpp>
 #include <cairn/core/tensor.hpp>
 
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
 /// Ranks numbered as those of C.
 template <Device D, Communicator C>
-class gpu_aware_communicator {
+class gpu_aware_communicator : private vendor_collectives {
 public:
     using request = typename C::request;
 
@@ -42,26 +43,22 @@ public:
     }
     [[nodiscard]] auto enter(const collective_call& call) { return cairn::enter(inner_, call); }
 
-    bool has_vendor() const { return has_vendor_all_reduce<float>(inner_); }
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) requires requires(C& c) {
-        c.vendor_all_reduce(data, r);
-    }
-    {
-        D::wait();
-        inner_.vendor_all_reduce(data, r);
-    }
-    bool has_vendor_broadcast() const { return cairn::has_vendor_broadcast(inner_); }
-    template <class T>
-    void vendor_broadcast(std::span<T> data, int root) requires requires(C& c) {
-        c.vendor_broadcast(data, root);
-    }
-    {
-        D::wait();
-        inner_.vendor_broadcast(data, root);
-    }
+    vendor_collectives* vendor() { return vendor_of(inner_) ? this : nullptr; }
 
 private:
+    vendor_collectives& after_launches() {
+        D::wait();
+        return *vendor_of(inner_);
+    }
+    void all_reduce(vendor_span data, reduction r) override { after_launches().all_reduce(data, r); }
+    void broadcast(std::span<std::byte> data, int root) override { after_launches().broadcast(data, root); }
+    void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
+        after_launches().all_gather(data, parts);
+    }
+    void reduce_scatter(vendor_span data, const std::vector<range>& parts, reduction r) override {
+        after_launches().reduce_scatter(data, parts, r);
+    }
+
     C inner_;
 };
 

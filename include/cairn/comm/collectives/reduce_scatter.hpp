@@ -27,9 +27,8 @@ void reduce_scatter(C& c, std::span<T> data, const std::vector<range>& parts, re
         enter(c, {"reduce-scatter", type_name<T>(), static_cast<index_t>(data.size()), -1, label});
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
     require(static_cast<int>(parts.size()) == p, "reduce-scatter: ", parts.size(), " parts for ", p, " ranks");
-    if constexpr (VendorElement<T> && requires { c.vendor_reduce_scatter_v(data, parts, r); })
-        if (p > 1 && buffers_on_gpu(c) && has_vendor_reduce_scatter<T>(c))
-            return c.vendor_reduce_scatter_v(data, parts, r);
+    if constexpr (VendorElement<T>)
+        if (auto* const vendor = vendor_on_gpus(c)) return vendor->reduce_scatter(data, parts, r);
     index_t largest = 0;
     for (const range& part : parts) largest = std::max(largest, part.count);
     segment_room<T> room(largest);

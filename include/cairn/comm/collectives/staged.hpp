@@ -7,11 +7,15 @@
 // Bytes across the bus: each message once to the host and once from there; host memory: as much as is under way.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/reduce_scatter.hpp>
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace cairn {
 
@@ -26,7 +30,7 @@ void by_way_of_host(std::span<T> there, Change&& change) {
 
 /// Ranks numbered as those of C. A message's host memory lives as long as its request.
 template <Device D, Communicator C>
-class staged_communicator {
+class staged_communicator : private vendor_collectives {
 public:
     class request {
     public:
@@ -89,13 +93,31 @@ public:
     }
     [[nodiscard]] auto enter(const collective_call& call) { return cairn::enter(inner_, call); }
 
-    /// Added on the host, by the algorithm that is the fastest there.
-    template <class T>
-    void vendor_all_reduce(std::span<T> data, reduction r = reduction::sum) {
-        by_way_of_host<D>(data, [&](std::span<T> here) { all_reduce(inner_, here, {.op = r}); });
-    }
+    /// Those of the host, the fastest there.
+    vendor_collectives* vendor() { return this; }
 
 private:
+    void all_reduce(vendor_span data, reduction r) override {
+        on_host(data, [&](auto here) { cairn::all_reduce(inner_, here, {.op = r}); });
+    }
+    void broadcast(std::span<std::byte> data, int root) override {
+        on_host(data, [&](auto here) { cairn::broadcast(inner_, here, root); });
+    }
+    void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
+        on_host(data, [&](auto here) { cairn::all_gather(inner_, here, parts); });
+    }
+    void reduce_scatter(vendor_span data, const std::vector<range>& parts, reduction r) override {
+        on_host(data, [&](auto here) { cairn::reduce_scatter(inner_, here, parts, r); });
+    }
+    template <class Change>
+    static void on_host(vendor_span data, const Change& change) {
+        std::visit([&](auto there) { by_way_of_host<D>(there, change); }, data);
+    }
+    template <class Change>
+    static void on_host(std::span<std::byte> data, const Change& change) {
+        by_way_of_host<D>(data, change);
+    }
+
     C inner_;
 };
 
