@@ -173,8 +173,8 @@ private:
                                  handle_->stream);
         });
     }
-    // Parts of any sizes: a broadcast each, in one group, where ncclAllGather does not fit. Bytes that a rank sends: those
-    // of NCCL's algorithm, on a ring all parts but one.
+    // Parts of any sizes: a broadcast each, in one group, where ncclAllGather does not fit. Bytes that a rank sends:
+    // those of NCCL's algorithm, on a ring all parts but one.
     void all_gather(std::span<std::byte> data, const std::vector<range>& parts) override {
         check_parts("all-gather", data.size(), parts);
         run("all-gather", data, [&] {
