@@ -2,7 +2,7 @@
 // Ranks with a GPU each, over NCCL. Buffers are memory of the rank's current GPU.
 //   mpi_communicator world;  cuda::choose(local_rank);  nccl_communicator gpus(world);      // world: any communicator,
 //   to agree on an id
-//   all_reduce(gpus, gradients.span());                // NCCL's own: the algorithms of comm/collectives add on the host
+//   all_reduce(gpus, gradients.span());          // NCCL's own: the algorithms of comm/collectives add on the host
 // NCCL has no tags, and a send that is launched alone waits on the GPU for its receive. Therefore isend and irecv are
 // collected and launched together, as one group, by the first wait(), test(), split or collective after them; between
 // two ranks messages arrive in the order in which they were sent, whatever their tags. A request that is dropped before
