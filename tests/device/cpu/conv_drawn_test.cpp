@@ -274,6 +274,20 @@ TEST_CASE("convolution: one batch of drawn geometries", "[.child]") {
     }
 }
 
+#if CAIRN_HAS_ONEDNN
+// What a processor without AMX can say of the kernel for it: it is not tried on the geometries that it is wrong on.
+TEST_CASE("convolution: oneDNN's weight gradient by AMX is left out where padding meets padding", "[conv]") {
+    const std::vector<conv_geometry> wrong = once_wrong();
+    for (const char* kernel : {"jit:avx512_core_amx_bf16", "jit_bf16:avx512_core_bf16"}) {
+        CHECK(cairn::onednn::detail::beyond_its_operands(wrong[1], conv_phase::backward_weight, kernel));
+        CHECK(!cairn::onednn::detail::beyond_its_operands(wrong[1], conv_phase::forward, kernel));
+        conv_geometry usual;
+        usual.c_in = usual.c_out = 64, usual.in = {8, 28, 28}, usual.kernel = {3, 3, 3}, usual.pad = {1, 1, 1};
+        CHECK(!cairn::onednn::detail::beyond_its_operands(usual.with_output(), conv_phase::backward_weight, kernel));
+    }
+}
+#endif
+
 TEST_CASE("convolution: every algorithm on drawn geometries", "[conv]") {
     const std::string faults = faults_of_drawn(asked_for(30));
     INFO(faults);

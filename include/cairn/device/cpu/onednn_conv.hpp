@@ -155,7 +155,9 @@ inline bool beyond_its_operands(const conv_geometry& g, conv_phase phase, std::s
         const index_t front = pad % stride == 0 ? stride : (pad + stride - 1) / stride * stride;
         return (pad > 0 || stride > 1) && g.in[axis] + pad - g.dilation[axis] * (g.kernel[axis] - 1) - 1 < front;
     };
-    if (kernel.starts_with("jit_bf16:") && (shallow(0) || shallow(1) || shallow(2))) return true;
+    // The kernel for AMX walks over depth and rows as the other of bfloat16 does.
+    const bool of_bfloat16 = kernel.starts_with("jit_bf16:") || kernel.starts_with("jit:avx512_core_amx_bf16");
+    if (of_bfloat16 && (shallow(0) || shallow(1) || shallow(2))) return true;
     if (kernel.starts_with("jit:") && g.stride[0] > 1 && g.pad[0] > g.stride[0] && shallow(0)) return true;
     // A copy of the strided input in rows of 8 channels. Without AVX-512.
     const bool strided = g.stride[0] > 1 || g.stride[1] > 1 || g.stride[2] > 1;
