@@ -15,25 +15,26 @@
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>
+#include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/grid/activation.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
-#include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/grid/curvature.hpp>
 #include <cairn/device/grid/dropout.hpp>
-#include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/grid/layer_norm.hpp>
-#include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/cast.hpp>
+#include <cairn/objectives/classification.hpp>
+#include <cairn/objectives/regression.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <cstdio>
@@ -51,7 +52,7 @@ namespace {
 template <class T>
 struct problem {
     sequential<T, cuda> model;
-    objective goal;
+    any_objective<cuda> goal;
     samples<cuda> given;
 };
 
@@ -65,13 +66,12 @@ tensor<float, cuda> drawn(const shape& s) {
 template <class T>
 problem<T> make_problem(const std::string& network, index_t batch) {
     if (network == "cosmoflow")
-        return {cosmoflow<T, cuda>({.size = 128}),
-                objective({objective_kind::values}, {target_kind::values, {}, {}, {}}),
-                {drawn({batch, 128, 128, 128, 4}), {}, drawn({batch, 3})}};
+        return {
+            cosmoflow<T, cuda>({.size = 128}), regression{}, {drawn({batch, 128, 128, 128, 4}), {}, drawn({batch, 3})}};
     tensor<std::int32_t> labels({batch});
     for (index_t i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
     return {resnet<T, cuda>(network == "resnet18" ? 18 : 50),
-            objective({objective_kind::classes}, {}),
+            classification{},
             {drawn({batch, 224, 224, 3}), tensor<std::int32_t, cuda>::copy_of(labels), {}}};
 }
 

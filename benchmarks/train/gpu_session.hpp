@@ -17,7 +17,9 @@
 #include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/crop_flip.hpp>
+#include <cairn/device/grid/csr.hpp>
 #include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dice.hpp>
 #include <cairn/device/grid/dropout.hpp>
 #include <cairn/device/grid/embedding.hpp>
 #include <cairn/device/grid/for_each.hpp>

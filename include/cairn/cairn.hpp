@@ -30,7 +30,6 @@
 #include <cairn/nn/loss/dice.hpp>
 #include <cairn/nn/loss/huber.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
-#include <cairn/nn/metrics.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/positional_embedding.hpp>
 #include <cairn/nn/residual.hpp>

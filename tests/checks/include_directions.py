@@ -30,6 +30,7 @@ FOLDERS = {
     "parallel/spatial": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "admm": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "data": ["core"],
+    "objectives": ["core", "device", "nn", "data"],
     "state": ["core", "comm"],
     "perf": ["core", "device"],
     "train": ["*"],

@@ -4,6 +4,9 @@
 
 #include "train/device_runs.hpp"
 
+#include <cairn/objectives/classification.hpp>
+#include <cairn/objectives/regression.hpp>
+
 namespace cairn {
 
 using namespace device_runs;
@@ -95,7 +98,7 @@ outcome train_on(any_communicator* world, const how& h) {
     loss_scaler scaler({.first = h.first, .every = h.every});
     constexpr bool scales = std::same_as<T, float16>;
     trainer<D, T> t(model, weights, bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
-                    objective({h.last_targets > 0 ? objective_kind::values : objective_kind::classes, 0}, {}),
+                    h.last_targets > 0 ? any_objective<D>(regression{}) : any_objective<D>(classification{}),
                     {.cuda_graph = h.graph}, all.get(), curvature.get(), nullptr, scales ? &scaler : nullptr);
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
     outcome o;
@@ -248,9 +251,9 @@ TEST_CASE("float16: where no scale helps, the error names step and parameter", "
                     all = std::make_unique<ranks<emulated_gpu>>(*world, weights, std::move(how));
                 }
                 loss_scaler scaler(c);
-                trainer<emulated_gpu, float16> t(
-                    model, weights, bound_optimizer<sgd, float, emulated_gpu>(sgd{}, weights), constant(0.1),
-                    objective({objective_kind::values, 0}, {}), {}, all.get(), nullptr, nullptr, &scaler);
+                trainer<emulated_gpu, float16> t(model, weights,
+                                                 bound_optimizer<sgd, float, emulated_gpu>(sgd{}, weights),
+                                                 constant(0.1), regression{}, {}, all.get(), nullptr, nullptr, &scaler);
                 batch b;
                 b.x = tensor<float>::filled({2, 4}, 1);
                 b.targets = tensor<float>::filled({2, 2}, target);

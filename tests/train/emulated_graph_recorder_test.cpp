@@ -3,6 +3,8 @@
 
 #include "train/device_runs.hpp"
 
+#include <cairn/objectives/classification.hpp>
+
 namespace cairn::recorded_ranks {
 
 using namespace device_runs;
@@ -52,8 +54,8 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
             kfac_config{.damping = 0.01, .factor_update_interval = 2, .inverse_update_interval = 2, .kl_clip = 0.01});
     using rule = clipped<adamw>;
     trainer<D> t(model, weights, bound_optimizer<rule, float, D>(rule{adamw{}, by_norm{0.4}}, weights),
-                 warmup(4, 0.001, cosine(9, 0.02)), objective({objective_kind::classes, 0}, {}),
-                 {.seed = 5, .cuda_graph = graph}, &all, curvature.get());
+                 warmup(4, 0.001, cosine(9, 0.02)), classification{}, {.seed = 5, .cuda_graph = graph}, &all,
+                 curvature.get());
     if (curvature) t.choose_kernels({6 / h.micro_batches, inputs}, mode::train);
     tensor<float, D> x({6, inputs});
     tensor<std::int32_t, D> labels({6});

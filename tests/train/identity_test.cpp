@@ -7,6 +7,9 @@
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/linear.hpp>
+#include <cairn/objectives/classification.hpp>
+#include <cairn/objectives/reconstruction.hpp>
+#include <cairn/objectives/regression.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
@@ -78,7 +81,7 @@ struct run {
         train.emplace(
             model, weights,
             h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
-            constant(0.01), objective({objective_kind::classes, 0}, {}),
+            constant(0.01), classification{},
             trainer_config{.seed = 5, .may_drop_samples = h.may_skip, .mc_label_stride = h.sampled_labels ? 1 : 0},
             all ? &*all : nullptr, curvature.get());
         if (curvature) train->choose_kernels({2, inputs}, mode::train);
@@ -159,9 +162,8 @@ TEST_CASE("identity: a run that goes on keeps its masks", "[identity]") {
 TEST_CASE("identity: each part of a batch draws the labels of the whole batch", "[identity]") {
     const random_stream random{3, 4, 5};
     constexpr index_t samples = 9, length = 2;
-    for (const objective_kind kind :
-         {objective_kind::classes, objective_kind::values, objective_kind::reconstruction}) {
-        const objective goal({kind, 0}, {});
+    for (const any_objective<>& goal :
+         {any_objective<>(classification{}), any_objective<>(regression{}), any_objective<>(reconstruction{})}) {
         tensor<float> y({samples, length, classes});
         for (index_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 7) / 4;
         const tensor<float> whole = goal.sampled_gradient(y.clone(), random);

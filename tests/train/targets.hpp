@@ -14,7 +14,9 @@
 #include <cairn/device/grid/attention.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/grid/crop_flip.hpp>
+#include <cairn/device/grid/csr.hpp>
 #include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dice.hpp>
 #include <cairn/device/grid/dropout.hpp>
 #include <cairn/device/grid/embedding.hpp>
 #include <cairn/device/grid/layer_norm.hpp>

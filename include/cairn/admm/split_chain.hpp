@@ -42,7 +42,7 @@ fixed_map<T> averaging_map(const Pool& pool, const shape& in) {
 /// Â a, of each sample.
 template <class T>
 fixed_map<T> propagation_map(std::shared_ptr<const graph_operator> graph, const shape& in) {
-    const auto along = [](const csr_matrix<T>& m, const tensor<T>& x) {
+    const auto along = [](const csr_view<T>& m, const tensor<T>& x) {
         tensor<T> y(x.shape());
         const index_t width = x.shape().back(), each = m.rows * width;
         for (index_t n = 0; n < x.extent(0); ++n)

@@ -1,9 +1,11 @@
 #pragma once
 // Sparse matrices by compressed rows: the values of row r and their columns lie at [begin[r], begin[r + 1]).
-// Plain data; products: device/cpu/csr.hpp.
+// Plain data on the host, tensors in memory of any device, or a view of either for a kernel. Products:
+// device/cpu/csr.hpp, device/grid/csr.hpp.
 
 #include <cairn/core/error.hpp>
-#include <cairn/core/shape.hpp>
+#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/tensor.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +14,23 @@
 #include <vector>
 
 namespace cairn {
+
+/// Where a matrix lies, in memory of the device that reads it.
+template <class T>
+struct csr_view {
+    index_t rows, columns, nonzeros;
+    const index_t* begin;
+    const std::int32_t* column;
+    const T* value;
+
+    /// Of its product with a dense matrix (columns, width) of E.
+    template <class E>
+    void count_product(index_t width) const {
+        const double n = static_cast<double>(nonzeros), w = static_cast<double>(width);
+        flop_counter::count(
+            2 * n * w, n * (sizeof(T) + sizeof(std::int32_t)) + sizeof(E) * w * static_cast<double>(rows + columns));
+    }
+};
 
 /// rows × columns with values in row order. `check()` says what must hold.
 template <class T>
@@ -22,6 +41,7 @@ struct csr_matrix {
     std::vector<T> value;
 
     index_t nonzeros() const { return static_cast<index_t>(column.size()); }
+    csr_view<T> view() const { return {rows, columns, nonzeros(), begin.data(), column.data(), value.data()}; }
 
     /// Throws, speaking of `name`, unless counts, row bounds and columns fit together.
     void check(const std::string& name) const {
@@ -63,6 +83,34 @@ struct csr_matrix {
 
 private:
     static constexpr std::size_t at(index_t i) { return static_cast<std::size_t>(i); }
+};
+
+/// A matrix in memory of D.
+template <class T, Device D>
+struct csr_tensors {
+    index_t rows, columns;
+    tensor<index_t, D> begin;
+    tensor<std::int32_t, D> column;
+    tensor<T, D> value;
+
+    /// With values that become T.
+    template <class From>
+    explicit csr_tensors(const csr_matrix<From>& m)
+        : rows(m.rows),
+          columns(m.columns),
+          begin(there<index_t>(m.begin)),
+          column(there<std::int32_t>(m.column)),
+          value(there<T>(m.value)) {}
+
+    csr_view<T> view() const { return {rows, columns, value.size(), begin.data(), column.data(), value.data()}; }
+
+private:
+    template <class To, class From>
+    static tensor<To, D> there(const std::vector<From>& values) {
+        tensor<To> host({std::ssize(values)}, memory_category::workspace);
+        std::transform(values.begin(), values.end(), host.data(), [](From v) { return static_cast<To>(v); });
+        return tensor<To, D>::copy_of(host, memory_category::data);
+    }
 };
 
 /// A matrix of these (row, column) pairs, each once and sorted, with value 1. Throws on a pair outside of rows × columns.

@@ -22,18 +22,18 @@ struct gcn_config {
 };
 
 /// (N, nodes, features) → (N, nodes, classes).
-template <class T = float>
-sequential<T, cpu> gcn(const gcn_config& c) {
-    sequential<T, cpu> net;
+template <class T = float, Device D = cpu>
+sequential<T, D> gcn(const gcn_config& c) {
+    sequential<T, D> net;
     std::vector<index_t> widths = c.hidden;
     widths.push_back(c.classes);
     index_t in = c.features;
     for (std::size_t i = 0; i < widths.size(); ++i) {
-        if (c.dropout > 0) net.add(concat("dropout", i + 1), dropout<T>(c.dropout));
-        net.add(
-            concat("conv", i + 1),
-            graph_conv<T>({.in = std::exchange(in, widths[i]), .out = widths[i], .graph = c.graph, .decay = i == 0}));
-        if (i + 1 < widths.size()) net.add(concat("relu", i + 1), relu<T>());
+        if (c.dropout > 0) net.add(concat("dropout", i + 1), dropout<T, D>(c.dropout));
+        net.add(concat("conv", i + 1),
+                graph_conv<T, D>(
+                    {.in = std::exchange(in, widths[i]), .out = widths[i], .graph = c.graph, .decay = i == 0}));
+        if (i + 1 < widths.size()) net.add(concat("relu", i + 1), relu<T, D>());
     }
     return net;
 }

@@ -7,20 +7,25 @@
 #include <cairn/core/csr.hpp>
 #include <cairn/device/cpu/csr.hpp>
 #include <cairn/device/cpu/gemm.hpp>
+#include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/rows.hpp>
+#include <cairn/nn/cast.hpp>
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <typeindex>
 #include <utility>
 
 namespace cairn {
 
-/// Â of a graph and its transpose, shared by the layers on it: in double, and in each type that a layer asks for.
+/// Â of a graph and its transpose, shared by the layers on it: in double, and in the memory of each device that a layer
+/// asks for, in its type.
 class graph_operator {
 public:
     /// Â = D^-1/2 (A + I) D^-1/2 of adjacency matrix A, whose values are not negative. Throws unless A is square; a
@@ -63,50 +68,40 @@ public:
 
     index_t nodes() const { return exact_.rows; }
     index_t nonzeros() const { return exact_.nonzeros(); }
-    template <class T>
-    const csr_matrix<T>& matrix() const {
-        return in<T>().forward;
+    template <class T, Device D = cpu>
+    csr_view<T> matrix() const {
+        return on<T, D>().first.view();
     }
-    template <class T>
-    const csr_matrix<T>& transposed() const {
-        return in<T>().backward;
+    template <class T, Device D = cpu>
+    csr_view<T> transposed() const {
+        return on<T, D>().second.view();
     }
 
 private:
     static constexpr std::size_t at(index_t i) { return static_cast<std::size_t>(i); }
 
-    template <class T>
-    struct both_ways {
-        std::once_flag made;
-        csr_matrix<T> forward, backward;
-    };
-    template <class T>
-    const both_ways<T>& in() const {
-        both_ways<T>& of = [&]() -> both_ways<T>& {
-            if constexpr (std::same_as<T, float>)
-                return floats_;
-            else
-                return doubles_;
-        }();
-        std::call_once(of.made, [&] {
-            of.forward = {exact_.rows, exact_.columns, exact_.begin, exact_.column,
-                          std::vector<T>(exact_.value.begin(), exact_.value.end())};
-            of.backward = of.forward.transposed();
-        });
-        return of;
+    template <class T, Device D>
+    const auto& on() const {
+        using both_ways = std::pair<csr_tensors<T, D>, csr_tensors<T, D>>;
+        const std::scoped_lock lock(mutex_);
+        std::shared_ptr<void>& held = held_[{typeid(both_ways), &D::memory()}];
+        if (!held)
+            held = std::make_shared<both_ways>(csr_tensors<T, D>(exact_), csr_tensors<T, D>(exact_.transposed()));
+        return *static_cast<const both_ways*>(held.get());
     }
 
     csr_matrix<double> exact_;
-    mutable both_ways<float> floats_;
-    mutable both_ways<double> doubles_;
+    mutable std::mutex mutex_;
+    mutable std::map<std::pair<std::type_index, const void*>, std::shared_ptr<void>> held_;
 };
 
-/// Graph convolution layer, on the host.
-template <class T = float>
+/// Graph convolution layer.
+template <class T = float, Device D = cpu>
 class graph_conv {
 public:
     using value_type = T;
-    using device = cpu;
+    using device = D;
+    using S = weight_of<T>;
 
     struct config {
         index_t in = 0, out = 0;
@@ -121,6 +116,7 @@ public:
                 ": both sizes must be positive");
         require(config_.graph != nullptr, "graph_conv ", config_.in, " -> ", config_.out,
                 ": no graph; give config::graph, such as graph_operator::normalised(adjacency)");
+        config_.graph->template matrix<S, D>();  // there before steps are recorded
         weight_.shape = {config_.in, config_.out};
         weight_.init = config_.init(config_.in, config_.out);
         weight_.decay = config_.decay;
@@ -128,46 +124,46 @@ public:
         bias_.decay = false;
     }
 
-    tensor<T> forward(tensor<T> x, saved_tensors<T>& saved, const pass_context& p) {
+    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require(!weight_.value.empty(), describe(),
                 ": parameters have no memory; make an arena of the model's parameters() first");
-        tensor<T> y(output_shape(x.shape()));  // (N, nodes, out)
+        tensor<T, D> y(output_shape(x.shape()));  // (N, nodes, out)
         const index_t rows = x.size() / config_.in;
         {
-            tensor<T> h(y.shape(), memory_category::workspace);
-            gemm(cpu{}, false, false, rows, config_.out, config_.in, T{1}, x.data(), config_.in, weight_.value.data(),
-                 config_.out, T{0}, h.data(), config_.out);
-            propagate(config_.graph->template matrix<T>(), h, y);
+            tensor<T, D> h(y.shape(), memory_category::workspace);
+            gemm(D{}, false, false, rows, config_.out, config_.in, S{1}, x.data(), config_.in,
+                 cast<T>(weight_.value).data(), config_.out, S{0}, h.data(), config_.out);
+            propagate(config_.graph->template matrix<S, D>(), h, y);
         }
-        if (config_.bias) add_to_rows(cpu{}, rows, config_.out, bias_.value.data(), y.data());
+        if (config_.bias) add_to_rows(D{}, rows, config_.out, cast<T>(bias_.value).data(), y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
 
-    tensor<T> backward_input(tensor<T> dy, saved_tensors<T>& saved, const pass_context& p) {
-        tensor<T> dx;
+    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        tensor<T, D> dx;
         if (p.input_gradient) dx = input_gradient(pulled_back(dy), saved.get(0).shape());
         saved.put_exact(1, std::move(dy));
         return dx;
     }
 
-    void backward_weight(saved_tensors<T>& saved, const pass_context& p) {
-        const tensor<T> x = saved.take(0), dy = saved.take(1);
+    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
+        const tensor<T, D> x = saved.take(0), dy = saved.take(1);
         if (p.weight_gradient) weight_gradient(x, dy, pulled_back(dy));
     }
 
     /// Both halves, with one dh; x is let go before dx is made.
-    tensor<T> backward(tensor<T> dy, saved_tensors<T>& saved, const pass_context& p) {
-        tensor<T> x = saved.take(0);
+    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
-        const tensor<T> dh = pulled_back(dy);
+        const tensor<T, D> dh = pulled_back(dy);
         if (p.weight_gradient) weight_gradient(x, dy, dh);
         x.reset();
-        return p.input_gradient ? input_gradient(dh, in) : tensor<T>{};
+        return p.input_gradient ? input_gradient(dh, in) : tensor<T, D>{};
     }
 
-    layer_parameters<T> parameters() {
-        layer_parameters<T> list{{"weight", &weight_}};
+    layer_parameters<T, D> parameters() {
+        layer_parameters<T, D> list{{"weight", &weight_}};
         if (config_.bias) list.push_back({"bias", &bias_});
         return list;
     }
@@ -203,35 +199,35 @@ public:
 
 private:
     /// to = m from, of each sample.
-    void propagate(const csr_matrix<T>& m, const tensor<T>& from, tensor<T>& to) const {
+    void propagate(const csr_view<S>& m, const tensor<T, D>& from, tensor<T, D>& to) const {
         const index_t each = m.rows * config_.out;
         for (index_t n = 0; n < from.extent(0); ++n)
-            csr_times_dense(cpu{}, m, config_.out, from.data() + n * each, to.data() + n * each);
+            csr_times_dense(D{}, m, config_.out, from.data() + n * each, to.data() + n * each);
     }
 
     /// dh = Âᵀ dy.
-    tensor<T> pulled_back(const tensor<T>& dy) const {
-        tensor<T> dh(dy.shape(), memory_category::workspace);
-        propagate(config_.graph->template transposed<T>(), dy, dh);
+    tensor<T, D> pulled_back(const tensor<T, D>& dy) const {
+        tensor<T, D> dh(dy.shape(), memory_category::workspace);
+        propagate(config_.graph->template transposed<S, D>(), dy, dh);
         return dh;
     }
 
-    tensor<T> input_gradient(const tensor<T>& dh, const shape& in) const {
-        tensor<T> dx(in);
-        gemm(cpu{}, false, true, dx.size() / config_.in, config_.in, config_.out, T{1}, dh.data(), config_.out,
-             weight_.value.data(), config_.out, T{0}, dx.data(), config_.in);
+    tensor<T, D> input_gradient(const tensor<T, D>& dh, const shape& in) const {
+        tensor<T, D> dx(in);
+        gemm(D{}, false, true, dx.size() / config_.in, config_.in, config_.out, S{1}, dh.data(), config_.out,
+             cast<T>(weight_.value).data(), config_.out, S{0}, dx.data(), config_.in);
         return dx;
     }
 
-    void weight_gradient(const tensor<T>& x, const tensor<T>& dy, const tensor<T>& dh) {
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<T, D>& dh) {
         const index_t rows = x.size() / config_.in;
-        gemm(cpu{}, true, false, config_.in, config_.out, rows, T{1}, x.data(), config_.in, dh.data(), config_.out,
-             T{1}, weight_.grad.data(), config_.out);
-        if (config_.bias && rows > 0) column_sums(cpu{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
+        linear_gradients(D{}, rows, config_.in, config_.out, x.data(), dh.data(), weight_.grad.data(),
+                         static_cast<S*>(nullptr));
+        if (config_.bias && rows > 0) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
     }
 
     config config_;
-    layer_parameter<T> weight_, bias_;
+    layer_parameter<T, D> weight_, bias_;
 };
 
 }  // namespace cairn

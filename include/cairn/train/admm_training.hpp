@@ -18,6 +18,7 @@
 #include <cairn/compress/qsgd.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/core/flop_counter.hpp>
+#include <cairn/train/objectives.hpp>
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
@@ -142,8 +143,8 @@ template <class A>
 class admm_training final : public training_algorithm<cpu, float> {
 public:
     /// `everyone`: all ranks, or null. `memory`: of Anderson's acceleration; 0: none.
-    admm_training(std::unique_ptr<A> algorithm, model_stages<cpu, float> stages, objective goal, index_t samples,
-                  int memory, any_communicator* everyone)
+    admm_training(std::unique_ptr<A> algorithm, model_stages<cpu, float> stages, any_objective<cpu> goal,
+                  index_t samples, int memory, any_communicator* everyone)
         : algorithm_(std::move(algorithm)),
           stages_(std::move(stages)),
           goal_(std::move(goal)),
@@ -182,7 +183,7 @@ public:
     }
 
     model_stages<cpu, float>& stages() override { return stages_; }
-    const objective& goal() const override { return goal_; }
+    const any_objective<cpu>& goal() const override { return goal_; }
     void choose_kernels(const shape&, mode) override {}  // all are chosen as they come up
 
     std::vector<std::pair<std::string, double>> figures() override {
@@ -200,7 +201,7 @@ private:
     std::unique_ptr<A> algorithm_;
     std::optional<admm::anderson<A, float>> fast_;
     model_stages<cpu, float> stages_;
-    objective goal_;
+    any_objective<cpu> goal_;
     index_t samples_;
     any_communicator* everyone_;
     admm::objective_terms last_;
@@ -209,10 +210,11 @@ private:
 
 /// Collective: makes the algorithm of the run, whose model, mesh and batches are there. Throws before any training on
 /// what ADMM cannot train.
-inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, float>& run, objective_kind kind) {
+inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, float>& run) {
     const std::string& algorithm = run.algorithm_kind;
     configuration& settings = run.settings;
-    require(kind != objective_kind::reconstruction &&
+    const std::string loss_of_data = run.data.info.kind == target_kind::classes ? "cross_entropy" : "mse";
+    require(settings.get("loss.kind", loss_of_data) == loss_of_data &&
                 (run.data.info.labels_each == 1 || run.data.info.labels == label_place::nodes),
             algorithm,
             ": loss.kind = cross_entropy of one label a sample or node, or mse; train.algorithm = gradient has the "
@@ -230,7 +232,7 @@ inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, 
     std::vector<admm::split_layer<float>> layers = admm::split_chain(run.layers.front(), in, algorithm, !is_last);
     initialise_for_admm(settings, layers, run.seed);
 
-    objective goal({kind, 0.0, nullptr}, run.data.info);
+    any_objective<cpu> goal = objective_of_data<cpu>({run.data.info, run.data.sample});
     const auto wrapped = [&](auto made) -> std::unique_ptr<training_algorithm<cpu, float>> {
         using A = typename decltype(made)::element_type;
         std::optional<model_stages<cpu, float>> stages;

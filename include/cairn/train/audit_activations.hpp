@@ -21,7 +21,7 @@ namespace cairn {
 /// device_batch.
 template <class Pass>
 void audit_activations(compressed_activations& activations, model_stages<cpu, float>& model, arena<float>& weights,
-                       const micro_batches<cpu>& batch, const micro_batch_loss& loss, std::int64_t step,
+                       const micro_batches<cpu>& batch, const micro_batch_loss<cpu>& loss, std::int64_t step,
                        any_communicator* everyone, Pass&& pass) {
     const index_t count = batch.count(), part = std::max<index_t>(std::min<index_t>(2, count / 2), count / 8);
     require(part >= 1, "train.activation_memory = compress: a rank has ", count,

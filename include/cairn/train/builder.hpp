@@ -12,6 +12,7 @@
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
 #include <cairn/train/lr_schedules.hpp>
+#include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/same_data.hpp>
@@ -68,7 +69,7 @@ private:
         run.seed = static_cast<std::uint64_t>(settings_.get<std::int64_t>("train.seed", 1, any_number));
         run.data = make_data(settings_, run.options.generated, run.seed);
         run.skips_non_finite = settings_.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
-        kind_ = read_objective_kind();
+        goal_ = &read_objective<D>(settings_, run.data.info);
     }
 
     // A run may go on with a feature switched off whose settings are in its record.
@@ -108,34 +109,9 @@ private:
             run_.world.size(), " ranks");
     }
 
-    // The data have classes or values, which decide between cross-entropy and squares.
-    objective_kind read_objective_kind() {
-        const bool classes = run_.data.info.kind == target_kind::classes;
-        const std::string fitting = classes ? "cross_entropy" : "mse";
-        const std::string loss = settings_.choice(
-            "loss.kind", {"cross_entropy", "mse", "reconstruction", "dice", "dice_cross_entropy"}, fitting);
-        if (loss == "reconstruction") return objective_kind::reconstruction;
-        if (loss.starts_with("dice")) {
-            const bool voxels = run_.data.info.labels_each > 1 && run_.data.info.labels == label_place::voxels;
-            require(classes && voxels, "loss.kind = ", loss,
-                    " is for volumes with a class for each voxel (data.format = segmentation); set loss.kind = ",
-                    fitting, ", or leave it out");
-            class_loss_ = loss == "dice" ? class_loss::dice : class_loss::dice_cross_entropy;
-            return objective_kind::classes;
-        }
-        require(loss == fitting, "loss.kind = ", loss, ": the targets of these data are ",
-                classes ? "classes" : "values", "; set loss.kind = ", fitting, ", or leave it out");
-        return classes ? objective_kind::classes : objective_kind::values;
-    }
-
-    // Numbers that the network gives for a sample: pixels, classes or values.
-    index_t outputs() const {
-        return kind_ == objective_kind::reconstruction ? run_.data.sample.size() : run_.data.info.count();
-    }
-
     void make_network() {
-        model_builder<D, T>(run_).make(outputs(),
-                                       kind_ == objective_kind::reconstruction || run_.data.info.labels_each == 1);
+        const shape outputs = goal_->outputs({run_.data.info, run_.data.sample});  // of a sample
+        model_builder<D, T>(run_).make(outputs.back(), outputs.rank() == 1);
         if constexpr (std::same_as<T, float16>)
             run_.scaler.emplace(read_loss_scale(settings_));
         else
@@ -302,11 +278,6 @@ private:
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
         run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
-        const double smoothing = kind_ == objective_kind::classes && class_loss_ == class_loss::cross_entropy
-                                     ? settings_.get("loss.label_smoothing", 0.0, from_below(0, 1))
-                                     : 0.0;
-        const double dice_smooth =
-            class_loss_ == class_loss::cross_entropy ? 1.0 : settings_.get("loss.dice_smooth", 1.0, above_to(0, 1e9));
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
@@ -317,8 +288,8 @@ private:
             .quadratic_model_stride =
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
-        objective goal({kind_, smoothing, run_.outputs_are_cut ? run_.over.tensor : nullptr, class_loss_, dice_smooth},
-                       run_.data.info);
+        any_objective<D> goal = goal_->make(
+            settings_, {run_.data.info, run_.data.sample, run_.outputs_are_cut ? run_.over.tensor : nullptr});
         if constexpr (on_host && in_float) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
@@ -337,7 +308,7 @@ private:
         require(
             run_.owners.empty() && !run_.compresses, "train.algorithm = ", run_.algorithm_kind,
             " has no gradients: leave parallel.zero_stage and compress.kind out (admm.quantise compresses p and q)");
-        if constexpr (on_host && in_float) run_.algorithm = make_admm(run_, kind_);
+        if constexpr (on_host && in_float) run_.algorithm = make_admm(run_);
     }
 
     // A preconditioner, if the settings ask for one.
@@ -361,8 +332,7 @@ private:
 
     parts& run_;
     configuration& settings_;
-    objective_kind kind_ = objective_kind::classes;
-    class_loss class_loss_ = class_loss::cross_entropy;
+    const objective_maker<D>* goal_ = nullptr;
     std::optional<detail::shard_plan> shard_;
     bool compressor_has_momentum_ = false;  // so that the optimizer has none
 };

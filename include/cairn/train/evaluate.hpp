@@ -2,9 +2,9 @@
 // One pass of a model over data, in evaluation mode.
 
 #include <cairn/nn/cast.hpp>
+#include <cairn/objectives/objective.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/shared_layers.hpp>
 
 #include <utility>
@@ -16,9 +16,9 @@ namespace cairn {
 /// same part, but the sums are of one of them: the last of a pipeline, and of those that share layers `over` says which.
 /// `in_flight`: batches that are on their way through a pipeline together.
 template <class T, Device D, class Loader>
-evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& data, const shared_layers& over = {},
-                    int in_flight = 1) {
-    evaluation sums, of_others;
+evaluation evaluate(model_stages<D, T>& model, const any_objective<D>& goal, Loader& data,
+                    const shared_layers& over = {}, int in_flight = 1) {
+    evaluation sums = goal.start(), of_others = goal.start();
     std::vector<device_batch<D>> batches;
     const auto input = [&](int m) {
         const device_batch<D>& b = batches[static_cast<std::size_t>(m)];
@@ -29,13 +29,9 @@ evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& da
         const tensor<float, D> y = cast<float>(std::move(of_model));
         if constexpr (requires { data.prepare(); })
             if (in_flight == 1) data.prepare();
-        const batch& all = batches[static_cast<std::size_t>(m)].host;
-        const batch here = samples_of(all, over.outputs_of(all.count));
-        evaluation& into = over.counts(all.count) ? sums : of_others;
-        if constexpr (std::same_as<D, cpu>)
-            goal.add(into, y, here);
-        else
-            goal.add(into, y.on_host(), here);
+        const device_batch<D>& all = batches[static_cast<std::size_t>(m)];
+        const index_t count = all.host.count;
+        goal.add(over.counts(count) ? sums : of_others, y, samples_of(all, over.outputs_of(count)));
     };
     for (bool more = true; more;) {
         batches.clear();
@@ -49,7 +45,6 @@ evaluation evaluate(model_stages<D, T>& model, const objective& goal, Loader& da
                 batches.pop_back();
                 continue;
             }
-            if (b.host.x.empty() && goal.kind() == objective_kind::reconstruction) b.host.x = b.there.x.on_host();
             samples.push_back(b.host.count);
         }
         if (!batches.empty()) model.predict(samples, output, input);

@@ -168,7 +168,7 @@ private:
         if (run_.trainer) entry["saved_bytes"] = run_.trainer->take_saved_after_forward();
         if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
         for (const auto& [figure, value] : run_.algorithm->figures()) entry[figure] = value;
-        if (run_.algorithm->goal().kind() == objective_kind::classes)
+        if (run_.algorithm->goal().counts_correct())
             if (const auto accuracy = training_accuracy()) entry["train_accuracy"] = *accuracy;
         log_.add(directory(), entry);
     }
@@ -203,7 +203,7 @@ private:
         const std::int64_t step = run_.algorithm->steps();
         run_.average_buffers();
         run_.test_batches->reset_stats();
-        evaluation sums;
+        evaluation sums = run_.algorithm->goal().start();
         std::string mine;
         try {
             sums = evaluate(run_.algorithm->stages(), run_.algorithm->goal(), *run_.test_batches, run_.over,

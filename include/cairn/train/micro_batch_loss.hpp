@@ -3,10 +3,10 @@
 // the parts add up to. Counts the training samples that are classified right on the way.
 
 #include <cairn/core/trace.hpp>
+#include <cairn/objectives/objective.hpp>
 #include <cairn/parallel/agreement.hpp>
 #include <cairn/train/graph_recorder.hpp>
 #include <cairn/train/micro_batches.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/shared_layers.hpp>
 
 #include <cmath>
@@ -16,13 +16,13 @@
 namespace cairn {
 
 /// See the top of the file.
+template <Device D>
 class micro_batch_loss {
 public:
-    micro_batch_loss(objective goal, shared_layers over) : goal_(std::move(goal)), over_(std::move(over)) {}
-    const objective& goal() const { return goal_; }
+    micro_batch_loss(any_objective<D> goal, shared_layers over) : goal_(std::move(goal)), over_(std::move(over)) {}
+    const any_objective<D>& goal() const { return goal_; }
 
     /// The gradient over output y of micro-batch m. Its numbers become those of the step.
-    template <Device D>
     tensor<float, D> gradient(const micro_batches<D>& batch, int m, tensor<float, D> y,
                               step_scalars<D>& numbers) const {
         const trace_scope scope("loss", "", "loss");
@@ -39,7 +39,7 @@ public:
     }
 
     /// Sums over this rank's micro-batches. `not_finite(m, loss)` is called for each loss that is not.
-    template <Device D, class NotFinite>
+    template <class NotFinite>
     step_totals totals(const micro_batches<D>& batch, const step_scalars<D>& numbers, NotFinite&& not_finite) {
         step_totals mine;
         for (int m = 0; m < batch.size(); ++m) {
@@ -60,7 +60,7 @@ public:
     std::pair<index_t, index_t> take_hits() { return {std::exchange(correct_, 0), std::exchange(seen_, 0)}; }
 
 private:
-    objective goal_;
+    any_objective<D> goal_;
     shared_layers over_;
     index_t correct_ = 0, seen_ = 0;
 };

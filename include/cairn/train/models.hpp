@@ -200,12 +200,8 @@ struct gcn_entry {
         gcn_config c{.features = ends.sample[1], .classes = ends.outputs};
         c.hidden = settings.get("model.hidden", c.hidden, layer_width);
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
-        if constexpr (std::same_as<D, cpu> && std::floating_point<T>) {
-            c.graph = graph_operator::normalised(*ends.graph);
-            return gcn<T>(c);
-        } else {
-            fail("model ", name, " is for train.device = cpu and train.precision = float32");
-        }
+        c.graph = graph_operator::normalised(*ends.graph);
+        return gcn<T, D>(c);
     }
 };
 

@@ -6,10 +6,10 @@
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/nn/cast.hpp>
+#include <cairn/objectives/objective.hpp>
 #include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
-#include <cairn/train/objective.hpp>
 
 #include <utility>
 #include <vector>
@@ -19,7 +19,7 @@ namespace cairn {
 /// Of one sample in `stride` of each micro-batch. `pass(m)`: of micro-batch m, with the listener to curvature. The stages
 /// tell it of the last backward.
 template <class T, Device D, class Pass>
-void observe_drawn_labels(model_stages<D, T>& model, const objective& goal, const micro_batches<D>& batch,
+void observe_drawn_labels(model_stages<D, T>& model, const any_objective<D>& goal, const micro_batches<D>& batch,
                           index_t stride, const loss_scaling<D, T>& scaling, Pass&& pass) {
     const auto chosen = [&](int m) { return first_of(batch[m], stride); };
     std::vector<index_t> samples;

@@ -5,9 +5,9 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/nn/cast.hpp>
+#include <cairn/objectives/objective.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/quadratic_step.hpp>
 #include <cairn/train/trainer_config.hpp>
 
@@ -41,7 +41,7 @@ public:
 
     /// The update after gradients and loss of all ranks. `pass`: of the batch's forward; `ranks`: all that take the step,
     /// stages of a pipeline too; null for one rank.
-    void take(model_stages<D, T>& model, const objective& goal, const micro_batches<D>& batch, pass_context pass,
+    void take(model_stages<D, T>& model, const any_objective<D>& goal, const micro_batches<D>& batch, pass_context pass,
               const step_result& done, any_communicator* ranks) {
         require(batch.size() <= 1, "kfac.step_size = quadratic_model: one micro-batch a step, here there are ",
                 batch.size());

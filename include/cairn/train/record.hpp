@@ -3,8 +3,8 @@
 
 #include <cairn/core/environment.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/objectives/objective.hpp>
 #include <cairn/perf/machine.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/profile.hpp>
 #include <cairn/train/progress.hpp>
 
@@ -17,9 +17,6 @@
 #include <vector>
 
 namespace cairn {
-
-/// Figures of a test by name, the first one the most telling.
-using metric_list = std::vector<std::pair<std::string, double>>;
 
 inline double median(std::vector<double> values) {
     if (values.empty()) return 0;
@@ -101,8 +98,13 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
 
 /// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
 inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::string>& names) {
-    if (!s.confusion.empty() && s.confusion.size() <= 30)
-        return {{"kind", "confusion"}, {"names", names}, {"counts", s.confusion}};
+    if (const auto of = s.sums.find("confusion"); of != s.sums.end() && names.size() <= 30) {
+        nlohmann::json rows = nlohmann::json::array();
+        const auto row = static_cast<std::ptrdiff_t>(names.size());
+        for (auto at = of->second.begin(); at != of->second.end(); at += row)
+            rows.push_back(std::vector<std::int64_t>(at, at + row));
+        return {{"kind", "confusion"}, {"names", names}, {"counts", rows}};
+    }
     if (s.truth.empty()) return nullptr;
     constexpr std::size_t most = 600;
     nlohmann::json points = nlohmann::json::array();

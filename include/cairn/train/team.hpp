@@ -8,7 +8,7 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/autotune.hpp>
-#include <cairn/train/objective.hpp>
+#include <cairn/objectives/objective.hpp>
 
 #include <sstream>
 #include <string>
@@ -52,39 +52,17 @@ inline std::vector<double> joined(any_communicator& c, const std::vector<double>
 
 }  // namespace detail
 
-/// The score of all ranks' samples together.
-inline void add_over_ranks(any_communicator& c, evaluation& s) {
-    std::vector<double> sums{static_cast<double>(s.count),
-                             s.loss_sum,
-                             s.squared_error_sum,
-                             static_cast<double>(s.correct),
-                             static_cast<double>(s.correct_top5),
-                             static_cast<double>(s.labelled)};
-    std::array<double, 3> widths{static_cast<double>(s.confusion.size()), static_cast<double>(s.truth.size()),
-                                 static_cast<double>(s.dice_sum.size())};
-    all_reduce(c, std::span<double>(widths), {.op = reduction::max});  // a rank without samples has none
-    const auto classes = static_cast<std::size_t>(widths[0]), values = static_cast<std::size_t>(widths[1]);
-    if (s.confusion.empty()) s.confusion.assign(classes, std::vector<index_t>(classes, 0));
-    for (const auto& row : s.confusion) sums.insert(sums.end(), row.begin(), row.end());
-    for (auto* of_class : {&s.dice_sum, &s.dice_volumes}) {
-        of_class->resize(static_cast<std::size_t>(widths[2]));
-        sums.insert(sums.end(), of_class->begin(), of_class->end());
-    }
-    all_reduce(c, std::span<double>(sums));
-    s.count = static_cast<index_t>(sums[0]);
-    s.loss_sum = sums[1];
-    s.squared_error_sum = sums[2];
-    s.correct = static_cast<index_t>(sums[3]);
-    s.correct_top5 = static_cast<index_t>(sums[4]);
-    s.labelled = static_cast<index_t>(sums[5]);
-    auto next = sums.begin() + 6;
-    for (auto& row : s.confusion)
-        for (index_t& n : row) n = static_cast<index_t>(*next++);
-    for (auto* of_class : {&s.dice_sum, &s.dice_volumes})
-        for (double& sum : *of_class) sum = *next++;
-    s.truth.resize(values);
-    s.predicted.resize(values);
-    for (auto* lists : {&s.truth, &s.predicted})
+/// The evaluation of all ranks' samples together.
+inline void add_over_ranks(any_communicator& c, evaluation& e) {
+    std::vector<double> all{static_cast<double>(e.count), e.loss_sum};
+    for (const auto& [name, sums] : e.sums) all.insert(all.end(), sums.begin(), sums.end());
+    all_reduce(c, std::span<double>(all));
+    e.count = static_cast<index_t>(all[0]);
+    e.loss_sum = all[1];
+    auto next = all.begin() + 2;
+    for (auto& [name, sums] : e.sums)
+        for (double& sum : sums) sum = *next++;
+    for (auto* lists : {&e.truth, &e.predicted})
         for (auto& list : *lists) list = detail::joined(c, list);
 }
 

@@ -4,7 +4,7 @@
 // Each rank does its part of the batch, in micro-batches, and dy is weighted by their share: any number of ranks and of
 // micro-batches takes the step of one. trainer::step shows the order of a step's parts; each has one duty, one header:
 //   train/model_stages.hpp           forward and backward of the micro-batches, by lists of actions
-//   train/micro_batch_loss.hpp       the loss of each, as its part of the loss of the batch (train/objective.hpp)
+//   train/micro_batch_loss.hpp       the loss of each, as its part of the loss of the batch (objectives/objective.hpp)
 //   parallel/gradient_sync.hpp       gradients become sums over the ranks, while backward runs
 //   parallel/agreement.hpp           whether all ranks take the step
 //   train/loss_scaling.hpp           layers in float16
@@ -53,7 +53,7 @@ public:
     /// in float16; where it is dynamic, several ranks must skip. `stages`: of a pipeline, whose first one here is `model`.
     /// `activations`: who packs them; may be null.
     trainer(sequential<T, D>& model, arena<float, D>& weights, any_optimizer<float, D> optimizer, lr_schedule rate,
-            objective goal, trainer_config config, ranks<D>* axis = nullptr,
+            any_objective<D> goal, trainer_config config, ranks<D>* axis = nullptr,
             preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
             loss_scaler* scaler = nullptr, std::optional<model_stages<D, T>> stages = {},
             compressed_activations* activations = nullptr)
@@ -141,7 +141,7 @@ public:
     std::int64_t steps() override { return optimizer_.steps(); }
     any_optimizer<float, D>& optimizer() { return optimizer_; }
     model_stages<D, T>& stages() override { return stages_; }
-    const objective& goal() const override { return loss_.goal(); }
+    const any_objective<D>& goal() const override { return loss_.goal(); }
     const graph_recorder<D>& recorder() const { return recorder_; }
 
     /// Training samples of this rank classified right, and seen, since the last call.
@@ -241,7 +241,7 @@ private:
     arena<float, D>& weights_;
     any_optimizer<float, D> optimizer_;
     lr_schedule rate_;
-    micro_batch_loss loss_;
+    micro_batch_loss<D> loss_;
     trainer_config config_;
     ranks<D>* axis_;
     preconditioner<float, D>* curvature_;

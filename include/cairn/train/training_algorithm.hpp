@@ -7,10 +7,10 @@
 // Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
 // on the same model.
 
+#include <cairn/objectives/objective.hpp>
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
-#include <cairn/train/objective.hpp>
 #include <cairn/train/trainer_config.hpp>
 
 #include <cstdint>
@@ -46,7 +46,7 @@ public:
     virtual void state_loaded() = 0;
 
     virtual model_stages<D, T>& stages() = 0;
-    virtual const objective& goal() const = 0;
+    virtual const any_objective<D>& goal() const = 0;
     /// Each kernel gets its algorithm for inputs of this shape, before the first step.
     virtual void choose_kernels(const shape& in, mode how) = 0;
 

@@ -18,6 +18,8 @@
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/device/grid/activation.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
+#include <cairn/device/grid/csr.hpp>
+#include <cairn/device/grid/dice.hpp>
 #include <cairn/device/grid/dropout.hpp>
 #include <cairn/device/grid/embedding.hpp>
 #include <cairn/device/grid/layer_norm.hpp>

@@ -21,9 +21,11 @@
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
+#include <cairn/nn/conv_transpose.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
+#include <cairn/nn/graph_conv.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
@@ -479,6 +481,26 @@ void convolutions() {
     check("conv 3D", {1, 4, 4, 3, 2}, CAIRN_LAYER(conv<T, E>({.in = 2, .out = 3, .kernel = 2, .dims = 3})));
     check("conv depthwise", {2, 6, 5, 4},
           CAIRN_LAYER(conv<T, E>({.in = 4, .out = 4, .kernel = 3, .pad = 1, .groups = 4})));
+    check("conv_transpose 2D", {2, 3, 4, 5}, CAIRN_LAYER(conv_transpose<T, E>({.in = 5, .out = 3})));
+    check("conv_transpose 3D", {1, 2, 3, 2, 4},
+          CAIRN_LAYER(conv_transpose<T, E>({.in = 4, .out = 2, .kernel = 3, .pad = 1, .out_pad = 1, .dims = 3})));
+}
+
+/// Six nodes, among them one without neighbours.
+inline std::shared_ptr<const graph_operator> small_graph() {
+    static const auto graph = graph_operator::normalised(
+        csr_of_pairs<float>(6, 6, {{0, 1}, {1, 0}, {1, 2}, {2, 1}, {2, 3}, {3, 2}, {0, 3}, {3, 0}, {3, 4}, {4, 3}}));
+    return graph;
+}
+
+template <class D>
+void graphs() {
+    const auto check = [](std::string name, shape in, auto make) {
+        check_laws(in_both<D>(std::move(name), in, make, shape{in[0], 5, in[2]}));
+    };
+    check("graph_conv", {1, 6, 3}, CAIRN_LAYER(graph_conv<T, E>({.in = 3, .out = 4, .graph = small_graph()})));
+    check("graph_conv of two samples, no bias", {2, 6, 5},
+          CAIRN_LAYER(graph_conv<T, E>({.in = 5, .out = 33, .graph = small_graph(), .bias = false})));
 }
 
 template <class T, class D>
@@ -572,6 +594,7 @@ const std::vector<law>& all() {
                                        {"batch norm", batch_norms<D>},
                                        {"pooling", pools<D>},
                                        {"convolutions", convolutions<D, InDouble>},
+                                       {"graphs", graphs<D>},
                                        {"containers", containers<D, InDouble>},
                                        {"recomputed segments", recomputation<D>},
                                        {"an embedding of what is no id", embedding_of_no_id<D>}};

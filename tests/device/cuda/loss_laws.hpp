@@ -8,6 +8,7 @@
 #include <cairn/core/captured_graph.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
+#include <cairn/nn/loss/dice.hpp>
 #include <cairn/nn/loss/huber.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 
@@ -278,6 +279,12 @@ void what_does_not_fit() {
     CHECK(std::isnan(static_cast<double>(none_counts(x.share(), labels_of<D>({1, 1, 1, 1})).value)));
     CHECK(std::isnan(static_cast<double>(none_counts(x.share(), labels_of<D>({1, 0, 3, 1})).value)));
 
+    const auto volumes = on_device<D>(drawn<float>({2, 2, 3}, 1));
+    const auto outside = dice{}(volumes.share(), labels_of<D>({0, 1, 3, 2}));
+    CHECK(std::isnan(static_cast<double>(outside.value)));
+    CHECK(outside.gradient.on_host()[6] == 0);
+    CHECK_THROWS_WITH(dice{}(volumes.share(), labels_of<D>({0, 1, 2})), Contains("dice: 3 labels"));
+
     const auto t = on_device<D>(tensor<float>::filled({3, 4}, 0.5f));
     CHECK_THROWS_WITH(mean_squared{}(x.share(), t), Contains("(4, 3)") && Contains("(3, 4)"));
     CHECK_THROWS_WITH(huber{}(x.share(), t), Contains("huber") && Contains("(3, 4)"));
@@ -291,6 +298,33 @@ void what_does_not_fit() {
         outside(2, 1) = bad;
         CHECK(std::isnan(static_cast<double>(binary_cross_entropy{}(x.share(), on_device<D>(outside)).value)));
     }
+}
+
+template <Device D>
+void dice_is_the_plain_loop() {
+    for (const index_t positions : {6, 300})
+        for (const index_t classes : {2, 5})
+            for (const dice& loss : {dice{}, dice{.smooth = 0.1, .dice_weight = 0.5, .cross_entropy_weight = 2},
+                                     dice{.dice_weight = 0, .cross_entropy_weight = 1}, dice{.first_class = 0}}) {
+                CAPTURE(positions, classes, loss.cross_entropy_weight, loss.first_class);
+                const auto x = drawn<double>({2, positions, 1, classes}, 5, 2);
+                const auto y = drawn_labels(2 * positions, classes);
+                const auto value = [&](const std::vector<double>& at) {
+                    return oracle::dice(at, {y.begin(), y.end()}, 2, loss.smooth, loss.dice_weight,
+                                        loss.cross_entropy_weight, static_cast<std::size_t>(loss.first_class));
+                };
+                const auto got = loss(on_device<D>(x), labels_of<D>(y));
+                CHECK(static_cast<double>(got.value) == Approx(value(doubles(x))).epsilon(1e-13));
+                if (positions == 6) check_gradient(x, got.gradient.on_host(), value);
+                const auto expected = loss(x.clone(), labels_of<cpu>(y));
+                check_near(got.gradient, doubles(expected.gradient), 1e-13);
+            }
+    const auto many = drawn<float>({2, 5000, 3}, 6);  // several chunks
+    const auto y = drawn_labels(10000, 3);
+    const auto got = dice{}(on_device<D>(many), labels_of<D>(y));
+    const auto expected = dice{}(many.clone(), labels_of<cpu>(y));
+    CHECK(static_cast<double>(got.value) == Approx(static_cast<double>(expected.value)).epsilon(1e-6));
+    check_near(got.gradient, doubles(expected.gradient), 1e-9);
 }
 
 /// Rows whose label is ignore_index are as if they were not there, and have no gradient.
@@ -419,6 +453,7 @@ const std::vector<law>& all() {
         {"undefined predictions", undefined_predictions<D>},
         {"predictions that others hold", predictions_that_others_hold<D, float>},
         {"what does not fit", what_does_not_fit<D>},
+        {"Dice is the plain loop", dice_is_the_plain_loop<D>},
         {"ignored rows", ignored_rows<D>},
         {"changed weights", changed_weights<D>},
         {"steps are recorded", steps_are_recorded<D>}};

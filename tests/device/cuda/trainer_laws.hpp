@@ -4,6 +4,7 @@
 
 #include "device/cuda/training_laws.hpp"
 
+#include <cairn/objectives/regression.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <cstring>
@@ -32,7 +33,7 @@ struct three_layers {
         net.add("relu", activation_layer<float, D>(activation::relu));
         net.add("last", linear<float, D>({.in = 6, .out = 2}));
         weights = std::make_unique<arena<float, D>>(net.parameters(), 1);
-        const objective goal({.kind = objective_kind::values}, {target_kind::values, {"a", "b"}, {0, 0}, {1, 1}});
+        const regression goal{{target_kind::values, {"a", "b"}, {0, 0}, {1, 1}}};
         training = std::make_unique<trainer<D>>(net, *weights, bound_optimizer(sgd{}, *weights), constant(0.1), goal,
                                                 trainer_config{});
     }

@@ -1,6 +1,6 @@
 #pragma once
 // Labels that a model draws from what it predicts, by counter: the same draws on every device and number of threads
-// (train/objective.hpp), and, as `first` counts what the whole batch has before, on every number of ranks and
+// (objectives/objective.hpp), and, as `first` counts what the whole batch has before, on every number of ranks and
 // micro-batches.
 // device/grid/label_sampling.hpp has the same names. Tested against plain loops in
 // tests/device/cuda/label_sampling_laws.hpp.

@@ -38,8 +38,7 @@ struct binary_cross_entropy {
         requires(!std::same_as<D, cpu>)
     loss_result<T, D>
     operator()(tensor<T, D> logits, const tensor<T, D>& target) const {
-        return detail::elementwise_loss("binary_cross_entropy", std::move(logits), target, {},
-                                        functors::logistic_loss{});
+        return elementwise_loss("binary_cross_entropy", std::move(logits), target, {}, functors::logistic_loss{});
     }
 
     template <class T>

@@ -35,11 +35,23 @@ void check_elements(const char* name, const tensor<T, D>& x, const tensor<T, D>&
             weights.samples.size(), " sample weights for ", rows, " samples");
 }
 
-/// rule(x, t, scale, gradient&) sets the gradient, times scale, and returns the element's loss, not scaled.
+/// One element on a device: its gradient, and its loss times its weight w.
+template <class T, class Rule>
+struct scored_element {
+    Rule rule;
+    T mean;
+    CAIRN_HD void operator()(T x, T t, T& gradient, T& loss) const { loss = rule(x, t, mean, gradient); }
+    CAIRN_HD void operator()(T w, T x, T t, T& gradient, T& loss) const { loss = w * rule(x, t, w * mean, gradient); }
+};
+
+}  // namespace detail
+
+/// The loss of prediction x by a rule of one element: rule(x, t, scale, gradient&) sets the gradient, times scale, and
+/// returns the element's loss, not scaled. Errors speak of `name`.
 template <class T, class Rule>
 loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target,
                                      const element_weights& weights, Rule rule) {
-    check_elements(name, x, target, weights);
+    detail::check_elements(name, x, target, weights);
     const index_t rows = x.extent(0), columns = x.size() / rows;
     tensor<T, cpu> gradient = gradient_over(x);
     const T *const p = x.data(), *const t = target.data();
@@ -74,24 +86,15 @@ loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const t
     return {sum * mean, std::move(gradient)};
 }
 
-/// One element on a device: its gradient, and its loss times its weight w.
-template <class T, class Rule>
-struct scored_element {
-    Rule rule;
-    T mean;
-    CAIRN_HD void operator()(T x, T t, T& gradient, T& loss) const { loss = rule(x, t, mean, gradient); }
-    CAIRN_HD void operator()(T w, T x, T t, T& gradient, T& loss) const { loss = w * rule(x, t, w * mean, gradient); }
-};
-
 /// The same on another device: losses of elements in a workspace, then their sum in double. The rule has a name there.
 template <class T, Device D, class Rule>
     requires(!std::same_as<D, cpu>)
 loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tensor<T, D>& target,
                                    const element_weights& weights, Rule rule) {
-    check_elements(name, x, target, weights);
+    detail::check_elements(name, x, target, weights);
     tensor<T, D> gradient = gradient_over(x), losses(x.shape(), memory_category::workspace);
     const double mean = 1.0 / static_cast<double>(x.size());
-    const scored_element<T, Rule> score{rule, static_cast<T>(mean)};
+    const detail::scored_element<T, Rule> score{rule, static_cast<T>(mean)};
     if (weights.outputs.empty() && weights.samples.empty()) {
         for_each(D{}, x.size(), score, x.data(), target.data(), gradient.data(), losses.data());
     } else {
@@ -108,5 +111,4 @@ loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tenso
     return {std::move(value), std::move(gradient)};
 }
 
-}  // namespace detail
 }  // namespace cairn

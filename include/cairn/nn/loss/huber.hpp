@@ -32,8 +32,8 @@ struct huber {
     template <class T, Device D>
     loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
         require(delta > 0, "huber: delta ", delta, "; it must be positive");
-        return detail::elementwise_loss("huber", std::move(prediction), target, weights,
-                                        functors::clamped_difference<T>{static_cast<T>(delta)});
+        return elementwise_loss("huber", std::move(prediction), target, weights,
+                                functors::clamped_difference<T>{static_cast<T>(delta)});
     }
 };
 

@@ -25,8 +25,7 @@ struct mean_squared {
 
     template <class T, Device D>
     loss_result<T, D> operator()(tensor<T, D> prediction, const tensor<T, D>& target) const {
-        return detail::elementwise_loss("mean_squared", std::move(prediction), target, weights,
-                                        functors::squared_difference{});
+        return elementwise_loss("mean_squared", std::move(prediction), target, weights, functors::squared_difference{});
     }
 };
 

@@ -9,6 +9,7 @@
 // in double, where gathered logits would be (p-1)/p · classes numbers a row.
 // Tested against cross_entropy, on one rank. On the host.
 
+#include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/nn/loss/loss.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
@@ -38,6 +39,25 @@ struct vocabulary_cross_entropy {
     template <class T>
     double value(const tensor<T>& logits, const tensor<std::int32_t>& labels) const {
         return run(logits, labels, static_cast<T*>(nullptr));
+    }
+
+    /// Of each row of logits the largest of all classes, the first where several are equal: an all-reduce of 1 number a
+    /// row for the values and one for the classes.
+    template <class T>
+    tensor<std::int32_t> predicted_classes(const tensor<T>& logits) const {
+        const range here = axis->part_of(classes, "vocabulary_cross_entropy: classes");
+        const index_t rows = logits.size() / here.count;
+        tensor<std::int32_t> guesses({rows}, memory_category::workspace);
+        argmax_rows(cpu{}, rows, here.count, logits.data(), guesses.data());
+        tensor<double> top({rows}, memory_category::workspace), first({rows}, memory_category::workspace);
+        const auto value = [&](index_t i) { return static_cast<double>(logits[i * here.count + guesses[i]]); };
+        for (index_t i = 0; i < rows; ++i) top[i] = value(i);
+        axis->sum(top, "largest logits", reduction::max);
+        for (index_t i = 0; i < rows; ++i)
+            first[i] = static_cast<double>(value(i) == top[i] ? here.begin + guesses[i] : classes);
+        axis->sum(first, "their classes", reduction::min);
+        for (index_t i = 0; i < rows; ++i) guesses[i] = static_cast<std::int32_t>(first[i]);
+        return guesses;
     }
 
 private:
@@ -109,24 +129,5 @@ private:
         return here;
     }
 };
-
-/// Of each row of logits that are cut over the vocabulary, `guesses` has the largest of this rank's classes, counted from
-/// its first; it becomes the largest of all classes, the first where several are equal: an all-reduce of 1 number a row
-/// for the values and one for the classes.
-template <Communicator C, class T>
-void to_argmax_of_all(tensor_axis<C>& axis, index_t classes, const tensor<T>& logits, tensor<std::int32_t>& guesses) {
-    const range here = axis.part_of(classes, "argmax over the vocabulary: classes");
-    const index_t rows = guesses.size();
-    require(logits.size() == rows * here.count, "argmax over the vocabulary: logits ", logits.shape(), " for ", rows,
-            " rows, this rank has ", here.count, " of ", classes, " classes");
-    tensor<double> top({rows}, memory_category::workspace), first({rows}, memory_category::workspace);
-    const auto value = [&](index_t i) { return static_cast<double>(logits[i * here.count + guesses[i]]); };
-    for (index_t i = 0; i < rows; ++i) top[i] = value(i);
-    axis.sum(top, "largest logits", reduction::max);
-    for (index_t i = 0; i < rows; ++i)
-        first[i] = static_cast<double>(value(i) == top[i] ? here.begin + guesses[i] : classes);
-    axis.sum(first, "their classes", reduction::min);
-    for (index_t i = 0; i < rows; ++i) guesses[i] = static_cast<std::int32_t>(first[i]);
-}
 
 }  // namespace cairn

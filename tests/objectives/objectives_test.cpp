@@ -1,20 +1,24 @@
-// What a task makes of outputs: figures of texts, whose every position is a choice, by plain loops.
+// What objectives make of outputs: figures of texts, whose every position is a choice, by plain loops.
 
 #include "catch.hpp"
 
 #include <cairn/device/cpu/softmax.hpp>
-#include <cairn/train/objective.hpp>
+#include <cairn/objectives/classification.hpp>
+#include <cairn/objectives/next_token.hpp>
+#include <cairn/objectives/node_classification.hpp>
+#include <cairn/objectives/segmentation.hpp>
+#include <cairn/train/micro_batches.hpp>
 
 #include <limits>
 
 namespace cairn {
 
-TEST_CASE("task: a text is judged at each of its positions", "[train]") {
+TEST_CASE("objective: a text is judged at each of its positions", "[objectives]") {
     constexpr index_t samples_count = 3, length = 4, classes = 5;
     target_info info;
     info.labels_each = length;
     info.names.assign(classes, "token");
-    const objective goal({}, info);
+    const any_objective<> goal = next_token<>{{info}};
     batch b;
     b.count = samples_count;
     b.labels = tensor<std::int32_t>({samples_count, length});
@@ -37,11 +41,11 @@ TEST_CASE("task: a text is judged at each of its positions", "[train]") {
         hits += best == b.labels[row];
     }
     REQUIRE(hits > 0);
-    evaluation s;
-    goal.add(s, y, b);
-    goal.add(s, y, b);
+    evaluation s = goal.start();
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
     CHECK(s.count == 2 * samples_count);
-    CHECK(s.confusion.empty());
+    CHECK(s.sums.count("confusion") == 0);
     const auto metrics = goal.metrics(s);
     REQUIRE(metrics.size() == 2);
     CHECK(metrics[0].first == "bits_per_token");
@@ -68,7 +72,7 @@ TEST_CASE("task: a text is judged at each of its positions", "[train]") {
     }
 }
 
-TEST_CASE("task: drawn labels give the Hessian of a sample's loss, however many labels it has", "[train]") {
+TEST_CASE("objective: drawn labels give the Hessian of a sample's loss, however many labels it has", "[objectives]") {
     constexpr index_t count = 4, classes = 3, draws = 400;
     for (const index_t length : {1, 8, 64})
         for (const label_place place : {label_place::tokens, label_place::voxels, label_place::nodes}) {
@@ -76,7 +80,9 @@ TEST_CASE("task: drawn labels give the Hessian of a sample's loss, however many 
             info.labels_each = length;
             info.labels = place;
             info.names.assign(classes, "class");
-            const objective goal({}, info);
+            const any_objective<> goal = place == label_place::tokens   ? any_objective<>(next_token<>{{info}})
+                                         : place == label_place::voxels ? any_objective<>(segmentation<dice>{{info}})
+                                                                        : any_objective<>(node_classification{});
             tensor<float> y({count, length, classes});
             for (index_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i * 5 % 7) / 3;
             double hessian = 0;  // traces; of a row's −log p: 1 − Σ p²
@@ -100,13 +106,13 @@ TEST_CASE("task: drawn labels give the Hessian of a sample's loss, however many 
         }
 }
 
-TEST_CASE("task: volumes are judged by the overlap of their classes, each by itself", "[train]") {
+TEST_CASE("objective: volumes are judged by the overlap of their classes, each by itself", "[objectives]") {
     constexpr index_t count = 3, voxels = 6, classes = 3;
     target_info info;
     info.labels_each = voxels;
     info.labels = label_place::voxels;
     info.names = {"background", "a", "b"};
-    const objective goal({.classes = class_loss::dice_cross_entropy}, info);
+    const any_objective<> goal = segmentation<dice>{{info, {.cross_entropy_weight = 1}}};
     // Class b is neither true nor predicted in the second volume, class a only predicted in the third.
     const std::vector<int> truth{0, 0, 1, 1, 1, 2, /**/ 0, 0, 0, 1, 1, 1, /**/ 0, 0, 0, 0, 2, 2},
         guess{0, 1, 1, 1, 2, 2, /**/ 0, 0, 1, 1, 1, 1, /**/ 1, 0, 0, 2, 2, 2};
@@ -121,9 +127,9 @@ TEST_CASE("task: volumes are judged by the overlap of their classes, each by its
         for (index_t c = 0; c < classes; ++c) y[v * classes + c] = guess[at] == c ? 2.0f : -1.0f;
         hits += truth[at] == guess[at];
     }
-    evaluation s;
-    goal.add(s, y, b);
-    goal.add(s, y, b);
+    evaluation s = goal.start();
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
     const auto metrics = goal.metrics(s);
     REQUIRE(metrics.size() == 4);
     const double a = (2.0 * 2 / (3 + 3) + 2.0 * 3 / (3 + 4) + 0) / 3,
@@ -149,13 +155,13 @@ TEST_CASE("task: volumes are judged by the overlap of their classes, each by its
     CHECK(static_cast<double>(whole.value) == Approx(sum));
 }
 
-TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
+TEST_CASE("objective: of a graph the nodes that have a label count", "[objectives]") {
     constexpr index_t nodes = 6, classes = 3;
     target_info info;
     info.labels_each = nodes;
     info.labels = label_place::nodes;
     info.names.assign(classes, "class");
-    const objective goal({}, info);
+    const any_objective<> goal = node_classification{};
     const std::vector<int> labels{-1, 2, -1, 0, 1, -1};
     batch b;
     b.count = 1;
@@ -176,9 +182,9 @@ TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
         nats += (std::log(sum) - static_cast<double>(y[r * classes + label])) / 3;
         hits += best == label;
     }
-    evaluation s;
-    goal.add(s, y, b);
-    CHECK(s.labelled == 3);
+    evaluation s = goal.start();
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
+    CHECK(s.sums.at("labelled")[0] == 3);
     CHECK(s.loss() == Approx(nats));
     CHECK(goal.metrics(s) == std::vector<std::pair<std::string, double>>{{"accuracy", static_cast<double>(hits) / 3}});
     const auto [loss, gradient] = goal.loss(y.clone(), samples_on<cpu>(b));
@@ -190,14 +196,14 @@ TEST_CASE("task: of a graph the nodes that have a label count", "[train]") {
         CHECK(none == (labels[static_cast<std::size_t>(r)] < 0));
     }
     for (std::int32_t& label : b.labels.span()) label = -1;
-    CHECK_THROWS_WITH(goal.loss(y.clone(), samples_on<cpu>(b)), Catch::Contains("no node of this batch has a label"));
+    CHECK_THROWS_WITH(goal.loss(y.clone(), samples_on<cpu>(b)), Catch::Contains("none has a label that counts"));
 }
 
-TEST_CASE("task: of equal scores the first ones are the best five", "[train]") {
+TEST_CASE("objective: of equal scores the first ones are the best five", "[objectives]") {
     constexpr index_t classes = 12;
     target_info info;
     info.names.assign(classes, "class");
-    const objective goal({}, info);
+    const any_objective<> goal = classification{{info}};
     batch b;
     b.count = 3;
     b.labels = tensor<std::int32_t>({3});
@@ -206,8 +212,8 @@ TEST_CASE("task: of equal scores the first ones are the best five", "[train]") {
     y[classes - 1] = -1;                                       // row 0: 11 equal ones, of which 6 is the seventh
     y[classes + 5] = 1;                                        // row 1: the best one
     y[2 * classes] = std::numeric_limits<float>::quiet_NaN();  // row 2: no score at all
-    evaluation s;
-    goal.add(s, y, b);
+    evaluation s = goal.start();
+    goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
     CHECK(goal.metrics(s)[1].first == "top5_accuracy");
     CHECK(goal.metrics(s)[1].second == Approx(1.0 / 3));
 }

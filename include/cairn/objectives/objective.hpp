@@ -1,0 +1,128 @@
+#pragma once
+// What a network is trained for, the seam of every objective: which loss its output y goes into, and how a test set
+// judges it.
+//   {value, gradient} = loss(y, s)       of samples s: the mean over them, d value / d y, which may take y's block
+//   start()                              an evaluation of nothing; its sums are as long as those of any other
+//   add(e, y, b)                         adds what a batch's figures are made of; y as the model gave it in evaluation
+//   metrics(e)                           the figures by name; the first one is what the task is judged by
+// And where the objective has them,
+//   correct(y, s)                        rows of y whose class has the largest output: accuracy while training
+//   sampled_gradient(y, random, first)   what K-FAC takes for the gradient over y when labels are drawn from what the
+//                                        model predicts with output y; y begins with sample `first` of the batch of all
+//                                        ranks, and each sample draws numbers of its own. g being a sample's part times
+//                                        the number of samples, the mean of g gᵀ over draws is the Hessian over y of
+//                                        the sample's loss
+// An objective that is a template over the device trains on every one. Workload files name them: train/objectives.hpp.
+
+#include <cairn/core/device_scalar.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/data/prefetcher.hpp>
+#include <cairn/nn/loss/loss.hpp>
+
+#include <concepts>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Figures of a test by name, the first one the most telling.
+using metric_list = std::vector<std::pair<std::string, double>>;
+
+/// Sums over the batches of one evaluation.
+struct evaluation {
+    index_t count = 0;  // samples
+    double loss_sum = 0;
+    std::map<std::string, std::vector<double>> sums;  // the objective's; "confusion": [true][predicted], for the report
+    std::vector<std::vector<double>> truth, predicted;  // [value][sample], physical units, for the report
+
+    double loss() const { return count ? loss_sum / static_cast<double>(count) : 0; }
+    double mean(const std::string& sum) const { return count ? sums.at(sum)[0] / static_cast<double>(count) : 0; }
+};
+
+/// See the top of the file.
+template <class O, class D = cpu>
+concept Objective = Device<D> && requires(const O& o, tensor<float, D> y, const device_batch<D>& b, evaluation& e) {
+    { o.loss(std::move(y), b.there) } -> std::same_as<loss_result<float, D>>;
+    { o.start() } -> std::same_as<evaluation>;
+    o.add(e, y, b);
+    { o.metrics(e) } -> std::same_as<metric_list>;
+};
+
+/// Any objective on D, behind one type: what the trainer holds. Copies share it.
+template <Device D = cpu>
+class any_objective {
+public:
+    template <class O>
+        requires Objective<O, D> any_objective(O o) : self_(std::make_shared<model<O>>(std::move(o))) {}
+
+        loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
+            return self_->loss(std::move(y), s);
+        }
+        bool counts_correct() const { return self_->counts_correct(); }
+        scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const { return self_->correct(y, s); }
+        tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first = 0) const {
+            return self_->sampled_gradient(std::move(y), random, first);
+        }
+
+        evaluation start() const { return self_->start(); }
+        /// Adds a batch to an evaluation.
+        void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const {
+            self_->add(e, y, b);
+            e.loss_sum += static_cast<double>(loss(y.share(), b.there).value) * static_cast<double>(b.host.count);
+            e.count += b.host.count;
+        }
+        metric_list metrics(const evaluation& e) const { return self_->metrics(e); }
+
+    private:
+        struct interface {
+            virtual ~interface() = default;
+            virtual loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const = 0;
+            virtual bool counts_correct() const = 0;
+            virtual scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const = 0;
+            virtual tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
+                                                      index_t first) const = 0;
+            virtual evaluation start() const = 0;
+            virtual void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const = 0;
+            virtual metric_list metrics(const evaluation& e) const = 0;
+        };
+        template <class O>
+        struct model final : interface {
+            explicit model(O objective) : o(std::move(objective)) {}
+            loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const override {
+                return o.loss(std::move(y), s);
+            }
+            static constexpr bool counts = requires(const O& of, const tensor<float, D>& y, const samples<D>& s) {
+                of.correct(y, s);
+            };
+            bool counts_correct() const override { return counts; }
+            scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const override {
+                if constexpr (counts)
+                    return y.size() > 0 ? o.correct(y, s) : scalar_on<D>(0);
+                else
+                    return 0;
+            }
+            tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
+                                              index_t first) const override {
+                if constexpr (requires { o.sampled_gradient(std::move(y), random, first); })
+                    return o.sampled_gradient(std::move(y), random, first);
+                else
+                    fail(
+                        "kfac.fisher = mc draws labels from the model, but this objective has no sampled_gradient(); "
+                        "take "
+                        "kfac.fisher = empirical");
+            }
+            evaluation start() const override { return o.start(); }
+            void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const override {
+                o.add(e, y, b);
+            }
+            metric_list metrics(const evaluation& e) const override { return o.metrics(e); }
+            O o;
+        };
+
+        std::shared_ptr<const interface> self_;
+};
+
+}  // namespace cairn
